@@ -152,6 +152,8 @@ static const struct Pass {
     {"fuse", MODELS, ANY, pass_fuse},
     {"plan", MODELS, ANY, pass_plan},
     {"loops", MODELS | UPDATE, ANY, pass_loops},
+    {"licm", MODELS | UPDATE, ANY, pass_form},
+    {"cse", MODELS | UPDATE, ANY, pass_form},
     {"vectors", MODELS | UPDATE, ANY, pass_form},
     {"barriers", MODELS | UPDATE, ANY, pass_form},
     {"unused", MODELS | UPDATE, ANY, pass_form},

@@ -7,11 +7,10 @@
 #include "loop/form.h"
 #include "schedule/nest.h"
 
-/* A name given to an index or a hoisted value while the text that may use it is written. */
+/* A name that is taken, or a variable, while what may use it is written. */
 typedef struct Binding {
-    const Index *index; /* NULL: a hoisted expression, known by its value */
-    const Term *value;
-    const char *name;
+    const Index *index; /* that it stands for, or NULL */
+    const Term *name;
 } Binding;
 
 /* As MoecOwnProduct of runtime/abi/abi.h. */
@@ -104,8 +103,9 @@ struct Emitter {
     Kernel *kernel;
     bool *used, *written; /* by tensor->id: touched in memory */
     bool *known;          /* by place in kernel->locals: the variable exists */
-    const char **locals;  /* names of the variables */
+    const Term **locals;  /* the variables */
     bool uses_seed;
+    bool in_template;  /* the store of a template */
     List repeats_used; /* Index * of repeats around */
 
     /* programs for a device */
@@ -127,11 +127,14 @@ void name_tensors(Emitter *emitter);
 void bind_scatter_names(Emitter *emitter);
 /* `wanted`, changed where C or something in scope has the name already; stays taken until the
  * bindings are dropped. */
-const char *bind_name(Emitter *emitter, const Index *index, const Term *value, const char *wanted);
+const char *bind_name(Emitter *emitter, const Index *index, const char *wanted);
+/* A variable of the kernel that is being lowered, for an index or NULL; it gets its name later. */
+const Term *bind_variable(Emitter *emitter, const Index *index, const char *wanted);
 /* Another index with a name that is bound already. */
-void bind_alias(Emitter *emitter, const Index *index, const char *name);
-const char *bound_index(const Emitter *emitter, const Index *index);
-const char *bound_term(const Emitter *emitter, const Term *value);
+void bind_index(Emitter *emitter, const Index *index, const Term *name);
+const Term *bound_index(const Emitter *emitter, const Index *index);
+/* What a name must not be here. */
+Around names_around(const Emitter *emitter);
 /* One line (or several, where it is long) at the current indent. */
 void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A C string literal, quoted. */
@@ -146,20 +149,22 @@ const char *axes_of(Arena *arena, const Tensor *tensor);
 /* ---- emit_nodes.c ---- */
 
 /* Each adds to emitter->block. An array of `size` begins as `initial` says, or NULL. */
-void lower_let(Emitter *emitter, const char *type, const char *name, const Term *value);
+FormNode *lower_let(Emitter *emitter, const char *type, const Term *name, const Term *value);
 /* The place of a loop: nothing when nothing uses it. */
-void lower_place(Emitter *emitter, const char *name, const Term *value);
-void lower_array(Emitter *emitter, const char *type, const char *name, long size,
-                 const char *initial);
+void lower_place(Emitter *emitter, const Term *name, const Term *value);
+/* A let before all else of an iteration, by a name that nothing else has. */
+void lower_head(Emitter *emitter, const char *type, const char *name, const Term *value);
+FormNode *lower_array(Emitter *emitter, const char *type, const Term *name, long size,
+                      const char *initial);
 void lower_set(Emitter *emitter, const Term *target, const Term *value);
 /* target = the reduction of it and the value. */
 FormNode *lower_join(Emitter *emitter, const Term *target, Reduction reduction, const Term *value);
 FormNode *lower_do(Emitter *emitter, const Term *call);
 void lower_barrier(Emitter *emitter);
 /* What follows goes into its body, up to lower_end. step: NULL for 1. */
-FormNode *lower_for(Emitter *emitter, const char *type, const char *name, const Term *from,
+FormNode *lower_for(Emitter *emitter, const char *type, const Term *name, const Term *from,
                     const Term *to, const Term *step);
-FormNode *lower_count(Emitter *emitter, const char *type, const char *name, long size,
+FormNode *lower_count(Emitter *emitter, const char *type, const Term *name, long size,
                       FormLayout layout);
 FormNode *lower_if(Emitter *emitter, const Term *condition, FormLayout layout);
 /* FORM_SCOPE, FORM_GROUP */
@@ -225,7 +230,7 @@ bool is_touched_again(const Emitter *emitter, const Tensor *tensor);
 /* Stores `value` into the target of the member's statement. */
 void emit_store(Emitter *emitter, Member *member, const Term *value);
 /* The local scalar that the sum of a reduction can be kept in, else NULL. */
-const char *scalar_of(const Emitter *emitter, const Member *member, Local **local);
+const Term *scalar_of(const Emitter *emitter, const Member *member, Local **local);
 /* A name with a number of its own, after the last tensor that is made there. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 /* Parameters and arguments of what a kernel turned out to use, after those that are there. */
@@ -250,7 +255,6 @@ void begin_sums(Emitter *emitter, const Nest *nest, bool apart);
 void end_sums(Emitter *emitter, const Nest *nest);
 void emit_rows(Emitter *emitter, const Nest *nest);
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
-void emit_hoisted(Emitter *emitter, const Nest *nest, int level);
 void emit_body(Emitter *emitter, Nest *nest, int level);
 void emit_loop(Emitter *emitter, Nest *nest, int level);
 
@@ -269,7 +273,7 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
 /* The scan as one kernel, for what looks at one. */
 Kernel *scan_kernel(Emitter *emitter, const Statement *scan);
 /* Names the loops of the cells, in every statement, from the number of the cell. */
-void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const char *cell);
+void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const Term *cell);
 /* The loop over places, opened; its index is no parameter of the kernel. */
 void open_places(Emitter *emitter, const Statement *scan);
 void close_places(Emitter *emitter, const Statement *scan);
@@ -426,7 +430,7 @@ Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, i
 bool shares_iterations(const Emitter *emitter, const Nest *nest);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the iteration. */
-void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *iteration);
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const Term *iteration);
 /* What a thread begins with or moves by, times the width of lanes where there are any. */
 const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads);
 /* Two values of a reduction into one: "MoecSum::join($0, $1)". */
@@ -440,9 +444,9 @@ Lanes *lanes_around(Emitter *emitter, const Nest *nest);
 /* That many iterations in any case; the loop has a multiple of them. */
 Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width);
 int lanes_width(const Lanes *lanes); /* 1 without lanes */
-/* Names: of the place of the first of them, of the number of one of them. */
-const char *lanes_from(const Lanes *lanes);
-const char *lanes_number(const Lanes *lanes);
+/* The place of the first of them, the number of one of them. */
+const Term *lanes_from(const Lanes *lanes);
+const Term *lanes_number(const Lanes *lanes);
 /* The body of the loop for all of them; the place of the first has the name lanes_from. */
 void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level);
 /* The same for what is written between these. */

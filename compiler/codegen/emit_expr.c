@@ -34,9 +34,25 @@ static const Term *add_guard(Emitter *emitter, const Term *guard, const Expr *su
                 term(emitter->arena, "$0 < $1", place, term_whole(emitter->arena, axis->size)));
 }
 
+static bool contains_read(const Expr *expr) {
+    if (expr->kind == EXPR_READ) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (contains_read(expr->args[i])) return true;
+    return false;
+}
+
+/* What is read for it, or computed of that, may be found once. */
+static const Term *subscript_term(Emitter *emitter, const Expr *sub) {
+    const Term *place = integer_term(emitter, sub);
+    if (!contains_read(sub)) return place;
+    const char *tensor = sub->kind == EXPR_READ ? sub->tensor->name : NULL;
+    return term_invariant(emitter->arena, place, tensor ? READ_ONCE : COMPUTED_ONCE, "const long",
+                          tensor ? arena_format(emitter->arena, "%s_at", tensor) : "at");
+}
+
 static const Term *slot_term(Emitter *emitter, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return term_whole(emitter->arena, (long)sub->number & 1);
-    return term(emitter->arena, "$0 & 1", integer_term(emitter, sub));
+    return term(emitter->arena, "$0 & 1", subscript_term(emitter, sub));
 }
 
 /* Dimensions of a row on the stack that its place in the nest fixes. */
@@ -56,7 +72,8 @@ static const Term *offset_term(Emitter *emitter, const Expr *access, const Local
     for (int i = 0; i < access->count; i++) {
         const Expr *sub = access->args[i];
         if (row && is_fixed(row, i)) continue;
-        const Term *place = i == 0 && slots ? slot_term(emitter, sub) : integer_term(emitter, sub);
+        const Term *place =
+            i == 0 && slots ? slot_term(emitter, sub) : subscript_term(emitter, sub);
         if (!stays_inside(emitter, sub, tensor->axes[i]) && !(i == 0 && slots))
             *inside = add_guard(emitter, *inside, sub, place, tensor->axes[i]);
         offset = term_offset(emitter->arena, offset, tensor->axes[i]->size, place);
@@ -64,8 +81,15 @@ static const Term *offset_term(Emitter *emitter, const Expr *access, const Local
     return offset;
 }
 
-static const Term *element_of(Emitter *emitter, const char *array, const Term *offset) {
-    return term(emitter->arena, "$0[$1]", term_name(emitter->arena, array), offset);
+static const Term *element_of(Emitter *emitter, const Term *array, const Term *offset) {
+    return term(emitter->arena, "$0[$1]", array, offset);
+}
+
+/* The element of a tensor without axes, which may be read once. */
+static const Term *number_of(Emitter *emitter, const Term *element, const Tensor *tensor) {
+    return term_invariant(emitter->arena, element, READ_ONCE,
+                          tensor->type == TYPE_INT ? "const int32_t" : "const float",
+                          arena_format(emitter->arena, "%s_at", tensor->name));
 }
 
 const Term *element_term(Emitter *emitter, const Expr *access, const Term **inside) {
@@ -74,15 +98,13 @@ const Term *element_term(Emitter *emitter, const Expr *access, const Term **insi
     for (int i = 0; emitter->kernel && i < emitter->kernel->locals.count; i++) {
         const Local *local = emitter->kernel->locals.items[i];
         if (local->tensor != tensor || !emitter->known[i]) continue;
-        if (local->kind == LOCAL_SCALAR) return term_name(emitter->arena, emitter->locals[i]);
+        if (local->kind == LOCAL_SCALAR) return emitter->locals[i];
         return element_of(emitter, emitter->locals[i], offset_term(emitter, access, local, inside));
     }
-    const Term *element =
-        element_of(emitter, emitter->names[tensor->id], offset_term(emitter, access, NULL, inside));
-    const char *bound = access->count ? NULL : bound_term(emitter, element);
-    if (bound) return term_name(emitter->arena, bound);
+    const Term *element = element_of(emitter, named(emitter, emitter->names[tensor->id]),
+                                     offset_term(emitter, access, NULL, inside));
     emitter->used[tensor->id] = true;
-    return element;
+    return access->count ? element : number_of(emitter, element, tensor);
 }
 
 /* A subscript that moves with a loop that is not written out. */
@@ -138,6 +160,9 @@ const char *pointer_text(Emitter *emitter, const Expr *access) {
 }
 
 /* ---- reals ---- */
+
+/* An operation that takes so long is worth a name. */
+enum { LONG_OPERATION = 10 };
 
 const char *number_text(Arena *arena, double number) {
     if (isnan(number)) return "NAN";
@@ -224,6 +249,9 @@ const Term *real_term(Emitter *emitter, const Expr *expr) {
         return term(emitter->arena, "(float)$0", index_term(emitter, expr->index));
     const Term *made =
         expr->kind == EXPR_READ ? real_read(emitter, expr) : real_apply(emitter, expr);
-    const char *bound = bound_term(emitter, made);
-    return bound ? term_name(emitter->arena, bound) : made;
+    if (expr->kind == EXPR_READ)
+        return term_value(emitter->arena, made, VALUE_READ,
+                          arena_format(emitter->arena, "%s_at", expr->tensor->name));
+    bool long_one = op_table[expr->op].cost >= LONG_OPERATION;
+    return term_value(emitter->arena, made, long_one ? VALUE_LONG : VALUE_SHORT, "part");
 }

@@ -10,7 +10,7 @@
 
 /* ---- one statement in its loops ---- */
 
-const char *scalar_of(const Emitter *emitter, const Member *member, Local **local) {
+const Term *scalar_of(const Emitter *emitter, const Member *member, Local **local) {
     for (int i = 0; i < emitter->kernel->locals.count; i++) {
         Local *candidate = emitter->kernel->locals.items[i];
         if (candidate->tensor != member->statement->target->tensor ||
@@ -57,10 +57,8 @@ FormNode *emit_write(Emitter *emitter, const Statement *statement, bool adds, co
         inside = inside ? term(emitter->arena, "$0 && $1", emitter->owner, inside) : emitter->owner;
     FormNode *condition = inside ? lower_if(emitter, inside, ON_SAME_LINE) : NULL;
     if (seen && emitter->owner) condition->seen = SEEN_AT_ONCE;
-    if (target->tensor->type == TYPE_BF16 && !lane)
-        store = lower_do(emitter, term(emitter->arena, "moec_store(&$0, $1)", element, value));
-    else
-        store = lower_join(emitter, element, adds ? REDUCE_SUM : REDUCE_NONE, value);
+    store = lower_join(emitter, element, adds ? REDUCE_SUM : REDUCE_NONE, value);
+    store->rounds = target->tensor->type == TYPE_BF16 && !lane;
     if (seen && !emitter->owner) store->seen = SEEN_LATER;
     if (inside) lower_end(emitter);
     return store;
@@ -78,13 +76,12 @@ static const Term *memory_term(Emitter *emitter, const Expr *target) {
     return lane ? lane : element_term(emitter, target, &inside);
 }
 
-static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name,
+static void store_scalar(Emitter *emitter, Member *member, const Local *local, const Term *name,
                          const Term *value) {
     Statement *statement = member->statement;
     bool *known = known_local(emitter, local);
     if (*known) {
-        lower_join(emitter, named(emitter, name), statement->accumulate ? REDUCE_SUM : REDUCE_NONE,
-                   value);
+        lower_join(emitter, name, statement->accumulate ? REDUCE_SUM : REDUCE_NONE, value);
     } else if (statement->accumulate) {
         const Term *before = memory_term(emitter, statement->target);
         value = term(emitter->arena, "$0 + $1", before, value);
@@ -93,56 +90,28 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
         lower_let(emitter, type_name(local->tensor), name, value);
     }
     *known = false; /* while it is written to its memory */
-    if (local->stored) write_member(emitter, member, false, named(emitter, name));
+    if (local->stored) write_member(emitter, member, false, name);
     *known = true;
 }
 
 void emit_store(Emitter *emitter, Member *member, const Term *value) {
     Local *local;
-    const char *name = scalar_of(emitter, member, &local);
+    const Term *name = scalar_of(emitter, member, &local);
     if (name)
         store_scalar(emitter, member, local, name, value);
     else
         write_member(emitter, member, member->statement->accumulate, value);
 }
 
-/* A few operations, those of subscripts as well, or one that takes long: worth a name. */
-enum { MANY_OPERATIONS = 3, LONG_OPERATION = 10 };
-
-static bool is_worth_naming(const Expr *expr, const Term *part) {
-    bool takes_long = expr->kind == EXPR_APPLY && op_table[expr->op].cost >= LONG_OPERATION;
-    return takes_long || term_operations(part) >= MANY_OPERATIONS;
-}
-
-/* Names what occurs more than once in the value, from the inside out. */
-static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
-    bool read = expr->kind == EXPR_READ;
-    if (!read && expr->kind != EXPR_APPLY) return;
-    for (int i = 0; i < expr->count && !read; i++) name_parts(emitter, expr->args[i], value);
-    const Term *part = real_term(emitter, expr);
-    if (part->kind != TERM_APPLY || term_count(real_term(emitter, value), part) < 2 ||
-        !is_worth_naming(expr, part))
-        return;
-    const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
-    const char *name = bind_name(emitter, NULL, part, wanted);
-    lower_let(emitter, "const float", name, part);
-}
-
 const Term *value_of(Emitter *emitter, const Statement *statement) {
     if (statement->target->tensor->type == TYPE_INT)
         return term(emitter->arena, "(int32_t)$0", integer_term(emitter, statement->value));
-    int first = emitter->binding_count;
-    name_parts(emitter, statement->value, statement->value);
-    const Term *value = real_term(emitter, statement->value);
-    /* The names stay taken, but what they stand for may change with the next statement. */
-    for (int i = first; i < emitter->binding_count; i++) emitter->bindings[i].value = NULL;
-    return value;
+    return real_term(emitter, statement->value);
 }
 
 void keep_before(Emitter *emitter, Member *largest) {
-    const char *wanted = arena_format(emitter->arena, "%s_before", largest->sum);
-    largest->before = bind_name(emitter, NULL, NULL, wanted);
-    lower_let(emitter, "const float", largest->before, named(emitter, largest->sum));
+    largest->before = term_variable_of(emitter->arena, largest->sum, "_before");
+    lower_let(emitter, "const float", largest->before, largest->sum);
 }
 
 /* The value of a sum that looks at the largest so far, which is in a variable already. */
@@ -162,9 +131,8 @@ static void emit_reduction(Emitter *emitter, const Member *member, const Term *s
     Arena *arena = emitter->arena;
     if (member->online_max)
         lower_set(emitter, sum,
-                  term(arena, "$0 * moec_fade($1, $2) + $3", sum,
-                       named(emitter, member->online_max->before),
-                       named(emitter, member->online_max->sum), value));
+                  term(arena, "$0 * moec_fade($1, $2) + $3", sum, member->online_max->before,
+                       member->online_max->sum, value));
     else
         lower_join(emitter, sum, member->statement->reduction, value);
 }
@@ -182,12 +150,11 @@ void emit_member(Emitter *emitter, Member *member) {
         emit_store(emitter, member, value);
         return;
     }
-    const Term *sum = named(emitter, member->part ? member->part : member->sum);
+    const Term *sum = member->part ? member->part : member->sum;
     if (member->column) {
         const Nest *inner = member->path[member->depth - 1];
-        const Term *place = named(emitter, inner->text);
-        sum = inner->block ? term(emitter->arena, "$0[$1 - $2]", sum, place,
-                                  named(emitter, inner->block->text))
+        const Term *place = inner->variable;
+        sum = inner->block ? term(emitter->arena, "$0[$1 - $2]", sum, place, inner->block->variable)
                            : term(emitter->arena, "$0[$1]", sum, place);
     }
     emit_reduction(emitter, member, sum, value);
@@ -244,7 +211,7 @@ void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
     if (emitter->uses_seed)
         add_parameter(emitter, parameters, arguments, style->seed, style->seed_argument);
     for (int i = 0; i < emitter->repeats_used.count; i++) {
-        const char *name = bound_index(emitter, emitter->repeats_used.items[i]);
+        const char *name = bound_index(emitter, emitter->repeats_used.items[i])->text;
         add_parameter(emitter, parameters, arguments, arena_format(arena, "long %s", name), name);
     }
     for (int i = 0; i < emitter->program->tensors.count; i++) {
@@ -274,7 +241,7 @@ void begin_kernel(Emitter *emitter, Kernel *kernel) {
         const char *wanted = local->stored ? arena_format(emitter->arena, "%s_now", name) : name;
         /* A tensor without memory leaves its name to the variable. */
         if (!local->stored) emitter->names[local->tensor->id] = NULL;
-        emitter->locals[i] = bind_name(emitter, NULL, NULL, wanted);
+        emitter->locals[i] = named(emitter, bind_name(emitter, NULL, wanted));
         emitter->names[local->tensor->id] = name;
     }
 }

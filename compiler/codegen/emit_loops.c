@@ -34,69 +34,6 @@ Member *member_at(const Emitter *emitter, int at) {
     return at < members->count ? members->items[at] : NULL;
 }
 
-/* ---- values computed once, outside of the loops that do not change them ---- */
-
-static int deepest_index(const Member *member, const Expr *expr) {
-    int deepest = -1;
-    for (int i = 0; i < member->depth; i++)
-        if (expr_uses_index(expr, member->order[i])) deepest = i;
-    return deepest;
-}
-
-static bool reads_what_is_written(const Emitter *emitter, const Expr *expr) {
-    Member *member;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-        if (expr_reads(expr, member->statement->target->tensor)) return true;
-    }
-    return false;
-}
-
-static bool contains_read(const Expr *expr) {
-    if (expr->kind == EXPR_READ) return true;
-    for (int i = 0; i < expr->count; i++)
-        if (contains_read(expr->args[i])) return true;
-    return false;
-}
-
-/* A number that the kernel only reads, read once. */
-static void hoist_number(Emitter *emitter, const Expr *read) {
-    const Term *inside, *element = element_term(emitter, read, &inside);
-    if (element->kind == TERM_NAME) return; /* in a variable already */
-    const char *name = bind_name(emitter, NULL, element,
-                                 arena_format(emitter->arena, "%s_at", read->tensor->name));
-    lower_let(emitter, read->tensor->type == TYPE_INT ? "const int32_t" : "const float", name,
-              element);
-}
-
-/* reads: only subscripts that are reads themselves. They come first, so that a value which holds
- * one
- * is the same term wherever it is written. */
-static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub, int level,
-                  bool reads) {
-    bool number = expr->kind == EXPR_READ && expr->count == 0;
-    if (number && !reads_what_is_written(emitter, expr)) hoist_number(emitter, expr);
-    for (int i = 0; i < expr->count; i++)
-        hoist(emitter, member, expr->args[i], expr->kind == EXPR_READ, level, reads);
-    if (number || (reads && expr->kind != EXPR_READ) || !is_sub || !contains_read(expr) ||
-        deepest_index(member, expr) > level || reads_what_is_written(emitter, expr))
-        return;
-    const Term *value = integer_term(emitter, expr);
-    if (value->kind != TERM_APPLY) return; /* has a name */
-    const char *wanted =
-        expr->kind == EXPR_READ ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "at";
-    lower_let(emitter, "const long", bind_name(emitter, NULL, value, wanted), value);
-}
-
-void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
-    Member *member;
-    for (int reads = 1; reads >= 0; reads--)
-        for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-            if (member->given || (nest->index && !is_inside(member, nest))) continue;
-            hoist(emitter, member, member->statement->target, false, level, reads);
-            hoist(emitter, member, member->statement->value, false, level, reads);
-        }
-}
-
 /* ---- sums ---- */
 
 /* The least number, not less: two of those have no difference. */
@@ -122,8 +59,8 @@ static bool is_direct(const Member *member, const Local *local) {
 }
 
 /* The elements of a sum that is kept for each column. */
-static const Term *column_of(Emitter *emitter, const char *sum) {
-    return term(emitter->arena, "$0[j]", named(emitter, sum));
+static const Term *column_of(Emitter *emitter, const Term *sum) {
+    return term(emitter->arena, "$0[j]", sum);
 }
 
 /* Declares what a sum is kept in. */
@@ -135,7 +72,7 @@ static void declare_sum(Emitter *emitter, const Member *member) {
         lower_array(emitter, "float", member->sum, column_size(member), "{0.0f}");
     } else {
         lower_array(emitter, "float", member->sum, column_size(member), NULL);
-        lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
+        lower_count(emitter, "int", named(emitter, "j"), column_size(member), ON_SAME_LINE);
         lower_set(emitter, column_of(emitter, member->sum), start);
         lower_end(emitter);
     }
@@ -147,11 +84,11 @@ void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
         Local *local = NULL;
-        const char *scalar = scalar_of(emitter, member, &local);
+        const Term *scalar = scalar_of(emitter, member, &local);
         const char *wanted =
             arena_format(emitter->arena, "%s_sum", member->statement->target->tensor->name);
         member->sum_is_local = !apart && is_direct(member, local);
-        member->sum = member->sum_is_local ? scalar : bind_name(emitter, NULL, NULL, wanted);
+        member->sum = member->sum_is_local ? scalar : bind_variable(emitter, NULL, wanted);
         declare_sum(emitter, member);
     }
 }
@@ -170,7 +107,7 @@ static void begin_parts(Emitter *emitter, const Nest *nest) {
         if (!sums_in_parts(member, nest)) continue;
         const char *tensor = member->statement->target->tensor->name;
         const char *wanted = arena_format(emitter->arena, "%s_part", tensor);
-        member->part = bind_name(emitter, NULL, NULL, wanted);
+        member->part = bind_variable(emitter, NULL, wanted);
         if (member->column)
             lower_array(emitter, "float", member->part, column_size(member), "{0.0f}");
         else
@@ -183,11 +120,10 @@ static void end_parts(Emitter *emitter, const Nest *nest) {
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!sums_in_parts(member, nest)) continue;
         if (!member->column) {
-            lower_join(emitter, named(emitter, member->sum), REDUCE_SUM,
-                       named(emitter, member->part));
+            lower_join(emitter, member->sum, REDUCE_SUM, member->part);
             continue;
         }
-        lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
+        lower_count(emitter, "int", named(emitter, "j"), column_size(member), ON_SAME_LINE);
         lower_join(emitter, column_of(emitter, member->sum), REDUCE_SUM,
                    column_of(emitter, member->part));
         lower_end(emitter);
@@ -196,17 +132,16 @@ static void end_parts(Emitter *emitter, const Nest *nest) {
 
 static const Term *last_of_block(Emitter *emitter, const Nest *block) {
     if (block->total % block->step == 0)
-        return term(emitter->arena, "$0 + $1", named(emitter, block->text),
-                    whole(emitter, block->step));
-    return named(emitter, arena_format(emitter->arena, "%s_to", block->text));
+        return term(emitter->arena, "$0 + $1", block->variable, whole(emitter, block->step));
+    return block->end;
 }
 
 void bind_loop(Emitter *emitter, Nest *nest) {
     Member *member;
-    nest->text = bind_name(emitter, nest->index, NULL, nest->index->name);
+    nest->variable = bind_variable(emitter, nest->index, nest->index->name);
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         for (int i = 0; i < member->depth; i++)
-            if (member->path[i] == nest) bind_alias(emitter, member->order[i], nest->text);
+            if (member->path[i] == nest) bind_index(emitter, member->order[i], nest->variable);
     }
 }
 
@@ -214,7 +149,7 @@ static FormNode *open_loop(Emitter *emitter, Nest *nest) {
     bind_loop(emitter, nest);
     const Term *from = whole(emitter, 0), *to = whole(emitter, nest->size), *step = NULL;
     if (nest->block) {
-        from = named(emitter, nest->block->text);
+        from = nest->block->variable;
         to = last_of_block(emitter, nest->block);
     } else if (nest->step > 1) {
         to = whole(emitter, nest->total);
@@ -222,7 +157,9 @@ static FormNode *open_loop(Emitter *emitter, Nest *nest) {
     } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
         to = named(emitter, "elements");
     }
-    return lower_for(emitter, "long", nest->text, from, to, step);
+    FormNode *loop = lower_for(emitter, "long", nest->variable, from, to, step);
+    loop->nest = true;
+    return loop;
 }
 
 void close_loop(Emitter *emitter, int bindings) {
@@ -240,17 +177,15 @@ void end_sums(Emitter *emitter, const Nest *nest) {
                 if (((Local *)emitter->kernel->locals.items[i])->first == member)
                     emitter->known[i] = true;
         } else if (!member->column) {
-            emit_store(emitter, member, named(emitter, member->sum));
+            emit_store(emitter, member, member->sum);
         } else {
             int bindings = emitter->binding_count;
             Nest inner = *column_nest(member);
             inner.index = member->order[member->depth - 1];
             open_loop(emitter, &inner);
-            const Term *place = named(emitter, inner.text);
-            if (inner.block)
-                place = term(emitter->arena, "$0 - $1", place, named(emitter, inner.block->text));
-            emit_store(emitter, member,
-                       term(emitter->arena, "$0[$1]", named(emitter, member->sum), place));
+            const Term *place = inner.variable;
+            if (inner.block) place = term(emitter->arena, "$0 - $1", place, inner.block->variable);
+            emit_store(emitter, member, term(emitter->arena, "$0[$1]", member->sum, place));
             close_loop(emitter, bindings);
         }
     }
@@ -264,18 +199,20 @@ void emit_rows(Emitter *emitter, const Nest *nest) {
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
         const char *type = local->tensor->type == TYPE_INT ? "int32_t" : "float";
         if (emitter->storage) type = arena_format(emitter->arena, "%s%s", emitter->storage, type);
-        lower_array(emitter, type, emitter->locals[i], local->size, NULL);
+        lower_array(emitter, type, emitter->locals[i], local->size, NULL)->head = true;
         emitter->known[i] = true;
     }
 }
 
 void emit_body(Emitter *emitter, Nest *nest, int level) {
-    if (nest->step > 1 && nest->total % nest->step != 0)
-        lower_let(emitter, "const long", arena_format(emitter->arena, "%s_to", nest->text),
-                  term(emitter->arena, "$0 + $1 < $2 ? $0 + $1 : $2", named(emitter, nest->text),
-                       whole(emitter, nest->step), whole(emitter, nest->total)));
+    if (nest->step > 1 && nest->total % nest->step != 0) {
+        nest->end = term_variable_of(emitter->arena, nest->variable, "_to");
+        lower_let(emitter, "const long", nest->end,
+                  term(emitter->arena, "$0 + $1 < $2 ? $0 + $1 : $2", nest->variable,
+                       whole(emitter, nest->step), whole(emitter, nest->total)))
+            ->head = true;
+    }
     emit_rows(emitter, nest);
-    emit_hoisted(emitter, nest, level);
     for (int i = 0; i < nest->children.count; i++) {
         Nest *child = nest->children.items[i];
         if (child->member)
@@ -332,10 +269,14 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length) {
         iterations *= loops[i]->size;
         bind_loop(emitter, loops[i]);
     }
-    lower_count(emitter, "long", "iteration", iterations, IN_BRACES)->run = RUN_PARALLEL;
+    FormNode *loop =
+        lower_count(emitter, "long", named(emitter, "iteration"), iterations, IN_BRACES);
+    loop->nest = true;
+    loop->run = RUN_PARALLEL;
     for (int i = 0; i < length; i++) {
         iterations /= loops[i]->size;
-        lower_place(emitter, loops[i]->text, place_in_chain(emitter, loops[i], iterations, i == 0));
+        lower_place(emitter, loops[i]->variable,
+                    place_in_chain(emitter, loops[i], iterations, i == 0));
     }
     emit_body(emitter, loops[length - 1], length - 1);
     close_loop(emitter, bindings);
@@ -353,17 +294,17 @@ static bool only_sums(const Emitter *emitter, const Nest *nest) {
 
 /* The sum of a chunk, or of one of its columns. */
 static const Term *partial_of(Emitter *emitter, const Member *member) {
-    return term(emitter->arena, member->column ? "$0[chunk][j]" : "$0[chunk]",
-                named(emitter, member->partial));
+    return term(emitter->arena, member->column ? "$0[chunk][j]" : "$0[chunk]", member->partial);
 }
 
 static const Term *sum_of(Emitter *emitter, const Member *member) {
-    return member->column ? column_of(emitter, member->sum) : named(emitter, member->sum);
+    return member->column ? column_of(emitter, member->sum) : member->sum;
 }
 
 static void add_partial(Emitter *emitter, const Member *member) {
     const Term *sum = sum_of(emitter, member), *part = partial_of(emitter, member);
-    if (member->column) lower_count(emitter, "int", "j", column_size(member), ON_NEXT_LINE);
+    if (member->column)
+        lower_count(emitter, "int", named(emitter, "j"), column_size(member), ON_NEXT_LINE);
     lower_join(emitter, sum, member->statement->reduction, part);
     if (member->column) lower_end(emitter);
 }
@@ -375,19 +316,20 @@ static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
     int bindings = emitter->binding_count;
     begin_sums(emitter, nest, true);
     bind_loop(emitter, nest);
-    const char *name = nest->text,
-               *to = bind_name(emitter, NULL, NULL, arena_format(arena, "%s_to", name));
+    const Term *name = nest->variable, *to = term_variable_of(arena, name, "_to");
     lower_let(emitter, "const long", to,
               term(arena, "(chunk + 1) * $0 < $1 ? (chunk + 1) * $0 : $1", whole(emitter, each),
                    whole(emitter, nest->size)));
-    lower_for(emitter, "long", name, term(arena, "chunk * $0", whole(emitter, each)),
-              named(emitter, to), NULL)
-        ->iterations = nest->size;
+    FormNode *loop =
+        lower_for(emitter, "long", name, term(arena, "chunk * $0", whole(emitter, each)), to, NULL);
+    loop->nest = true;
+    loop->iterations = nest->size;
     emit_body(emitter, nest, 0);
     lower_end(emitter);
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
-        if (member->column) lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
+        if (member->column)
+            lower_count(emitter, "int", named(emitter, "j"), column_size(member), ON_SAME_LINE);
         lower_set(emitter, partial_of(emitter, member), sum_of(emitter, member));
         if (member->column) lower_end(emitter);
     }
@@ -402,18 +344,19 @@ static void emit_chunks(Emitter *emitter, Nest *nest) {
         if (!reduces_at(member, nest)) continue;
         const char *wanted =
             arena_format(emitter->arena, "%s_parts", member->statement->target->tensor->name);
-        member->partial = bind_name(emitter, NULL, NULL, wanted);
-        const char *rows = arena_format(emitter->arena, "%s[%ld]", member->partial, chunks);
-        if (member->column)
-            lower_array(emitter, "float", rows, column_size(member), NULL);
-        else
-            lower_let(emitter, "float", rows, NULL);
+        member->partial = bind_variable(emitter, NULL, wanted);
+        FormNode *parts = lower_array(emitter, "float", member->partial, chunks, NULL);
+        if (!member->column) continue;
+        parts->rows = chunks;
+        parts->size = column_size(member);
     }
-    lower_count(emitter, "long", "chunk", chunks, IN_BRACES)->run = RUN_PARALLEL;
+    FormNode *loop = lower_count(emitter, "long", named(emitter, "chunk"), chunks, IN_BRACES);
+    loop->nest = true;
+    loop->run = RUN_PARALLEL;
     emit_chunk(emitter, nest, (nest->size + chunks - 1) / chunks);
     lower_end(emitter);
     begin_sums(emitter, nest, false);
-    lower_count(emitter, "long", "chunk", chunks, IN_BRACES);
+    lower_count(emitter, "long", named(emitter, "chunk"), chunks, IN_BRACES)->nest = true;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (reduces_at(member, nest)) add_partial(emitter, member);
     }
@@ -445,7 +388,6 @@ static void emit_outermost(Emitter *emitter, Nest *nest) {
 
 void emit_nests(Emitter *emitter, Nest *root) {
     emit_rows(emitter, root);
-    emit_hoisted(emitter, root, -1);
     for (int i = 0; i < root->children.count; i++) {
         Nest *child = root->children.items[i];
         if (child->member)

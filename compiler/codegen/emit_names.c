@@ -6,166 +6,20 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Keywords of C and of C++, which CUDA is. */
-static const char *const keywords[] = {
-    "alignas",
-    "alignof",
-    "and",
-    "and_eq",
-    "asm",
-    "auto",
-    "bitand",
-    "bitor",
-    "bool",
-    "break",
-    "case",
-    "catch",
-    "char",
-    "char16_t",
-    "char32_t",
-    "char8_t",
-    "class",
-    "compl",
-    "concept",
-    "const",
-    "const_cast",
-    "consteval",
-    "constexpr",
-    "constinit",
-    "continue",
-    "co_await",
-    "co_return",
-    "co_yield",
-    "decltype",
-    "default",
-    "delete",
-    "do",
-    "double",
-    "dynamic_cast",
-    "else",
-    "enum",
-    "explicit",
-    "export",
-    "extern",
-    "false",
-    "float",
-    "for",
-    "friend",
-    "goto",
-    "if",
-    "inline",
-    "int",
-    "long",
-    "mutable",
-    "namespace",
-    "new",
-    "noexcept",
-    "not",
-    "not_eq",
-    "nullptr",
-    "operator",
-    "or",
-    "or_eq",
-    "private",
-    "protected",
-    "public",
-    "register",
-    "reinterpret_cast",
-    "requires",
-    "restrict",
-    "return",
-    "short",
-    "signed",
-    "sizeof",
-    "static",
-    "static_assert",
-    "static_cast",
-    "struct",
-    "switch",
-    "template",
-    "this",
-    "thread_local",
-    "throw",
-    "true",
-    "try",
-    "typedef",
-    "typeid",
-    "typename",
-    "typeof",
-    "typeof_unqual",
-    "union",
-    "unsigned",
-    "using",
-    "virtual",
-    "void",
-    "volatile",
-    "wchar_t",
-    "while",
-    "xor",
-    "xor_eq",
-};
-
-/* Macros in small letters, and what generated functions call: types, functions, CUDA's variables.
- * Macros with parentheses do no harm, nothing of a spec is followed by one. */
-static const char *const called[] = {
-    "complex", "errno",     "imaginary", "linux",    "i386",        "math_errhandling", "noreturn",
-    "stderr",  "stdin",     "stdout",    "unix",     "unreachable", "int32_t",          "int64_t",
-    "memcpy",  "memset",    "size_t",    "uint32_t", "uint64_t",    "blockDim",         "blockIdx",
-    "gridDim", "threadIdx", "warpSize",  "assert",   "main",
-};
-
-/* Variables of generated functions that are not bound as indices and tensors are. */
-static const char *const variables[] = {"chunk", "run", "iteration"};
-
 /* What the functions of an update call their parameters. */
 static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",
                                                   "state",    "step",    "steps"};
 
-/* Names that begin so belong to C, to the kernels or to the simulated device. */
-static const char *const reserved_starts[] = {"_", "moec", "kernel_", "run_", "omp_", "sim_"};
-
-static bool is_among(const char *name, const char *const *list, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(name, list[i]) == 0) return true;
-    return false;
-}
-
-#define IS_AMONG(name, list) is_among(name, list, sizeof(list) / sizeof *(list))
-
-/* Capital letters belong to macros, of whatever headers and compilers there are, and to the types
- * of the kernels. */
-static bool is_reserved(const char *name) {
-    if (IS_AMONG(name, keywords) || IS_AMONG(name, called) || IS_AMONG(name, variables))
-        return true;
-    for (const char *c = name; *c; c++)
-        if (isupper((unsigned char)*c)) return true;
-    for (size_t i = 0; i < sizeof reserved_starts / sizeof *reserved_starts; i++)
-        if (strncmp(name, reserved_starts[i], strlen(reserved_starts[i])) == 0) return true;
-    return isdigit((unsigned char)name[0]) || !name[0];
-}
-
-/* What has the prefix of reserved names already is only kept apart from its own kind. */
-static bool is_taken(const Emitter *emitter, const char *name) {
-    bool update = emitter->program->graph == GRAPH_UPDATE;
-    if (update && IS_AMONG(name, reserved_in_updates)) return true;
-    for (int i = 0; i < emitter->program->tensors.count; i++)
-        if (emitter->names[i] && strcmp(emitter->names[i], name) == 0) return true;
+Around names_around(const Emitter *emitter) {
+    Around around = {.tensors = emitter->names, .tensor_count = emitter->program->tensors.count};
+    for (size_t i = 0; i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
+        if (emitter->program->graph == GRAPH_UPDATE)
+            list_push(emitter->arena, &around.others, (void *)(uintptr_t)reserved_in_updates[i]);
     for (int i = 0; i < emitter->binding_count; i++)
-        if (strcmp(emitter->bindings[i].name, name) == 0) return true;
-    return false;
-}
-
-/* A number may follow: "kernel_2" begins as what belongs to the kernels. */
-static const char *free_name(const Emitter *emitter, const char *wanted) {
-    Text text = {.arena = emitter->arena};
-    bool avoided = is_reserved(wanted) || is_reserved(arena_format(emitter->arena, "%s_", wanted));
-    text_add(&text, "%s", avoided ? "v_" : "");
-    for (const char *c = wanted; *c; c++)
-        text_add(&text, "%c", isalnum((unsigned char)*c) ? *c : '_');
-    const char *name = text.text;
-    for (int number = 2; is_taken(emitter, name); number++)
-        name = arena_format(emitter->arena, "%s_%d", text.text, number);
-    return name;
+        if (!emitter->bindings[i].name->variable)
+            list_push(emitter->arena, &around.others,
+                      (void *)(uintptr_t)emitter->bindings[i].name->text);
+    return around;
 }
 
 static void add_binding(Emitter *emitter, Binding binding) {
@@ -180,10 +34,17 @@ static void add_binding(Emitter *emitter, Binding binding) {
     emitter->bindings[emitter->binding_count++] = binding;
 }
 
-const char *bind_name(Emitter *emitter, const Index *index, const Term *value, const char *wanted) {
-    const char *name = free_name(emitter, wanted);
-    add_binding(emitter, (Binding){index, value, name});
+const char *bind_name(Emitter *emitter, const Index *index, const char *wanted) {
+    const Around around = names_around(emitter);
+    const char *name = free_name(emitter->arena, &around, wanted);
+    add_binding(emitter, (Binding){index, term_name(emitter->arena, name)});
     return name;
+}
+
+const Term *bind_variable(Emitter *emitter, const Index *index, const char *wanted) {
+    const Term *variable = term_variable(emitter->arena, wanted);
+    add_binding(emitter, (Binding){index, variable});
+    return variable;
 }
 
 /* What scatters and products of a device call their variables: no index in them has such a name,
@@ -192,8 +53,7 @@ void bind_scatter_names(Emitter *emitter) {
     static const char *const names[] = {
         "row", "own",    "earlier", "from", "end",    "part", "hit",         "hits",   "found",
         "of",  "before", "n",       "sum",  "column", "more", "more_gather", "more_a", "more_b"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        bind_name(emitter, NULL, NULL, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) bind_name(emitter, NULL, names[i]);
 }
 
 /* Before anything else has a name. */
@@ -202,26 +62,20 @@ void name_tensors(Emitter *emitter) {
     if (emitter->target->apart) bind_scatter_names(emitter);
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Tensor *tensor = emitter->program->tensors.items[i];
-        emitter->names[i] = free_name(emitter, tensor->name);
+        const Around around = names_around(emitter);
+        emitter->names[i] = free_name(emitter->arena, &around, tensor->name);
     }
     emitter->binding_count = bindings;
 }
 
-void bind_alias(Emitter *emitter, const Index *index, const char *name) {
-    const char *bound = bound_index(emitter, index);
-    if (!bound || strcmp(bound, name) != 0) add_binding(emitter, (Binding){index, NULL, name});
+void bind_index(Emitter *emitter, const Index *index, const Term *name) {
+    const Term *bound = bound_index(emitter, index);
+    if (!bound || !term_equal(bound, name)) add_binding(emitter, (Binding){index, name});
 }
 
-const char *bound_index(const Emitter *emitter, const Index *index) {
+const Term *bound_index(const Emitter *emitter, const Index *index) {
     for (int i = emitter->binding_count - 1; i >= 0; i--)
         if (emitter->bindings[i].index == index) return emitter->bindings[i].name;
-    return NULL;
-}
-
-const char *bound_term(const Emitter *emitter, const Term *value) {
-    for (int i = emitter->binding_count - 1; i >= 0; i--)
-        if (emitter->bindings[i].value && term_equal(emitter->bindings[i].value, value))
-            return emitter->bindings[i].name;
     return NULL;
 }
 

@@ -1,22 +1,29 @@
 /* emit_nodes: nodes of the lowered form, added where the emitter stands. */
 #include "codegen/emit.h"
 
-void lower_let(Emitter *emitter, const char *type, const char *name, const Term *value) {
+FormNode *lower_let(Emitter *emitter, const char *type, const Term *name, const Term *value) {
     FormNode *node = form_add(emitter->arena, emitter->block, FORM_LET);
     node->type = type;
     node->name = name;
     node->values[0] = value;
+    return node;
 }
 
-void lower_place(Emitter *emitter, const char *name, const Term *value) {
-    lower_let(emitter, "const long", name, value);
-    emitter->block->last->optional = true;
+void lower_place(Emitter *emitter, const Term *name, const Term *value) {
+    FormNode *node = lower_let(emitter, "const long", name, value);
+    node->head = node->optional = true;
 }
 
-void lower_array(Emitter *emitter, const char *type, const char *name, long size,
-                 const char *initial) {
-    const char *array = arena_format(emitter->arena, "%s[%ld]", name, size);
-    lower_let(emitter, type, array, initial ? term_number(emitter->arena, initial) : NULL);
+void lower_head(Emitter *emitter, const char *type, const char *name, const Term *value) {
+    lower_let(emitter, type, named(emitter, name), value)->head = true;
+}
+
+FormNode *lower_array(Emitter *emitter, const char *type, const Term *name, long size,
+                      const char *initial) {
+    const Term *value = initial ? term_number(emitter->arena, initial) : NULL;
+    FormNode *node = lower_let(emitter, type, name, value);
+    node->size = size;
+    return node;
 }
 
 FormNode *lower_join(Emitter *emitter, const Term *target, Reduction reduction, const Term *value) {
@@ -41,7 +48,7 @@ void lower_barrier(Emitter *emitter) {
     form_add(emitter->arena, emitter->block, FORM_BARRIER);
 }
 
-FormNode *lower_for(Emitter *emitter, const char *type, const char *name, const Term *from,
+FormNode *lower_for(Emitter *emitter, const char *type, const Term *name, const Term *from,
                     const Term *to, const Term *step) {
     FormNode *node = form_add(emitter->arena, emitter->block, FORM_FOR);
     node->type = type;
@@ -53,7 +60,7 @@ FormNode *lower_for(Emitter *emitter, const char *type, const char *name, const 
     return node;
 }
 
-FormNode *lower_count(Emitter *emitter, const char *type, const char *name, long size,
+FormNode *lower_count(Emitter *emitter, const char *type, const Term *name, long size,
                       FormLayout layout) {
     Arena *arena = emitter->arena;
     FormNode *node =
@@ -86,18 +93,20 @@ const Term *whole(Emitter *emitter, long number) {
     return term_whole(emitter->arena, number);
 }
 
-static void keep_form(Emitter *emitter, const char *name, const FormBlock *body) {
+static KernelForm *form_of(Emitter *emitter, const char *name, const FormBlock *body) {
     KernelForm *form = arena_alloc(emitter->arena, sizeof *form);
-    *form = (KernelForm){name, *body};
-    list_push(emitter->arena, emitter->forms, form);
+    *form = (KernelForm){name, emitter->in_template, *body, names_around(emitter)};
+    return form;
 }
 
 void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent) {
+    KernelForm *form = form_of(emitter, name, body);
     if (emitter->forms) {
-        keep_form(emitter, name, body);
+        list_push(emitter->arena, emitter->forms, form);
         return;
     }
     for (int i = 0; i < form_pass_count; i++)
-        form_passes[i].run(emitter->arena, body, emitter->program->target);
-    print_block(text, body, indent);
+        form_passes[i].run(emitter->arena, form, emitter->program->target);
+    name_variables(emitter->arena, form);
+    print_block(text, &form->block, indent);
 }

@@ -155,33 +155,31 @@ Kernel *scan_kernel(Emitter *emitter, const Statement *scan) {
     return kernel;
 }
 
-void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const char *cell) {
+void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const Term *cell) {
     long inner = cells->size;
     for (int i = 0; i < cells->count; i++) {
         const Axis *axis = cells->axes[i];
-        const char *name = bind_name(emitter, cells->loops[i][0], NULL, cells->loops[i][0]->name);
-        const Term *place = named(emitter, cell);
+        const Term *place = cell,
+                   *name = bind_variable(emitter, cells->loops[i][0], cells->loops[i][0]->name);
         inner /= axis->size;
         if (inner > 1) place = term(emitter->arena, "$0 / $1", place, whole(emitter, inner));
         if (i > 0) place = term(emitter->arena, "$0 % $1", place, whole(emitter, axis->size));
         lower_place(emitter, name, place);
         for (int j = 1; j < scan->body.statements.count; j++)
-            bind_alias(emitter, cells->loops[i][j], name);
+            bind_index(emitter, cells->loops[i][j], name);
     }
 }
 
 void open_places(Emitter *emitter, const Statement *scan) {
     long size = scan->index->axis->size;
-    const char *name = bind_name(emitter, scan->index, NULL, scan->index->name);
+    const Term *name = bind_variable(emitter, scan->index, scan->index->name);
     if (!scan->reverse) {
         lower_count(emitter, "long", name, size, IN_BRACES);
         return;
     }
-    const char *back =
-        bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_back", name));
+    const Term *back = term_variable_of(emitter->arena, name, "_back");
     lower_count(emitter, "long", back, size, IN_BRACES);
-    lower_place(emitter, name,
-                term(emitter->arena, "$0 - $1", whole(emitter, size - 1), named(emitter, back)));
+    lower_place(emitter, name, term(emitter->arena, "$0 - $1", whole(emitter, size - 1), back));
 }
 
 void close_places(Emitter *emitter, const Statement *scan) {
@@ -226,11 +224,11 @@ static const Index *limit_of(const Statement *statement, const Index *index) {
 
 static void open_loop(Emitter *emitter, const Statement *statement, Index *index) {
     const Index *limit = limit_of(statement, index);
-    const char *below = limit ? bound_index(emitter, (Index *)limit) : NULL;
-    const char *name = bind_name(emitter, index, NULL, index->name);
+    const Term *below = limit ? bound_index(emitter, (Index *)limit) : NULL;
+    const Term *name = bind_variable(emitter, index, index->name);
     FormNode *loop = lower_count(emitter, "long", name, index->axis->size, IN_BRACES);
     loop->iterations = index->axis->size;
-    if (below) loop->values[1] = named(emitter, below);
+    if (below) loop->values[1] = below;
 }
 
 void lower_reduction(Emitter *emitter, const Statement *statement, Index **loops, int count) {
@@ -241,17 +239,17 @@ void lower_reduction(Emitter *emitter, const Statement *statement, Index **loops
         return;
     }
     const char *wanted = arena_format(emitter->arena, "%s_sum", statement->target->tensor->name);
-    const char *sum = bind_name(emitter, NULL, NULL, wanted);
+    const Term *sum = bind_variable(emitter, NULL, wanted);
     const char *start = statement->reduction == REDUCE_SUM   ? "0.0f"
                         : statement->reduction == REDUCE_MAX ? "-INFINITY"
                                                              : "INFINITY";
     lower_let(emitter, "float", sum, term_number(emitter->arena, start));
     int bindings = emitter->binding_count;
     for (int i = 0; i < count; i++) open_loop(emitter, statement, loops[i]);
-    lower_join(emitter, named(emitter, sum), statement->reduction, value_of(emitter, statement));
+    lower_join(emitter, sum, statement->reduction, value_of(emitter, statement));
     for (int i = 0; i < count; i++) lower_end(emitter);
     emitter->binding_count = bindings;
-    emit_write(emitter, statement, statement->accumulate, named(emitter, sum));
+    emit_write(emitter, statement, statement->accumulate, sum);
 }
 
 /* ---- processors ---- */
@@ -281,20 +279,19 @@ static void lower_columns(Emitter *emitter, const Statement *statement, Index **
     Index *column = loops[kept - 1];
     Arena *arena = emitter->arena;
     const char *wanted = arena_format(arena, "%s_sum", statement->target->tensor->name);
-    const char *sum = bind_name(emitter, NULL, NULL, wanted);
+    const Term *sum = bind_variable(emitter, NULL, wanted);
     lower_array(emitter, "float", sum, column->axis->size, "{0.0f}");
     int bindings = emitter->binding_count;
     for (int i = kept; i < count; i++) open_loop(emitter, statement, loops[i]);
     open_loop(emitter, statement, column);
-    const Term *place = named(emitter, bound_index(emitter, column));
-    const Term *element = term(arena, "$0[$1]", named(emitter, sum), place);
+    const Term *place = bound_index(emitter, column);
+    const Term *element = term(arena, "$0[$1]", sum, place);
     lower_join(emitter, element, REDUCE_SUM, value_of(emitter, statement));
     for (int i = kept; i <= count; i++) lower_end(emitter);
     emitter->binding_count = bindings;
     open_loop(emitter, statement, column);
-    place = named(emitter, bound_index(emitter, column));
-    emit_write(emitter, statement, statement->accumulate,
-               term(arena, "$0[$1]", named(emitter, sum), place));
+    place = bound_index(emitter, column);
+    emit_write(emitter, statement, statement->accumulate, term(arena, "$0[$1]", sum, place));
     lower_end(emitter);
 }
 
@@ -320,7 +317,7 @@ void emit_scan(Emitter *emitter, const Statement *scan) {
     Kernel *kernel = scan_kernel(emitter, scan);
     ScanCells cells = scan_cells(emitter->arena, emitter->program, scan, false);
     open_kernel(emitter, kernel, &text);
-    const char *cell = bind_name(emitter, NULL, NULL, "cell");
+    const Term *cell = bind_variable(emitter, NULL, "cell");
     lower_count(emitter, "long", cell, cells.size, IN_BRACES)->run = RUN_PARALLEL;
     bind_cells(emitter, scan, &cells, cell);
     open_places(emitter, scan);

@@ -19,7 +19,8 @@ static const char *first_iteration(Emitter *emitter, const Contraction *contract
     for (int i = 0; i < contraction->outer_count; i++) {
         const OuterLoop *loop = &contraction->outer[i];
         if (!loop->summed) continue;
-        text_add(&text, "%s%s == 0", text.length ? " && " : "", bound_index(emitter, loop->index));
+        text_add(&text, "%s%s == 0", text.length ? " && " : "",
+                 bound_index(emitter, loop->index)->text);
     }
     return text.text;
 }
@@ -111,7 +112,7 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
         flops *= (double)(product->batch[0] * product->batch[1]);
         for (int i = 0; i < contraction->outer_count; i++) {
             const Index *index = contraction->outer[i].index;
-            const char *name = bind_name(emitter, index, NULL, index->name);
+            const char *name = bind_name(emitter, index, index->name);
             flops *= (double)index->axis->size;
             emit_line(emitter, "for (long %s = 0; %s < %ld; %s++)%s", name, name, index->axis->size,
                       name, i < contraction->outer_count - 1 ? "" : " {");
@@ -147,7 +148,7 @@ static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     int bindings = emitter->binding_count;
     double repeats = emitter->repeats;
     long size = statement->index->axis->size;
-    const char *name = bind_name(emitter, statement->index, NULL, statement->index->name);
+    const char *name = bind_name(emitter, statement->index, statement->index->name);
     if (statement->reverse)
         emit_line(emitter, "for (long %s = %ld; %s >= 0; %s--) {", name, size - 1, name, name);
     else

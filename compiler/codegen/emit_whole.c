@@ -267,7 +267,7 @@ static const Term *integer_apply(Emitter *emitter, const Expr *expr) {
 }
 
 const Term *index_term(Emitter *emitter, Index *index) {
-    const char *name = bound_index(emitter, index);
+    const Term *name = bound_index(emitter, index);
     if (!name) return term_whole(emitter->arena, 0); /* a loop of one iteration is not written */
     if (index->of_repeat) {
         bool known = false;
@@ -275,7 +275,7 @@ const Term *index_term(Emitter *emitter, Index *index) {
             known |= emitter->repeats_used.items[i] == index;
         if (!known) list_push(emitter->arena, &emitter->repeats_used, index);
     }
-    return term_name(emitter->arena, name);
+    return name;
 }
 
 const Term *integer_term(Emitter *emitter, const Expr *expr) {
@@ -294,6 +294,5 @@ const Term *integer_term(Emitter *emitter, const Expr *expr) {
         made = integer_apply(emitter, expr);
         break;
     }
-    const char *name = bound_term(emitter, made);
-    return name ? term_name(emitter->arena, name) : made;
+    return made;
 }

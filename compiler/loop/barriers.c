@@ -21,7 +21,7 @@ static void add_barrier(Arena *arena, FormBlock *block) {
     if (!block->last || block->last->kind != FORM_BARRIER) form_add(arena, block, FORM_BARRIER);
 }
 
-void barriers(Arena *arena, FormBlock *block, const Target *target) {
+static void wait_in(Arena *arena, FormBlock *block) {
     FormNode *node = block->first, *next;
     *block = (FormBlock){.outer = block->outer};
     for (; node; node = next) {
@@ -30,8 +30,13 @@ void barriers(Arena *arena, FormBlock *block, const Target *target) {
         next = node->next;
         node->next = NULL;
         if (seen) add_barrier(arena, block);
-        barriers(arena, &node->body, target);
+        wait_in(arena, &node->body);
         form_append(block, group ? &node->body : &(FormBlock){.first = node, .last = node});
         if (seen) add_barrier(arena, block);
     }
+}
+
+void barriers(Arena *arena, KernelForm *form, const Target *target) {
+    (void)target;
+    wait_in(arena, &form->block);
 }

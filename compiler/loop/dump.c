@@ -5,7 +5,7 @@
 
 static void dump_for(Text *text, const FormNode *node) {
     Arena *arena = text->arena;
-    text_add(text, "for %s %s = %s .. %s%s", node->type, node->name,
+    text_add(text, "for %s %s = %s .. %s%s", node->type, term_text(arena, node->name),
              term_text(arena, node->values[0]), term_text(arena, node->values[1]),
              node->text ? node->text : "");
     if (node->values[2]) text_add(text, " step %s", term_text(arena, node->values[2]));
@@ -32,8 +32,8 @@ static void dump_node(Text *text, const FormNode *node) {
         dump_for(text, node);
         break;
     case FORM_LET:
-        text_add(text, "let%s %s %s%s%s", node->optional ? "?" : "", node->type, node->name,
-                 *value ? " = " : "", value);
+        text_add(text, "let%s %s %s%s%s", node->optional ? "?" : "", node->type,
+                 declared_text(text->arena, node), *value ? " = " : "", value);
         break;
     case FORM_SET:
         dump_set(text, node);
@@ -70,6 +70,7 @@ const char *dump_forms(Arena *arena, const List *forms) {
     text_add(&text, "%s", "");
     for (int i = 0; i < forms->count; i++) {
         const KernelForm *form = forms->items[i];
+        name_variables(arena, form);
         text_add(&text, "%s:\n", form->name);
         dump_block(&text, &form->block, 1);
     }

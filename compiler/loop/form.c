@@ -18,6 +18,19 @@ const Term *term_name(Arena *arena, const char *name) {
     return term_new(arena, TERM_NAME, name);
 }
 
+const Term *term_variable_of(Arena *arena, const Term *base, const char *ending) {
+    Term *made = term_new(arena, TERM_NAME, "");
+    made->variable = arena_alloc(arena, sizeof *made->variable);
+    made->variable->wanted =
+        base && !base->variable ? arena_format(arena, "%s%s", base->text, ending) : ending;
+    made->variable->base = base ? base->variable : NULL;
+    return made;
+}
+
+const Term *term_variable(Arena *arena, const char *wanted) {
+    return term_variable_of(arena, NULL, wanted);
+}
+
 const Term *term_number(Arena *arena, const char *text) {
     return term_new(arena, TERM_NUMBER, text);
 }
@@ -72,6 +85,7 @@ const Term *term(Arena *arena, const char *spelling, ...) {
 
 bool term_equal(const Term *a, const Term *b) {
     if (a == b) return true;
+    if (a->variable || b->variable) return a->variable == b->variable;
     if (a->kind != b->kind || a->count != b->count || strcmp(a->text, b->text) != 0) return false;
     for (int i = 0; i < a->count; i++)
         if (!term_equal(a->args[i], b->args[i])) return false;
@@ -82,11 +96,46 @@ bool term_is_zero(const Term *term) {
     return term->kind == TERM_NUMBER && strcmp(term->text, "0") == 0;
 }
 
-bool term_uses(const Term *term, const char *name) {
-    if (term->kind == TERM_NAME) return strcmp(term->text, name) == 0;
+bool term_uses(const Term *term, const Term *name) {
+    if (term->kind == TERM_NAME) return term_equal(term, name);
     for (int i = 0; i < term->count; i++)
         if (term_uses(term->args[i], name)) return true;
     return false;
+}
+
+const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invariant,
+                           const char *type, const char *wanted) {
+    if (term->kind != TERM_APPLY) return term;
+    Term *made = arena_alloc(arena, sizeof *made);
+    *made = *term;
+    made->invariant = invariant;
+    made->type = type;
+    made->wanted = wanted;
+    return made;
+}
+
+const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *wanted) {
+    if (term->kind != TERM_APPLY) return term;
+    Term *made = arena_alloc(arena, sizeof *made);
+    *made = *term;
+    made->value = value;
+    if (!made->wanted) made->wanted = wanted;
+    return made;
+}
+
+const Term *term_replace(Arena *arena, const Term *term, const Term *part, const Term *by) {
+    if (term_equal(term, part)) return by;
+    Term *made = NULL;
+    for (int i = 0; i < term->count; i++) {
+        const Term *arg = term_replace(arena, term->args[i], part, by);
+        if (arg == term->args[i]) continue;
+        if (!made) {
+            made = arena_alloc(arena, sizeof *made);
+            *made = *term;
+        }
+        made->args[i] = arg;
+    }
+    return made ? made : term;
 }
 
 int term_count(const Term *term, const Term *part) {
@@ -141,7 +190,7 @@ static TermLevel level_at(const char *spelling, const char *at) {
 }
 
 static void add_term(Text *text, const Term *term) {
-    const char *from = term->text, *c = from;
+    const char *from = term->variable ? term->variable->name : term->text, *c = from;
     for (; *c; c++) {
         if (*c != '$' || !term->count) continue;
         const Term *inner = term->args[c[1] - '0'];
@@ -157,6 +206,7 @@ static void add_term(Text *text, const Term *term) {
 
 const char *term_text(Arena *arena, const Term *term) {
     Text text = {.arena = arena};
+    if (term->variable) return term->variable->name;
     if (term->kind != TERM_APPLY) return term->text;
     add_term(&text, term);
     return text.length ? text.text : "";
@@ -176,6 +226,25 @@ FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind) {
     return node;
 }
 
+FormNode *form_insert(Arena *arena, FormBlock *block, FormNode *before, FormKind kind) {
+    FormBlock rest = {.first = before ? before->next : block->first, .last = block->last};
+    if (before) before->next = NULL;
+    block->last = before;
+    if (!before) block->first = NULL;
+    FormNode *node = form_add(arena, block, kind);
+    node->next = rest.first;
+    if (rest.first) block->last = rest.last;
+    return node;
+}
+
+void form_replace(Arena *arena, FormNode *first, const Term *part, const Term *by) {
+    for (FormNode *node = first; node; node = node->next) {
+        for (int i = 0; i < 3; i++)
+            if (node->values[i]) node->values[i] = term_replace(arena, node->values[i], part, by);
+        form_replace(arena, node->body.first, part, by);
+    }
+}
+
 void form_append(FormBlock *block, FormBlock *body) {
     if (!body->first) return;
     if (block->last)
@@ -186,7 +255,7 @@ void form_append(FormBlock *block, FormBlock *body) {
     *body = (FormBlock){.outer = body->outer};
 }
 
-bool form_uses(const FormBlock *block, const char *name) {
+bool form_uses(const FormBlock *block, const Term *name) {
     for (const FormNode *node = block->first; node; node = node->next) {
         for (int i = 0; i < 3; i++)
             if (node->values[i] && term_uses(node->values[i], name)) return true;
@@ -195,8 +264,8 @@ bool form_uses(const FormBlock *block, const char *name) {
     return false;
 }
 
-bool form_declares(const FormBlock *block, const char *name) {
+bool form_declares(const FormBlock *block, const Term *name) {
     for (const FormNode *node = block->first; node; node = node->next)
-        if (node->kind == FORM_LET && strcmp(node->name, name) == 0) return true;
+        if (node->kind == FORM_LET && term_equal(node->name, name)) return true;
     return false;
 }

@@ -8,8 +8,8 @@
  *
  * Terms are values and places, nodes are statements. Names are terms of their own, so that whether
  * a name is used, whether two values are the same or whether a barrier stands there already are
- * questions to the form; nothing looks them up in a text. A name is unique among those in scope:
- * the lowering sees to that (codegen/emit_names.c).
+ * questions to the form; nothing looks them up in a text. A variable of the form is one wherever it
+ * stands; what it is called is found as it is written down (names.c).
  */
 #ifndef FORM_H
 #define FORM_H
@@ -19,7 +19,7 @@
 /* ---- terms ---- */
 
 typedef enum TermKind {
-    TERM_NAME,   /* of a variable, an array or a parameter: `text` */
+    TERM_NAME,   /* a variable of the form, or what `text` names: an array, a parameter */
     TERM_NUMBER, /* `text` as the targets spell it */
     TERM_APPLY   /* `text` with its arguments in the places of $0 .. $5: an operation of op.def, one
                     of whole numbers, an element "$0[$1]", a call of a template */
@@ -42,15 +42,35 @@ typedef enum TermLevel {
     LEVEL_WHOLE
 } TermLevel;
 
+/* Declared by a node of the form. */
+typedef struct Variable {
+    const char *wanted, *name; /* name: what it is called, once names.c has said so */
+    struct Variable *base;     /* it is called as this one with `wanted` behind; or NULL */
+} Variable;
+
+/* A value that may be found before the loops that do not change it: an element; what is computed of
+ * some. */
+typedef enum TermInvariant { NOT_FOUND_BEFORE, READ_ONCE, COMPUTED_ONCE } TermInvariant;
+
+/* What a real value is: worth a name where it occurs more than once and takes some time. */
+typedef enum TermValue { NO_VALUE, VALUE_READ, VALUE_SHORT, VALUE_LONG } TermValue;
+
 typedef struct Term {
     TermKind kind;
     const char *text;
+    Variable *variable; /* NULL: the name is fixed */
     TermLevel level;
     int count;
     const struct Term *args[TERM_ARGUMENTS];
+    TermInvariant invariant;
+    TermValue value;
+    const char *type, *wanted; /* of a variable for it */
 } Term;
 
 const Term *term_name(Arena *arena, const char *name);
+/* A new variable, called `wanted` where that is free; one called as `base` with an ending. */
+const Term *term_variable(Arena *arena, const char *wanted);
+const Term *term_variable_of(Arena *arena, const Term *base, const char *ending);
 const Term *term_number(Arena *arena, const char *text);
 const Term *term_whole(Arena *arena, long number);
 /* An operation on as many terms as its spelling has places. It has no parentheses around itself or
@@ -58,7 +78,13 @@ const Term *term_whole(Arena *arena, long number);
 const Term *term(Arena *arena, const char *spelling, ...);
 bool term_equal(const Term *a, const Term *b);
 bool term_is_zero(const Term *term); /* the number 0 */
-bool term_uses(const Term *term, const char *name);
+bool term_uses(const Term *term, const Term *name);
+/* The same, marked for licm.c and for cse.c. */
+const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invariant,
+                           const char *type, const char *wanted);
+const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *wanted);
+/* The term with `by` wherever `part` stands in it. */
+const Term *term_replace(Arena *arena, const Term *term, const Term *part, const Term *by);
 /* How often `part` stands in it. */
 int term_count(const Term *term, const Term *part);
 /* How many operations are in it. */
@@ -71,7 +97,7 @@ const char *term_text(Arena *arena, const Term *term);
 
 typedef enum FormKind {
     FORM_FOR,     /* name from values[0] up to values[1], step values[2] or 1 */
-    FORM_LET,     /* type name = values[0], or without a value */
+    FORM_LET,     /* type name = values[0], or without a value; an array where it has a size */
     FORM_SET,     /* values[0] operator values[1]; operator "=" or "+=" */
     FORM_IF,      /* values[0] */
     FORM_SCOPE,   /* its body, whose names are its own */
@@ -106,13 +132,19 @@ typedef struct FormBlock {
 
 struct FormNode {
     FormKind kind;
-    const char *type, *name, *text;
+    const char *type, *text;
+    const Term *name;
+    long rows, size; /* of an array; rows: of one with two dimensions */
     const Term *values[3];
     Reduction reduces; /* of a set: what is there joins the value in this way, or REDUCE_NONE */
     bool scatters;     /* of a store: other iterations of the innermost loop may store there, too */
     FormSeen seen;     /* of a store, or of the condition around it */
+    bool rounds;       /* of a store: as bf16 */
     bool optional;     /* a let that goes when nothing behind it uses the name */
+    bool head;         /* a let that comes before all else of an iteration: where that stands, what
+                          it keeps its rows in */
     long iterations;   /* of a loop of the schedule; 0: of one that only moves results */
+    bool nest;         /* a loop of a nest of the schedule */
     int run;           /* FormRun *, of a loop */
     long alone;        /* a loop that runs in parallel does so beyond so many iterations; or 0 */
     FormLayout layout;
@@ -120,26 +152,39 @@ struct FormNode {
     FormNode *next;
 };
 
+/* Names that mean something around a form. */
+typedef struct Around {
+    const char *const *tensors; /* some are NULL */
+    int tensor_count;
+    List others; /* const char * */
+} Around;
+
 /* What a kernel, or the store of a template, does. */
 typedef struct KernelForm {
     const char *name;
+    bool is_store; /* of a template, within its loops */
     FormBlock block;
+    Around around;
 } KernelForm;
 
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
+/* Puts a new node behind `before`, which may be NULL: at the beginning. */
+FormNode *form_insert(Arena *arena, FormBlock *block, FormNode *before, FormKind kind);
+/* `by` wherever `part` stands from `first` on. */
+void form_replace(Arena *arena, FormNode *first, const Term *part, const Term *by);
 /* Moves the nodes of `body` behind those of `block`. */
 void form_append(FormBlock *block, FormBlock *body);
 /* Some node in it uses the name, however deep. */
-bool form_uses(const FormBlock *block, const char *name);
+bool form_uses(const FormBlock *block, const Term *name);
 /* Some node of it, not of what is inside those, names a value so. */
-bool form_declares(const FormBlock *block, const char *name);
+bool form_declares(const FormBlock *block, const Term *name);
 
 /* ---- passes.c ---- */
 
 /* The passes over the form of a kernel, in their order; `moec dump --after NAME` shows each. */
 typedef struct FormPass {
     const char *name;
-    void (*run)(Arena *arena, FormBlock *block, const Target *target);
+    void (*run)(Arena *arena, KernelForm *form, const Target *target);
 } FormPass;
 
 extern const FormPass form_passes[];
@@ -148,20 +193,37 @@ extern const int form_pass_count;
 /* The pass of that name over all forms. */
 void form_pass(Arena *arena, const List *forms, const char *name, const Target *target);
 
+/* ---- licm.c ---- */
+
+/* What a loop does not change is found before it. */
+void hoist(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- cse.c ---- */
+
+/* What occurs more than once in a value gets a name. */
+void name_common(Arena *arena, KernelForm *form, const Target *target);
+
 /* ---- vectors.c ---- */
 
 /* The iterations of innermost loops run side by side where they may and the target asks for it. */
-void vectors(Arena *arena, FormBlock *block, const Target *target);
+void vectors(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- barriers.c ---- */
 
 /* Threads wait for each other where one looks at what another one stores. */
-void barriers(Arena *arena, FormBlock *block, const Target *target);
+void barriers(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- unused.c ---- */
 
 /* Drops what is optional and not used. */
-void unused(Arena *arena, FormBlock *block, const Target *target);
+void unused(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- names.c ---- */
+
+/* `wanted`, changed where C has the name already or something around does. */
+const char *free_name(Arena *arena, const Around *around, const char *wanted);
+/* Says what each variable is called. */
+void name_variables(Arena *arena, const KernelForm *form);
 
 /* ---- dump.c ---- */
 
@@ -169,6 +231,9 @@ void unused(Arena *arena, FormBlock *block, const Target *target);
 const char *dump_forms(Arena *arena, const List *forms);
 
 /* ---- print.c ---- */
+
+/* The name of a let, with the sizes of an array: "power[64]". */
+const char *declared_text(Arena *arena, const FormNode *let);
 
 /* A block as lines of C or CUDA, indented by so many levels. */
 void print_block(Text *text, const FormBlock *block, int indent);

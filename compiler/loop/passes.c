@@ -4,9 +4,8 @@
 #include <string.h>
 
 const FormPass form_passes[] = {
-    {"vectors", vectors},
-    {"barriers", barriers},
-    {"unused", unused},
+    {"licm", hoist},        {"cse", name_common}, {"vectors", vectors},
+    {"barriers", barriers}, {"unused", unused},
 };
 
 const int form_pass_count = sizeof form_passes / sizeof *form_passes;
@@ -14,5 +13,5 @@ const int form_pass_count = sizeof form_passes / sizeof *form_passes;
 void form_pass(Arena *arena, const List *forms, const char *name, const Target *target) {
     for (int i = 0; i < form_pass_count; i++)
         for (int j = 0; j < forms->count && strcmp(form_passes[i].name, name) == 0; j++)
-            form_passes[i].run(arena, &((KernelForm *)forms->items[j])->block, target);
+            form_passes[i].run(arena, forms->items[j], target);
 }

@@ -44,7 +44,7 @@ void print_line(Text *text, int indent, const char *line) {
 }
 
 static const char *for_text(Arena *arena, const FormNode *node) {
-    const char *name = node->name;
+    const char *name = term_text(arena, node->name);
     const char *step =
         node->values[2] ? arena_format(arena, "%s += %s", name, term_text(arena, node->values[2]))
                         : arena_format(arena, "%s++", name);
@@ -53,10 +53,19 @@ static const char *for_text(Arena *arena, const FormNode *node) {
                         node->text ? node->text : "", step);
 }
 
-/* A largest and a smallest are called for. */
+const char *declared_text(Arena *arena, const FormNode *let) {
+    const char *name = term_text(arena, let->name);
+    if (let->rows) name = arena_format(arena, "%s[%ld]", name, let->rows);
+    return let->size ? arena_format(arena, "%s[%ld]", name, let->size) : name;
+}
+
+/* What is rounded, a largest and a smallest are called for. */
 static const char *set_text(Arena *arena, const FormNode *node) {
     const Term *target = node->values[0], *value = node->values[1];
     bool added = node->reduces == REDUCE_SUM;
+    if (node->rounds)
+        return arena_format(arena, "%s;",
+                            term_text(arena, term(arena, "moec_store(&$0, $1)", target, value)));
     if (node->reduces != REDUCE_NONE && !added)
         value = term(arena, node->reduces == REDUCE_MAX ? "moec_max($0, $1)" : "moec_min($0, $1)",
                      target, value);
@@ -69,9 +78,9 @@ static void add_joined(Text *text, const FormBlock *block, Reduction reduction, 
     for (const FormNode *node = block->first; node; node = node->next) {
         const Term *target = node->values[0];
         if (node->reduces == reduction && target->kind == TERM_NAME &&
-            !form_declares(block, target->text))
+            !form_declares(block, target))
             text_add(text, "%s%s%s", text->length ? ", " : sign, text->length ? "" : ":",
-                     target->text);
+                     term_text(text->arena, target));
         add_joined(text, &node->body, reduction, sign);
     }
 }
@@ -104,8 +113,8 @@ static const char *node_text(Arena *arena, const FormNode *node) {
     case FORM_FOR:
         return for_text(arena, node);
     case FORM_LET:
-        return value ? arena_format(arena, "%s %s = %s;", node->type, node->name, value)
-                     : arena_format(arena, "%s %s;", node->type, node->name);
+        return arena_format(arena, "%s %s%s%s;", node->type, declared_text(arena, node),
+                            value ? " = " : "", value ? value : "");
     case FORM_SET:
         return set_text(arena, node);
     case FORM_IF:

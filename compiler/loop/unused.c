@@ -6,7 +6,7 @@
  */
 #include "loop/form.h"
 
-static bool is_used(const FormNode *first, const char *name) {
+static bool is_used(const FormNode *first, const Term *name) {
     const FormBlock rest = {.first = (FormNode *)(uintptr_t)first};
     return form_uses(&rest, name);
 }
@@ -29,7 +29,7 @@ static void drop_unused(FormBlock *block) {
     while (block->last && block->last->next) block->last = block->last->next;
 }
 
-void unused(Arena *arena, FormBlock *block, const Target *target) {
+void unused(Arena *arena, KernelForm *form, const Target *target) {
     (void)arena, (void)target;
-    drop_unused(block);
+    drop_unused(&form->block);
 }

@@ -22,11 +22,16 @@ static bool scatters(const FormNode *node) {
     return node->scatters;
 }
 
-void vectors(Arena *arena, FormBlock *block, const Target *target) {
-    for (FormNode *node = block->first; target->vector_loops && node; node = node->next) {
+static void run_side_by_side(FormBlock *block) {
+    for (FormNode *node = block->first; node; node = node->next) {
         bool innermost = is_loop(node) && !has(&node->body, is_loop);
         if (innermost && node->iterations > 1 && !has(&node->body, scatters))
             node->run |= RUN_VECTOR;
-        vectors(arena, &node->body, target);
+        run_side_by_side(&node->body);
     }
+}
+
+void vectors(Arena *arena, KernelForm *form, const Target *target) {
+    (void)arena;
+    if (target->vector_loops) run_side_by_side(&form->block);
 }

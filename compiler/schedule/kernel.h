@@ -30,8 +30,10 @@ struct Member {
     long block_size;
     Member *online_max; /* sums exponentials less this largest of the same loop: online_softmax.c */
     bool is_online_max; /* is such a largest */
-    const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
-    const char *before;       /* what the largest was before this iteration, or this thread's own */
+    /* What a reduction is kept in, given by the lowering. */
+    const struct Term *sum, *part, *partial;
+    const struct Term
+        *before;              /* what the largest was before this iteration, or this thread's own */
     const struct Term *given; /* the value, where it is at hand and not computed; or NULL */
     bool sum_is_local;
 };
@@ -44,9 +46,9 @@ struct Nest {
     long
         step; /* >1: a loop over blocks of `step` iterations of a loop further in, `total` in all */
     long total;
-    Nest *block;      /* a loop over one block: the loop over the blocks */
-    List children;    /* Nest * */
-    const char *text; /* name of the variable, given by the emitter */
+    Nest *block;                       /* a loop over one block: the loop over the blocks */
+    List children;                     /* Nest * */
+    const struct Term *variable, *end; /* given by the lowering */
 };
 
 /* Where a tensor that is used in one nest only is kept there. */

@@ -72,8 +72,8 @@ static void test_questions(void **state) {
     assert_false(term_equal(sum, other));
     assert_int_equal(term_count(square, same), 2);
     assert_int_equal(term_count(square, other), 0);
-    assert_true(term_uses(square, "b"));
-    assert_false(term_uses(square, "ab"));
+    assert_true(term_uses(square, b));
+    assert_false(term_uses(square, term_name(arena, "ab")));
     assert_string_equal(term_text(arena, term_offset(arena, sum, 4, c)), "(a + b) * 4 + c");
     assert_string_equal(term_text(arena, term_offset(arena, term_whole(arena, 0), 4, c)), "c");
 }
@@ -84,7 +84,7 @@ static void test_block(void **state) {
     Text text = {.arena = arena};
     FormNode *loop = form_add(arena, &block, FORM_FOR);
     loop->type = "long";
-    loop->name = "i";
+    loop->name = term_name(arena, "i");
     loop->values[0] = term_whole(arena, 0);
     loop->values[1] = term_whole(arena, 8);
     FormNode *condition = form_add(arena, &loop->body, FORM_IF);
@@ -94,8 +94,8 @@ static void test_block(void **state) {
     store->values[0] = term(arena, "$0[$1]", a, term_name(arena, "i"));
     store->values[1] = c;
     store->reduces = REDUCE_SUM;
-    assert_true(form_uses(&block, "c"));
-    assert_false(form_uses(&block, "b"));
+    assert_true(form_uses(&block, c));
+    assert_false(form_uses(&block, b));
     print_block(&text, &block, 1);
     assert_string_equal(text.text, "    for (long i = 0; i < 8; i++) {\n"
                                    "        if (i < 3) a[i] += c;\n"
@@ -105,10 +105,17 @@ static void test_block(void **state) {
 static FormNode *let(Arena *arena, FormBlock *block, const char *name, const Term *value) {
     FormNode *node = form_add(arena, block, FORM_LET);
     node->type = "long";
-    node->name = name;
+    node->name = term_name(arena, name);
     node->values[0] = value;
     node->optional = true;
     return node;
+}
+
+static void run(Arena *arena, void (*pass)(Arena *, KernelForm *, const Target *), FormBlock *block,
+                const Target *target) {
+    KernelForm form = {.block = *block};
+    pass(arena, &form, target);
+    *block = form.block;
 }
 
 /* What only another unused place reads is not used either. */
@@ -121,8 +128,8 @@ static void test_unused(void **state) {
     let(arena, &block, "c", term_whole(arena, 2));
     let(arena, &block, "d", c)->optional = false;
     let(arena, &block, "e", b);
-    unused(arena, &block, &target_processor);
-    assert_string_equal(block.last->name, "d");
+    run(arena, unused, &block, &target_processor);
+    assert_string_equal(block.last->name->text, "d");
     print_block(&text, &block, 0);
     assert_string_equal(text.text, "long c = 2;\nlong d = c;\n");
 }
@@ -130,7 +137,7 @@ static void test_unused(void **state) {
 static FormNode *loop(Arena *arena, FormBlock *block, const char *name, long iterations) {
     FormNode *node = form_add(arena, block, FORM_FOR);
     node->type = "long";
-    node->name = name;
+    node->name = term_name(arena, name);
     node->values[0] = term_whole(arena, 0);
     node->values[1] = term_whole(arena, iterations);
     node->iterations = iterations;
@@ -152,9 +159,9 @@ static void test_vectors(void **state) {
     FormNode *scatter = loop(arena, &outer->body, "k", 8), *once = loop(arena, &block, "l", 1);
     set(arena, &sums->body, a, b)->reduces = REDUCE_MAX;
     set(arena, &scatter->body, term(arena, "$0[$1]", a, b), c)->scatters = true;
-    vectors(arena, &block, &target_device);
+    run(arena, vectors, &block, &target_device);
     assert_int_equal(sums->run, 0);
-    vectors(arena, &block, &target_processor);
+    run(arena, vectors, &block, &target_processor);
     assert_int_equal(sums->run, RUN_VECTOR);
     assert_int_equal(outer->run, 0);
     assert_int_equal(scatter->run, 0);
@@ -166,34 +173,111 @@ static void test_vectors(void **state) {
     assert_non_null(strstr(text.text, "MOEC_OMP(simd reduction(max:a))\n"));
 }
 
+static const Term *element(Arena *arena, const Term *array, const Term *place) {
+    return term(arena, "$0[$1]", array, place);
+}
+
 /* One barrier where two would meet, none around what nobody else looks at. */
 static void test_barriers(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
     FormNode *group = form_add(arena, &block, FORM_GROUP);
-    const Term *element = term(arena, "$0[$1]", a, b);
-    set(arena, &loop(arena, &group->body, "i", 8)->body, element, c);
+    const Term *stored = element(arena, a, b);
+    set(arena, &loop(arena, &group->body, "i", 8)->body, stored, c);
     FormNode *one = form_add(arena, &group->body, FORM_IF);
     one->values[0] = b;
-    set(arena, &one->body, element, c);
+    set(arena, &one->body, stored, c);
     FormBlock alone = block;
-    barriers(arena, &alone, &target_device);
+    run(arena, barriers, &alone, &target_device);
     assert_int_equal(alone.first->kind, FORM_FOR);
     assert_null(alone.last->next);
 
     block = (FormBlock){0};
     group = form_add(arena, &block, FORM_GROUP);
-    FormNode *store = set(arena, &loop(arena, &group->body, "i", 8)->body, element, c);
+    FormNode *store = set(arena, &loop(arena, &group->body, "i", 8)->body, stored, c);
     one = form_add(arena, &group->body, FORM_IF);
     one->values[0] = b;
     store->seen = SEEN_LATER;
     one->seen = SEEN_AT_ONCE;
-    barriers(arena, &block, &target_device);
+    run(arena, barriers, &block, &target_device);
     static const FormKind kinds[] = {FORM_BARRIER, FORM_FOR, FORM_BARRIER, FORM_IF, FORM_BARRIER};
     const FormNode *node = block.first;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++, node = node->next)
         assert_int_equal(node->kind, kinds[i]);
     assert_null(node);
+}
+
+static const Term *subscript(Arena *arena, const Term *value) {
+    return term_invariant(arena, value, READ_ONCE, "long", "at");
+}
+
+static void expect_text(Arena *arena, const FormBlock *block, const char *expected) {
+    Text text = {.arena = arena};
+    name_variables(arena, &(const KernelForm){.block = *block});
+    print_block(&text, block, 0);
+    assert_string_equal(text.text, expected);
+}
+
+/* Before the loops that do not change it, but not what the kernel stores. */
+static void test_licm(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    const Term *i = term_name(arena, "i"), *j = term_name(arena, "j");
+    FormNode *outer = loop(arena, &block, "i", 4), *inner = loop(arena, &outer->body, "j", 8);
+    outer->nest = inner->nest = true;
+    const Term *read = subscript(arena, element(arena, b, i));
+    const Term *stored = subscript(arena, element(arena, a, i));
+    set(arena, &inner->body, element(arena, a, j), element(arena, c, read));
+    set(arena, &inner->body, element(arena, a, j), element(arena, c, stored));
+    run(arena, hoist, &block, &target_device);
+    expect_text(arena, &block,
+                "for (long i = 0; i < 4; i++) {\n"
+                "    long at = b[i];\n"
+                "    for (long j = 0; j < 8; j++) {\n"
+                "        a[j] = c[at];\n"
+                "        a[j] = c[a[i]];\n"
+                "    }\n"
+                "}\n");
+}
+
+/* Twice and long enough; before the condition of a store. */
+static void test_cse(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    const Term *part = term_value(arena, term(arena, "f($0)", a), VALUE_LONG, "part");
+    const Term *brief = term_value(arena, term(arena, "$0 + $1", b, c), VALUE_SHORT, "part");
+    const Term *sum = term(arena, "$0 * $0 + $1 * $1", part, brief);
+    FormNode *guard = form_add(arena, &block, FORM_IF);
+    guard->values[0] = b;
+    guard->layout = ON_SAME_LINE;
+    set(arena, &guard->body, a, term_value(arena, sum, VALUE_SHORT, "part"));
+    run(arena, name_common, &block, &target_device);
+    expect_text(arena, &block,
+                "const float part = f(a);\n"
+                "if (b) a = part * part + (b + c) * (b + c);\n");
+}
+
+/* From outside to inside; a name is free again behind its block. */
+static void test_names(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    const Term *first = term_variable(arena, "x"), *second = term_variable(arena, "x");
+    const Term *third = term_variable_of(arena, first, "_from");
+    FormNode *outer = loop(arena, &block, "", 2), *inner = loop(arena, &outer->body, "", 3);
+    FormNode *last = loop(arena, &block, "", 4);
+    outer->name = first;
+    inner->name = second;
+    last->name = third;
+    expect_text(arena, &block,
+                "for (long x = 0; x < 2; x++) {\n"
+                "    for (long x_2 = 0; x_2 < 3; x_2++) {\n"
+                "    }\n"
+                "}\n"
+                "for (long x_from = 0; x_from < 4; x_from++) {\n"
+                "}\n");
+    const Around around = {.tensors = (const char *const[]){"x_from", NULL}, .tensor_count = 2};
+    assert_string_equal(free_name(arena, &around, "x_from"), "x_from_2");
+    assert_string_equal(free_name(arena, &around, "for"), "v_for");
 }
 
 int main(void) {
@@ -202,6 +286,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_signs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_questions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_licm, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cse, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vectors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_barriers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unused, set_up, tear_down)};

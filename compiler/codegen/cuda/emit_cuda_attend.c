@@ -127,7 +127,7 @@ static void add(Call *call, const char *parameter, const char *given, const char
 
 static void give(Call *call, const char *type, const char *wanted, const char *value) {
     Arena *arena = call->emitter->arena;
-    const char *name = bind_name(call->emitter, NULL, NULL, wanted);
+    const char *name = bind_name(call->emitter, NULL, wanted);
     add(call, arena_format(arena, "%s%s", type, name), name,
         arena_format(arena, "MOEC_POINTER(%s)", value));
 }
@@ -288,7 +288,7 @@ static void give_store(const Attend *attend, Call *call) {
         add(call, store.parameters.text, store.text, store.arguments.text);
         return;
     }
-    const char *name = bind_name(emitter, NULL, NULL, "o");
+    const char *name = bind_name(emitter, NULL, "o");
     add(call, arena_format(emitter->arena, "%s%s", pointer_type(emitter, o, true), name),
         arena_format(emitter->arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
                      dimension(&shape, 2) * dimension(&shape, 1)),

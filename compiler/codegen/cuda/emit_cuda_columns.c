@@ -79,18 +79,19 @@ static const Term *slice_term(Emitter *emitter, const Columns *columns, int numb
 /* The slice of a task, and the column of a thread in it. */
 static void begin_slice(Emitter *emitter, const Columns *columns, long pieces, long each) {
     Arena *arena = emitter->arena;
-    lower_for(emitter, "long", "moec_task", term(arena, "moec_block()"),
-              whole(emitter, pieces * columns->slices), term(arena, "moec_blocks()"));
-    lower_let(emitter, "const long", "moec_from",
-              term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0",
-                   whole(emitter, pieces), whole(emitter, COLUMNS)));
-    lower_let(emitter, "const long", "iteration",
-              term(arena, "moec_column(moec_from, $0)", whole(emitter, columns->iterations)));
-    lower_let(emitter, "const long", "moec_slice_from",
-              term(arena, "moec_slice * $0", whole(emitter, each)));
-    lower_let(emitter, "const long", "moec_slice_to",
-              term(arena, "moec_least(moec_slice_from + $0, $1)", whole(emitter, each),
-                   whole(emitter, columns->terms)));
+    lower_for(emitter, "long", named(emitter, "moec_task"), term(arena, "moec_block()"),
+              whole(emitter, pieces * columns->slices), term(arena, "moec_blocks()"))
+        ->nest = true;
+    lower_head(emitter, "const long", "moec_from",
+               term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0",
+                    whole(emitter, pieces), whole(emitter, COLUMNS)));
+    lower_head(emitter, "const long", "iteration",
+               term(arena, "moec_column(moec_from, $0)", whole(emitter, columns->iterations)));
+    lower_head(emitter, "const long", "moec_slice_from",
+               term(arena, "moec_slice * $0", whole(emitter, each)));
+    lower_head(emitter, "const long", "moec_slice_to",
+               term(arena, "moec_least(moec_slice_from + $0, $1)", whole(emitter, each),
+                    whole(emitter, columns->terms)));
 }
 
 Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
@@ -101,8 +102,7 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     long pieces = (columns.iterations + COLUMNS - 1) / COLUMNS;
     bind_columns(emitter, &columns);
     begin_slice(emitter, &columns, pieces, (columns.terms + columns.slices - 1) / columns.slices);
-    emit_places(emitter, columns.loops, columns.length, "iteration");
-    emit_hoisted(emitter, columns.last, columns.length - 1);
+    emit_places(emitter, columns.loops, columns.length, named(emitter, "iteration"));
     emit_shared_loop(emitter, columns.sum, columns.length, COLUMNS_IN_SLICES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, columns.sum)) continue;
@@ -111,7 +111,7 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
                       "moec_thread() < $0 && moec_from + moec_thread() == iteration",
                       whole(emitter, COLUMNS)),
                  ON_SAME_LINE);
-        lower_set(emitter, slice_term(emitter, &columns, number++), named(emitter, member->sum));
+        lower_set(emitter, slice_term(emitter, &columns, number++), member->sum);
         lower_end(emitter);
     }
     close_loop(emitter, bindings);
@@ -128,17 +128,17 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     Arena *arena = emitter->arena;
     int bindings = emitter->binding_count;
     bind_columns(emitter, &columns);
-    lower_for(emitter, "long", "iteration", term(arena, "moec_first()"),
-              whole(emitter, columns.iterations), term(arena, "moec_step()"));
-    emit_places(emitter, columns.loops, columns.length, "iteration");
-    emit_hoisted(emitter, columns.last, columns.length - 1);
+    lower_for(emitter, "long", named(emitter, "iteration"), term(arena, "moec_first()"),
+              whole(emitter, columns.iterations), term(arena, "moec_step()"))
+        ->nest = true;
+    emit_places(emitter, columns.loops, columns.length, named(emitter, "iteration"));
     begin_sums(emitter, columns.sum, false);
-    lower_count(emitter, "long", "moec_slice", columns.slices, IN_BRACES);
+    lower_count(emitter, "long", named(emitter, "moec_slice"), columns.slices, IN_BRACES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
         if (reduces_at(member, columns.sum))
-            lower_set(emitter, named(emitter, member->sum),
-                      term(arena, join_of(member), named(emitter, member->sum),
-                           slice_term(emitter, &columns, number++)));
+            lower_set(
+                emitter, member->sum,
+                term(arena, join_of(member), member->sum, slice_term(emitter, &columns, number++)));
     lower_end(emitter);
     end_sums(emitter, columns.sum);
     close_loop(emitter, bindings);

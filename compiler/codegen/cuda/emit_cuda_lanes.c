@@ -26,16 +26,16 @@ enum { LANES = 4, MAX_LANES = 8 };
 /* One address that is read or written by lanes. */
 typedef struct LaneAccess {
     const Tensor *tensor;
-    const Term *address;
-    const char *name;
+    const Term *address, *name;
     bool read, written;
 } LaneAccess;
 
 struct Lanes {
     const Nest *nest;
     int width;
-    const char *from, *lane; /* names: of the first iteration, of the number of an iteration */
+    const Term *from, *lane; /* of the first iteration, the number of an iteration */
     bool *apart;             /* by tensor->id: one lane may touch what another writes */
+    bool whole_nest;         /* all of its body is written for them */
     bool ends_early;         /* the last ones may be too many */
     List accesses;           /* LaneAccess * */
     FormBlock body, *outer;  /* of one iteration, while it is written; where it goes */
@@ -100,11 +100,11 @@ static bool is_in_variable(const Emitter *emitter, const Tensor *tensor, bool kn
 }
 
 /* Where the first of the lanes has it, NULL when that is not certain to be there. */
-static const Term *address_of(Emitter *emitter, const Nest *nest, const char *from,
+static const Term *address_of(Emitter *emitter, const Nest *nest, const Term *from,
                               const Expr *access) {
     int bindings = emitter->binding_count;
     const Term *inside, *address;
-    bind_alias(emitter, index_in(emitter, nest, access->args[access->count - 1]), from);
+    bind_index(emitter, index_in(emitter, nest, access->args[access->count - 1]), from);
     address = element_term(emitter, access, &inside);
     emitter->binding_count = bindings;
     return inside ? NULL : address;
@@ -218,9 +218,8 @@ Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width) {
     Lanes *lanes = arena_alloc(emitter->arena, sizeof *lanes);
     size_t tensors = (size_t)emitter->program->tensors.count + 1;
     *lanes = (Lanes){.nest = nest, .width = width};
-    lanes->from =
-        bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_from", nest->text));
-    lanes->lane = bind_name(emitter, NULL, NULL, "lane");
+    lanes->from = term_variable_of(emitter->arena, nest->variable, "_from");
+    lanes->lane = term_variable(emitter->arena, "lane");
     lanes->apart = arena_alloc(emitter->arena, tensors * sizeof *lanes->apart);
     for (int i = 0; i < emitter->program->tensors.count; i++)
         lanes->apart[i] = stays_apart(emitter, lanes, emitter->program->tensors.items[i]);
@@ -233,11 +232,11 @@ int lanes_width(const Lanes *lanes) {
     return lanes ? lanes->width : 1;
 }
 
-const char *lanes_from(const Lanes *lanes) {
+const Term *lanes_from(const Lanes *lanes) {
     return lanes->from;
 }
 
-const char *lanes_number(const Lanes *lanes) {
+const Term *lanes_number(const Lanes *lanes) {
     return lanes->lane;
 }
 
@@ -259,13 +258,13 @@ const Term *lane_term(Emitter *emitter, const Expr *access, bool read, bool writ
     if (!found) {
         found = arena_alloc(emitter->arena, sizeof *found);
         const char *wanted = arena_format(emitter->arena, "%s_lanes", access->tensor->name);
-        *found = (LaneAccess){access->tensor, address, bind_name(emitter, NULL, NULL, wanted),
-                              false, false};
+        *found = (LaneAccess){access->tensor, address, term_variable(emitter->arena, wanted), false,
+                              false};
         list_push(emitter->arena, &lanes->accesses, found);
     }
     if (read && !found->written) found->read = true;
     if (write) found->written = true;
-    return term(emitter->arena, "$0[$1]", named(emitter, found->name), named(emitter, lanes->lane));
+    return term(emitter->arena, "$0[$1]", found->name, lanes->lane);
 }
 
 /* ---- reads, an iteration, writes ---- */
@@ -273,9 +272,8 @@ const Term *lane_term(Emitter *emitter, const Expr *access, bool read, bool writ
 /* Moves all lanes of an access; of a parameter only as many elements as are left. */
 static void lower_move(Emitter *emitter, const Lanes *lanes, const LaneAccess *access,
                        const char *whole_move, const char *part_move) {
-    lower_do(emitter,
-             term(emitter->arena, lanes->ends_early ? part_move : whole_move,
-                  named(emitter, access->name), access->address, named(emitter, lanes->from)));
+    lower_do(emitter, term(emitter->arena, lanes->ends_early ? part_move : whole_move, access->name,
+                           access->address, lanes->from));
 }
 
 static void emit_reads(Emitter *emitter, const Lanes *lanes) {
@@ -311,23 +309,25 @@ void end_lanes(Emitter *emitter, Lanes *lanes) {
     emitter->block = lanes->outer;
     emitter->lanes = NULL;
     emit_reads(emitter, lanes);
-    lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES)->run = RUN_UNROLLED;
-    const Term *iteration =
-        term(arena, "$0 + $1", named(emitter, lanes->from), named(emitter, lanes->lane));
+    FormNode *loop = lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES);
+    loop->run = RUN_UNROLLED;
+    loop->nest = lanes->whole_nest;
+    const Term *iteration = term(arena, "$0 + $1", lanes->from, lanes->lane);
     if (nest->size % lanes->width && !lanes->ends_early) {
         lower_if(emitter, term(arena, "$0 >= $1", iteration, whole(emitter, nest->size)),
-                 ON_SAME_LINE);
+                 ON_SAME_LINE)
+            ->head = true;
         lower_do(emitter, term(arena, "break"));
         lower_end(emitter);
     }
-    lower_place(emitter, nest->text, iteration);
+    lower_place(emitter, nest->variable, iteration);
     form_append(emitter->block, &lanes->body);
     lower_end(emitter);
     emit_writes(emitter, lanes);
 }
 
 void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
-    emit_hoisted(emitter, nest, level - 1);
+    lanes->whole_nest = true;
     begin_lanes(emitter, lanes);
     emit_body(emitter, nest, level);
     end_lanes(emitter, lanes);

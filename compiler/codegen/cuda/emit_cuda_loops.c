@@ -139,18 +139,17 @@ static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
     Member *member;
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
-        const Term *sum = named(emitter, member->sum), *own = sum;
+        const Term *sum = member->sum, *own = sum;
         if (member->is_online_max) keep_before(emitter, member);
         if (member->online_max)
-            own = term(emitter->arena, "$0 * moec_fade($1, $2)", own,
-                       named(emitter, member->online_max->before),
-                       named(emitter, member->online_max->sum));
+            own = term(emitter->arena, "$0 * moec_fade($1, $2)", own, member->online_max->before,
+                       member->online_max->sum);
         const char *join = joins[member->statement->reduction][by_column(sharing)];
         lower_set(emitter, sum, term(emitter->arena, join, own));
     }
 }
 
-void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *iteration) {
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const Term *iteration) {
     Arena *arena = emitter->arena;
     long inner = 1;
     for (int i = 0; i < length; i++) inner *= loops[i]->size;
@@ -158,7 +157,7 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *i
     const char *number = small ? "%ldu" : "%ld";
     for (int i = 0; i < length; i++) {
         inner /= loops[i]->size;
-        const Term *place = named(emitter, iteration);
+        const Term *place = iteration;
         if (small && length > 1) place = term(arena, "(unsigned)$0", place);
         if (inner > 1)
             place = term(arena, "$0 / $1", place,
@@ -166,7 +165,7 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *i
         if (i > 0)
             place = term(arena, "$0 % $1", place,
                          term_number(arena, arena_format(arena, number, loops[i]->size)));
-        lower_place(emitter, loops[i]->text, place);
+        lower_place(emitter, loops[i]->variable, place);
     }
 }
 
@@ -199,13 +198,13 @@ static void emit_iterations(Emitter *emitter, Nest *last, int level, Lanes *lane
 }
 
 /* The place of the innermost loop is that of the first lane. */
-static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const char *iteration,
+static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const Term *iteration,
                            const Lanes *lanes) {
     Nest *last = loops[length - 1];
-    const char *text = last->text;
-    if (lanes) last->text = lanes_from(lanes);
+    const Term *variable = last->variable;
+    if (lanes) last->variable = lanes_from(lanes);
     emit_places(emitter, loops, length, iteration);
-    last->text = text;
+    last->variable = variable;
 }
 
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
@@ -217,9 +216,9 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     int bindings = bind_chain(emitter, nest, length, loops, &iterations);
     Nest *last = loops[length - 1];
     Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last, length == 1);
-    const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part")
+    const Term *name = length > 1 ? bind_variable(emitter, NULL, "part")
                        : lanes    ? lanes_from(lanes)
-                                  : last->text;
+                                  : last->variable;
     static const char *const firsts[] = {"", "moec_thread() / 32",
                                          "moec_slice_from + moec_thread() / 32", "moec_thread()",
                                          "moec_first()"};
@@ -228,7 +227,8 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     const Term *end = sharing == COLUMNS_IN_SLICES ? named(emitter, "moec_slice_to")
                                                    : iterations_of(emitter, nest, iterations);
     lower_for(emitter, "long", name, in_lanes(emitter, lanes, firsts[sharing]), end,
-              in_lanes(emitter, lanes, steps[sharing]));
+              in_lanes(emitter, lanes, steps[sharing]))
+        ->nest = true;
 
     if (length > 1) emit_places_of(emitter, loops, length, name, lanes);
     const Term *owner = emitter->owner;
@@ -249,7 +249,6 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
 /* What threads that share an iteration do in it. */
 static void emit_shared_body(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     emit_rows(emitter, nest);
-    emit_hoisted(emitter, nest, level);
     for (int i = 0; i < nest->children.count; i++) {
         Nest *child = nest->children.items[i];
         if (child->member)
@@ -306,11 +305,12 @@ static void open_iterations(Emitter *emitter, Sharing sharing, const Term *itera
                : sharing == SHARED_IN_BLOCK ? "moec_blocks()"
                                             : "moec_step()";
     }
-    lower_for(emitter, "long", name, in_lanes(emitter, lanes, first), iterations,
-              in_lanes(emitter, lanes, step));
+    lower_for(emitter, "long", named(emitter, name), in_lanes(emitter, lanes, first), iterations,
+              in_lanes(emitter, lanes, step))
+        ->nest = true;
     if (columns)
-        lower_let(emitter, "const long", "iteration",
-                  term(arena, "moec_column($0, $1)", named(emitter, name), iterations));
+        lower_head(emitter, "const long", "iteration",
+                   term(arena, "moec_column($0, $1)", named(emitter, name), iterations));
 }
 
 static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
@@ -324,7 +324,7 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
                        ? lanes_of(emitter, last, length == 1)
                        : NULL;
     open_iterations(emitter, sharing, iterations_of(emitter, nest, iterations), lanes, elements);
-    emit_places_of(emitter, loops, length, "iteration", lanes);
+    emit_places_of(emitter, loops, length, named(emitter, "iteration"), lanes);
     emit_inside(emitter, last, length, sharing, lanes);
     close_loop(emitter, bindings);
 

@@ -328,7 +328,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
                               Kernel *epilogue, Text *arguments) {
     const char *names[NAMES];
     int bindings = emitter->binding_count;
-    for (int i = 0; i < NAMES; i++) names[i] = bind_name(emitter, NULL, NULL, parameter_names[i]);
+    for (int i = 0; i < NAMES; i++) names[i] = bind_name(emitter, NULL, parameter_names[i]);
     /* A loop of one iteration is not written: a single row leaves all loops to the column. */
     int rows = contraction->relation->rows->size > 1;
     int width = store_width(epilogue, tile, rows);

@@ -61,7 +61,7 @@ static const char *row_operand(Emitter *emitter, const Expr *read, const char *w
         if (term_equal(known->pointer, pointer)) return known->name;
     }
     Operand *operand = arena_alloc(emitter->arena, sizeof *operand);
-    *operand = (Operand){bind_name(emitter, NULL, NULL, wanted), pointer};
+    *operand = (Operand){bind_name(emitter, NULL, wanted), pointer};
     text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
              type_name(read->tensor), operand->name);
     text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "",

@@ -37,15 +37,14 @@ static void lower_shared(Emitter *emitter, const Statement *statement) {
     int count = free_loops(emitter, statement, loops, &kept);
     bool alone = goes_alone(statement);
     long elements = elements_of(loops, kept), inner = elements;
-    const char *part = bind_name(emitter, NULL, NULL, "part");
+    const Term *part = bind_variable(emitter, NULL, "part");
     const Term *first = alone ? term(arena, "moec_thread() == 0 ? 0 : $0", whole(emitter, elements))
                               : term(arena, "moec_thread()");
     lower_for(emitter, "long", part, first, whole(emitter, elements),
               alone ? NULL : term(arena, "moec_threads()"));
     for (int i = 0; i < kept; i++) {
         const long size = loops[i]->axis->size;
-        const char *name = bind_name(emitter, loops[i], NULL, loops[i]->name);
-        const Term *place = named(emitter, part);
+        const Term *place = part, *name = bind_variable(emitter, loops[i], loops[i]->name);
         inner /= size;
         if (inner > 1) place = term(arena, "$0 / $1", place, whole(emitter, inner));
         if (i > 0) place = term(arena, "$0 % $1", place, whole(emitter, size));
@@ -95,7 +94,7 @@ void emit_cuda_scan(Emitter *emitter, const Statement *scan) {
     Kernel *kernel = scan_kernel(emitter, scan);
     ScanCells cells = scan_cells(arena, emitter->program, scan, true);
     open_kernel(emitter, kernel, &text);
-    const char *cell = bind_name(emitter, NULL, NULL, "cell");
+    const Term *cell = bind_variable(emitter, NULL, "cell");
     lower_for(emitter, "long", cell, term(arena, cells.all ? "moec_first()" : "moec_block()"),
               whole(emitter, cells.size), term(arena, cells.all ? "moec_step()" : "moec_blocks()"));
     bind_cells(emitter, scan, &cells, cell);

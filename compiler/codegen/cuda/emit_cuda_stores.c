@@ -32,17 +32,17 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     }
     Nest *last = count ? loops[count - 1] : NULL;
     Lanes *lanes = store->width > 1 ? lanes_of_width(emitter, last, store->width) : NULL;
-    const char *name = last ? last->text : NULL;
-    if (lanes) last->text = lanes_from(lanes);
-    emit_places(emitter, loops, rows, given->row);
-    emit_places(emitter, loops + rows, count - rows, given->column);
-    if (lanes) last->text = name;
+    const Term *variable = last ? last->variable : NULL;
+    if (lanes) last->variable = lanes_from(lanes);
+    emit_places(emitter, loops, rows, named(emitter, given->row));
+    emit_places(emitter, loops + rows, count - rows, named(emitter, given->column));
+    if (lanes) last->variable = variable;
     Member *first = epilogue->members.items[0];
     first->given = named(emitter, given->sum);
     if (store->dual) give_dual(epilogue, store->dual, named(emitter, given->other));
     if (lanes) {
-        first->given = term(emitter->arena, "$0[$1]", named(emitter, given->sum),
-                            named(emitter, lanes_number(lanes)));
+        first->given =
+            term(emitter->arena, "$0[$1]", named(emitter, given->sum), lanes_number(lanes));
         emit_lanes(emitter, lanes, last, count - 1);
     } else {
         emit_members(emitter, epilogue);
@@ -53,12 +53,14 @@ const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
     int bindings = emitter->binding_count;
     Text lines = {.arena = emitter->arena};
     FormBlock body = {0};
-    Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
-                   bind_name(emitter, NULL, NULL, store.width > 1 ? "sums" : "sum"),
-                   store.dual ? bind_name(emitter, NULL, NULL, "other") : NULL};
+    Given given = {bind_name(emitter, NULL, "row"), bind_name(emitter, NULL, "column"),
+                   bind_name(emitter, NULL, store.width > 1 ? "sums" : "sum"),
+                   store.dual ? bind_name(emitter, NULL, "other") : NULL};
     emitter->block = &body;
     emit_lines(emitter, epilogue, &store, &given);
+    emitter->in_template = true;
     finish_form(emitter, "store", &body, &lines, store.indent + 1);
+    emitter->in_template = false;
     const char *sum = arena_format(emitter->arena, "float %s", given.sum);
     if (store.width > 1)
         sum = arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, store.width);

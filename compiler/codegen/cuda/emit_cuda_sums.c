@@ -45,7 +45,7 @@ const char *join_of(const Member *member) {
 static void leave_part(Emitter *emitter, long place, const Member *member) {
     lower_if(emitter, term(emitter->arena, "moec_thread() == 0"), ON_SAME_LINE);
     lower_set(emitter, term(emitter->arena, "moec_parts[$0 + moec_block()]", whole(emitter, place)),
-              named(emitter, member->sum));
+              member->sum);
     lower_end(emitter);
 }
 
@@ -69,7 +69,7 @@ Launch emit_sums_of_parts(Emitter *emitter, Nest *nest) {
     begin_sums(emitter, nest, false);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
-        const Term *sum = named(emitter, member->sum);
+        const Term *sum = member->sum;
         const Term *part =
             term(arena, "moec_parts[$0 + moec_thread()]", whole(emitter, PARTS * number++));
         lower_set(emitter, sum, term(arena, join_of(member), sum, part));
@@ -142,7 +142,7 @@ static void emit_row_of_part(Emitter *emitter, const Member *member, const char 
     int count = member->depth - member->kept;
     const Term *inside, *row = row_term(emitter, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
-    emit_places(emitter, loops, count, "part");
+    emit_places(emitter, loops, count, named(emitter, "part"));
     if (inside) lower_if(emitter, inside, ON_NEXT_LINE);
     lower_do(emitter, term(emitter->arena, spelling, named(emitter, name), row));
     if (inside) lower_end(emitter);
@@ -151,13 +151,14 @@ static void emit_row_of_part(Emitter *emitter, const Member *member, const char 
 /* Which of the next iterations add to `row`: their numbers in order, in `hits`. */
 static void emit_hits(Emitter *emitter, const Member *member, long iterations) {
     Arena *arena = emitter->arena;
-    lower_let(emitter, "const long", "part", term(arena, "from + moec_thread()"));
-    lower_let(emitter, "bool", "hit", term(arena, "false"));
+    lower_let(emitter, "const long", named(emitter, "part"), term(arena, "from + moec_thread()"));
+    lower_let(emitter, "bool", named(emitter, "hit"), term(arena, "false"));
     lower_if(emitter, term(arena, "part < $0", whole(emitter, iterations)), IN_BRACES);
     emit_row_of_part(emitter, member, "hit", "$0 = $1 == row");
     lower_end(emitter);
-    lower_let(emitter, "int", "found", NULL);
-    lower_let(emitter, "const int", "before", term(arena, "moec_block_before(hit, &found)"));
+    lower_let(emitter, "int", named(emitter, "found"), NULL);
+    lower_let(emitter, "const int", named(emitter, "before"),
+              term(arena, "moec_block_before(hit, &found)"));
     lower_if(emitter, named(emitter, "hit"), ON_SAME_LINE);
     lower_set(emitter, term(arena, "hits[before]"), term(arena, "(int)part"));
     lower_end(emitter);
@@ -168,10 +169,11 @@ static void emit_hits(Emitter *emitter, const Member *member, long iterations) {
 static void emit_iteration(Emitter *emitter, Lanes *lanes, Member *member, const Term *place,
                            bool store) {
     const Term *sum = named(emitter, "sum");
-    lower_let(emitter, "const long", "of", place);
-    emit_places(emitter, member->path + member->kept, member->depth - member->kept, "of");
+    lower_let(emitter, "const long", named(emitter, "of"), place);
+    emit_places(emitter, member->path + member->kept, member->depth - member->kept,
+                named(emitter, "of"));
     if (lanes) {
-        sum = term(emitter->arena, "$0[$1]", sum, named(emitter, lanes_number(lanes)));
+        sum = term(emitter->arena, "$0[$1]", sum, lanes_number(lanes));
         begin_lanes(emitter, lanes);
     }
     if (store)
@@ -184,13 +186,13 @@ static void emit_iteration(Emitter *emitter, Lanes *lanes, Member *member, const
 /* The places of the columns that a thread takes. */
 static void begin_columns(Emitter *emitter, const Member *member, Lanes *lanes) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
-    const char *text = last ? last->text : NULL;
-    lower_for(emitter, "long", "column", in_lanes(emitter, lanes, "moec_thread()"),
+    const Term *variable = last ? last->variable : NULL;
+    lower_for(emitter, "long", named(emitter, "column"), in_lanes(emitter, lanes, "moec_thread()"),
               whole(emitter, iterations_of(member, 0, member->kept)),
               in_lanes(emitter, lanes, "moec_threads()"));
-    if (last) last->text = lanes_from(lanes);
-    emit_places(emitter, member->path, member->kept, "column");
-    if (last) last->text = text;
+    if (last) last->variable = lanes_from(lanes);
+    emit_places(emitter, member->path, member->kept, named(emitter, "column"));
+    if (last) last->variable = variable;
 }
 
 /* The iterations that add to a row: the number of one of them; a loop over all, and in it the
@@ -206,10 +208,10 @@ static void emit_additions(Emitter *emitter, Member *member, const Additions *ad
     Lanes *lanes = member->kept ? lanes_around(emitter, member->path[member->kept - 1]) : NULL;
     begin_columns(emitter, member, lanes);
     if (lanes)
-        lower_array(emitter, "float", "sum", lanes_width(lanes), "{}");
+        lower_array(emitter, "float", named(emitter, "sum"), lanes_width(lanes), "{}");
     else
-        lower_let(emitter, "float", "sum", term_number(emitter->arena, "0.0f"));
-    lower_for(emitter, additions->type, "n", additions->from, additions->to, NULL);
+        lower_let(emitter, "float", named(emitter, "sum"), term_number(emitter->arena, "0.0f"));
+    lower_for(emitter, additions->type, named(emitter, "n"), additions->from, additions->to, NULL);
     emit_iteration(emitter, lanes, member, additions->place, false);
     lower_end(emitter);
     emit_iteration(emitter, lanes, member, additions->first, true);
@@ -220,12 +222,14 @@ static void emit_additions(Emitter *emitter, Member *member, const Additions *ad
 static void emit_search_before(Emitter *emitter, const Member *member) {
     Arena *arena = emitter->arena;
     const Term *step = term(arena, "$0 * moec_threads()", whole(emitter, AT_ONCE));
-    lower_for(emitter, "long", "from", whole(emitter, 0), named(emitter, "own"), step)->text =
-        " && !earlier";
-    lower_let(emitter, "const long", "end", term(arena, "moec_least(own, from + $0)", step));
-    lower_let(emitter, "bool", "hit", term(arena, "false"));
-    lower_for(emitter, "long", "part", term(arena, "from + moec_thread()"), named(emitter, "end"),
-              term(arena, "moec_threads()"));
+    lower_for(emitter, "long", named(emitter, "from"), whole(emitter, 0), named(emitter, "own"),
+              step)
+        ->text = " && !earlier";
+    lower_let(emitter, "const long", named(emitter, "end"),
+              term(arena, "moec_least(own, from + $0)", step));
+    lower_let(emitter, "bool", named(emitter, "hit"), term(arena, "false"));
+    lower_for(emitter, "long", named(emitter, "part"), term(arena, "from + moec_thread()"),
+              named(emitter, "end"), term(arena, "moec_threads()"));
     emit_row_of_part(emitter, member, "hit", "$0 |= $1 == row");
     lower_end(emitter);
     lower_do(emitter, term(arena, "moec_block_before(hit, &earlier)"));
@@ -236,12 +240,12 @@ static void emit_search_before(Emitter *emitter, const Member *member) {
  * block adds to it. */
 static void emit_first(Emitter *emitter, const Member *member) {
     Arena *arena = emitter->arena;
-    lower_let(emitter, "long", "row", term(arena, "-1"));
+    lower_let(emitter, "long", named(emitter, "row"), term(arena, "-1"));
     lower_scope(emitter, FORM_SCOPE);
-    lower_let(emitter, "const long", "part", named(emitter, "own"));
+    lower_let(emitter, "const long", named(emitter, "part"), named(emitter, "own"));
     emit_row_of_part(emitter, member, "row", "$0 = $1");
     lower_end(emitter);
-    lower_let(emitter, "int", "earlier", term(arena, "row < 0"));
+    lower_let(emitter, "int", named(emitter, "earlier"), term(arena, "row < 0"));
     emit_search_before(emitter, member);
     lower_if(emitter, named(emitter, "earlier"), ON_SAME_LINE);
     lower_do(emitter, term(arena, "continue"));
@@ -250,7 +254,7 @@ static void emit_first(Emitter *emitter, const Member *member) {
 
 static void emit_searched(Emitter *emitter, Member *member, const Term *first, long iterations) {
     Arena *arena = emitter->arena;
-    lower_for(emitter, "long", "from", first, whole(emitter, iterations),
+    lower_for(emitter, "long", named(emitter, "from"), first, whole(emitter, iterations),
               term(arena, "moec_threads()"));
     emit_hits(emitter, member, iterations);
     lower_if(emitter, term(arena, "found > 0"), ON_NEXT_LINE);
@@ -268,7 +272,8 @@ static void emit_listed(Emitter *emitter, Member *member, const Relation *relati
     const Term *start = named(emitter, emitter->names[relation->start->id]),
                *list = named(emitter, emitter->names[relation->list->id]);
     emitter->used[relation->start->id] = emitter->used[relation->list->id] = true;
-    lower_let(emitter, "const long", "from", term(arena, "$0[row], end = $0[row + 1]", start));
+    lower_let(emitter, "const long", named(emitter, "from"),
+              term(arena, "$0[row], end = $0[row + 1]", start));
     lower_if(emitter, term(arena, "from < end"), ON_NEXT_LINE);
     emit_additions(emitter, member,
                    &(Additions){term(arena, "$0[from]", list), "long", named(emitter, "from"),
@@ -338,18 +343,17 @@ Launch emit_scatter(Emitter *emitter, Nest *nest) {
     bool by_iteration = !relation && rows > iterations;
     long blocks = by_iteration ? iterations : rows;
     const char *block = by_iteration ? "own" : "row";
-    int bindings = emitter->binding_count;
     bind_scatter_names(emitter);
     for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
-    if (!relation) lower_array(emitter, "__shared__ int", "hits", THREADS, NULL);
-    lower_for(emitter, "long", block, term(emitter->arena, "moec_block()"), whole(emitter, blocks),
-              term(emitter->arena, "moec_blocks()"));
+    if (!relation) lower_array(emitter, "__shared__ int", named(emitter, "hits"), THREADS, NULL);
+    lower_for(emitter, "long", named(emitter, block), term(emitter->arena, "moec_block()"),
+              whole(emitter, blocks), term(emitter->arena, "moec_blocks()"));
     if (by_iteration) emit_first(emitter, member);
     if (relation)
         emit_listed(emitter, member, relation);
     else
         emit_searched(emitter, member, by_iteration ? named(emitter, "own") : whole(emitter, 0),
                       iterations);
-    close_loop(emitter, bindings);
+    lower_end(emitter);
     return (Launch){arena_format(emitter->arena, "%ld", blocks), THREADS};
 }

@@ -1,0 +1,211 @@
+/* names: what the variables of a form are called: as they want to be where that is free, from
+ * outside to inside.
+ *
+ *     for s                          for s
+ *         let sum = 0       -->          let sum = 0
+ *         for s                          for s_2
+ */
+#include "loop/form.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Keywords of C and of C++, which CUDA is. */
+static const char *const keywords[] = {
+    "alignas",
+    "alignof",
+    "and",
+    "and_eq",
+    "asm",
+    "auto",
+    "bitand",
+    "bitor",
+    "bool",
+    "break",
+    "case",
+    "catch",
+    "char",
+    "char16_t",
+    "char32_t",
+    "char8_t",
+    "class",
+    "compl",
+    "concept",
+    "const",
+    "const_cast",
+    "consteval",
+    "constexpr",
+    "constinit",
+    "continue",
+    "co_await",
+    "co_return",
+    "co_yield",
+    "decltype",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "dynamic_cast",
+    "else",
+    "enum",
+    "explicit",
+    "export",
+    "extern",
+    "false",
+    "float",
+    "for",
+    "friend",
+    "goto",
+    "if",
+    "inline",
+    "int",
+    "long",
+    "mutable",
+    "namespace",
+    "new",
+    "noexcept",
+    "not",
+    "not_eq",
+    "nullptr",
+    "operator",
+    "or",
+    "or_eq",
+    "private",
+    "protected",
+    "public",
+    "register",
+    "reinterpret_cast",
+    "requires",
+    "restrict",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "static_assert",
+    "static_cast",
+    "struct",
+    "switch",
+    "template",
+    "this",
+    "thread_local",
+    "throw",
+    "true",
+    "try",
+    "typedef",
+    "typeid",
+    "typename",
+    "typeof",
+    "typeof_unqual",
+    "union",
+    "unsigned",
+    "using",
+    "virtual",
+    "void",
+    "volatile",
+    "wchar_t",
+    "while",
+    "xor",
+    "xor_eq",
+};
+
+/* Macros in small letters, and what generated functions call: types, functions, CUDA's variables.
+ * Macros with parentheses do no harm, nothing of a spec is followed by one. */
+static const char *const called[] = {
+    "complex", "errno",     "imaginary", "linux",    "i386",        "math_errhandling", "noreturn",
+    "stderr",  "stdin",     "stdout",    "unix",     "unreachable", "int32_t",          "int64_t",
+    "memcpy",  "memset",    "size_t",    "uint32_t", "uint64_t",    "blockDim",         "blockIdx",
+    "gridDim", "threadIdx", "warpSize",  "assert",   "main",
+};
+
+/* Variables of generated functions that are not bound as indices and tensors are. */
+static const char *const variables[] = {"chunk", "run", "iteration"};
+
+/* Names that begin so belong to C, to the kernels or to the simulated device. */
+static const char *const reserved_starts[] = {"_", "moec", "kernel_", "run_", "omp_", "sim_"};
+
+static bool is_among(const char *name, const char *const *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, list[i]) == 0) return true;
+    return false;
+}
+
+#define IS_AMONG(name, list) is_among(name, list, sizeof(list) / sizeof *(list))
+
+/* Capital letters belong to macros, of whatever headers and compilers there are, and to the types
+ * of the kernels. */
+static bool is_reserved(const char *name) {
+    if (IS_AMONG(name, keywords) || IS_AMONG(name, called) || IS_AMONG(name, variables))
+        return true;
+    for (const char *c = name; *c; c++)
+        if (isupper((unsigned char)*c)) return true;
+    for (size_t i = 0; i < sizeof reserved_starts / sizeof *reserved_starts; i++)
+        if (strncmp(name, reserved_starts[i], strlen(reserved_starts[i])) == 0) return true;
+    return isdigit((unsigned char)name[0]) || !name[0];
+}
+
+static bool is_listed(const List *list, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], name) == 0) return true;
+    return false;
+}
+
+static bool is_taken(const Around *around, const char *name) {
+    for (int i = 0; i < around->tensor_count; i++)
+        if (around->tensors[i] && strcmp(around->tensors[i], name) == 0) return true;
+    return is_listed(&around->others, name);
+}
+
+/* A number may follow: "kernel_2" begins as what belongs to the kernels. What has the prefix of
+ * reserved names already is
+ * only kept apart from its own kind. */
+const char *free_name(Arena *arena, const Around *around, const char *wanted) {
+    Text text = {.arena = arena};
+    bool avoided = is_reserved(wanted) || is_reserved(arena_format(arena, "%s_", wanted));
+    text_add(&text, "%s", avoided ? "v_" : "");
+    for (const char *c = wanted; *c; c++)
+        text_add(&text, "%c", isalnum((unsigned char)*c) ? *c : '_');
+    const char *name = text.text;
+    for (int number = 2; is_taken(around, name); number++)
+        name = arena_format(arena, "%s_%d", text.text, number);
+    return name;
+}
+
+static void forget_names(const FormBlock *block) {
+    for (const FormNode *node = block->first; node; node = node->next) {
+        if (node->name && node->name->variable) node->name->variable->name = NULL;
+        forget_names(&node->body);
+    }
+}
+
+/* in_scope: what is around it, and all variables from outside to inside. */
+static void name_one(Arena *arena, Variable *variable, Around *in_scope) {
+    const char *wanted = variable->wanted;
+    if (variable->name) return;
+    if (variable->base) {
+        name_one(arena, variable->base, in_scope);
+        wanted = arena_format(arena, "%s%s", variable->base->name, wanted);
+    }
+    variable->name = free_name(arena, in_scope, wanted);
+    list_push(arena, &in_scope->others, (void *)(uintptr_t)variable->name);
+}
+
+static void name_block(Arena *arena, const FormBlock *block, Around *in_scope) {
+    int outside = in_scope->others.count;
+    for (const FormNode *node = block->first; node; node = node->next) {
+        int before = in_scope->others.count;
+        if (node->name && node->name->variable) name_one(arena, node->name->variable, in_scope);
+        name_block(arena, &node->body, in_scope);
+        if (node->kind == FORM_FOR) in_scope->others.count = before;
+    }
+    in_scope->others.count = outside;
+}
+
+void name_variables(Arena *arena, const KernelForm *form) {
+    const List *others = &form->around.others;
+    Around in_scope = form->around;
+    in_scope.others = (List){0};
+    for (int i = 0; i < others->count; i++) list_push(arena, &in_scope.others, others->items[i]);
+    forget_names(&form->block);
+    name_block(arena, &form->block, &in_scope);
+}
