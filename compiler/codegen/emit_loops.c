@@ -157,9 +157,7 @@ static FormNode *open_loop(Emitter *emitter, Nest *nest) {
     } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
         to = named(emitter, "elements");
     }
-    FormNode *loop = lower_for(emitter, "long", nest->variable, from, to, step);
-    loop->nest = true;
-    return loop;
+    return lower_for(emitter, "long", nest->variable, from, to, step);
 }
 
 void close_loop(Emitter *emitter, int bindings) {
@@ -271,7 +269,6 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length) {
     }
     FormNode *loop =
         lower_count(emitter, "long", named(emitter, "iteration"), iterations, IN_BRACES);
-    loop->nest = true;
     loop->run = RUN_PARALLEL;
     for (int i = 0; i < length; i++) {
         iterations /= loops[i]->size;
@@ -322,7 +319,6 @@ static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
                    whole(emitter, nest->size)));
     FormNode *loop =
         lower_for(emitter, "long", name, term(arena, "chunk * $0", whole(emitter, each)), to, NULL);
-    loop->nest = true;
     loop->iterations = nest->size;
     emit_body(emitter, nest, 0);
     lower_end(emitter);
@@ -351,12 +347,11 @@ static void emit_chunks(Emitter *emitter, Nest *nest) {
         parts->size = column_size(member);
     }
     FormNode *loop = lower_count(emitter, "long", named(emitter, "chunk"), chunks, IN_BRACES);
-    loop->nest = true;
     loop->run = RUN_PARALLEL;
     emit_chunk(emitter, nest, (nest->size + chunks - 1) / chunks);
     lower_end(emitter);
     begin_sums(emitter, nest, false);
-    lower_count(emitter, "long", named(emitter, "chunk"), chunks, IN_BRACES)->nest = true;
+    lower_count(emitter, "long", named(emitter, "chunk"), chunks, IN_BRACES);
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (reduces_at(member, nest)) add_partial(emitter, member);
     }

@@ -144,7 +144,6 @@ struct FormNode {
     bool head;         /* a let that comes before all else of an iteration: where that stands, what
                           it keeps its rows in */
     long iterations;   /* of a loop of the schedule; 0: of one that only moves results */
-    bool nest;         /* a loop of a nest of the schedule */
     int run;           /* FormRun *, of a loop */
     long alone;        /* a loop that runs in parallel does so beyond so many iterations; or 0 */
     FormLayout layout;

@@ -93,7 +93,7 @@ static void hoist_to(Search *search, FormBlock *block) {
 
 static void hoist_inside(Search *search, FormBlock *block) {
     for (FormNode *node = block->first; node; node = node->next) {
-        if (node->nest) hoist_to(search, &node->body);
+        if (node->kind == FORM_FOR) hoist_to(search, &node->body);
         hoist_inside(search, &node->body);
     }
 }
@@ -106,16 +106,11 @@ static bool is_one_loop(const KernelForm *form) {
     return node && node->kind == FORM_FOR && !node->next;
 }
 
-static bool is_nest(const KernelForm *form) {
-    for (const FormNode *node = form->block.first; node; node = node->next)
-        if (node->run & RUN_PARALLEL && !node->nest) return false;
-    return !form->is_store;
-}
-
 void hoist(Arena *arena, KernelForm *form, const Target *target) {
     List written = {0};
     find_written(arena, &form->block, &written);
     Search search = {.arena = arena, .written = &written};
-    if (is_nest(form) && (!target->launches || !is_one_loop(form))) hoist_to(&search, &form->block);
+    if (!form->is_store && (!target->launches || !is_one_loop(form)))
+        hoist_to(&search, &form->block);
     hoist_inside(&search, &form->block);
 }

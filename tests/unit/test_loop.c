@@ -223,8 +223,7 @@ static void test_licm(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
     const Term *i = term_name(arena, "i"), *j = term_name(arena, "j");
-    FormNode *outer = loop(arena, &block, "i", 4), *inner = loop(arena, &outer->body, "j", 8);
-    outer->nest = inner->nest = true;
+    FormNode *inner = loop(arena, &loop(arena, &block, "i", 4)->body, "j", 8);
     const Term *read = subscript(arena, element(arena, b, i));
     const Term *stored = subscript(arena, element(arena, a, i));
     set(arena, &inner->body, element(arena, a, j), element(arena, c, read));

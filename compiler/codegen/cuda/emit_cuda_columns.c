@@ -80,8 +80,7 @@ static const Term *slice_term(Emitter *emitter, const Columns *columns, int numb
 static void begin_slice(Emitter *emitter, const Columns *columns, long pieces, long each) {
     Arena *arena = emitter->arena;
     lower_for(emitter, "long", named(emitter, "moec_task"), term(arena, "moec_block()"),
-              whole(emitter, pieces * columns->slices), term(arena, "moec_blocks()"))
-        ->nest = true;
+              whole(emitter, pieces * columns->slices), term(arena, "moec_blocks()"));
     lower_head(emitter, "const long", "moec_from",
                term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0",
                     whole(emitter, pieces), whole(emitter, COLUMNS)));
@@ -129,8 +128,7 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     int bindings = emitter->binding_count;
     bind_columns(emitter, &columns);
     lower_for(emitter, "long", named(emitter, "iteration"), term(arena, "moec_first()"),
-              whole(emitter, columns.iterations), term(arena, "moec_step()"))
-        ->nest = true;
+              whole(emitter, columns.iterations), term(arena, "moec_step()"));
     emit_places(emitter, columns.loops, columns.length, named(emitter, "iteration"));
     begin_sums(emitter, columns.sum, false);
     lower_count(emitter, "long", named(emitter, "moec_slice"), columns.slices, IN_BRACES);

@@ -35,7 +35,6 @@ struct Lanes {
     int width;
     const Term *from, *lane; /* of the first iteration, the number of an iteration */
     bool *apart;             /* by tensor->id: one lane may touch what another writes */
-    bool whole_nest;         /* all of its body is written for them */
     bool ends_early;         /* the last ones may be too many */
     List accesses;           /* LaneAccess * */
     FormBlock body, *outer;  /* of one iteration, while it is written; where it goes */
@@ -311,7 +310,6 @@ void end_lanes(Emitter *emitter, Lanes *lanes) {
     emit_reads(emitter, lanes);
     FormNode *loop = lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES);
     loop->run = RUN_UNROLLED;
-    loop->nest = lanes->whole_nest;
     const Term *iteration = term(arena, "$0 + $1", lanes->from, lanes->lane);
     if (nest->size % lanes->width && !lanes->ends_early) {
         lower_if(emitter, term(arena, "$0 >= $1", iteration, whole(emitter, nest->size)),
@@ -327,7 +325,6 @@ void end_lanes(Emitter *emitter, Lanes *lanes) {
 }
 
 void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
-    lanes->whole_nest = true;
     begin_lanes(emitter, lanes);
     emit_body(emitter, nest, level);
     end_lanes(emitter, lanes);

@@ -227,8 +227,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     const Term *end = sharing == COLUMNS_IN_SLICES ? named(emitter, "moec_slice_to")
                                                    : iterations_of(emitter, nest, iterations);
     lower_for(emitter, "long", name, in_lanes(emitter, lanes, firsts[sharing]), end,
-              in_lanes(emitter, lanes, steps[sharing]))
-        ->nest = true;
+              in_lanes(emitter, lanes, steps[sharing]));
 
     if (length > 1) emit_places_of(emitter, loops, length, name, lanes);
     const Term *owner = emitter->owner;
@@ -306,8 +305,7 @@ static void open_iterations(Emitter *emitter, Sharing sharing, const Term *itera
                                             : "moec_step()";
     }
     lower_for(emitter, "long", named(emitter, name), in_lanes(emitter, lanes, first), iterations,
-              in_lanes(emitter, lanes, step))
-        ->nest = true;
+              in_lanes(emitter, lanes, step));
     if (columns)
         lower_head(emitter, "const long", "iteration",
                    term(arena, "moec_column($0, $1)", named(emitter, name), iterations));

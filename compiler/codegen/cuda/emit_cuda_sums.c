@@ -151,7 +151,7 @@ static void emit_row_of_part(Emitter *emitter, const Member *member, const char 
 /* Which of the next iterations add to `row`: their numbers in order, in `hits`. */
 static void emit_hits(Emitter *emitter, const Member *member, long iterations) {
     Arena *arena = emitter->arena;
-    lower_let(emitter, "const long", named(emitter, "part"), term(arena, "from + moec_thread()"));
+    lower_head(emitter, "const long", "part", term(arena, "from + moec_thread()"));
     lower_let(emitter, "bool", named(emitter, "hit"), term(arena, "false"));
     lower_if(emitter, term(arena, "part < $0", whole(emitter, iterations)), IN_BRACES);
     emit_row_of_part(emitter, member, "hit", "$0 = $1 == row");
@@ -169,7 +169,7 @@ static void emit_hits(Emitter *emitter, const Member *member, long iterations) {
 static void emit_iteration(Emitter *emitter, Lanes *lanes, Member *member, const Term *place,
                            bool store) {
     const Term *sum = named(emitter, "sum");
-    lower_let(emitter, "const long", named(emitter, "of"), place);
+    lower_head(emitter, "const long", "of", place);
     emit_places(emitter, member->path + member->kept, member->depth - member->kept,
                 named(emitter, "of"));
     if (lanes) {
@@ -242,7 +242,7 @@ static void emit_first(Emitter *emitter, const Member *member) {
     Arena *arena = emitter->arena;
     lower_let(emitter, "long", named(emitter, "row"), term(arena, "-1"));
     lower_scope(emitter, FORM_SCOPE);
-    lower_let(emitter, "const long", named(emitter, "part"), named(emitter, "own"));
+    lower_head(emitter, "const long", "part", named(emitter, "own"));
     emit_row_of_part(emitter, member, "row", "$0 = $1");
     lower_end(emitter);
     lower_let(emitter, "int", named(emitter, "earlier"), term(arena, "row < 0"));
