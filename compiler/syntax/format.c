@@ -139,11 +139,19 @@ static void close_block(Format *format, const char *bracket, Span span) {
 
 /* ---- values ---- */
 
+/* Whether a value can take several lines, with comments between them. */
+static bool is_divisible(const Node *value) {
+    return value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
+}
+
 /* A record that begins a new line behind its bracket was meant to have one entry a line. */
 static bool is_spread(const Format *format, const Node *value) {
     if (value->kind == NODE_RECORD && value->count > 0 &&
         newlines(format, value->span.start, value->kids[0]->span.start) > 0)
         return true;
+    bool entry = value->kind == NODE_ENTRY || value->kind == NODE_VARY ||
+                 value->kind == NODE_TUNE || value->kind == NODE_OPTION;
+    if (!entry && !is_divisible(value)) return false; /* an operation stands in one line */
     for (int i = 0; i < value->count; i++)
         if (value->kids[i] && is_spread(format, value->kids[i])) return true;
     return false;
@@ -157,11 +165,6 @@ static bool fits(Format *format, const Node *value) {
     line_expr(&format->trial, value);
     return !line_is_full(&format->trial) && !has_comment(format, value->span) &&
            !is_spread(format, value);
-}
-
-/* Whether a value can take several lines, with comments between them. */
-static bool is_divisible(const Node *value) {
-    return value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
 }
 
 /* Where comments inside a statement or an entry must stop being moved before it: at its block or
