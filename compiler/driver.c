@@ -152,6 +152,7 @@ static const struct Pass {
     {"fuse", MODELS, ANY, pass_fuse},
     {"plan", MODELS, ANY, pass_plan},
     {"loops", MODELS | UPDATE, ANY, pass_loops},
+    {"parallel", MODELS | UPDATE, ANY, pass_form},
     {"licm", MODELS | UPDATE, ANY, pass_form},
     {"cse", MODELS | UPDATE, ANY, pass_form},
     {"vectors", MODELS | UPDATE, ANY, pass_form},

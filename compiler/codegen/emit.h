@@ -251,7 +251,7 @@ bool is_innermost(const Nest *nest);
 Member *member_at(const Emitter *emitter, int at);
 void bind_loop(Emitter *emitter, Nest *nest);
 void close_loop(Emitter *emitter, int bindings);
-void begin_sums(Emitter *emitter, const Nest *nest, bool apart);
+void begin_sums(Emitter *emitter, const Nest *nest);
 void end_sums(Emitter *emitter, const Nest *nest);
 void emit_rows(Emitter *emitter, const Nest *nest);
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);

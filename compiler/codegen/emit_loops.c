@@ -1,13 +1,5 @@
-/* emit_loops: the loops of a kernel.
- *
- * The outer loops of a large nest become one loop that is shared out among threads in equal parts;
- * a large sum without outer loops is cut into chunks whose number does not depend on the threads,
- * so that its value does not either.
- */
+/* emit_loops: the loops of a kernel, one after the other. */
 #include "codegen/emit.h"
-
-/* Parts of a sum over everything; elements of a parameter that one thread updates alone. */
-enum { CHUNKS = 64, MAX_ALONE = 16384 };
 
 /* ---- who is in a nest ---- */
 
@@ -66,20 +58,21 @@ static const Term *column_of(Emitter *emitter, const Term *sum) {
 /* Declares what a sum is kept in. */
 static void declare_sum(Emitter *emitter, const Member *member) {
     const Term *start = term_number(emitter->arena, start_of(member));
-    if (!member->column) {
-        lower_let(emitter, "float", member->sum, start);
-    } else if (member->statement->reduction == REDUCE_SUM) {
-        lower_array(emitter, "float", member->sum, column_size(member), "{0.0f}");
-    } else {
-        lower_array(emitter, "float", member->sum, column_size(member), NULL);
+    bool zeroed = member->statement->reduction == REDUCE_SUM;
+    FormNode *let = member->column ? lower_array(emitter, "float", member->sum, column_size(member),
+                                                 zeroed ? "{0.0f}" : NULL)
+                                   : lower_let(emitter, "float", member->sum, start);
+    let->sum_of = member->statement->target->tensor->name;
+    let->reduces = member->statement->reduction;
+    if (member->column && !zeroed) {
         lower_count(emitter, "int", named(emitter, "j"), column_size(member), ON_SAME_LINE);
         lower_set(emitter, column_of(emitter, member->sum), start);
         lower_end(emitter);
     }
 }
 
-/* Declares what the sums of a loop are kept in, before it. apart: in variables of their own. */
-void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
+/* Declares what the sums of a loop are kept in, before it. */
+void begin_sums(Emitter *emitter, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
@@ -87,7 +80,7 @@ void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
         const Term *scalar = scalar_of(emitter, member, &local);
         const char *wanted =
             arena_format(emitter->arena, "%s_sum", member->statement->target->tensor->name);
-        member->sum_is_local = !apart && is_direct(member, local);
+        member->sum_is_local = is_direct(member, local);
         member->sum = member->sum_is_local ? scalar : bind_variable(emitter, NULL, wanted);
         declare_sum(emitter, member);
     }
@@ -108,10 +101,12 @@ static void begin_parts(Emitter *emitter, const Nest *nest) {
         const char *tensor = member->statement->target->tensor->name;
         const char *wanted = arena_format(emitter->arena, "%s_part", tensor);
         member->part = bind_variable(emitter, NULL, wanted);
-        if (member->column)
-            lower_array(emitter, "float", member->part, column_size(member), "{0.0f}");
-        else
-            lower_let(emitter, "float", member->part, term_number(emitter->arena, "0.0f"));
+        FormNode *let =
+            member->column
+                ? lower_array(emitter, "float", member->part, column_size(member), "{0.0f}")
+                : lower_let(emitter, "float", member->part, term_number(emitter->arena, "0.0f"));
+        let->sum_of = member->statement->target->tensor->name;
+        let->is_part = true;
     }
 }
 
@@ -220,166 +215,28 @@ void emit_body(Emitter *emitter, Nest *nest, int level) {
     }
 }
 
+/* Each statement inside has an element of its own in every iteration. */
+static bool is_independent(const Emitter *emitter, const Nest *nest, int level) {
+    const Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++)
+        if (is_inside(member, nest) && level >= member->kept) return false;
+    return true;
+}
+
 void emit_loop(Emitter *emitter, Nest *nest, int level) {
-    begin_sums(emitter, nest, false);
+    begin_sums(emitter, nest);
     begin_parts(emitter, nest);
     int bindings = emitter->binding_count;
-    open_loop(emitter, nest)->iterations = nest->size;
+    FormNode *loop = open_loop(emitter, nest);
+    loop->iterations = nest->size;
+    loop->independent = is_independent(emitter, nest, level);
     emit_body(emitter, nest, level);
     close_loop(emitter, bindings);
     end_parts(emitter, nest);
     end_sums(emitter, nest);
 }
 
-/* ---- loops shared out among threads ---- */
-
-/* How many loops from `nest` inwards run in parallel as one. */
-static int chain_length(const Emitter *emitter, const Nest *nest) {
-    const Member *member;
-    int length = 0;
-    for (const Nest *at = nest; at && !at->member && !at->block; length++) {
-        for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
-            if (is_inside(member, at) && length >= member->kept) return length;
-        if (length > 0 && is_innermost(at)) return length;
-        at = at->children.count == 1 ? at->children.items[0] : NULL;
-    }
-    return length;
-}
-
-/* The place of one of the loops that became one: b = iteration / (s * h), s = iteration / h % s,
- * h = iteration % h. */
-static const Term *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
-    Arena *arena = emitter->arena;
-    const Term *place = named(emitter, "iteration");
-    if (inner > 1) place = term(arena, "$0 / $1", place, whole(emitter, inner));
-    if (!outermost) place = term(arena, "$0 % $1", place, whole(emitter, loop->size));
-    if (loop->step > 1) place = term(arena, "$0 * $1", place, whole(emitter, loop->step));
-    return place;
-}
-
-/* `length` loops as one that is shared out. */
-static void emit_chain(Emitter *emitter, Nest *nest, int length) {
-    Nest *loops[MAX_LOOPS + 1];
-    long iterations = 1;
-    int bindings = emitter->binding_count;
-    for (int i = 0; i < length; i++) {
-        loops[i] = i ? loops[i - 1]->children.items[0] : nest;
-        iterations *= loops[i]->size;
-        bind_loop(emitter, loops[i]);
-    }
-    FormNode *loop =
-        lower_count(emitter, "long", named(emitter, "iteration"), iterations, IN_BRACES);
-    loop->run = RUN_PARALLEL;
-    for (int i = 0; i < length; i++) {
-        iterations /= loops[i]->size;
-        lower_place(emitter, loops[i]->variable,
-                    place_in_chain(emitter, loops[i], iterations, i == 0));
-    }
-    emit_body(emitter, loops[length - 1], length - 1);
-    close_loop(emitter, bindings);
-}
-
-/* ---- sums over everything ---- */
-
-static bool only_sums(const Emitter *emitter, const Nest *nest) {
-    Member *member;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-        if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
-    }
-    return true;
-}
-
-/* The sum of a chunk, or of one of its columns. */
-static const Term *partial_of(Emitter *emitter, const Member *member) {
-    return term(emitter->arena, member->column ? "$0[chunk][j]" : "$0[chunk]", member->partial);
-}
-
-static const Term *sum_of(Emitter *emitter, const Member *member) {
-    return member->column ? column_of(emitter, member->sum) : member->sum;
-}
-
-static void add_partial(Emitter *emitter, const Member *member) {
-    const Term *sum = sum_of(emitter, member), *part = partial_of(emitter, member);
-    if (member->column)
-        lower_count(emitter, "int", named(emitter, "j"), column_size(member), ON_NEXT_LINE);
-    lower_join(emitter, sum, member->statement->reduction, part);
-    if (member->column) lower_end(emitter);
-}
-
-/* One chunk of the outermost loop, summed by itself. */
-static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
-    Member *member;
-    Arena *arena = emitter->arena;
-    int bindings = emitter->binding_count;
-    begin_sums(emitter, nest, true);
-    bind_loop(emitter, nest);
-    const Term *name = nest->variable, *to = term_variable_of(arena, name, "_to");
-    lower_let(emitter, "const long", to,
-              term(arena, "(chunk + 1) * $0 < $1 ? (chunk + 1) * $0 : $1", whole(emitter, each),
-                   whole(emitter, nest->size)));
-    FormNode *loop =
-        lower_for(emitter, "long", name, term(arena, "chunk * $0", whole(emitter, each)), to, NULL);
-    loop->iterations = nest->size;
-    emit_body(emitter, nest, 0);
-    lower_end(emitter);
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-        if (!reduces_at(member, nest)) continue;
-        if (member->column)
-            lower_count(emitter, "int", named(emitter, "j"), column_size(member), ON_SAME_LINE);
-        lower_set(emitter, partial_of(emitter, member), sum_of(emitter, member));
-        if (member->column) lower_end(emitter);
-    }
-    emitter->binding_count = bindings;
-}
-
-/* Each chunk sums by itself, then the chunks are summed in order. */
-static void emit_chunks(Emitter *emitter, Nest *nest) {
-    Member *member;
-    long chunks = nest->size < CHUNKS ? nest->size : CHUNKS;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-        if (!reduces_at(member, nest)) continue;
-        const char *wanted =
-            arena_format(emitter->arena, "%s_parts", member->statement->target->tensor->name);
-        member->partial = bind_variable(emitter, NULL, wanted);
-        FormNode *parts = lower_array(emitter, "float", member->partial, chunks, NULL);
-        if (!member->column) continue;
-        parts->rows = chunks;
-        parts->size = column_size(member);
-    }
-    FormNode *loop = lower_count(emitter, "long", named(emitter, "chunk"), chunks, IN_BRACES);
-    loop->run = RUN_PARALLEL;
-    emit_chunk(emitter, nest, (nest->size + chunks - 1) / chunks);
-    lower_end(emitter);
-    begin_sums(emitter, nest, false);
-    lower_count(emitter, "long", named(emitter, "chunk"), chunks, IN_BRACES);
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-        if (reduces_at(member, nest)) add_partial(emitter, member);
-    }
-    lower_end(emitter);
-    end_sums(emitter, nest);
-}
-
 /* ---- a whole kernel ---- */
-
-static void emit_outermost(Emitter *emitter, Nest *nest) {
-    bool small = emitter->kernel->work < target_processor.small_work;
-    int length = small ? 0 : chain_length(emitter, nest);
-    if (!small && length == 0 && only_sums(emitter, nest)) {
-        emit_chunks(emitter, nest);
-    } else if (length == 0) {
-        emit_loop(emitter, nest, 0);
-    } else if (length == 1 && is_innermost(nest)) {
-        int bindings = emitter->binding_count;
-        FormNode *loop = open_loop(emitter, nest);
-        loop->iterations = nest->size;
-        if (nest->size > 1) loop->run = RUN_PARALLEL;
-        if (nest->index->axis->kind == AXIS_ELEMENTS) loop->alone = MAX_ALONE;
-        emit_body(emitter, nest, 0);
-        close_loop(emitter, bindings);
-    } else {
-        emit_chain(emitter, nest, length);
-    }
-}
 
 void emit_nests(Emitter *emitter, Nest *root) {
     emit_rows(emitter, root);
@@ -388,6 +245,6 @@ void emit_nests(Emitter *emitter, Nest *root) {
         if (child->member)
             emit_member(emitter, child->member);
         else
-            emit_outermost(emitter, child);
+            emit_loop(emitter, child, 0);
     }
 }

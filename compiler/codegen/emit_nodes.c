@@ -95,7 +95,11 @@ const Term *whole(Emitter *emitter, long number) {
 
 static KernelForm *form_of(Emitter *emitter, const char *name, const FormBlock *body) {
     KernelForm *form = arena_alloc(emitter->arena, sizeof *form);
-    *form = (KernelForm){name, emitter->in_template, *body, names_around(emitter)};
+    *form = (KernelForm){.name = name,
+                         .work = emitter->kernel->work,
+                         .is_store = emitter->in_template,
+                         .block = *body,
+                         .around = names_around(emitter)};
     return form;
 }
 

@@ -138,6 +138,11 @@ const Term *term_replace(Arena *arena, const Term *term, const Term *part, const
     return made ? made : term;
 }
 
+const Term *term_stored(const Term *place) {
+    while (place->kind == TERM_APPLY && place->count) place = place->args[0];
+    return place;
+}
+
 int term_count(const Term *term, const Term *part) {
     if (term_equal(term, part)) return 1;
     int count = 0;
@@ -243,6 +248,25 @@ void form_replace(Arena *arena, FormNode *first, const Term *part, const Term *b
             if (node->values[i]) node->values[i] = term_replace(arena, node->values[i], part, by);
         form_replace(arena, node->body.first, part, by);
     }
+}
+
+void form_rename(Arena *arena, FormNode *first, const Term *name, const Term *by) {
+    form_replace(arena, first, name, by);
+    for (FormNode *node = first; node; node = node->next) {
+        if (node->name && term_equal(node->name, name)) node->name = by;
+        form_rename(arena, node->body.first, name, by);
+    }
+}
+
+FormBlock form_copy(Arena *arena, const FormBlock *block) {
+    FormBlock copy = {0};
+    for (const FormNode *node = block->first; node; node = node->next) {
+        FormNode *made = form_add(arena, &copy, node->kind);
+        *made = *node;
+        made->body = form_copy(arena, &node->body);
+        made->next = NULL;
+    }
+    return copy;
 }
 
 void form_append(FormBlock *block, FormBlock *body) {

@@ -85,6 +85,8 @@ const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invaria
 const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *wanted);
 /* The term with `by` wherever `part` stands in it. */
 const Term *term_replace(Arena *arena, const Term *term, const Term *part, const Term *by);
+/* What is stored into by a place: "x" of "x[i]" and of "&x[i]". */
+const Term *term_stored(const Term *place);
 /* How often `part` stands in it. */
 int term_count(const Term *term, const Term *part);
 /* How many operations are in it. */
@@ -136,16 +138,20 @@ struct FormNode {
     const Term *name;
     long rows, size; /* of an array; rows: of one with two dimensions */
     const Term *values[3];
-    Reduction reduces; /* of a set: what is there joins the value in this way, or REDUCE_NONE */
+    Reduction reduces; /* of a set: what is there joins the value in this way, or REDUCE_NONE; of
+                          the let of a sum: how it is summed */
     bool scatters;     /* of a store: other iterations of the innermost loop may store there, too */
     FormSeen seen;     /* of a store, or of the condition around it */
     bool rounds;       /* of a store: as bf16 */
     bool optional;     /* a let that goes when nothing behind it uses the name */
     bool head;         /* a let that comes before all else of an iteration: where that stands, what
                           it keeps its rows in */
-    long iterations;   /* of a loop of the schedule; 0: of one that only moves results */
-    int run;           /* FormRun *, of a loop */
-    long alone;        /* a loop that runs in parallel does so beyond so many iterations; or 0 */
+    const char *sum_of; /* of a let that a sum is kept in: the tensor */
+    bool is_part;       /* of a let: for some of the terms of a sum */
+    bool independent;   /* of a loop: no two iterations touch the same element, or add to one sum */
+    long iterations;    /* of a loop of the schedule; 0: of one that only moves results */
+    int run;            /* FormRun *, of a loop */
+    long alone;         /* a loop that runs in parallel does so beyond so many iterations; or 0 */
     FormLayout layout;
     FormBlock body;
     FormNode *next;
@@ -161,6 +167,7 @@ typedef struct Around {
 /* What a kernel, or the store of a template, does. */
 typedef struct KernelForm {
     const char *name;
+    double work;   /* operations */
     bool is_store; /* of a template, within its loops */
     FormBlock block;
     Around around;
@@ -169,6 +176,9 @@ typedef struct KernelForm {
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
 /* Puts a new node behind `before`, which may be NULL: at the beginning. */
 FormNode *form_insert(Arena *arena, FormBlock *block, FormNode *before, FormKind kind);
+FormBlock form_copy(Arena *arena, const FormBlock *block);
+/* The same variable by another name, where it is declared, too. */
+void form_rename(Arena *arena, FormNode *first, const Term *name, const Term *by);
 /* `by` wherever `part` stands from `first` on. */
 void form_replace(Arena *arena, FormNode *first, const Term *part, const Term *by);
 /* Moves the nodes of `body` behind those of `block`. */
@@ -191,6 +201,11 @@ extern const int form_pass_count;
 
 /* The pass of that name over all forms. */
 void form_pass(Arena *arena, const List *forms, const char *name, const Target *target);
+
+/* ---- parallel.c ---- */
+
+/* Threads of a processor share out the outermost loops. */
+void parallel(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- licm.c ---- */
 

@@ -12,21 +12,15 @@
 
 /* ---- what changes ---- */
 
-/* What a term stores into: "x" of "x[i]" and of "&x[i]". */
-static const Term *base_of(const Term *place) {
-    while (place->kind == TERM_APPLY && place->count) place = place->args[0];
-    return place;
-}
-
 static void find_written(Arena *arena, const FormBlock *block, List *written) {
     for (const FormNode *node = block->first; node; node = node->next) {
         const Term *call = node->kind == FORM_DO ? node->values[0] : NULL;
         if (node->kind == FORM_LET && !node->optional)
             list_push(arena, written, (void *)(uintptr_t)node->name);
         if (node->kind == FORM_SET)
-            list_push(arena, written, (void *)(uintptr_t)base_of(node->values[0]));
+            list_push(arena, written, (void *)(uintptr_t)term_stored(node->values[0]));
         for (int i = 0; call && i < call->count; i++)
-            list_push(arena, written, (void *)(uintptr_t)base_of(call->args[i]));
+            list_push(arena, written, (void *)(uintptr_t)term_stored(call->args[i]));
         find_written(arena, &node->body, written);
     }
 }

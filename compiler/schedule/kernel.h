@@ -31,7 +31,7 @@ struct Member {
     Member *online_max; /* sums exponentials less this largest of the same loop: online_softmax.c */
     bool is_online_max; /* is such a largest */
     /* What a reduction is kept in, given by the lowering. */
-    const struct Term *sum, *part, *partial;
+    const struct Term *sum, *part;
     const struct Term
         *before;              /* what the largest was before this iteration, or this thread's own */
     const struct Term *given; /* the value, where it is at hand and not computed; or NULL */

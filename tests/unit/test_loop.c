@@ -218,6 +218,32 @@ static void expect_text(Arena *arena, const FormBlock *block, const char *expect
     assert_string_equal(text.text, expected);
 }
 
+/* Outer loops become one, beyond the work of a small kernel. */
+static void test_parallel(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    FormNode *outer = loop(arena, &block, "i", 4), *inner = loop(arena, &outer->body, "j", 8);
+    FormNode *last = loop(arena, &inner->body, "k", 2);
+    outer->independent = inner->independent = last->independent = true;
+    set(arena, &last->body, element(arena, a, last->name), b);
+    KernelForm form = {.block = block, .work = target_processor.small_work - 1};
+    parallel(arena, &form, &target_processor);
+    assert_ptr_equal(form.block.first, outer);
+    form.work++;
+    parallel(arena, &form, &target_device);
+    assert_int_equal(outer->run, 0);
+    parallel(arena, &form, &target_processor);
+    expect_text(arena, &form.block,
+                "MOEC_OMP(parallel for schedule(static))\n"
+                "for (long iteration = 0; iteration < 32; iteration++) {\n"
+                "    const long i = iteration / 8;\n"
+                "    const long j = iteration % 8;\n"
+                "    for (long k = 0; k < 2; k++) {\n"
+                "        a[k] = b;\n"
+                "    }\n"
+                "}\n");
+}
+
 /* Before the loops that do not change it, but not what the kernel stores. */
 static void test_licm(void **state) {
     Arena *arena = *state;
@@ -286,6 +312,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_questions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_block, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_parallel, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_licm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cse, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vectors, set_up, tear_down),

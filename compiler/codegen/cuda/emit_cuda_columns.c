@@ -130,7 +130,7 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     lower_for(emitter, "long", named(emitter, "iteration"), term(arena, "moec_first()"),
               whole(emitter, columns.iterations), term(arena, "moec_step()"));
     emit_places(emitter, columns.loops, columns.length, named(emitter, "iteration"));
-    begin_sums(emitter, columns.sum, false);
+    begin_sums(emitter, columns.sum);
     lower_count(emitter, "long", named(emitter, "moec_slice"), columns.slices, IN_BRACES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
         if (reduces_at(member, columns.sum))

@@ -211,7 +211,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     Nest *loops[MAX_LOOPS + 1];
     long iterations;
     int length = shared_chain(emitter, nest, level);
-    begin_sums(emitter, nest, false);
+    begin_sums(emitter, nest);
     lower_scope(emitter, FORM_GROUP);
     int bindings = bind_chain(emitter, nest, length, loops, &iterations);
     Nest *last = loops[length - 1];

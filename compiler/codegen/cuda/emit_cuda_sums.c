@@ -66,7 +66,7 @@ Launch emit_sums_of_parts(Emitter *emitter, Nest *nest) {
     Arena *arena = emitter->arena;
     Member *member;
     emitter->owner = term(arena, "moec_thread() == 0");
-    begin_sums(emitter, nest, false);
+    begin_sums(emitter, nest);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member->sum;
