@@ -153,6 +153,8 @@ static const struct Pass {
     {"plan", MODELS, ANY, pass_plan},
     {"loops", MODELS | UPDATE, ANY, pass_loops},
     {"parallel", MODELS | UPDATE, ANY, pass_form},
+    {"owners", MODELS | UPDATE, ANY, pass_form},
+    {"shared", MODELS | UPDATE, ANY, pass_form},
     {"licm", MODELS | UPDATE, ANY, pass_form},
     {"cse", MODELS | UPDATE, ANY, pass_form},
     {"vectors", MODELS | UPDATE, ANY, pass_form},

@@ -113,11 +113,7 @@ struct Emitter {
     List *device_kernels; /* char *: the names of the kernels of all programs, by number */
     List *own_products;   /* OwnProduct *: by number of the product */
     size_t scratch_bytes; /* memory that calls need beyond the arena */
-    const Term *owner;    /* several threads have the value at hand: the condition for the one that
-                             stores it, or NULL */
-    bool shares;          /* several threads store, each its own elements */
     Lanes *lanes; /* iterations that a thread takes together, while they are written, or NULL */
-    const char *storage; /* where rows are declared: "__shared__ ", or NULL */
 };
 
 /* ---- emit_names.c ---- */
@@ -164,6 +160,8 @@ void lower_barrier(Emitter *emitter);
 /* What follows goes into its body, up to lower_end. step: NULL for 1. */
 FormNode *lower_for(Emitter *emitter, const char *type, const Term *name, const Term *from,
                     const Term *to, const Term *step);
+/* A loop up to `to` that threads of a device share out. */
+FormNode *lower_shared(Emitter *emitter, const Term *name, const Term *to, FormBy by);
 FormNode *lower_count(Emitter *emitter, const char *type, const Term *name, long size,
                       FormLayout layout);
 FormNode *lower_if(Emitter *emitter, const Term *condition, FormLayout layout);
@@ -431,8 +429,6 @@ bool shares_iterations(const Emitter *emitter, const Nest *nest);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the iteration. */
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const Term *iteration);
-/* What a thread begins with or moves by, times the width of lanes where there are any. */
-const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads);
 /* Two values of a reduction into one: "MoecSum::join($0, $1)". */
 const char *join_of(const Member *member);
 /* Iterations of the innermost loop that a thread takes together; NULL when they are better taken

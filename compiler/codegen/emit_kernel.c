@@ -43,23 +43,17 @@ bool is_touched_again(const Emitter *emitter, const Tensor *tensor) {
     return touches > 1;
 }
 
-/* Where several threads have the value at hand, one stores it; the others may have read what was
- * there, and may read it again. */
 FormNode *emit_write(Emitter *emitter, const Statement *statement, bool adds, const Term *value) {
     const Expr *target = statement->target;
-    FormNode *store;
     const Term *inside = NULL, *element = lane_term(emitter, target, adds, true);
     bool lane = element != NULL;
     if (!lane) element = element_term(emitter, target, &inside);
     emitter->written[target->tensor->id] = true;
-    bool seen = (emitter->owner || emitter->shares) && is_touched_again(emitter, target->tensor);
-    if (emitter->owner)
-        inside = inside ? term(emitter->arena, "$0 && $1", emitter->owner, inside) : emitter->owner;
-    FormNode *condition = inside ? lower_if(emitter, inside, ON_SAME_LINE) : NULL;
-    if (seen && emitter->owner) condition->seen = SEEN_AT_ONCE;
-    store = lower_join(emitter, element, adds ? REDUCE_SUM : REDUCE_NONE, value);
+    if (inside) lower_if(emitter, inside, ON_SAME_LINE);
+    FormNode *store = lower_join(emitter, element, adds ? REDUCE_SUM : REDUCE_NONE, value);
+    store->stores = true;
+    store->again = emitter->program->target->launches && is_touched_again(emitter, target->tensor);
     store->rounds = target->tensor->type == TYPE_BF16 && !lane;
-    if (seen && !emitter->owner) store->seen = SEEN_LATER;
     if (inside) lower_end(emitter);
     return store;
 }

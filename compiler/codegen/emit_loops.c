@@ -191,7 +191,6 @@ void emit_rows(Emitter *emitter, const Nest *nest) {
         const Local *local = emitter->kernel->locals.items[i];
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
         const char *type = local->tensor->type == TYPE_INT ? "int32_t" : "float";
-        if (emitter->storage) type = arena_format(emitter->arena, "%s%s", emitter->storage, type);
         lower_array(emitter, type, emitter->locals[i], local->size, NULL)->head = true;
         emitter->known[i] = true;
     }

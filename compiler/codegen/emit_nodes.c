@@ -60,6 +60,12 @@ FormNode *lower_for(Emitter *emitter, const char *type, const Term *name, const 
     return node;
 }
 
+FormNode *lower_shared(Emitter *emitter, const Term *name, const Term *to, FormBy by) {
+    FormNode *node = lower_for(emitter, "long", name, whole(emitter, 0), to, NULL);
+    node->by = by;
+    return node;
+}
+
 FormNode *lower_count(Emitter *emitter, const char *type, const Term *name, long size,
                       FormLayout layout) {
     Arena *arena = emitter->arena;

@@ -99,9 +99,9 @@ static void emit_rate(Module *module, Program *program) {
     List statements = statements_of(program, true);
     const Kernel *kernel = kernel_of(emitter, &statements);
     if (kernel->root) emit_nests(emitter, kernel->root);
-    program->target = target;
     emitter->out = &out;
     finish_form(emitter, "update_rate", &body, &lines, 1);
+    program->target = target;
     const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];

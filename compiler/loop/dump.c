@@ -4,11 +4,19 @@
 #include <string.h>
 
 static void dump_for(Text *text, const FormNode *node) {
+    static const char *const sharers[] = {[BY_ALL] = "all threads",
+                                          [BY_BLOCKS] = "blocks",
+                                          [BY_COLUMNS] = "columns",
+                                          [BY_THREADS] = "threads",
+                                          [BY_COLUMN] = "threads of a column",
+                                          [BY_THE_FIRST] = "the first thread"};
     Arena *arena = text->arena;
     text_add(text, "for %s %s = %s .. %s%s", node->type, term_text(arena, node->name),
              term_text(arena, node->values[0]), term_text(arena, node->values[1]),
              node->text ? node->text : "");
     if (node->values[2]) text_add(text, " step %s", term_text(arena, node->values[2]));
+    if (node->width > 1) text_add(text, " step %d", node->width);
+    if (node->by) text_add(text, " by %s", sharers[node->by]);
     if (node->run & RUN_PARALLEL) text_add(text, " parallel");
     if (node->run & RUN_VECTOR) text_add(text, " vector");
     if (node->run & RUN_UNROLLED) text_add(text, " unrolled");
@@ -32,8 +40,9 @@ static void dump_node(Text *text, const FormNode *node) {
         dump_for(text, node);
         break;
     case FORM_LET:
-        text_add(text, "let%s %s %s%s%s", node->optional ? "?" : "", node->type,
-                 declared_text(text->arena, node), *value ? " = " : "", value);
+        text_add(text, "let%s%s %s %s%s%s", node->optional ? "?" : "",
+                 node->shared ? " shared" : "", node->type, declared_text(text->arena, node),
+                 *value ? " = " : "", value);
         break;
     case FORM_SET:
         dump_set(text, node);

@@ -115,6 +115,17 @@ typedef enum FormRun {
     RUN_UNROLLED = 4  /* written out */
 } FormRun;
 
+/* Which threads of a device share out the iterations of a loop. */
+typedef enum FormBy {
+    BY_ONE,      /* none: whoever runs what is around it */
+    BY_ALL,      /* those of all blocks, each alone */
+    BY_BLOCKS,   /* a block one iteration; its threads share what is inside */
+    BY_COLUMNS,  /* a block 32 neighbouring ones, each several threads that share what is inside */
+    BY_THREADS,  /* those of a block */
+    BY_COLUMN,   /* those of a block that have the same column */
+    BY_THE_FIRST /* the first of a block alone */
+} FormBy;
+
 /* Who looks at what a store leaves in memory that threads of a block share. */
 typedef enum FormSeen {
     SEEN_ALONE,   /* the thread that stored it */
@@ -142,6 +153,9 @@ struct FormNode {
                           the let of a sum: how it is summed */
     bool scatters;     /* of a store: other iterations of the innermost loop may store there, too */
     FormSeen seen;     /* of a store, or of the condition around it */
+    bool stores;       /* of a set: into memory, or the row of a kernel */
+    bool again;        /* of a store: something else in the kernel touches that memory, too */
+    bool shared;       /* of an array: in the memory that threads of a block share */
     bool rounds;       /* of a store: as bf16 */
     bool optional;     /* a let that goes when nothing behind it uses the name */
     bool head;         /* a let that comes before all else of an iteration: where that stands, what
@@ -150,6 +164,8 @@ struct FormNode {
     bool is_part;       /* of a let: for some of the terms of a sum */
     bool independent;   /* of a loop: no two iterations touch the same element, or add to one sum */
     long iterations;    /* of a loop of the schedule; 0: of one that only moves results */
+    FormBy by;          /* of a loop */
+    int width;          /* of a loop: so many neighbouring iterations at a time; 0: one */
     int run;            /* FormRun *, of a loop */
     long alone;         /* a loop that runs in parallel does so beyond so many iterations; or 0 */
     FormLayout layout;
@@ -206,6 +222,16 @@ void form_pass(Arena *arena, const List *forms, const char *name, const Target *
 
 /* Threads of a processor share out the outermost loops. */
 void parallel(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- owners.c ---- */
+
+/* What several threads have at hand, one of them stores. */
+void owners(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- shared.c ---- */
+
+/* Rows that threads of a block share out lie in the memory that they share. */
+void shared_rows(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- licm.c ---- */
 

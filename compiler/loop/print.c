@@ -43,14 +43,42 @@ void print_line(Text *text, int indent, const char *line) {
     text_add(text, "%*s%s\n", spaces, "", line);
 }
 
+/* Where a thread, or a block, begins and how far it goes from one of its iterations to the next. */
+static const struct {
+    const char *first, *step;
+} spellings[] = {[BY_ALL] = {"moec_first()", "moec_step()"},
+                 [BY_BLOCKS] = {"moec_block()", "moec_blocks()"},
+                 [BY_COLUMNS] = {"32 * moec_block()", "32 * moec_blocks()"},
+                 [BY_THREADS] = {"moec_thread()", "moec_threads()"},
+                 [BY_COLUMN] = {"moec_thread() / 32", "moec_threads() / 32"},
+                 [BY_THE_FIRST] = {"moec_thread() == 0 ? 0 : $0", NULL}};
+
+/* So many times the term. */
+static const Term *times(Arena *arena, int width, const Term *one) {
+    return width > 1 ? term(arena, "$0 * $1", term_whole(arena, width), one) : one;
+}
+
+static const Term *first_of(Arena *arena, const FormNode *loop) {
+    const Term *from = loop->values[0];
+    if (loop->by == BY_ONE) return from;
+    const Term *own =
+        times(arena, loop->width, term(arena, spellings[loop->by].first, loop->values[1]));
+    return term_is_zero(from) ? own : term(arena, "$0 + $1", from, own);
+}
+
+static const Term *step_of(Arena *arena, const FormNode *loop) {
+    const char *spelling = spellings[loop->by].step;
+    return spelling ? times(arena, loop->width, term(arena, spelling)) : loop->values[2];
+}
+
 static const char *for_text(Arena *arena, const FormNode *node) {
     const char *name = term_text(arena, node->name);
-    const char *step =
-        node->values[2] ? arena_format(arena, "%s += %s", name, term_text(arena, node->values[2]))
-                        : arena_format(arena, "%s++", name);
+    const Term *by = step_of(arena, node);
+    const char *step = by ? arena_format(arena, "%s += %s", name, term_text(arena, by))
+                          : arena_format(arena, "%s++", name);
     return arena_format(arena, "for (%s %s = %s; %s < %s%s; %s)", node->type, name,
-                        term_text(arena, node->values[0]), name, term_text(arena, node->values[1]),
-                        node->text ? node->text : "", step);
+                        term_text(arena, first_of(arena, node)), name,
+                        term_text(arena, node->values[1]), node->text ? node->text : "", step);
 }
 
 const char *declared_text(Arena *arena, const FormNode *let) {
@@ -113,8 +141,9 @@ static const char *node_text(Arena *arena, const FormNode *node) {
     case FORM_FOR:
         return for_text(arena, node);
     case FORM_LET:
-        return arena_format(arena, "%s %s%s%s;", node->type, declared_text(arena, node),
-                            value ? " = " : "", value ? value : "");
+        return arena_format(arena, "%s%s %s%s%s;", node->shared ? "__shared__ __align__(16) " : "",
+                            node->type, declared_text(arena, node), value ? " = " : "",
+                            value ? value : "");
     case FORM_SET:
         return set_text(arena, node);
     case FORM_IF:

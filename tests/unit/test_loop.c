@@ -244,6 +244,40 @@ static void test_parallel(void **state) {
                 "}\n");
 }
 
+/* One thread stores what a block has at hand; a row lies where its threads see it. */
+static void test_owners(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    FormNode *blocks = loop(arena, &block, "i", 4);
+    FormNode *row = let(arena, &blocks->body, "row", NULL);
+    FormNode *threads = loop(arena, &blocks->body, "j", 8);
+    FormNode *own = let(arena, &threads->body, "own", NULL);
+    blocks->by = BY_BLOCKS;
+    threads->by = BY_THREADS;
+    threads->width = 4;
+    row->head = own->head = true;
+    row->optional = own->optional = false;
+    row->size = own->size = 8;
+    FormNode *each = set(arena, &threads->body, element(arena, a, threads->name), c);
+    FormNode *all = set(arena, &blocks->body, element(arena, b, blocks->name), c);
+    each->stores = all->stores = each->again = all->again = true;
+    run(arena, owners, &block, &target_processor);
+    assert_int_equal(all->kind, FORM_SET);
+    run(arena, owners, &block, &target_device);
+    run(arena, shared_rows, &block, &target_device);
+    assert_int_equal(each->seen, SEEN_LATER);
+    assert_int_equal(all->seen, SEEN_AT_ONCE);
+    expect_text(arena, &block,
+                "for (long i = moec_block(); i < 4; i += moec_blocks()) {\n"
+                "    __shared__ __align__(16) long row[8];\n"
+                "    for (long j = 4 * moec_thread(); j < 8; j += 4 * moec_threads()) {\n"
+                "        long own[8];\n"
+                "        a[j] = c;\n"
+                "    }\n"
+                "    if (moec_thread() == 0) b[i] = c;\n"
+                "}\n");
+}
+
 /* Before the loops that do not change it, but not what the kernel stores. */
 static void test_licm(void **state) {
     Arena *arena = *state;
@@ -313,6 +347,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_block, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parallel, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_owners, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_licm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cse, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vectors, set_up, tear_down),

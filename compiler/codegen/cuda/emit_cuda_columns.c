@@ -79,8 +79,8 @@ static const Term *slice_term(Emitter *emitter, const Columns *columns, int numb
 /* The slice of a task, and the column of a thread in it. */
 static void begin_slice(Emitter *emitter, const Columns *columns, long pieces, long each) {
     Arena *arena = emitter->arena;
-    lower_for(emitter, "long", named(emitter, "moec_task"), term(arena, "moec_block()"),
-              whole(emitter, pieces * columns->slices), term(arena, "moec_blocks()"));
+    lower_shared(emitter, named(emitter, "moec_task"), whole(emitter, pieces * columns->slices),
+                 BY_BLOCKS);
     lower_head(emitter, "const long", "moec_from",
                term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0",
                     whole(emitter, pieces), whole(emitter, COLUMNS)));
@@ -127,8 +127,7 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     Arena *arena = emitter->arena;
     int bindings = emitter->binding_count;
     bind_columns(emitter, &columns);
-    lower_for(emitter, "long", named(emitter, "iteration"), term(arena, "moec_first()"),
-              whole(emitter, columns.iterations), term(arena, "moec_step()"));
+    lower_shared(emitter, named(emitter, "iteration"), whole(emitter, columns.iterations), BY_ALL);
     emit_places(emitter, columns.loops, columns.length, named(emitter, "iteration"));
     begin_sums(emitter, columns.sum);
     lower_count(emitter, "long", named(emitter, "moec_slice"), columns.slices, IN_BRACES);

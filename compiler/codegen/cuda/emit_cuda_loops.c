@@ -185,11 +185,6 @@ static const Term *iterations_of(Emitter *emitter, const Nest *nest, long iterat
     return elements ? named(emitter, "elements") : whole(emitter, iterations);
 }
 
-const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads) {
-    const Term *one = term(emitter->arena, threads);
-    return lanes ? term(emitter->arena, "$0 * $1", whole(emitter, lanes_width(lanes)), one) : one;
-}
-
 static void emit_iterations(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
     if (lanes)
         emit_lanes(emitter, lanes, last, level);
@@ -219,26 +214,16 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     const Term *name = length > 1 ? bind_variable(emitter, NULL, "part")
                        : lanes    ? lanes_from(lanes)
                                   : last->variable;
-    static const char *const firsts[] = {"", "moec_thread() / 32",
-                                         "moec_slice_from + moec_thread() / 32", "moec_thread()",
-                                         "moec_first()"};
-    static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads() / 32",
-                                        "moec_threads()", "moec_step()"};
-    const Term *end = sharing == COLUMNS_IN_SLICES ? named(emitter, "moec_slice_to")
-                                                   : iterations_of(emitter, nest, iterations);
-    lower_for(emitter, "long", name, in_lanes(emitter, lanes, firsts[sharing]), end,
-              in_lanes(emitter, lanes, steps[sharing]));
-
+    static const FormBy sharers[] = {BY_ONE, BY_COLUMN, BY_COLUMN, BY_THREADS, BY_ALL};
+    FormNode *loop =
+        lower_shared(emitter, name, iterations_of(emitter, nest, iterations), sharers[sharing]);
+    loop->width = lanes_width(lanes);
+    if (sharing == COLUMNS_IN_SLICES) {
+        loop->values[0] = named(emitter, "moec_slice_from");
+        loop->values[1] = named(emitter, "moec_slice_to");
+    }
     if (length > 1) emit_places_of(emitter, loops, length, name, lanes);
-    const Term *owner = emitter->owner;
-    const char *storage = emitter->storage;
-    emitter->owner = NULL;
-    emitter->storage = NULL;
-    emitter->shares = true;
     emit_iterations(emitter, last, level + length - 1, lanes);
-    emitter->shares = false;
-    emitter->owner = owner;
-    emitter->storage = storage;
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
     if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(emitter, nest);
@@ -275,40 +260,25 @@ static const char *blocks_for(Emitter *emitter, long iterations, long each) {
 }
 
 static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes) {
-    if (sharing == THREADS_ALONE) {
+    if (sharing == THREADS_ALONE)
         emit_iterations(emitter, last, length - 1, lanes);
-    } else {
-        emitter->owner = term(emitter->arena,
-                              sharing == SHARED_IN_BLOCK
-                                  ? "moec_thread() == 0"
-                                  : "moec_thread() < 32 && moec_from + moec_thread() == iteration");
-        emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ __align__(16) " : NULL;
+    else
         emit_shared_body(emitter, last, length - 1, sharing);
-        emitter->owner = NULL;
-        emitter->storage = NULL;
-    }
 }
 
 /* piece: each block has iterations of its own. lanes: what a thread takes together, or NULL. */
 static void open_iterations(Emitter *emitter, Sharing sharing, const Term *iterations,
                             const Lanes *lanes, bool piece) {
-    Arena *arena = emitter->arena;
-    const char *first = "32 * moec_block()", *step = "32 * moec_blocks()";
     bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !piece;
-    const char *name = columns ? "moec_from" : "iteration";
-    if (!columns) {
-        first = piece                        ? "moec_thread()"
-                : sharing == SHARED_IN_BLOCK ? "moec_block()"
-                                             : "moec_first()";
-        step = piece                        ? "moec_threads()"
-               : sharing == SHARED_IN_BLOCK ? "moec_blocks()"
-                                            : "moec_step()";
-    }
-    lower_for(emitter, "long", named(emitter, name), in_lanes(emitter, lanes, first), iterations,
-              in_lanes(emitter, lanes, step));
+    const Term *name = named(emitter, columns ? "moec_from" : "iteration");
+    FormBy by = piece                        ? BY_THREADS
+                : columns                    ? BY_COLUMNS
+                : sharing == SHARED_IN_BLOCK ? BY_BLOCKS
+                                             : BY_ALL;
+    lower_shared(emitter, name, iterations, by)->width = lanes_width(lanes);
     if (columns)
         lower_head(emitter, "const long", "iteration",
-                   term(arena, "moec_column($0, $1)", named(emitter, name), iterations));
+                   term(emitter->arena, "moec_column($0, $1)", name, iterations));
 }
 
 static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
@@ -349,10 +319,6 @@ Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
 
 Launch emit_cuda_block(Emitter *emitter, Nest *root) {
     long inside = iterations_inside(root);
-    emitter->owner = term(emitter->arena, "moec_thread() == 0");
-    emitter->storage = "__shared__ __align__(16) ";
     emit_shared_body(emitter, root, -1, SHARED_IN_BLOCK);
-    emitter->owner = NULL;
-    emitter->storage = NULL;
     return (Launch){"1", threads_for(inside, 1024)};
 }

@@ -30,7 +30,7 @@ static bool goes_alone(const Statement *statement) {
 }
 
 /* The loops of the target as one, of which the threads take parts. */
-static void lower_shared(Emitter *emitter, const Statement *statement) {
+static void lower_elements(Emitter *emitter, const Statement *statement) {
     Arena *arena = emitter->arena;
     Index *loops[MAX_LOOPS];
     int kept, bindings = emitter->binding_count;
@@ -38,10 +38,7 @@ static void lower_shared(Emitter *emitter, const Statement *statement) {
     bool alone = goes_alone(statement);
     long elements = elements_of(loops, kept), inner = elements;
     const Term *part = bind_variable(emitter, NULL, "part");
-    const Term *first = alone ? term(arena, "moec_thread() == 0 ? 0 : $0", whole(emitter, elements))
-                              : term(arena, "moec_thread()");
-    lower_for(emitter, "long", part, first, whole(emitter, elements),
-              alone ? NULL : term(arena, "moec_threads()"));
+    lower_shared(emitter, part, whole(emitter, elements), alone ? BY_THE_FIRST : BY_THREADS);
     for (int i = 0; i < kept; i++) {
         const long size = loops[i]->axis->size;
         const Term *place = part, *name = bind_variable(emitter, loops[i], loops[i]->name);
@@ -74,7 +71,7 @@ static void lower_place_of(Emitter *emitter, const Statement *scan, bool all) {
             lower_reduction(emitter, body_at(scan, i), NULL, 0);
             lower_end(emitter);
         } else {
-            lower_shared(emitter, body_at(scan, i));
+            lower_elements(emitter, body_at(scan, i));
             lower_barrier(emitter);
         }
     }
@@ -95,8 +92,7 @@ void emit_cuda_scan(Emitter *emitter, const Statement *scan) {
     ScanCells cells = scan_cells(arena, emitter->program, scan, true);
     open_kernel(emitter, kernel, &text);
     const Term *cell = bind_variable(emitter, NULL, "cell");
-    lower_for(emitter, "long", cell, term(arena, cells.all ? "moec_first()" : "moec_block()"),
-              whole(emitter, cells.size), term(arena, cells.all ? "moec_step()" : "moec_blocks()"));
+    lower_shared(emitter, cell, whole(emitter, cells.size), cells.all ? BY_ALL : BY_BLOCKS);
     bind_cells(emitter, scan, &cells, cell);
     Launch launch = launch_of(emitter, &cells, most_elements(emitter, scan));
     open_places(emitter, scan);

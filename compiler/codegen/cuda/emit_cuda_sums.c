@@ -65,7 +65,6 @@ Launch emit_sums_of_parts(Emitter *emitter, Nest *nest) {
                                          "moec_block_min($0)"};
     Arena *arena = emitter->arena;
     Member *member;
-    emitter->owner = term(arena, "moec_thread() == 0");
     begin_sums(emitter, nest);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
@@ -76,7 +75,6 @@ Launch emit_sums_of_parts(Emitter *emitter, Nest *nest) {
         lower_set(emitter, sum, term(arena, blocks[member->statement->reduction], sum));
     }
     end_sums(emitter, nest);
-    emitter->owner = NULL;
     return (Launch){"1", PARTS};
 }
 
@@ -187,9 +185,9 @@ static void emit_iteration(Emitter *emitter, Lanes *lanes, Member *member, const
 static void begin_columns(Emitter *emitter, const Member *member, Lanes *lanes) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
     const Term *variable = last ? last->variable : NULL;
-    lower_for(emitter, "long", named(emitter, "column"), in_lanes(emitter, lanes, "moec_thread()"),
-              whole(emitter, iterations_of(member, 0, member->kept)),
-              in_lanes(emitter, lanes, "moec_threads()"));
+    lower_shared(emitter, named(emitter, "column"),
+                 whole(emitter, iterations_of(member, 0, member->kept)), BY_THREADS)
+        ->width = lanes_width(lanes);
     if (last) last->variable = lanes_from(lanes);
     emit_places(emitter, member->path, member->kept, named(emitter, "column"));
     if (last) last->variable = variable;
@@ -228,8 +226,8 @@ static void emit_search_before(Emitter *emitter, const Member *member) {
     lower_let(emitter, "const long", named(emitter, "end"),
               term(arena, "moec_least(own, from + $0)", step));
     lower_let(emitter, "bool", named(emitter, "hit"), term(arena, "false"));
-    lower_for(emitter, "long", named(emitter, "part"), term(arena, "from + moec_thread()"),
-              named(emitter, "end"), term(arena, "moec_threads()"));
+    lower_shared(emitter, named(emitter, "part"), named(emitter, "end"), BY_THREADS)->values[0] =
+        named(emitter, "from");
     emit_row_of_part(emitter, member, "hit", "$0 |= $1 == row");
     lower_end(emitter);
     lower_do(emitter, term(arena, "moec_block_before(hit, &earlier)"));
@@ -346,8 +344,7 @@ Launch emit_scatter(Emitter *emitter, Nest *nest) {
     bind_scatter_names(emitter);
     for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
     if (!relation) lower_array(emitter, "__shared__ int", named(emitter, "hits"), THREADS, NULL);
-    lower_for(emitter, "long", named(emitter, block), term(emitter->arena, "moec_block()"),
-              whole(emitter, blocks), term(emitter->arena, "moec_blocks()"));
+    lower_shared(emitter, named(emitter, block), whole(emitter, blocks), BY_BLOCKS);
     if (by_iteration) emit_first(emitter, member);
     if (relation)
         emit_listed(emitter, member, relation);
