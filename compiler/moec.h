@@ -251,20 +251,20 @@ typedef struct MoecNamedTensor {
 } MoecNamedTensor;
 /* Elements of one tensor of ours within one of theirs: theirs = factor * ours + shift, for all
  * values of `rank` indices; steps and places count elements. */
-typedef struct MoecPiece {
+typedef struct MoecSlice {
     int tensor; /* among those that were given */
     double factor, shift;
     int rank;
     long size[MOEC_LAYOUT_RANK], their_step[MOEC_LAYOUT_RANK], our_step[MOEC_LAYOUT_RANK];
     long theirs, ours; /* of the first element */
-} MoecPiece;
+} MoecSlice;
 typedef struct MoecFileTensor {
     const char *name;
     const char *other_name; /* that some files have instead; often the same */
     int rank;
     long shape[MOEC_LAYOUT_RANK];
-    int piece_count;
-    MoecPiece *pieces;
+    int slice_count;
+    MoecSlice *slices;
 } MoecFileTensor;
 
 /* The layouts of FILE and of what it uses; NULL: those of the standard library. */

@@ -95,7 +95,7 @@ typedef struct GroupNeed {
  * often. */
 static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
     bool copied = true;
-    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_PIECE == 0;
+    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_VECTOR == 0;
     int fill = (int)((need.rows + GROUP_ROWS - 1) / GROUP_ROWS);
     for (int groups = need.groups < fill ? need.groups : fill; copied && groups > 1; groups--)
         for (int part = need.part; part >= MIN_GROUP_PART; part /= 2) {

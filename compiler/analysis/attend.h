@@ -12,7 +12,7 @@ typedef struct AttendShape {
 } AttendShape;
 
 AttendShape attend_forward(const Statement *statement);
-/* The same by warpgroups; tiles: how many of them. None where operands do not lie in pieces of 16
+/* The same by warpgroups; tiles: how many of them. None where operands do not lie in vectors of 16
  * bytes, or there are fewer places than they have rows. */
 AttendShape attend_forward_groups(const Statement *statement);
 AttendShape attend_grad_query_groups(const Statement *statement);

@@ -232,7 +232,7 @@ static bool reads_inside(const Expr *access) {
     return false;
 }
 
-/* A row of a device is read at once with the matrix, in pieces of one type: a library, which does
+/* A row of a device is read at once with the matrix, in vectors of one type: a library, which does
  * nothing else besides, would leave a launch to everything around it. */
 static bool is_row(const Program *program, const Contraction *contraction) {
     const Product *product = &contraction->product;
@@ -242,8 +242,8 @@ static bool is_row(const Program *program, const Contraction *contraction) {
            !contraction->outer_count && product->batch[0] * product->batch[1] == 1 &&
            product->a_type == product->b_type &&
            product->rounded == (product->a_type == TYPE_BF16) &&
-           lines_begin_in_pieces(contraction->a, 0) &&
-           lines_begin_in_pieces(contraction->b, along ? product->b_n : product->b_k);
+           lines_begin_in_vectors(contraction->a, 0) &&
+           lines_begin_in_vectors(contraction->b, along ? product->b_n : product->b_k);
 }
 
 Contraction *unit_product(Program *program, const Statement *statement) {

@@ -54,9 +54,9 @@ typedef struct Contraction {
 } Contraction;
 
 /* Every line of an operand is stored as bf16 and begins at a multiple of 16 bytes. */
-bool lies_in_pieces(const Expr *read);
+bool lies_in_vectors(const Expr *read);
 /* The same of its type, where the step between lines that lie apart is `across`. */
-bool lines_begin_in_pieces(const Expr *read, long across);
+bool lines_begin_in_vectors(const Expr *read, long across);
 
 /* The statement as a product, or NULL when it is none. */
 Contraction *contraction(Program *program, const Statement *statement);

@@ -1,5 +1,5 @@
 /* arena: memory with one lifetime. The compiler allocates from an arena that its caller made and
- * never frees a piece. */
+ * never frees a part of it. */
 #ifndef ARENA_H
 #define ARENA_H
 

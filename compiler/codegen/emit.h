@@ -26,7 +26,7 @@ typedef struct Module Module;
 
 /* How the loops of one kernel are shared out, and the text of them. */
 typedef struct Launch {
-    const char *grid; /* blocks, as C text; NULL: as many as there are pieces of parameters */
+    const char *grid; /* blocks, as C text; NULL: as many as there are spans of parameters */
     int block;        /* threads of a block */
 } Launch;
 
@@ -368,7 +368,7 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
 /* How many parts of a size there are. */
-static inline long pieces(long count, long size) {
+static inline long ceil_div(long count, long size) {
     return (count + size - 1) / size;
 }
 /* The template of a tile: its text, a part of the name of a kernel, its size; the same for

@@ -236,8 +236,8 @@ static MoecFileTensor *their_tensor(Mapper *mapper) {
     file->name = name;
     file->other_name = their_name(mapper, false);
     their_shape(mapper, file);
-    file->pieces =
-        arena_alloc(mapper->arena, sizeof *file->pieces * (size_t)mapper->line->part_count);
+    file->slices =
+        arena_alloc(mapper->arena, sizeof *file->slices * (size_t)mapper->line->part_count);
     table_add(mapper->arena, &mapper->by_name, hash_text(HASH_START, name), file);
     list_push(mapper->arena, &mapper->found, file);
     return file;
@@ -283,14 +283,14 @@ static void steps_of(Mapper *mapper, const Node *subs, Steps *steps) {
     }
 }
 
-static void add_piece(Mapper *mapper, int tensor) {
+static void add_slice(Mapper *mapper, int tensor) {
     MoecFileTensor *file = their_tensor(mapper);
-    if (file->piece_count >= mapper->line->part_count) return;
-    MoecPiece *piece = &file->pieces[file->piece_count++];
+    if (file->slice_count >= mapper->line->part_count) return;
+    MoecSlice *slice = &file->slices[file->slice_count++];
     Steps theirs = {.count = 0}, ours = {.count = 0};
     steps_of(mapper, mapper->line->node->kids[0], &theirs);
     steps_of(mapper, part_at_hand(mapper)->subs, &ours);
-    *piece = (MoecPiece){.tensor = tensor,
+    *slice = (MoecSlice){.tensor = tensor,
                          .factor = part_at_hand(mapper)->factor,
                          .shift = part_at_hand(mapper)->shift,
                          .rank = theirs.count,
@@ -298,26 +298,26 @@ static void add_piece(Mapper *mapper, int tensor) {
                          .ours = ours.offset};
     for (int i = 0; i < theirs.count; i++) {
         int to = theirs.count - 1 - i;
-        piece->size[to] = find_size(mapper, theirs.names[i])->size;
-        piece->their_step[to] = theirs.steps[i];
+        slice->size[to] = find_size(mapper, theirs.names[i])->size;
+        slice->their_step[to] = theirs.steps[i];
         for (int j = 0; j < ours.count; j++)
-            if (strcmp(ours.names[j], theirs.names[i]) == 0) piece->our_step[to] = ours.steps[j];
+            if (strcmp(ours.names[j], theirs.names[i]) == 0) slice->our_step[to] = ours.steps[j];
     }
 }
 
 /* Indices in the name that run are fixed to each of their values: a tensor of theirs for each. */
-static void slices(Mapper *mapper, const char *at, int tensor) {
+static void all_slices(Mapper *mapper, const char *at, int tensor) {
     for (; (at = strchr(at, '{')); at++) {
         Size *size = find_size(mapper, arena_copy(mapper->arena, at + 1, strcspn(at + 1, "}")));
         if (!size || size->value >= 0) continue;
         for (long value = 0; value < size->size; value++) {
             size->value = value;
-            slices(mapper, at + 1, tensor);
+            all_slices(mapper, at + 1, tensor);
         }
         size->value = -1;
         return;
     }
-    add_piece(mapper, tensor);
+    add_slice(mapper, tensor);
 }
 
 /* The tensor of part `k` whose numbers in the name are those of the first part. */
@@ -376,7 +376,7 @@ static bool map_parts(Mapper *mapper) {
     if (!same_outside(mapper)) return false;
     for (int k = 0; k < count; k++) {
         mapper->part = k;
-        slices(mapper, mapper->line->node->name, mapper->tensor[k]);
+        all_slices(mapper, mapper->line->node->name, mapper->tensor[k]);
     }
     return true;
 }

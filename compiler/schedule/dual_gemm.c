@@ -9,20 +9,20 @@
  */
 #include "schedule/nest.h"
 
-bool lies_in_pieces(const Expr *read) {
+bool lies_in_vectors(const Expr *read) {
     const Tensor *tensor = read->tensor;
     if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
     const Expr *last = read->args[tensor->rank - 1];
-    return tensor->axes[tensor->rank - 1]->size % MOEC_PIECE == 0 && last->kind == EXPR_INDEX &&
+    return tensor->axes[tensor->rank - 1]->size % MOEC_VECTOR == 0 && last->kind == EXPR_INDEX &&
            !last->index->of_repeat;
 }
 
-bool lines_begin_in_pieces(const Expr *read, long across) {
+bool lines_begin_in_vectors(const Expr *read, long across) {
     const Tensor *tensor = read->tensor;
-    const long piece = 16 / type_bytes(tensor->type);
+    const long vector = 16 / type_bytes(tensor->type);
     if (!tensor->rank || tensor->type == TYPE_INT) return false;
     const Expr *last = read->args[tensor->rank - 1];
-    return tensor->axes[tensor->rank - 1]->size % piece == 0 && across % piece == 0 &&
+    return tensor->axes[tensor->rank - 1]->size % vector == 0 && across % vector == 0 &&
            last->kind == EXPR_INDEX && !last->index->of_repeat;
 }
 
@@ -43,8 +43,8 @@ static bool goes_on(const Contraction *first, const Contraction *second) {
            second->kind == CONTRACTION_ROWS_BY_WEIGHT && first->relation == second->relation &&
            a->rounded && b->rounded && a->n == b->n && (a->b_k == 1) == (b->b_k == 1) &&
            a->batch[0] == b->batch[0] && same_place(first->c, second->c) &&
-           lies_in_pieces(first->a) && lies_in_pieces(first->b) && lies_in_pieces(second->a) &&
-           lies_in_pieces(second->b);
+           lies_in_vectors(first->a) && lies_in_vectors(first->b) && lies_in_vectors(second->a) &&
+           lies_in_vectors(second->b);
 }
 
 int find_pair(Program *program, const List *statements, Contraction *const *products,

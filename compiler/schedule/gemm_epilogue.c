@@ -165,7 +165,7 @@ static bool end_in_function(Contraction *fused, const Member *next, int rows, bo
         fused->product.kept_m = matrix.row;
     }
     fused->product.epilogue_ops |= function | (kept ? MOEC_KEEP : 0);
-    return function && matrix.column == 1 && fused->product.kept_m % MOEC_PIECE == 0;
+    return function && matrix.column == 1 && fused->product.kept_m % MOEC_VECTOR == 0;
 }
 
 static bool end_in_sum(Contraction *fused, const Member *next, int rows) {

@@ -1,6 +1,6 @@
-/* shapes: what the host hands to kernels of a device in one piece, and the sizes that who launches
- * a template and the template itself agree on. Included by kernels, by the runtime and by the
- * compiler. */
+/* shapes: what the host hands to kernels of a device as one structure, and the sizes that who
+ * launches a template and the template itself agree on. Included by kernels, by the runtime and by
+ * the compiler. */
 #ifndef MOEC_SHAPES_H
 #define MOEC_SHAPES_H
 
@@ -18,7 +18,7 @@ enum {
 
 /* Elements of bf16 in the 16 bytes that a thread copies at once; of a line that warpgroups read,
  * swizzled in blocks of so many bytes, which begin at multiples of them. */
-enum { MOEC_PIECE = 8, MOEC_SWIZZLED = 64, MOEC_SWIZZLED_ALIGN = 1024 };
+enum { MOEC_VECTOR = 8, MOEC_SWIZZLED = 64, MOEC_SWIZZLED_ALIGN = 1024 };
 
 /* A pack (CALL_PACK of compiler/ir/ir.h): a counting sort of the true entries of a mask by group.
  * An entry is the pair of its key coordinates (keys of them) and its other coordinates. */

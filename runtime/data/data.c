@@ -16,7 +16,7 @@ enum {
     HEADER_BYTES = 1024,
     NUMPY_LIMIT = 4096,
     SCAN_TOKENS = 1 << 26,
-    PIECE = 1 << 14
+    BUFFER = 1 << 14
 };
 
 static uint32_t word(const unsigned char *bytes) {
@@ -199,11 +199,11 @@ static uint32_t token_at(const Shard *shard, const unsigned char *at) {
 /* Tokens of one shard; tokens may be NULL, then they are only looked at. */
 static bool read_tokens(const Data *data, const Shard *shard, size_t start, size_t count,
                         int32_t *tokens) {
-    unsigned char bytes[PIECE];
+    unsigned char bytes[BUFFER];
     uint32_t limit = data->vocabulary ? (uint32_t)data->vocabulary : INT32_MAX;
     size_t width = (size_t)shard->width;
     while (count) {
-        size_t part = count < PIECE / width ? count : PIECE / width,
+        size_t part = count < BUFFER / width ? count : BUFFER / width,
                offset = shard->header + start * width;
         if (!read_bytes(shard, offset, part * width, bytes)) return false;
         for (size_t i = 0; i < part; i++) {

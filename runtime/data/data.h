@@ -16,7 +16,7 @@
 
 typedef struct Shard {
     char *path;
-    int descriptor;       /* read piece by piece: a mapping of all data would count as memory of the
+    int descriptor;       /* read part by part: a mapping of all data would count as memory of the
                              process */
     size_t header, count; /* bytes before the tokens; tokens */
     int width;            /* bytes of a token: 1, 2, 4, 8 */

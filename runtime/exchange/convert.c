@@ -43,7 +43,7 @@ static size_t elements_of(const Entry *entry) {
 }
 
 static bool is_copy(const Origin *origin) {
-    return origin->piece->factor == 1 && origin->piece->shift == 0;
+    return origin->slice->factor == 1 && origin->slice->shift == 0;
 }
 
 /* Numbers are kept as they are where they only move; else they become F32. */
@@ -53,7 +53,7 @@ static Number kept(const Origin *origin) {
 }
 
 bool conversion_origin(Conversion *conversion, int place, const Entry *source,
-                       const MoecPiece *piece) {
+                       const MoecSlice *slice) {
     Target *target = &conversion->targets[place];
     if (source->number == NUMBER_I32 || source->number == NUMBER_OTHER)
         return error_message("convert it to F32, F16 or BF16 first",
@@ -62,7 +62,7 @@ bool conversion_origin(Conversion *conversion, int place, const Entry *source,
     target->origins =
         memory_grow(target->origins, sizeof *target->origins * (size_t)(target->count + 1));
     Origin *origin = &target->origins[target->count++];
-    *origin = (Origin){source, piece};
+    *origin = (Origin){source, slice};
     Number number = kept(origin);
     bool same = target->count == 1 || target->entry.number == number;
     target->entry.number = same ? number : NUMBER_F32;
@@ -70,9 +70,9 @@ bool conversion_origin(Conversion *conversion, int place, const Entry *source,
     return true;
 }
 
-/* One piece on its way: where elements are read and written. */
+/* One slice on its way: where elements are read and written. */
 typedef struct Way {
-    const MoecPiece *piece;
+    const MoecSlice *slice;
     const Entry *source;
     const long *from_step, *to_step;
     Number number; /* of what is written */
@@ -81,15 +81,15 @@ typedef struct Way {
 } Way;
 
 static float changed(const Way *way, float value) {
-    const MoecPiece *piece = way->piece;
+    const MoecSlice *slice = way->slice;
     double wide = (double)value;
-    return (float)(way->inward ? (wide - piece->shift) / piece->factor
-                               : piece->factor * wide + piece->shift);
+    return (float)(way->inward ? (wide - slice->shift) / slice->factor
+                               : slice->factor * wide + slice->shift);
 }
 
 static void move_row(const Way *way, long from, long to, long count, long from_step, long to_step) {
     const Entry *source = way->source;
-    bool same = source->number == way->number && way->piece->factor == 1 && way->piece->shift == 0;
+    bool same = source->number == way->number && way->slice->factor == 1 && way->slice->shift == 0;
     if (same && width_of(way->number) == 2) {
         const uint16_t *numbers = source->data;
         for (long i = 0; i < count; i++)
@@ -104,17 +104,17 @@ static void move_row(const Way *way, long from, long to, long count, long from_s
 }
 
 static void move(const Way *way, int dim, long from, long to) {
-    const MoecPiece *piece = way->piece;
-    if (piece->rank == 0) {
+    const MoecSlice *slice = way->slice;
+    if (slice->rank == 0) {
         move_row(way, from, to, 1, 0, 0);
         return;
     }
     long from_step = way->from_step[dim], to_step = way->to_step[dim];
-    if (dim == piece->rank - 1) {
-        move_row(way, from, to, piece->size[dim], from_step, to_step);
+    if (dim == slice->rank - 1) {
+        move_row(way, from, to, slice->size[dim], from_step, to_step);
         return;
     }
-    for (long i = 0; i < piece->size[dim]; i++)
+    for (long i = 0; i < slice->size[dim]; i++)
         move(way, dim + 1, from + i * from_step, to + i * to_step);
 }
 
@@ -122,16 +122,16 @@ static void fill(void *context, int place, void *bytes) {
     const Conversion *conversion = context;
     const Target *target = &conversion->targets[place];
     for (int i = 0; i < target->count; i++) {
-        const MoecPiece *piece = target->origins[i].piece;
+        const MoecSlice *slice = target->origins[i].slice;
         bool inward = conversion->inward;
-        Way way = {.piece = piece,
+        Way way = {.slice = slice,
                    .source = target->origins[i].source,
-                   .from_step = inward ? piece->their_step : piece->our_step,
-                   .to_step = inward ? piece->our_step : piece->their_step,
+                   .from_step = inward ? slice->their_step : slice->our_step,
+                   .to_step = inward ? slice->our_step : slice->their_step,
                    .number = target->entry.number,
                    .inward = inward,
                    .to = bytes};
-        move(&way, 0, inward ? piece->theirs : piece->ours, inward ? piece->ours : piece->theirs);
+        move(&way, 0, inward ? slice->theirs : slice->ours, inward ? slice->ours : slice->theirs);
     }
 }
 

@@ -10,7 +10,7 @@
 /* A part of a tensor that is written, and where it comes from. */
 typedef struct Origin {
     const Entry *source;
-    const MoecPiece *piece;
+    const MoecSlice *slice;
 } Origin;
 
 typedef struct Target {
@@ -33,7 +33,7 @@ void conversion_target(Conversion *conversion, int place, const char *name, int 
                        const long *shape);
 /* False after a message: the source holds no numbers of floating point. */
 bool conversion_origin(Conversion *conversion, int place, const Entry *source,
-                       const MoecPiece *piece);
+                       const MoecSlice *slice);
 /* Writes all targets; false after a message. */
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes);
 /* "float32", or "bfloat16" or "float16" where all tensors are so. */

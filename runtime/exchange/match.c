@@ -77,8 +77,8 @@ static void check_spoken(Match *match) {
     int count = match->model->parameter_count;
     bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
     for (int i = 0; i < match->count; i++)
-        for (int k = 0; k < match->theirs[i]->piece_count; k++)
-            spoken[match->theirs[i]->pieces[k].tensor] = true;
+        for (int k = 0; k < match->theirs[i]->slice_count; k++)
+            spoken[match->theirs[i]->slices[k].tensor] = true;
     for (int i = 0; i < count; i++)
         if (!spoken[i]) tell(match, "no place for", match->model->parameters[i].name);
     free(spoken);
@@ -98,8 +98,8 @@ static void add_their(Match *match, Conversion *conversion, const Shards *shards
         tell_shape(match, entry, their->shape, their->rank);
         return;
     }
-    for (int k = 0; k < their->piece_count; k++)
-        if (!conversion_origin(conversion, their->pieces[k].tensor, entry, &their->pieces[k]))
+    for (int k = 0; k < their->slice_count; k++)
+        if (!conversion_origin(conversion, their->slices[k].tensor, entry, &their->slices[k]))
             match->wrong++;
 }
 
@@ -127,14 +127,14 @@ Conversion *match_import(MoecCompiler *layouts, const char *layout, const Model 
 static void add_our(Match *match, Conversion *conversion, const Safetensors *file, int place) {
     const MoecFileTensor *their = match->theirs[place];
     conversion_target(conversion, place, their->name, their->rank, their->shape);
-    for (int k = 0; k < their->piece_count; k++) {
-        const PublicTensor *one = &match->model->parameters[their->pieces[k].tensor];
+    for (int k = 0; k < their->slice_count; k++) {
+        const PublicTensor *one = &match->model->parameters[their->slices[k].tensor];
         const Entry *entry = safetensors_find(file, one->name);
         if (!entry)
             tell(match, "missing", one->name);
         else if (!same_shape(entry, one->shape, one->rank))
             tell_shape(match, entry, one->shape, one->rank);
-        else if (!conversion_origin(conversion, place, entry, &their->pieces[k]))
+        else if (!conversion_origin(conversion, place, entry, &their->slices[k]))
             match->wrong++;
     }
 }

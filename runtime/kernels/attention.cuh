@@ -493,7 +493,7 @@ MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float 
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
         const long place = *position + s;
         const MoecRange range = moec_seen<A>(place);
-        const long each = moec_most(32, moec_pieces(range.end - range.first, A::parts));
+        const long each = moec_most(32, moec_ceil_div(range.end - range.first, A::parts));
         const long first = range.first + part * each, end = moec_least(first + each, range.end);
         float most = -INFINITY, sum = 0.0f, out[O] = {};
         for (long j = first + warp; j < end; j += MOEC_ATTEND_WARPS) {

@@ -333,7 +333,7 @@ MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *w
 
 MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work,
                                       long offset) {
-    const long blocks = moec_pieces(attend->queries, MOEC_ATTEND_QUERIES), heads = attend->heads;
+    const long blocks = moec_ceil_div(attend->queries, MOEC_ATTEND_QUERIES), heads = attend->heads;
 #pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
     for (long task = 0; task < attend->batch * heads * blocks; task++) {
         const long b = task / blocks / heads, h = task / blocks % heads,

@@ -233,7 +233,7 @@ MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, co
     const MoecAttended<Q, K, V> in = {q, k, v, NULL, documents};
     const long from = moec_seen<A>(*position).first,
                last = moec_seen<A>(*position + A::queries - 1).end;
-    const int each = moec_most(4 * MOEC_STEP_KEYS, moec_pieces(last - from, A::parts));
+    const int each = moec_most(4 * MOEC_STEP_KEYS, moec_ceil_div(last - from, A::parts));
     for (int task = blockIdx.x; task < A::batch * Step::GROUPS * Step::TILES * A::parts;
          task += gridDim.x) {
         const int part = task % A::parts, tile = task / A::parts % Step::TILES;

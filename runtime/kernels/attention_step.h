@@ -98,7 +98,7 @@ MOEC_FUNCTION void moec_step_parts(const MoecStep *step) {
     const MoecAttend *attend = step->attend;
     const long parts = step->parts * attend->batch, heads = attend->heads;
     const long threads = moec_step_parallel(step) ? moec_threads() : 1;
-    const long shares = moec_least(heads, moec_pieces(threads, parts));
+    const long shares = moec_least(heads, moec_ceil_div(threads, parts));
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
     for (long task = 0; task < parts * shares; task++) {
         const long share = task % shares, part = task / shares;
@@ -226,8 +226,8 @@ MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, co
     } else if (attend.queries > MOEC_STEP_QUERIES || room == 0) {
         moec_attend_blocks(&attend, &step.work, position);
     } else {
-        step.parts = moec_least(room, moec_pieces(keys, MOEC_STEP_PART));
-        step.part_keys = moec_pieces(keys, step.parts);
+        step.parts = moec_least(room, moec_ceil_div(keys, MOEC_STEP_PART));
+        step.part_keys = moec_ceil_div(keys, step.parts);
         moec_step_parts(&step);
     }
 }

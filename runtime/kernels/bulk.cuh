@@ -1,5 +1,5 @@
 /* bulk: boxes of tensors copied into shared memory. One thread asks for a box, a unit of its own
- * finds the elements, fills up with 0 what lies outside of the tensor, permutes pieces as tensor
+ * finds the elements, fills up with 0 what lies outside of the tensor, permutes vectors as tensor
  * cores want them and counts the bytes that have arrived. Where MOEC_WGMMA is defined, see
  * wgmma.cuh.
  *

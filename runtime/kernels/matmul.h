@@ -388,11 +388,11 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
     const int pairs = MOEC_HAS_PAIRS && block->rounded && block->b.type != MOEC_INT8;
     const int in_place = moec_block_in_place(block, pairs);
     const long most = pairs ? 2 * MOEC_BLOCK_K : MOEC_BLOCK_K,
-               even = moec_pieces(block->k, moec_pieces(block->k, most)),
+               even = moec_ceil_div(block->k, moec_ceil_div(block->k, most)),
                unit = block->b.type == MOEC_INT8 ? MOEC_GROUP
                       : pairs                    ? 2
                                                  : 1,
-               deep = moec_pieces(even, unit) * unit;
+               deep = moec_ceil_div(even, unit) * unit;
     for (long j = 0; j < block->n; j += MOEC_BLOCK_N) {
         const long columns = moec_least(block->n - j, MOEC_BLOCK_N);
         for (long p = 0; p < block->k; p += deep) {
@@ -488,28 +488,28 @@ MOEC_FUNCTION void moec_round_groups(const float *weights, MoecGroup *rounded, s
     }
 }
 
-/* Pieces of columns of b begin at multiples of this; a group is some tiles wide. */
+/* Parts of columns of b begin at multiples of this; a group is some tiles wide. */
 MOEC_INLINE long moec_column_unit(MoecType type) {
     return type == MOEC_INT8 ? (long)MOEC_GROUP : (long)MOEC_TILE_N;
 }
 
 typedef struct MoecGrid {
-    long rows, columns; /* pieces along m and n */
+    long rows, columns; /* parts along m and n */
 } MoecGrid;
 
-/* How to cut c among `threads`: the largest piece and what must be packed for it are to be small.
+/* How to cut c among `threads`: the largest part and what must be packed for it are to be small.
  */
 MOEC_FUNCTION MoecGrid moec_grid(long m, long n, long threads) {
     MoecGrid best = {1, 1};
     double least = -1.0;
     for (long rows = 1; rows <= threads; rows++) {
         if (threads % rows != 0) continue;
-        const MoecGrid grid = {moec_least(rows, moec_pieces(m, MOEC_TILE_M)),
-                               moec_least(threads / rows, moec_pieces(n, MOEC_TILE_N))};
+        const MoecGrid grid = {moec_least(rows, moec_ceil_div(m, MOEC_TILE_M)),
+                               moec_least(threads / rows, moec_ceil_div(n, MOEC_TILE_N))};
         const double height =
-            (double)moec_pieces(moec_pieces(m, MOEC_TILE_M), grid.rows) * MOEC_TILE_M;
+            (double)moec_ceil_div(moec_ceil_div(m, MOEC_TILE_M), grid.rows) * MOEC_TILE_M;
         const double width =
-            (double)moec_pieces(moec_pieces(n, MOEC_TILE_N), grid.columns) * MOEC_TILE_N;
+            (double)moec_ceil_div(moec_ceil_div(n, MOEC_TILE_N), grid.columns) * MOEC_TILE_N;
         const double cost = height * width + 16.0 * (height + width);
         if (least < 0.0 || cost < least) {
             least = cost;
@@ -519,9 +519,9 @@ MOEC_FUNCTION MoecGrid moec_grid(long m, long n, long threads) {
     return best;
 }
 
-/* Where piece `index` of `count` of `size` units begins. */
+/* Where part `index` of `count` of `size` units begins. */
 MOEC_INLINE long moec_cut(long size, long unit, long count, long index) {
-    return moec_least(moec_pieces(size, unit) * index / count * unit, size);
+    return moec_least(moec_ceil_div(size, unit) * index / count * unit, size);
 }
 
 /* Worth the few microseconds of a parallel region. */
@@ -537,13 +537,13 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
     const double work = (double)m * (double)n * (double)k * (double)batches;
     const long threads =
         moec_worth_threads(work, (double)(k * batches) * (double)n) ? moec_threads() : 1;
-    const MoecGrid grid = moec_grid(m, n, moec_pieces(threads, batches > 0 ? batches : 1));
-    const long pieces = grid.rows * grid.columns, unit = moec_column_unit(product->b_type);
+    const MoecGrid grid = moec_grid(m, n, moec_ceil_div(threads, batches > 0 ? batches : 1));
+    const long parts = grid.rows * grid.columns, unit = moec_column_unit(product->b_type);
 #pragma omp parallel for schedule(static) if (threads > 1)
-    for (long task = 0; task < batches * pieces; task++) {
-        const long outer = task / pieces / product->batch[1],
-                   inner = task / pieces % product->batch[1];
-        const long row = task % pieces / grid.columns, column = task % grid.columns;
+    for (long task = 0; task < batches * parts; task++) {
+        const long outer = task / parts / product->batch[1],
+                   inner = task / parts % product->batch[1];
+        const long row = task % parts / grid.columns, column = task % grid.columns;
         const long i = moec_cut(m, MOEC_TILE_M, grid.rows, row),
                    j = moec_cut(n, unit, grid.columns, column);
         const long at_a = outer * product->a_batch[0] + inner * product->a_batch[1],

@@ -51,8 +51,8 @@ typedef struct MoecOperand {
 MOEC_INLINE long moec_least(long a, long b) {
     return a < b ? a : b;
 }
-MOEC_INLINE long moec_pieces(long size, long piece) {
-    return (size + piece - 1) / piece;
+MOEC_INLINE long moec_ceil_div(long size, long part) {
+    return (size + part - 1) / part;
 }
 
 /* Element `place` of an array of that type; where there are groups, the group that begins there. */
@@ -248,7 +248,7 @@ MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType ty
 /* Up to 16 lanes whose elements lie side by side along depth. */
 MOEC_INLINE void moec_pairs_transposed(const MoecOperand *x, long first, long count, long depth,
                                    long width, float *out, const MoecType type) {
-    const long words = moec_pieces(depth, 2);
+    const long words = moec_ceil_div(depth, 2);
     for (long p = 0; p < words; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
         for (long i = 0; i < MOEC_LANES && i < count; i++)
@@ -322,7 +322,7 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
  * Returns how many words deep they are. */
 MOEC_LARGE long moec_pack_panels(const MoecOperand *x, long count, long depth, long width,
                                  int pairs, float *out) {
-    const long words = pairs ? moec_pieces(depth, 2) : depth;
+    const long words = pairs ? moec_ceil_div(depth, 2) : depth;
     for (long i = 0; i < count; i += width) {
         const long lanes = moec_least(count - i, width);
         if (pairs)

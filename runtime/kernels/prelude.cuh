@@ -60,7 +60,7 @@ MOEC_DEVICE long moec_column(long from, long iterations) {
 
 MOEC_DEVICE long moec_least(long a, long b) { return a < b ? a : b; }
 MOEC_DEVICE long moec_most(long a, long b) { return a > b ? a : b; }
-MOEC_DEVICE long moec_pieces(long count, long size) { return (count + size - 1) / size; }
+MOEC_DEVICE long moec_ceil_div(long count, long size) { return (count + size - 1) / size; }
 
 /* ---- comparisons and choices; truth is 1, falsehood 0 ---- */
 

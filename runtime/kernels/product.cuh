@@ -187,9 +187,9 @@ MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int ro
         }
 }
 
-/* Hands the results of a tile to `store`: those of tensor cores are spread over a warp in pieces of
- * 8 bytes, which would touch memory piecemeal. A warp has 16 DOWN rows from `row` on and 32 columns
- * from `column` on; `room` is shared memory of its own, MOEC_ROOM(DOWN) floats. */
+/* Hands the results of a tile to `store`: those of tensor cores are spread over a warp in parts of
+ * 8 bytes, which would touch memory in fragments. A warp has 16 DOWN rows from `row` on and 32
+ * columns from `column` on; `room` is shared memory of its own, MOEC_ROOM(DOWN) floats. */
 #define MOEC_ROOM(down) ((down) < 2 ? 640 : 1280)
 template <int DOWN, class Store>
 MOEC_DEVICE void moec_hand_out(float sum[DOWN][4][4], float *room, int row, int column, long m,
@@ -368,8 +368,8 @@ template <class C> struct MoecLanes<MoecDenseStore<C>> {
 template <class Tile, class Left, class Right, class Result>
 MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epilogue, const Left *a,
                             const Right *b, Result *c) {
-    const long rows = moec_pieces(product.m, Tile::HEIGHT),
-               columns = moec_pieces(product.n, Tile::BREADTH);
+    const long rows = moec_ceil_div(product.m, Tile::HEIGHT),
+               columns = moec_ceil_div(product.n, Tile::BREADTH);
     const long tiles = rows * columns * product.batch[0] * product.batch[1];
     const bool a_along = product.a_k == 1, b_along = product.b_k == 1;
     for (long tile = moec_block(); tile < tiles; tile += moec_blocks()) {
@@ -471,7 +471,7 @@ MOEC_DEVICE MoecRowTile moec_row_alone(const int32_t *group, long groups, long r
 template <class Tile, class Each>
 MOEC_DEVICE void moec_each_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group,
                                      Each each) {
-    const long columns = moec_pieces(grouped.n, Tile::BREADTH);
+    const long columns = moec_ceil_div(grouped.n, Tile::BREADTH);
     const long tasks =
         moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
     for (long task = moec_block(); task < tasks; task += moec_blocks()) {
@@ -509,8 +509,8 @@ MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_
 /* each(g, k, n) for the tiles of all groups. */
 template <class Tile, class Each>
 MOEC_DEVICE void moec_each_by_rows(const MoecGroupedOnDevice &grouped, Each each) {
-    const long rows = moec_pieces(grouped.k, Tile::HEIGHT),
-               columns = moec_pieces(grouped.n, Tile::BREADTH);
+    const long rows = moec_ceil_div(grouped.k, Tile::HEIGHT),
+               columns = moec_ceil_div(grouped.n, Tile::BREADTH);
     for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks())
         each(tile / columns / rows, tile / columns % rows * Tile::HEIGHT,
              tile % columns * Tile::BREADTH);

@@ -1,7 +1,7 @@
 /* product_row: one row times a matrix of which every element is read once, and that is what takes
  * the time.
  *
- * So every thread has several pieces of 16 bytes of the matrix under way before it uses the first,
+ * So every thread has several vectors of 16 bytes of the matrix under way before it uses the first,
  * and a block asks for its first ones before it waits for what makes the row. A line of the matrix
  * is a column when it lies ALONG the sum, else what one term has for all columns. Lines begin at
  * multiples of 16 bytes; a row has as many elements as they need.
@@ -18,7 +18,7 @@
 
 /* 16 bytes of elements. Those of the matrix pass through no cache that others need; they do not
  * change while the kernel runs, and their reads stay where they are written. */
-template <class Element> struct MoecPiece {
+template <class Element> struct MoecVector16 {
     enum { COUNT = 16 / sizeof(Element) };
     uint4 bits;
 
@@ -84,7 +84,7 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     enum {
         HEIGHT = 1,
         BREADTH = COLUMNS,
-        PIECE = MoecPiece<Element>::COUNT,
+        VECTOR = MoecVector16<Element>::COUNT,
         WARPS = MOEC_ROW_THREADS / 32,
         AHEAD = 3
     };
@@ -108,13 +108,18 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     template <class Ready, class Store>
     MOEC_DEVICE void run_across(int n, int depth, const Element *row, MoecEvenLines<Element> line,
                                 Ready ready, Store store) {
-        enum { LANES = BREADTH / PIECE, STEP = TEAM / LANES, LEFT = moec_folded(PIECE, 16, LANES) };
+        enum {
+            LANES = BREADTH / VECTOR,
+            STEP = TEAM / LANES,
+            LEFT = moec_folded(VECTOR, 16, LANES)
+        };
         /* lanes that keep the same */
-        enum { SAME = 16 / PIECE < LANES ? 0 : 2 * (16 / PIECE) - LANES };
+        enum { SAME = 16 / VECTOR < LANES ? 0 : 2 * (16 / VECTOR) - LANES };
         __shared__ float sums[WARPS][BREADTH];
-        const int term = (int)threadIdx.x % TEAM / LANES, column = (int)threadIdx.x % LANES * PIECE;
-        MoecPiece<Element> pieces[2][AHEAD];
-        float x[2][AHEAD], sum[PIECE] = {};
+        const int term = (int)threadIdx.x % TEAM / LANES,
+                  column = (int)threadIdx.x % LANES * VECTOR;
+        MoecVector16<Element> vectors[2][AHEAD];
+        float x[2][AHEAD], sum[VECTOR] = {};
         const Element *const own = line(term) + column;
         /* The first test is the same for all threads: where the sizes are known it goes. */
         const auto ask = [&](int half, int from) {
@@ -123,8 +128,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
                 const int k = from + i * STEP;
-                pieces[half][i].stream(at + (long)(i * STEP) * line.step,
-                                       k < depth && k + term < depth && column < n);
+                vectors[half][i].stream(at + (long)(i * STEP) * line.step,
+                                        k < depth && k + term < depth && column < n);
             }
         };
         const auto ask_row = [&](int half, int from) {
@@ -147,12 +152,12 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 #pragma unroll
                 for (int i = 0; i < AHEAD; i++)
 #pragma unroll
-                    for (int j = 0; j < PIECE; j++) sum[j] += x[half][i] * pieces[half][i].at(j);
+                    for (int j = 0; j < VECTOR; j++) sum[j] += x[half][i] * vectors[half][i].at(j);
                 ask(half, from + (2 + half) * AHEAD * STEP);
                 ask_row(half, from + (2 + half) * AHEAD * STEP);
             }
         }
-        const int kept = column + moec_fold<PIECE, 16, LANES>(sum);
+        const int kept = column + moec_fold<VECTOR, 16, LANES>(sum);
         if ((threadIdx.x & SAME) == 0)
 #pragma unroll
             for (int j = 0; j < LEFT; j++) sums[threadIdx.x / 32][kept + j] = sum[j];
@@ -169,17 +174,17 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     template <class Ready, class Store>
     MOEC_DEVICE void run_along(int n, int depth, const Element *row, MoecEvenLines<Element> line,
                                Ready ready, Store store) {
-        enum { OWN = BREADTH / WARPS, STEP = 32 * PIECE };
+        enum { OWN = BREADTH / WARPS, STEP = 32 * VECTOR };
         static_assert(OWN == 4, "columns of a warp");
-        const int first = (int)threadIdx.x / 32 * OWN, term = (int)threadIdx.x % 32 * PIECE;
-        MoecPiece<Element> pieces[2][OWN], x[2];
+        const int first = (int)threadIdx.x / 32 * OWN, term = (int)threadIdx.x % 32 * VECTOR;
+        MoecVector16<Element> vectors[2][OWN], x[2];
         float sum[OWN] = {};
         const Element *const own = line(first) + term;
         const auto ask = [&](int half, int from) {
 #pragma unroll
             for (int i = 0; i < OWN; i++)
-                pieces[half][i].stream(own + from + (long)i * line.step,
-                                       from < depth && from + term < depth && first + i < n);
+                vectors[half][i].stream(own + from + (long)i * line.step,
+                                        from < depth && from + term < depth && first + i < n);
         };
         ask(0, 0);
         ask(1, STEP);
@@ -195,7 +200,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 #pragma unroll
                 for (int i = 0; i < OWN; i++)
 #pragma unroll
-                    for (int j = 0; j < PIECE; j++) sum[i] += x[half].at(j) * pieces[half][i].at(j);
+                    for (int j = 0; j < VECTOR; j++)
+                        sum[i] += x[half].at(j) * vectors[half][i].at(j);
                 ask(half, next);
                 x[half].read(row + next + term, next + term < depth);
             }

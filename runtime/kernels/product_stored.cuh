@@ -6,8 +6,8 @@
  * right one: its columns) when it lies `along` the sum, else one line for each term. Where a line
  * begins the caller says, so that gathered rows cost nothing; what is missing at an edge is 0.
  *
- * In shared memory the pieces of 16 bytes of a line are permuted so that a warp reads without
- * conflicts of banks: eight lines of a matrix at one place of theirs lie in eight different pieces
+ * In shared memory the vectors of 16 bytes of a line are permuted so that a warp reads without
+ * conflicts of banks: eight lines of a matrix at one place of theirs lie in eight different vectors
  * of 128 bytes.
  *
  * Lines begin at multiples of 16 bytes. */
@@ -24,34 +24,34 @@
 #define MOEC_STORED_TWICE_BOUNDS MOEC_TILE_THREADS, 1
 
 /* The copies of one operand into shared memory: SIZE rows (or columns) by TERMS terms.
- * Part::place(line, piece) says where the 16 bytes of a line go. */
+ * Part::place(line, vector) says where the 16 bytes of a line go. */
 template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     enum {
         DEPTH = TERMS,
-        PIECE = 8, /* elements of 16 bytes */
+        VECTOR = 8, /* elements of 16 bytes */
         ELEMENTS = SIZE * DEPTH,
         LENGTH = ALONG ? DEPTH : SIZE, /* of a line */
-        PIECES = LENGTH / PIECE,
+        VECTORS = LENGTH / VECTOR,
         LINES = ELEMENTS / LENGTH,
-        STEP = MOEC_TILE_THREADS / PIECES, /* lines that all threads copy at once */
-        COUNT = LINES / STEP               /* lines of a thread */
+        STEP = MOEC_TILE_THREADS / VECTORS, /* lines that all threads copy at once */
+        COUNT = LINES / STEP                /* lines of a thread */
     };
 
     /* Where the lines of this thread begin, where they lie along the sum: they stay the same from
      * stage to stage. */
     const MoecBf16 *lines[ALONG ? COUNT : 1];
 
-    /* This many bytes of the piece at `at` of a line lie before its end. */
+    /* This many bytes of the vector at `at` of a line lie before its end. */
     static __device__ __forceinline__ int bytes_before(int end, int at) {
         const int left = end - at;
-        return 2 * (left < 0 ? 0 : left > PIECE ? PIECE : left);
+        return 2 * (left < 0 ? 0 : left > VECTOR ? VECTOR : left);
     }
 
     template <class Line> __device__ __forceinline__ void begin(int size, Line line) {
 #pragma unroll
         for (int i = 0; ALONG && i < COUNT; i++) {
-            const int row = (int)threadIdx.x / PIECES + i * STEP;
-            lines[ALONG ? i : 0] = line(row < size ? row : 0) + threadIdx.x % PIECES * PIECE;
+            const int row = (int)threadIdx.x / VECTORS + i * STEP;
+            lines[ALONG ? i : 0] = line(row < size ? row : 0) + threadIdx.x % VECTORS * VECTOR;
         }
     }
 
@@ -59,12 +59,12 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     template <class Line>
     static __device__ __forceinline__ const MoecBf16 *line_of(const Line &line, int from, int i,
                                                               int depth) {
-        const int term = from + (int)threadIdx.x / PIECES + i * STEP;
+        const int term = from + (int)threadIdx.x / VECTORS + i * STEP;
         return line(term < depth ? term : from);
     }
     static __device__ __forceinline__ const MoecBf16 *line_of(const MoecEvenLines<MoecBf16> &line,
                                                               int from, int i, int) {
-        return line(from + (int)threadIdx.x / PIECES) + i * (STEP * (long)line.step);
+        return line(from + (int)threadIdx.x / VECTORS) + i * (STEP * (long)line.step);
     }
 
     /* Asks for the terms from `from` on. What is missing at an edge has 0 bytes, its place is that
@@ -72,16 +72,16 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     template <class Line>
     __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth,
                                          Line line) const {
-        const int piece = (int)threadIdx.x % PIECES;
-        const int bytes =
-            ALONG ? bytes_before(depth, from + piece * PIECE) : bytes_before(size, piece * PIECE);
+        const int vector = (int)threadIdx.x % VECTORS;
+        const int bytes = ALONG ? bytes_before(depth, from + vector * VECTOR)
+                                : bytes_before(size, vector * VECTOR);
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
-            const int number = (int)threadIdx.x / PIECES + i * STEP;
+            const int number = (int)threadIdx.x / VECTORS + i * STEP;
             const bool there = ALONG ? number < size : from + number < depth;
-            const MoecBf16 *at =
-                ALONG ? lines[ALONG ? i : 0] + from : line_of(line, from, i, depth) + piece * PIECE;
-            moec_copy_async(to + Part::place(number, piece), at, there ? bytes : 0);
+            const MoecBf16 *at = ALONG ? lines[ALONG ? i : 0] + from
+                                       : line_of(line, from, i, depth) + vector * VECTOR;
+            moec_copy_async(to + Part::place(number, vector), at, there ? bytes : 0);
         }
     }
 };
@@ -126,11 +126,11 @@ struct MoecPairs {
 /* One operand as a warp multiplies it. */
 template <int SIZE, bool ALONG>
 struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32> {
-    enum { PIECE = 8, LENGTH = ALONG ? 32 : SIZE };
+    enum { VECTOR = 8, LENGTH = ALONG ? 32 : SIZE };
 
-    static __device__ __forceinline__ int place(int line, int piece) {
+    static __device__ __forceinline__ int place(int line, int vector) {
         const int swizzle = ALONG ? line / 2 % 4 : line % 8;
-        return line * LENGTH + (piece ^ swizzle) * PIECE;
+        return line * LENGTH + (vector ^ swizzle) * VECTOR;
     }
 
     /* A matrix of 16 by 16 for a left operand: rows from `row` on, terms from `k` on. */
@@ -139,10 +139,10 @@ struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32>
         const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8,
                   third = lane / 16 * 8;
         if (ALONG)
-            moec_load_matrices(result, from + place(row + second + in, (k + third) / PIECE));
+            moec_load_matrices(result, from + place(row + second + in, (k + third) / VECTOR));
         else
             moec_load_matrices_transposed(result,
-                                          from + place(k + third + in, (row + second) / PIECE));
+                                          from + place(k + third + in, (row + second) / VECTOR));
     }
 
     /* Two matrices of 16 by 8 for a right operand: columns from `column` on. */
@@ -151,10 +151,10 @@ struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32>
         const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8,
                   third = lane / 16 * 8;
         if (ALONG)
-            moec_load_matrices(result, from + place(column + third + in, (k + second) / PIECE));
+            moec_load_matrices(result, from + place(column + third + in, (k + second) / VECTOR));
         else
             moec_load_matrices_transposed(result,
-                                          from + place(k + second + in, (column + third) / PIECE));
+                                          from + place(k + second + in, (column + third) / VECTOR));
     }
 };
 

@@ -43,13 +43,13 @@ template <int SIZE, bool ALONG>
 struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG, MOEC_SWIZZLED> {
     typedef MoecCopied<MoecSwizzledPart, SIZE, ALONG, MOEC_SWIZZLED> Lines;
     enum {
-        PIECES = MOEC_SWIZZLED / 8,
+        VECTORS = MOEC_SWIZZLED / 8,
         PART = MOEC_SWIZZLED * MOEC_SWIZZLED,
         PARTS = SIZE / MOEC_SWIZZLED
     };
 
-    static __device__ __forceinline__ int place(int line, int piece) {
-        return piece / PIECES * PART + line * MOEC_SWIZZLED + (piece % PIECES ^ line % 8) * 8;
+    static __device__ __forceinline__ int place(int line, int vector) {
+        return vector / VECTORS * PART + line * MOEC_SWIZZLED + (vector % VECTORS ^ line % 8) * 8;
     }
 
     __device__ __forceinline__ void begin(int, const MoecBoxed &) const {}
@@ -81,10 +81,10 @@ struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG,
     template <class Line>
     static __device__ __forceinline__ void clear_from(MoecBf16 *stage, int term, const Line &from) {
         if (ALONG || from.gathered()) return;
-        const int piece = (int)threadIdx.x % PIECES * 8;
-        for (int i = term * PARTS + (int)threadIdx.x / PIECES; i < MOEC_SWIZZLED * PARTS;
-             i += MOEC_TILE_THREADS / PIECES)
-            *(uint4 *)(stage + i % PARTS * PART + i / PARTS * MOEC_SWIZZLED + piece) =
+        const int vector = (int)threadIdx.x % VECTORS * 8;
+        for (int i = term * PARTS + (int)threadIdx.x / VECTORS; i < MOEC_SWIZZLED * PARTS;
+             i += MOEC_TILE_THREADS / VECTORS)
+            *(uint4 *)(stage + i % PARTS * PART + i / PARTS * MOEC_SWIZZLED + vector) =
                 make_uint4(0, 0, 0, 0);
     }
 

@@ -10,9 +10,9 @@
 template <int WIDTH, class From>
 MOEC_DEVICE void moec_add_rows(const int32_t *start, const int32_t *list, long rows, long columns,
                                const From *from, float *to) {
-    const long pieces = columns / WIDTH;
-    for (long iteration = moec_first(); iteration < rows * pieces; iteration += moec_step()) {
-        const long row = iteration / pieces, column = iteration % pieces * WIDTH;
+    const long vectors = columns / WIDTH;
+    for (long iteration = moec_first(); iteration < rows * vectors; iteration += moec_step()) {
+        const long row = iteration / vectors, column = iteration % vectors * WIDTH;
         const int first = start[row], end = start[row + 1];
         float sum[WIDTH];
         if (first == end) continue;

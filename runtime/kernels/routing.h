@@ -222,7 +222,7 @@ typedef struct MoecRows {
 
 /* In how many blocks of rows a group is worked on: independent of the number of threads. */
 MOEC_INLINE long moec_row_blocks(const int *group, long g) {
-    return moec_pieces(group[g + 1] - group[g], MOEC_BLOCK_M);
+    return moec_ceil_div(group[g + 1] - group[g], MOEC_BLOCK_M);
 }
 
 /* Rows of one group, cut into `blocks`, times a range of columns of the weight of the group. */
@@ -234,17 +234,17 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
     const double work = (double)group[grouped->groups] * (double)grouped->n * (double)grouped->k;
     const double read = (double)blocks * (double)grouped->n * (double)grouped->k;
     const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
-    const long least = moec_pieces(grouped->n, 4 * MOEC_TILE_N);
-    const long pieces =
-        threads == 1 || blocks == 0 ? 1 : moec_least(moec_pieces(4 * threads, blocks), least);
+    const long least = moec_ceil_div(grouped->n, 4 * MOEC_TILE_N);
+    const long parts =
+        threads == 1 || blocks == 0 ? 1 : moec_least(moec_ceil_div(4 * threads, blocks), least);
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
-    for (long task = 0; task < blocks * pieces; task++) {
-        long block = task / pieces, g = 0;
+    for (long task = 0; task < blocks * parts; task++) {
+        long block = task / parts, g = 0;
         while (block >= moec_row_blocks(group, g)) block -= moec_row_blocks(group, g++);
-        const long count = group[g + 1] - group[g], piece = task % pieces;
+        const long count = group[g + 1] - group[g], part = task % parts;
         const long i = moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block);
         const long unit = moec_column_unit(grouped->b_type);
-        const long j = moec_cut(grouped->n, unit, pieces, piece);
+        const long j = moec_cut(grouped->n, unit, parts, part);
         const long row = group[g] + i;
         const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
         const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
@@ -255,7 +255,7 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
                                    grouped->b_type};
         const MoecBlockProduct product = {
             moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block + 1) - i,
-            moec_cut(grouped->n, unit, pieces, piece + 1) - j,
+            moec_cut(grouped->n, unit, parts, part + 1) - j,
             grouped->k,
             moec_from(left, row, 0),
             moec_from(right, j, 0),
@@ -275,11 +275,11 @@ MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows 
         (double)rows->group[grouped->groups] * (double)grouped->n * (double)grouped->k;
     const long threads = moec_worth_threads(work, outputs) ? moec_threads() : 1;
     const MoecGrid grid = moec_grid(grouped->k, grouped->n,
-                                    threads == 1 ? 1 : moec_pieces(4 * threads, grouped->groups));
-    const long pieces = grid.rows * grid.columns;
+                                    threads == 1 ? 1 : moec_ceil_div(4 * threads, grouped->groups));
+    const long parts = grid.rows * grid.columns;
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
-    for (long task = 0; task < grouped->groups * pieces; task++) {
-        const long g = task / pieces, row = task % pieces / grid.columns,
+    for (long task = 0; task < grouped->groups * parts; task++) {
+        const long g = task / parts, row = task % parts / grid.columns,
                    column = task % grid.columns;
         const long i = moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row);
         const long j = moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column);

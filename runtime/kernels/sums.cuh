@@ -1,6 +1,6 @@
 /* sums: the sum of squares of a block of numbers, in one fixed order; how far apart two blocks are.
  *
- * Every thread block adds up its own piece; the last kernel adds the pieces. Sums of a few are kept
+ * Every thread block adds up its own part; the last kernel adds the parts. Sums of a few are kept
  * in float, sums of those in double. */
 #ifndef MOEC_SUMS_CUH
 #define MOEC_SUMS_CUH
@@ -17,7 +17,7 @@ static __device__ double moec_sum_block(double value, double *warps /* shared, [
     return sum;
 }
 
-/* parts[block] = the sum of squares of its piece. values are 16-byte aligned, count a multiple of
+/* parts[block] = the sum of squares of its part. values are 16-byte aligned, count a multiple of
  * 4. */
 extern "C" __global__ void moec_square_parts(const float *values, long long count, double *parts) {
     __shared__ double warps[32];

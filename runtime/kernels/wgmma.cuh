@@ -17,8 +17,8 @@
 #ifdef MOEC_WGMMA
 
 /* What tensor cores read by themselves are lines of 128 bytes, eight of them a block of 1024 bytes
- * that begins at a multiple of that. Its pieces of 16 bytes are permuted: piece p of line i of the
- * block stands at p ^ i (9.7.15.5.1.2, the swizzle of 128 bytes, Swizzle<3,4,3>). */
+ * that begins at a multiple of that. Its vectors of 16 bytes are permuted: vector p of line i of
+ * the block stands at p ^ i (9.7.15.5.1.2, the swizzle of 128 bytes, Swizzle<3,4,3>). */
 
 /* An address in shared memory as descriptors have it. */
 MOEC_DEVICE unsigned moec_shared_place(const void *at) {

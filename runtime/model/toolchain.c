@@ -37,7 +37,7 @@ enum {
     WORK_LIMIT = 8
 };
 
-/* A command line; the words of MOEC_CC are pieces of `name`. */
+/* A command line; the words of MOEC_CC are parts of `name`. */
 typedef struct Command {
     char *words[COMMAND_LIMIT];
     int count;

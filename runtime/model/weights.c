@@ -12,35 +12,35 @@ typedef struct Header {
     uint64_t weight_bytes, state_bytes, hash;
 } Header;
 
-/* Blocks are multiples of 64 bytes long; they are read and written a piece at a time, wherever they
+/* Blocks are multiples of 64 bytes long; they are read and written a chunk at a time, wherever they
  * lie. */
-enum { PIECE = 1 << 16 };
+enum { CHUNK = 1 << 16 };
 
-static size_t piece_at(size_t bytes, size_t done) {
-    return bytes - done < PIECE ? bytes - done : PIECE;
+static size_t chunk_at(size_t bytes, size_t done) {
+    return bytes - done < CHUNK ? bytes - done : CHUNK;
 }
 
-static uint64_t hash_piece(uint64_t hash, const char *piece, size_t bytes) {
+static uint64_t hash_chunk(uint64_t hash, const char *chunk, size_t bytes) {
     for (size_t i = 0; i < bytes / 8; i++) {
         uint64_t word;
-        memcpy(&word, piece + 8 * i, sizeof word);
+        memcpy(&word, chunk + 8 * i, sizeof word);
         hash = (hash ^ word) * 0x100000001B3u;
     }
     return hash;
 }
 
-static void get_piece(WeightsGet *get, const float *block, size_t done, char *piece, size_t bytes) {
+static void get_chunk(WeightsGet *get, const float *block, size_t done, char *chunk, size_t bytes) {
     if (get)
-        get(block, done, piece, bytes);
+        get(block, done, chunk, bytes);
     else
-        memcpy(piece, (const char *)block + done, bytes);
+        memcpy(chunk, (const char *)block + done, bytes);
 }
 
 static uint64_t hash_block(uint64_t hash, WeightsGet *get, const float *block, size_t bytes) {
-    char piece[PIECE];
-    for (size_t done = 0; done < bytes; done += PIECE) {
-        get_piece(get, block, done, piece, piece_at(bytes, done));
-        hash = hash_piece(hash, piece, piece_at(bytes, done));
+    char chunk[CHUNK];
+    for (size_t done = 0; done < bytes; done += CHUNK) {
+        get_chunk(get, block, done, chunk, chunk_at(bytes, done));
+        hash = hash_chunk(hash, chunk, chunk_at(bytes, done));
     }
     return hash;
 }
@@ -55,25 +55,25 @@ static Header header_of(const MoecTable *table) {
 }
 
 static int read_block(FILE *file, WeightsPut *put, float *block, size_t bytes, uint64_t *hash) {
-    char piece[PIECE];
-    for (size_t done = 0; done < bytes; done += PIECE) {
-        size_t size = piece_at(bytes, done);
-        if (fread(piece, 1, size, file) != size) return 0;
-        *hash = hash_piece(*hash, piece, size);
+    char chunk[CHUNK];
+    for (size_t done = 0; done < bytes; done += CHUNK) {
+        size_t size = chunk_at(bytes, done);
+        if (fread(chunk, 1, size, file) != size) return 0;
+        *hash = hash_chunk(*hash, chunk, size);
         if (put)
-            put(block, done, piece, size);
+            put(block, done, chunk, size);
         else
-            memcpy((char *)block + done, piece, size);
+            memcpy((char *)block + done, chunk, size);
     }
     return 1;
 }
 
 static int write_block(FILE *file, WeightsGet *get, const float *block, size_t bytes) {
-    char piece[PIECE];
-    for (size_t done = 0; done < bytes; done += PIECE) {
-        size_t size = piece_at(bytes, done);
-        get_piece(get, block, done, piece, size);
-        if (fwrite(piece, 1, size, file) != size) return 0;
+    char chunk[CHUNK];
+    for (size_t done = 0; done < bytes; done += CHUNK) {
+        size_t size = chunk_at(bytes, done);
+        get_chunk(get, block, done, chunk, size);
+        if (fwrite(chunk, 1, size, file) != size) return 0;
     }
     return 1;
 }

@@ -18,13 +18,13 @@ enum {
     BOX_LIMIT = 16, /* on their way to one place of arrivals */
     BOX_SIDE = 256, /* elements, at the most */
     LINE_LIMIT = BOX_SIDE * 8,
-    PIECE = 16,
+    VECTOR = 16,
     LINE_ALIGN = 128 /* of the place of a box */
 };
 
 typedef struct SimMap {
     uint32_t mark;
-    uint8_t rank, element, width, unused; /* width: pieces of a line whose places are permuted */
+    uint8_t rank, element, width, unused; /* width: vectors of a line whose places are permuted */
     const unsigned char *address;
     uint64_t strides[MAP_RANK - 1]; /* bytes */
     uint32_t last[MAP_RANK];        /* sizes less one */
@@ -65,13 +65,13 @@ static void refuse(const void *caller, const char *what) {
 
 static bool map_is_sound(const SimMap *map, const uint64_t *sizes, const uint32_t *steps) {
     size_t line = (size_t)map->box[0] * map->element;
-    bool sound = (uintptr_t)map->address % PIECE == 0 && line % PIECE == 0 &&
-                 (map->width == 1 || line <= (size_t)map->width * PIECE);
+    bool sound = (uintptr_t)map->address % VECTOR == 0 && line % VECTOR == 0 &&
+                 (map->width == 1 || line <= (size_t)map->width * VECTOR);
     for (int i = 0; i < map->rank; i++)
         sound = sound && sizes[i] && sizes[i] <= 1ull << 32 && map->box[i] &&
                 map->box[i] <= BOX_SIDE && steps[i] == 1;
     for (int i = 0; i < map->rank - 1; i++)
-        sound = sound && map->strides[i] % PIECE == 0 && map->strides[i] < 1ull << 40;
+        sound = sound && map->strides[i] % VECTOR == 0 && map->strides[i] < 1ull << 40;
     return sound;
 }
 
@@ -141,7 +141,7 @@ static const unsigned char *source(const Box *box, int line, size_t *before, siz
     return *bytes ? at + (size_t)first * map->element : at;
 }
 
-/* The place of byte `byte` of a box: pieces of 16 bytes are permuted by the bits of the address
+/* The place of byte `byte` of a box: vectors of 16 bytes are permuted by the bits of the address
  * above them. */
 static unsigned char *place_of(const Box *box, size_t byte) {
     size_t at = (size_t)(box->to - sim_now.shared) + byte;
@@ -153,8 +153,8 @@ static void deliver_line(const Box *box, int line) {
     size_t before, bytes, length = line_bytes(&box->map);
     const unsigned char *from = source(box, line, &before, &bytes);
     if (bytes) memcpy(elements + before, from, bytes);
-    for (size_t i = 0; i < length; i += PIECE)
-        memcpy(place_of(box, (size_t)line * length + i), elements + i, PIECE);
+    for (size_t i = 0; i < length; i += VECTOR)
+        memcpy(place_of(box, (size_t)line * length + i), elements + i, VECTOR);
 }
 
 static size_t box_bytes(const Box *box) {

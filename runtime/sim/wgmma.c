@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUP = 128, GROUPS = SIM_THREADS / GROUP, ROWS = 16, DEPTH = 16, PIECE = 16, RING = 64 };
+enum { GROUP = 128, GROUPS = SIM_THREADS / GROUP, ROWS = 16, DEPTH = 16, VECTOR = 16, RING = 64 };
 
-/* An operand as its descriptor says. Numbers of bytes; width: pieces of a line whose places are
+/* An operand as its descriptor says. Numbers of bytes; width: vectors of a line whose places are
  * permuted. */
 typedef struct Matrix {
     unsigned start, leading, stride, width;
@@ -52,7 +52,7 @@ static Matrix matrix_of(uint64_t descriptor, bool transposed) {
                     .transposed = transposed};
 }
 
-/* The place of row (or column) i and term k; pieces of 16 bytes are permuted by the bits of the
+/* The place of row (or column) i and term k; vectors of 16 bytes are permuted by the bits of the
  * address above them. */
 static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
     unsigned width = matrix->width, at = matrix->start;
@@ -89,8 +89,8 @@ static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bo
     for (unsigned i = first; i < last; i += i_step)
         for (unsigned k = 0; k < DEPTH; k += k_step) {
             const unsigned char *at = sim_now.shared + place_of(matrix, i, k);
-            const char *wrong = begins ? check_reading(at, PIECE) : NULL;
-            if (!begins) check_read(at, PIECE);
+            const char *wrong = begins ? check_reading(at, VECTOR) : NULL;
+            if (!begins) check_read(at, VECTOR);
             if (wrong) return wrong;
         }
     return NULL;

@@ -195,7 +195,7 @@ static int load(void **state) {
     return 0;
 }
 
-/* A map of two lines of 32 floats; their boxes have four lines and permuted pieces. */
+/* A map of two lines of 32 floats; their boxes have four lines and permuted vectors. */
 static int map_of(Map *map, void *at, uint64_t stride, uint32_t width, uint32_t height) {
     enum { F32 = 7, SWIZZLE_128 = 3 };
     const uint64_t sizes[] = {32, 2};

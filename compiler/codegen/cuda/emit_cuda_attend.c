@@ -61,14 +61,14 @@ static long step_tasks(const Attend *attend) {
     long groups = attend_groups(attend->statement),
          rows = 16L * attend_step(attend->statement).tiles;
     long heads = dimension(&attend->q, 2) / groups;
-    return attend->batch * groups * pieces(heads * dimension(&attend->q, 3), rows);
+    return attend->batch * groups * ceil_div(heads * dimension(&attend->q, 3), rows);
 }
 
 /* In how many parts the keys of a step are read: enough for all of a device. */
 static long parts_of(const Attend *attend) {
     if (steps_in_tiles(attend)) {
         long parts = STEP_BLOCKS / step_tasks(attend),
-             most = pieces(dimension(&attend->k, 3), STEP_KEYS);
+             most = ceil_div(dimension(&attend->k, 3), STEP_KEYS);
         most = most < STEP_PARTS ? most : STEP_PARTS;
         return parts < 1 ? 1 : parts < most ? parts : most;
     }
@@ -216,7 +216,7 @@ static void launch_as(const Attend *attend, const Call *call, AttendShape shape,
 
 static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
                           long others) {
-    launch_as(attend, call, shape, others * pieces(rows, 64L * shape.tiles));
+    launch_as(attend, call, shape, others * ceil_div(rows, 64L * shape.tiles));
 }
 
 /* ---- two variants ---- */
@@ -245,8 +245,8 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
     Emitter *emitter = attend->emitter;
     const AttendShape one = variants->warps, other = variants->groups;
     const Launch launches[] = {
-        launch_of(emitter, variants->others * pieces(variants->rows, 64L * one.tiles)),
-        launch_of(emitter, variants->others * pieces(variants->rows, 64L * other.tiles))};
+        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles)),
+        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles))};
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
     text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
     add_variant(attend, call,
@@ -321,7 +321,7 @@ static void emit_whole(const Attend *attend) {
     else if (attend->rounds)
         launch_shaped(attend, &call, variants.warps, queries, heads);
     else
-        launch(attend, &call, heads * pieces(queries, MIN_PLACES));
+        launch(attend, &call, heads * ceil_div(queries, MIN_PLACES));
 }
 
 static void give_position(const Attend *attend, Call *call) {
@@ -425,7 +425,7 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     else if (attend->rounds)
         launch_shaped(attend, &call, variants.warps, places, heads);
     else
-        launch(attend, &call, heads * pieces(places, MIN_PLACES));
+        launch(attend, &call, heads * ceil_div(places, MIN_PLACES));
 }
 
 /* The gradient of queries; the totals lie where give_scratch says. */
@@ -445,7 +445,7 @@ static void launch_queries(const Attend *attend) {
     else if (attend->rounds)
         launch_shaped(attend, &call, variants.warps, queries, heads);
     else
-        launch(attend, &call, heads * pieces(queries, MIN_PLACES));
+        launch(attend, &call, heads * ceil_div(queries, MIN_PLACES));
 }
 
 static void emit_grad(const Attend *attend) {

@@ -35,10 +35,11 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
     put_all(emitter, &arguments, &statement->outputs, 0, 1);
     long choices = sizes[0] * sizes[2];
     bool few = sizes[1] <= TOP_FEW;
-    emit_launch(emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
-                (Launch){blocks(emitter, few ? pieces(choices, MOEC_CHOICE_THREADS / 32) : choices),
-                         MOEC_CHOICE_THREADS},
-                arguments.text);
+    emit_launch(
+        emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
+        (Launch){blocks(emitter, few ? ceil_div(choices, MOEC_CHOICE_THREADS / 32) : choices),
+                 MOEC_CHOICE_THREADS},
+        arguments.text);
 }
 
 static const char *longs(Emitter *emitter, const long *numbers, int count) {
@@ -108,7 +109,7 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
     emitter->indent++;
     emit_pack_options(emitter, statement, &mask, &sizes);
     Launch by_group = {blocks(emitter, sizes.groups), MOEC_CHOICE_THREADS},
-           by_other = {blocks(emitter, pieces(sizes.others, MOEC_CHOICE_THREADS)),
+           by_other = {blocks(emitter, ceil_div(sizes.others, MOEC_CHOICE_THREADS)),
                        MOEC_CHOICE_THREADS},
            one = {"1", 1024};
     if (sizes.others <= PACK_FEW) {

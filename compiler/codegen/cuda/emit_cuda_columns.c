@@ -77,13 +77,13 @@ static const Term *slice_term(Emitter *emitter, const Columns *columns, int numb
 }
 
 /* The slice of a task, and the column of a thread in it. */
-static void begin_slice(Emitter *emitter, const Columns *columns, long pieces, long each) {
+static void begin_slice(Emitter *emitter, const Columns *columns, long blocks, long each) {
     Arena *arena = emitter->arena;
-    lower_shared(emitter, named(emitter, "moec_task"), whole(emitter, pieces * columns->slices),
+    lower_shared(emitter, named(emitter, "moec_task"), whole(emitter, blocks * columns->slices),
                  BY_BLOCKS);
     lower_head(emitter, "const long", "moec_from",
                term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0",
-                    whole(emitter, pieces), whole(emitter, COLUMNS)));
+                    whole(emitter, blocks), whole(emitter, COLUMNS)));
     lower_head(emitter, "const long", "iteration",
                term(arena, "moec_column(moec_from, $0)", whole(emitter, columns->iterations)));
     lower_head(emitter, "const long", "moec_slice_from",
@@ -98,9 +98,9 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     find_columns(emitter, nest, &columns);
     const Member *member;
     int bindings = emitter->binding_count;
-    long pieces = (columns.iterations + COLUMNS - 1) / COLUMNS;
+    long blocks = (columns.iterations + COLUMNS - 1) / COLUMNS;
     bind_columns(emitter, &columns);
-    begin_slice(emitter, &columns, pieces, (columns.terms + columns.slices - 1) / columns.slices);
+    begin_slice(emitter, &columns, blocks, (columns.terms + columns.slices - 1) / columns.slices);
     emit_places(emitter, columns.loops, columns.length, named(emitter, "iteration"));
     emit_shared_loop(emitter, columns.sum, columns.length, COLUMNS_IN_SLICES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
@@ -117,7 +117,7 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     const size_t floats =
         (size_t)(columns.slices * columns.iterations) * (size_t)emitter->kernel->members.count;
     if (4 * floats > emitter->scratch_bytes) emitter->scratch_bytes = 4 * floats;
-    return (Launch){arena_format(emitter->arena, "%ld", pieces * columns.slices), 1024};
+    return (Launch){arena_format(emitter->arena, "%ld", blocks * columns.slices), 1024};
 }
 
 Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {

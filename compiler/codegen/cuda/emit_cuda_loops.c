@@ -266,12 +266,12 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
         emit_shared_body(emitter, last, length - 1, sharing);
 }
 
-/* piece: each block has iterations of its own. lanes: what a thread takes together, or NULL. */
+/* own: each block has iterations of its own. lanes: what a thread takes together, or NULL. */
 static void open_iterations(Emitter *emitter, Sharing sharing, const Term *iterations,
-                            const Lanes *lanes, bool piece) {
-    bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !piece;
+                            const Lanes *lanes, bool own) {
+    bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !own;
     const Term *name = named(emitter, columns ? "moec_from" : "iteration");
-    FormBy by = piece                        ? BY_THREADS
+    FormBy by = own                          ? BY_THREADS
                 : columns                    ? BY_COLUMNS
                 : sharing == SHARED_IN_BLOCK ? BY_BLOCKS
                                              : BY_ALL;

@@ -66,8 +66,8 @@ static bool has_few_rows(const Contraction *contraction) {
     return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !contraction->second &&
            rows <= FEW_ROWS && rows <= product->batch[0] && product->a_type == product->b_type &&
            product->rounded == (product->a_type == TYPE_BF16) &&
-           lines_begin_in_pieces(contraction->a, product->a_m) &&
-           lines_begin_in_pieces(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
+           lines_begin_in_vectors(contraction->a, product->a_m) &&
+           lines_begin_in_vectors(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
 }
 
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
@@ -75,7 +75,7 @@ static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
         return row_tile(emitter, contraction,
                         contraction->relation->rows->size * contraction->product.n);
     if (!contraction->product.rounded) return exact_tile;
-    if (lies_in_pieces(contraction->a) && lies_in_pieces(contraction->b))
+    if (lies_in_vectors(contraction->a) && lies_in_vectors(contraction->b))
         return stored_tile(emitter, contraction);
     return rounded_tile;
 }
@@ -84,20 +84,20 @@ static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
 
 /* Every line of the operand of a dense product begins at a multiple of 16 bytes; across: the stride
  * between its lines. */
-static bool begins_in_pieces(const Contraction *contraction, const Expr *read, long across,
-                             const long batch[2]) {
-    return lies_in_pieces(read) && !contraction->outer_count && across % MOEC_PIECE == 0 &&
-           batch[0] % MOEC_PIECE == 0 && batch[1] % MOEC_PIECE == 0;
+static bool begins_in_vectors(const Contraction *contraction, const Expr *read, long across,
+                              const long batch[2]) {
+    return lies_in_vectors(read) && !contraction->outer_count && across % MOEC_VECTOR == 0 &&
+           batch[0] % MOEC_VECTOR == 0 && batch[1] % MOEC_VECTOR == 0;
 }
 
 static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool along[2] = {product->a_k == 1, product->b_k == 1};
     if (!product->rounded) return exact_tile;
-    if (!begins_in_pieces(contraction, contraction->a, along[0] ? product->a_m : product->a_k,
-                          product->a_batch) ||
-        !begins_in_pieces(contraction, contraction->b, along[1] ? product->b_n : product->b_k,
-                          product->b_batch))
+    if (!begins_in_vectors(contraction, contraction->a, along[0] ? product->a_m : product->a_k,
+                           product->a_batch) ||
+        !begins_in_vectors(contraction, contraction->b, along[1] ? product->b_n : product->b_k,
+                           product->b_batch))
         return rounded_tile;
     long height = product->m > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
     return (Tile){arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s, %s>", height, breadth,
@@ -165,7 +165,7 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
     const Tile tile = dense_tile(emitter, contraction);
     const char *kernel = dense_kernel(emitter, contraction, &tile);
     add_own(emitter, contraction, kernel);
-    long tiles = pieces(product->m, tile.height) * pieces(product->n, tile.breadth) *
+    long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
               number, number, pointer_text(emitter, contraction->a),
@@ -396,10 +396,10 @@ static void put_operands(Emitter *emitter, const Contraction *contraction, Text 
 static long grid_of(const Contraction *contraction, long height, long breadth) {
     const Product *product = &contraction->product;
     long groups = product->batch[0], rows = contraction->relation->rows->size;
-    long columns = pieces(product->n, breadth), numbers = rows / height + groups;
+    long columns = ceil_div(product->n, breadth), numbers = rows / height + groups;
     long tiles = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT
                      ? (numbers < rows ? numbers : rows) * columns
-                     : groups * pieces(product->k, height) * columns;
+                     : groups * ceil_div(product->k, height) * columns;
     return tiles < 1 ? 1 : tiles < MAX_GRID ? tiles : MAX_GRID;
 }
 

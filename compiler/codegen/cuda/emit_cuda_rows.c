@@ -17,7 +17,7 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
     const char *matrices = contraction->dual ? ", 2" : "";
     bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
-    while (!along && breadth > MIN_BREADTH && pieces(columns, breadth) < ROW_BLOCKS) breadth /= 2;
+    while (!along && breadth > MIN_BREADTH && ceil_div(columns, breadth) < ROW_BLOCKS) breadth /= 2;
     return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s%s>",
                                        type_name(contraction->b->tensor), breadth,
                                        along ? "true" : "false", matrices),
@@ -79,7 +79,7 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
     const Role role = contraction->b->tensor->role;
     bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
     long from = rows->blocks;
-    rows->blocks += pieces(product->n, tile.breadth);
+    rows->blocks += ceil_div(product->n, tile.breadth);
     if (place) text_add(&rows->calls, "    else");
     if (count > 1 && place < count - 1)
         text_add(&rows->calls, "%sif (blockIdx.x < %ld)", place ? " " : "    ", rows->blocks);

@@ -80,7 +80,7 @@ static void lower_place_of(Emitter *emitter, const Statement *scan, bool all) {
 static Launch launch_of(const Emitter *emitter, const ScanCells *cells, long most) {
     long threads = cells->all ? WARP * 4 : WARP;
     while (!cells->all && threads < most && threads < MAX_THREADS) threads *= 2;
-    long blocks = cells->all ? pieces(cells->size, threads) : cells->size;
+    long blocks = cells->all ? ceil_div(cells->size, threads) : cells->size;
     if (blocks > MAX_GRID) blocks = MAX_GRID;
     return (Launch){arena_format(emitter->arena, "%ld", blocks), (int)threads};
 }

@@ -28,8 +28,8 @@ static long add_shares(Module *module, long each, int *shares) {
     return blocks ? blocks : 1;
 }
 
-/* What a block finds out before it begins: its piece of a parameter. */
-static void add_piece(Text *text, int shares, int states, int scalars, long each) {
+/* What a block finds out before it begins: its span of a parameter. */
+static void add_span(Text *text, int shares, int states, int scalars, long each) {
     int step = 1;
     while (2 * step < shares) step *= 2;
     text_add(
@@ -81,7 +81,7 @@ void emit_cuda_update(Module *module, const Update *update) {
         "        const float *__restrict__ moec_numbers%s)\n{\n",
         list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
     text_add(&module->device, "    moec_begin();\n");
-    add_piece(&module->device, shares, update->states.count, update->scalars.count, each);
+    add_span(&module->device, shares, update->states.count, update->scalars.count, each);
     text_add(&module->device, "%s%s}\n\n", update->head, update->body);
     text_add(
         &module->functions,

@@ -15,7 +15,7 @@
 #include "passes.h"
 
 /* Elements of 16 bytes where they are of bf16; a shorter axis is not worth more memory. */
-enum { PIECE = 8, MIN_SIZE = 16 };
+enum { VECTOR = 8, MIN_SIZE = 16 };
 
 typedef struct Padding {
     Program *program;
@@ -49,7 +49,7 @@ static void look_at(Statement *statement, void *data) {
 
 static Axis *padded(Padding *padding, const Axis *axis) {
     List *axes = &padding->program->axes;
-    const long size = (axis->size + PIECE - 1) / PIECE * PIECE;
+    const long size = (axis->size + VECTOR - 1) / VECTOR * VECTOR;
     for (int i = 0; i < axes->count; i++) {
         Axis *other = axes->items[i];
         if (other->padded && other->name == axis->name && other->size == size) return other;
@@ -71,7 +71,7 @@ void pad(Program *program) {
             !padding.wanted[i] || padding.fixed[i])
             continue;
         Axis **last = &tensor->axes[tensor->rank - 1];
-        if ((*last)->kind == AXIS_PLAIN && (*last)->size >= MIN_SIZE && (*last)->size % PIECE)
+        if ((*last)->kind == AXIS_PLAIN && (*last)->size >= MIN_SIZE && (*last)->size % VECTOR)
             *last = padded(&padding, *last);
     }
 }

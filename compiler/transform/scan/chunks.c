@@ -1,4 +1,4 @@
-/* chunks: the pieces of the chunked form.
+/* chunks: the parts of the chunked form.
  *
  * Place s of the axis is row i of chunk n, s = C * n + i, from the end when the scan goes down. The
  * last chunk may be longer than what is left of the axis: inputs are 0 there and decays 1.

@@ -3,7 +3,7 @@
  *     linear.c       what a scan does to its state, as a sum of products
  *     readers.c      who reads the states after each place, what they sum over, what that leaves
  *     chunk_scan.c   the pass: a linear recurrence by products, a chunk of places at a time
- *     chunks.c       the pieces of that form: decays within a chunk, factors by chunks
+ *     chunks.c       the parts of that form: decays within a chunk, factors by chunks
  *     correction.c   inputs that are corrected by what the state gives
  */
 #ifndef SCAN_H

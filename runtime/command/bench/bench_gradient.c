@@ -5,12 +5,12 @@
  *
  *     w(t) = w + t * g / |g|          loss(w(t2)) - loss(w(t1)) = sum of g * (w(t2) - w(t1))
  *
- * over pieces of t that follow each other. A model that chooses has a loss that jumps where a
- * choice changes, and the gradient knows nothing of jumps: the pieces are so short that few hold
+ * over intervals of t that follow each other. A model that chooses has a loss that jumps where a
+ * choice changes, and the gradient knows nothing of jumps: the intervals are so short that few hold
  * one, and the median of their slopes does not care for those; all sequences are the same one,
- * which makes choices few. Where most pieces hold a jump nevertheless, only a gross error can be
- * seen, and the report says so. Pieces are long enough for the rounding of the loss not to matter.
- */
+ * which makes choices few. Where most intervals hold a jump nevertheless, only a gross error can be
+ * seen, and the report says so. Intervals are long enough for the rounding of the loss not to
+ * matter. */
 #include "command/bench/bench.h"
 #include "base/message.h"
 #include "base/memory.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES = 9, QUORUM = 4 };
+enum { INTERVALS = 9, QUORUM = 4 };
 
 /* Blocks like that of the weights: as they were, as they were last, and the gradients, which every
  * further run adds to. */
@@ -29,7 +29,7 @@ typedef struct Blocks {
     double *lengths; /* by tensor: one over the norm of its gradient */
 } Blocks;
 
-/* What the loss changes by in one piece, relative to itself: some hundred times its last digit.
+/* What the loss changes by in one interval, relative to itself: some hundred times its last digit.
  * Operands of bf16 do not feel what is below their own last digit. */
 static const double change = 2e-5, change_rounded = 3e-3, coarse_tolerance = 0.33;
 
@@ -74,28 +74,28 @@ static int by_value(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-/* By piece, in ascending order: the change of the loss against what the gradient says of it. */
-static bool take_ratios(Call *call, int loss, const Blocks *blocks, double piece,
-                        double ratios[PIECES]) {
+/* By interval, in ascending order: the change of the loss against what the gradient says of it. */
+static bool take_ratios(Call *call, int loss, const Blocks *blocks, double interval,
+                        double ratios[INTERVALS]) {
     const Model *model = call->model;
     double last = 0;
-    for (int i = 0; i <= PIECES; i++) {
-        double said = move_to(model, blocks, piece * ((double)i - PIECES / 2.0));
+    for (int i = 0; i <= INTERVALS; i++) {
+        double said = move_to(model, blocks, interval * ((double)i - INTERVALS / 2.0));
         if (!model_put(model) || !call_run(call, 1, false)) return false;
         const float *value = call_get(call, loss);
         if (!value) return false;
         if (i) ratios[i - 1] = ((double)*value - last) / said;
         last = (double)*value;
     }
-    qsort(ratios, PIECES, sizeof ratios[0], by_value);
+    qsort(ratios, INTERVALS, sizeof ratios[0], by_value);
     return true;
 }
 
-static bool judge(const Bench *bench, const double ratios[PIECES]) {
-    double median = ratios[PIECES / 2], tolerance = tolerance_of(bench);
+static bool judge(const Bench *bench, const double ratios[INTERVALS]) {
+    double median = ratios[INTERVALS / 2], tolerance = tolerance_of(bench);
     char kind[96];
     int agree = 0;
-    for (int i = 0; i < PIECES; i++) agree += fabs(ratios[i] - median) <= tolerance;
+    for (int i = 0; i < INTERVALS; i++) agree += fabs(ratios[i] - median) <= tolerance;
     bool coarse = bench->routed && agree < QUORUM;
     bench_tell(bench, "gradient_difference", fabs(median - 1));
     snprintf(kind, sizeof kind, "%sto %.0f %%",
@@ -122,10 +122,10 @@ static bool check(const Bench *bench, Call *call, int loss, const Blocks *blocks
     memcpy(blocks->kept, model->weights, bytes);
     memcpy(blocks->before, model->weights, bytes);
     memcpy(blocks->gradients, model->gradients, bytes);
-    double slope = take_lengths(model->table, blocks), ratios[PIECES],
-           piece = (bench->rounded ? change_rounded : change) *
-                   (1 + fabs((double)call->outputs[loss][0])) / slope;
-    bool good = take_ratios(call, loss, blocks, piece, ratios);
+    double slope = take_lengths(model->table, blocks), ratios[INTERVALS],
+           interval = (bench->rounded ? change_rounded : change) *
+                      (1 + fabs((double)call->outputs[loss][0])) / slope;
+    bool good = take_ratios(call, loss, blocks, interval, ratios);
     memcpy(model->weights, blocks->kept, bytes);
     return good && model_put(model) && judge(bench, ratios);
 }

@@ -74,11 +74,11 @@ double ceiling_products_quick(bool rounded) {
 
 /* ---- reading ---- */
 
-enum { READ_FLOATS = 1 << 27, READ_PIECES = 64, READ_WIDTH = 64, READ_STREAMS = 8 };
+enum { READ_FLOATS = 1 << 27, READ_PARTS = 64, READ_WIDTH = 64, READ_STREAMS = 8 };
 
 /* Sums `streams` parts of it side by side, READ_WIDTH numbers at a time, so that the loop waits for
  * memory only. */
-static float read_piece(const float *from, long count, const long streams) {
+static float read_part(const float *from, long count, const long streams) {
     float sum[READ_WIDTH] = {0}, total = 0;
     long part = count / streams, width = READ_WIDTH / streams;
     for (long i = 0; i < part; i += width)
@@ -91,27 +91,27 @@ static float read_piece(const float *from, long count, const long streams) {
 
 /* Which of the two is faster depends on the processor; constants make the loops unroll. */
 static float read_one_way(const float *from, long count, bool side_by_side) {
-    return side_by_side ? read_piece(from, count, READ_STREAMS) : read_piece(from, count, 1);
+    return side_by_side ? read_part(from, count, READ_STREAMS) : read_part(from, count, 1);
 }
 
 double ceiling_read(void) {
-    const long piece = READ_FLOATS / READ_PIECES;
+    const long part = READ_FLOATS / READ_PARTS;
     const size_t bytes = READ_FLOATS * sizeof(float);
     float *memory = memory_map(bytes);
     double best = 0;
     if (!memory) return 0;
 #pragma omp parallel for schedule(static)
-    for (long i = 0; i < READ_PIECES; i++)
-        memset(memory + i * piece, 0, (size_t)piece * sizeof *memory);
+    for (long i = 0; i < READ_PARTS; i++)
+        memset(memory + i * part, 0, (size_t)part * sizeof *memory);
     for (int run = 0; run < 12; run++) {
-        float sums[READ_PIECES];
+        float sums[READ_PARTS];
         double start = seconds_now();
 #pragma omp parallel for schedule(static)
-        for (long i = 0; i < READ_PIECES; i++)
-            sums[i] = read_one_way(memory + i * piece, piece, run & 1);
+        for (long i = 0; i < READ_PARTS; i++)
+            sums[i] = read_one_way(memory + i * part, part, run & 1);
         double rate = (double)bytes / (seconds_now() - start) * 1e-9;
         /* the sums are 0; asking keeps the reading from being left out */
-        for (long i = 0; i < READ_PIECES; i++)
+        for (long i = 0; i < READ_PARTS; i++)
             if (sums[i] != 0) rate = 0;
         if (rate > best) best = rate;
     }
