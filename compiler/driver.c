@@ -176,7 +176,7 @@ static int place_of(const char *pass) {
 
 /* A program that a pass broke is our mistake, not the user's. */
 static void check_program(MoecCompiler *compiler, const char *pass, Program *program) {
-    char *wrong = verify(compiler->arena, program);
+    char *wrong = well_formed(compiler->arena, program);
     if (!wrong) return;
     fprintf(stderr, "moec: internal error: after pass '%s': %s\n%s", pass, wrong,
             print_program(compiler->arena, program));

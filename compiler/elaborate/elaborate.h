@@ -1,8 +1,8 @@
 /* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; its parts,
  * in the order they are used:
  *
- *     settings.c records of options: values as written, overrides, what a layer declares against
- *     what it was given
+ *     records.c    records of options: values as written, overrides, what a layer declares
+ *                  against what it was given
  *     layer.c      one layer applied to its arguments
  *     statement.c  the statements of its body
  *     repeat.c     a body repeated over depth
@@ -11,7 +11,7 @@
  *     express.c    expressions to values
  *     value.c      values as text, compared; scopes
  *     subscript.c  tensors read at subscripts
- *     unused.c     names that nothing reads, options that have no effect
+ *     unread.c     names that nothing reads, options that have no effect
  *     apply.c      functions called, layers applied
  *     builtin.c    softmax, top, attend and the other functions that are not pointwise
  */
@@ -238,7 +238,7 @@ void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor);
 Value *take_attributes(const Node *layer, Record *record);
 void outside_attributes(Elaborator *e, const Value *list);
 
-/* ---- settings.c ---- */
+/* ---- records.c ---- */
 Record *record_new(Elaborator *e);
 Entry *record_find(const Record *record, const char *name);
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
@@ -345,7 +345,7 @@ Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
 void loss_statement(Elaborator *e, const Node *node);
 void metric_statement(Elaborator *e, const Node *node); /* aux and probe */
 
-/* ---- unused.c ---- */
+/* ---- unread.c ---- */
 /* Warns of names in the layers of the user's files that nothing reads. */
 void warn_unused(Unit *unit);
 void warn_of_functions(Unit *unit); /* layers of the user's that have the name of one */

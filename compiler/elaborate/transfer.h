@@ -1,7 +1,7 @@
 /* transfer: what a model's parameters get instead of what they declare, derived from another model.
  *
- *     transfer.c   a parametrization, evaluated for each parameter
- *     match.c      which parameter of the base stands for which
+ *     transfer.c     a parametrization, evaluated for each parameter
+ *     counterpart.c  which parameter of the base stands for which
  */
 #ifndef TRANSFER_H
 #define TRANSFER_H

@@ -19,7 +19,7 @@
 #ifndef IR_H
 #define IR_H
 
-#include "base/report.h"
+#include "base/diagnostics.h"
 #include "ir/target.h"
 #include "base/table.h"
 
@@ -487,6 +487,6 @@ char *print_expr(Arena *arena, const Expr *expr);
 char *print_statement(Arena *arena, const Statement *statement);
 /* verify: NULL when the program is well formed, else what is wrong (a mistake of the pass that ran
  * last). */
-char *verify(Arena *arena, const Program *program);
+char *well_formed(Arena *arena, const Program *program);
 
 #endif

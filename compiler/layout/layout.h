@@ -43,7 +43,7 @@ typedef struct Layout {
     List axes;               /* Node * NODE_AXIS */
 } Layout;
 
-/* tensors.c: which elements of `tensors` make up which tensor of theirs, MoecFileTensor *. Errors
+/* mapping.c: which elements of `tensors` make up which tensor of theirs, MoecFileTensor *. Errors
  * point into the layout. */
 List layout_tensors(Unit *unit, const Layout *layout, const MoecNamedTensor *tensors, int count);
 

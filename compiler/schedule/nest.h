@@ -5,7 +5,7 @@
 #include "analysis/access.h"
 #include "schedule/kernel.h"
 
-/* ---- order.c ---- */
+/* ---- loop_order.c ---- */
 
 /* A statement with its loops in the order in which they shall run. */
 Member *order_loops(Program *program, Statement *statement);

@@ -6,7 +6,7 @@
 #ifndef TREE_H
 #define TREE_H
 
-#include "base/report.h"
+#include "base/diagnostics.h"
 
 typedef enum NodeKind {
     /* items of a file */

@@ -3,9 +3,9 @@
 #include "base/message.h"
 #include "command/commands.h"
 #include "command/spec.h"
-#include "experiment/plan.h"
+#include "experiment/sweep_plan.h"
 #include "experiment/runs.h"
-#include "experiment/table.h"
+#include "experiment/sweep_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef HALVING_H
 #define HALVING_H
 
-#include "experiment/plan.h"
+#include "experiment/sweep_plan.h"
 
 /* The step at which a run of so many stands still. */
 long halving_step(long steps, double share);

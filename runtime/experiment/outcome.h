@@ -3,7 +3,7 @@
 #ifndef OUTCOME_H
 #define OUTCOME_H
 
-#include "experiment/plan.h"
+#include "experiment/sweep_plan.h"
 #include "experiment/result.h"
 
 /* What a run came to; false when it has not ended. */

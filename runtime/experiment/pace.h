@@ -2,7 +2,7 @@
 #ifndef PACE_H
 #define PACE_H
 
-#include "experiment/plan.h"
+#include "experiment/sweep_plan.h"
 
 /* Measured once, alone, over a few steps, and kept in DIR/VARIANT/pace.json. 0 after a message. */
 long pace_steps(const Plan *plan, const MoecVariant *variant);

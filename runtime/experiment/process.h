@@ -2,7 +2,7 @@
 #ifndef PROCESS_H
 #define PROCESS_H
 
-#include "experiment/plan.h"
+#include "experiment/sweep_plan.h"
 
 #include <sys/types.h>
 

@@ -3,7 +3,7 @@
 #ifndef RUNS_H
 #define RUNS_H
 
-#include "experiment/plan.h"
+#include "experiment/sweep_plan.h"
 
 /* Makes the folder and keeps other sweeps out of it until runs_unlock or the end of the process and
  * of its runs. -1 after a message. */

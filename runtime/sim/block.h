@@ -156,7 +156,7 @@ void bulk_share(void);
 /* What the thread waits for in vain. */
 void bulk_report(const Thread *thread);
 
-/* ---- memory.c ---- */
+/* ---- device_memory.c ---- */
 
 void *memory_take(size_t bytes);
 bool memory_give(void *block);

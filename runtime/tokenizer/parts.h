@@ -3,7 +3,7 @@
 #define TOKENIZER_PARTS_H
 
 #include "tokenizer/added.h"
-#include "tokenizer/decode.h"
+#include "tokenizer/detokenize.h"
 #include "tokenizer/vocabulary.h"
 #include "tokenizer/normalise.h"
 #include "tokenizer/split.h"

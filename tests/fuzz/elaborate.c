@@ -10,7 +10,7 @@
 static void check_model(Unit *unit, const char *name, Graph graph) {
     Program *program = elaborate(unit, name, graph, 0, 0, NULL);
     if (!program || unit->reports->errors) return;
-    const char *wrong = verify(unit->arena, program);
+    const char *wrong = well_formed(unit->arena, program);
     if (!wrong) return;
     fprintf(stderr, "model %s: %s\n", name, wrong);
     abort();

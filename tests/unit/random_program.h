@@ -311,7 +311,7 @@ static void random_programs(Arena *arena, int first, Program **programs) {
         programs[i] = random_program(arena, first + i);
         if (programs[i]->graph == GRAPH_TRAIN) gradient(programs[i], false);
         simplify(programs[i]);
-        char *wrong = verify(arena, programs[i]);
+        char *wrong = well_formed(arena, programs[i]);
         if (wrong) fail_msg("program %d: %s", first + i, wrong);
     }
 }

@@ -261,7 +261,7 @@ static long check(const Options *options, long tokens) {
     Program *whole = build_program(arena, NULL, options),
             *step = build_program(arena, NULL, options);
     decode(step, tokens);
-    char *message = verify(arena, step);
+    char *message = well_formed(arena, step);
     if (message) fail_msg("%s", message);
     Interpreter *expected = interpreter_new(whole), *found = interpreter_new(step);
     fill(expected, whole);

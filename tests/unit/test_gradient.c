@@ -92,7 +92,7 @@ static void check_parameter(Program *program, Interpreter *eval, const Tensor *g
 }
 
 static void expect_valid(Program *program) {
-    char *problem = verify(program->arena, program);
+    char *problem = well_formed(program->arena, program);
     if (problem) fail_msg("%s\n%s", problem, print_program(program->arena, program));
 }
 

@@ -51,7 +51,7 @@ static Expr *apply(Program *program, OpCode op, Expr *a, Expr *b) {
 }
 
 static Interpreter *ready(Program *program) {
-    char *message = verify(program->arena, program);
+    char *message = well_formed(program->arena, program);
     if (message) fail_msg("%s", message);
     return interpreter_new(program);
 }

@@ -163,7 +163,7 @@ static void test_program_prints(void **state) {
     list_push(small.arena, &top->inputs, read2(&small, small.y, small.is, small.jf));
     list_push(small.arena, &top->outputs, read2(&small, mask, small.is, small.jf));
     list_push(small.arena, &program->outputs, small.y);
-    assert_null(verify(small.arena, program));
+    assert_null(well_formed(small.arena, program));
     assert_string_equal(print_program(small.arena, program),
                         "program small (forward)\n"
                         "  axis s = 3 (sequence)\n"
@@ -203,14 +203,14 @@ static void test_repeats_are_no_loops(void **state) {
         REDUCE_NONE, NULL, 0, expr_read(program, carried, (Expr *[]){i, s}), nowhere);
     assert_int_equal(step->loop_count, 1);
     assert_false(statement_is_scatter(step));
-    assert_null(verify(small.arena, program));
+    assert_null(well_formed(small.arena, program));
     assert_string_equal(print_statement(small.arena, step), "carried[i + 1,s] = carried[i,s]");
     arena_free(small.arena);
 }
 
 /* Every mistake below is one change of the sound product. */
 static void expect_complaint(Small *small, const char *part) {
-    char *message = verify(small->arena, small->program);
+    char *message = well_formed(small->arena, small->program);
     assert_non_null(message);
     if (!strstr(message, part)) fail_msg("'%s' is not in: %s", part, message);
     arena_free(small->arena);
@@ -220,7 +220,7 @@ static void test_verify_complains(void **state) {
     (void)state;
     Small small = small_new();
     product(&small);
-    assert_null(verify(small.arena, small.program));
+    assert_null(well_formed(small.arena, small.program));
     arena_free(small.arena);
 
     small = small_new();

@@ -1,6 +1,6 @@
 /* layers: every gradient of the models of tests/layers.moe, which are made of the layers of the
- * standard library, against central differences in double precision. Each parameter is moved along one random direction, which sees
- * all of its elements at once. Runs in the root of the project. */
+ * standard library, against central differences in double precision. Each parameter is moved along
+ * one random direction, which sees all of its elements at once. Runs in the root of the project. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static Program *make_program(Arena *arena, Reports *reports, const char *model) 
 }
 
 static void expect_valid(Program *program, const char *pass) {
-    char *problem = verify(program->arena, program);
+    char *problem = well_formed(program->arena, program);
     if (problem)
         fail_msg("after %s: %s\n%s", pass, problem, print_program(program->arena, program));
 }

@@ -255,7 +255,7 @@ static void check(const Options *options, int relations) {
     Arena *arena = arena_new();
     Program *dense = build_program(arena, options), *routed = build_program(arena, options);
     route(routed);
-    char *message = verify(arena, routed);
+    char *message = well_formed(arena, routed);
     if (message) fail_msg("%s", message);
     assert_int_equal(routed->relations.count, relations);
     Interpreter *expected = run(dense), *found = run(routed);

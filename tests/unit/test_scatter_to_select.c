@@ -100,7 +100,7 @@ static void check(Between between, int left) {
     Program *before = rows(arena, between), *after = rows(arena, between);
     double expected[18], actual[18];
     scatter_to_select(after);
-    char *wrong = verify(arena, after);
+    char *wrong = well_formed(arena, after);
     if (wrong) fail_msg("%s", wrong);
     assert_int_equal(scatters(after), left);
     run(before, expected);

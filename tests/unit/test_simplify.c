@@ -17,10 +17,10 @@ static const char *statements_text(Program *program) {
 }
 
 static void expect(Maker *maker, const char *text) {
-    char *before = verify(maker->program->arena, maker->program);
+    char *before = well_formed(maker->program->arena, maker->program);
     if (before) fail_msg("%s", before);
     simplify(maker->program);
-    char *after = verify(maker->program->arena, maker->program);
+    char *after = well_formed(maker->program->arena, maker->program);
     if (after) fail_msg("%s", after);
     assert_string_equal(statements_text(maker->program), text);
 }

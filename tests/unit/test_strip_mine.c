@@ -236,7 +236,7 @@ static Program *with_given_shift(Arena *arena) {
 
 static void check_hand(Program *whole, Program *parts, long rows, bool cut, const char *what) {
     strip_mine(parts, rows);
-    char *wrong = verify(parts->arena, parts);
+    char *wrong = well_formed(parts->arena, parts);
     if (wrong) fail_msg("%s: %s", what, wrong);
     assert_int_equal(parts_of(parts) != NULL, cut);
     compare(whole, parts, what);

@@ -3,9 +3,9 @@
  *     gradient.c   the statements in reverse
  *     derive.c     the derivative of one operation, from its row in op.def
  *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
- *     product.c    a sum over a product as clean contractions
+ *     factors.c    a sum over a product as clean contractions
  *     recurrence.c a scan by a scan the other way
- *     rematerialize.c       what the backward step of a repeat needs of the forward one
+ *     rematerialize.c  what the backward step of a repeat needs of the forward one
  */
 #ifndef GRADIENT_H
 #define GRADIENT_H

@@ -1,4 +1,4 @@
-/* contract: sums over products as clean contractions, see product.c.
+/* contract: sums over products as clean contractions, see factors.c.
  *
  *     h[s,f] = sum[d,r] tanh(x[s,d]) * A[d,r] * B[r,f]
  * -->

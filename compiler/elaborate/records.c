@@ -1,4 +1,4 @@
-/* settings: records of options. What is written in a model becomes a tree of values; overrides
+/* records: records of options. What is written in a model becomes a tree of values; overrides
  * change it by path; an option's declaration gives the type, the limits and the default that the
  * value is held against.
  *

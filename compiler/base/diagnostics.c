@@ -1,4 +1,4 @@
-#include "base/report.h"
+#include "base/diagnostics.h"
 
 #include "base/utf8.h"
 

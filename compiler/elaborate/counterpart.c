@@ -1,4 +1,4 @@
-/* match: which parameter of another model stands for which.
+/* counterpart: which parameter of another model stands for which.
  *
  * Counterparts stand in the same kind of equation: multiplied and summed, or looked up, or neither;
  * over axes of the same names in the same places; before or behind all others; joining what they

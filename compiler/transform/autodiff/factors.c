@@ -1,4 +1,4 @@
-/* product: target (+)= sum over indices of a product of factors, written so that contractions stay
+/* factors: target (+)= sum over indices of a product of factors, written so that contractions stay
  * contractions.
  *
  * Factors that do not depend on the summed indices go outside the sum; the others are gathered into

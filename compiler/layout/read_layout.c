@@ -1,5 +1,5 @@
-/* read: the layouts of a unit. What a layout derives from comes first, what it says again takes
- * the place of that; every line is checked by itself:
+/* read_layout: the layouts of a unit. What a layout derives from comes first, what it says again
+ * takes the place of that; every line is checked by itself:
  *
  *     "q.{i}"[(h,e), d] = block[i].query[d,h,e]     both sides have i, h, e, d, each once
  */

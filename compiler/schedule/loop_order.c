@@ -1,4 +1,4 @@
-/* order: the loops of one statement from outside to inside.
+/* loop_order: the loops of one statement from outside to inside.
  *
  *     y[b,s] = sum[d] x[b,s,d]        b s d     one sum, along what lies side by side in memory
  *     g[d] += sum[b,s] x[b,s,d]       D b s d   a block D of sums at once, again along memory

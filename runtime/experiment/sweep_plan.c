@@ -1,4 +1,4 @@
-#include "experiment/plan.h"
+#include "experiment/sweep_plan.h"
 
 #include "base/message.h"
 #include "base/files.h"

@@ -1,4 +1,4 @@
-/* unused: names that a layer declares and nothing in it reads; options that are given, and that
+/* unread: names that a layer declares and nothing in it reads; options that are given, and that
  * nothing reads as the others stand. Each is likely a mistake, and no error; what the standard
  * library declares is not looked at.
  */

@@ -1,4 +1,5 @@
-/* tensors: what a program takes and gives, as its table tells it and as the public header does. */
+/* interface: what a program takes and gives, as its table tells it and as the public header does.
+ * */
 #include "analysis/parameter_facts.h"
 #include "codegen/emit.h"
 #include "passes.h"

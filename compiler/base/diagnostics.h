@@ -1,4 +1,4 @@
-/* report: sources, spans, and the errors and notes that point into them.
+/* diagnostics: sources, spans, and the errors and notes that point into them.
  *
  * Reports are collected, not printed, and nothing exits: the caller prints them when a stage is
  * over.
@@ -7,8 +7,8 @@
  *         y[s,o] = sum[i] x[s,i] * w[o,j]
  *                                      ^
  */
-#ifndef REPORT_H
-#define REPORT_H
+#ifndef DIAGNOSTICS_H
+#define DIAGNOSTICS_H
 
 #include "base/arena.h"
 

@@ -1,4 +1,4 @@
-/* tensors: which elements of the tensors of a model make up which tensor of theirs.
+/* mapping: which elements of the tensors of a model make up which tensor of theirs.
  *
  *     "q.{i}"[(h,e), d] = block[i].query[d,h,e]     and     "block.3.query", 64 x 4 x 16
  *

@@ -1,4 +1,4 @@
-#include "tokenizer/decode.h"
+#include "tokenizer/detokenize.h"
 
 #include "base/memory.h"
 #include "tokenizer/normalise.h"

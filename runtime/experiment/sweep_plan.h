@@ -1,7 +1,7 @@
-/* plan: what a sweep is to do: every variant with every seed, but those that are the same model as
- * an earlier one. */
-#ifndef PLAN_H
-#define PLAN_H
+/* sweep_plan: what a sweep is to do: every variant with every seed, but those that are the same
+ * model as an earlier one. */
+#ifndef SWEEP_PLAN_H
+#define SWEEP_PLAN_H
 
 #include "moec.h"
 

@@ -1,4 +1,4 @@
-#include "experiment/table.h"
+#include "experiment/sweep_table.h"
 
 #include "base/files.h"
 #include "base/memory.h"

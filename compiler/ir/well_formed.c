@@ -1,5 +1,5 @@
-/* verify: is the program well formed? Run after every pass; what it finds is the mistake of the
- * pass that ran last.
+/* well_formed: is the program well formed? Run after every pass; what it finds is the mistake of
+ * the pass that ran last.
  *
  * Tensors are listed once, have names of their own and known axes. Every subscript is an integer,
  * one for each dimension; every index is a loop of its statement or that of an enclosing
@@ -560,7 +560,7 @@ static void check_block(Verify *verify, const Block *block) {
     }
 }
 
-char *verify(Arena *arena, const Program *program) {
+char *well_formed(Arena *arena, const Program *program) {
     const List *tensors = &program->tensors;
     Verify state = {.arena = arena, .program = program};
     state.set = arena_alloc(arena, (size_t)tensors->count * sizeof *state.set);

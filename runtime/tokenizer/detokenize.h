@@ -1,6 +1,6 @@
-/* decode: the steps from the strings of tokens to text ("decoder" of the file). */
-#ifndef TOKENIZER_DECODE_H
-#define TOKENIZER_DECODE_H
+/* detokenize: the steps from the strings of tokens to text ("decoder" of the file). */
+#ifndef DETOKENIZE_H
+#define DETOKENIZE_H
 
 #include "tokenizer/text/pattern.h"
 #include "tokenizer/vocabulary.h"

@@ -1,4 +1,4 @@
-/* memory: the simulated device's memory: blocks of the host, known by their addresses. */
+/* device_memory: the simulated device's memory: blocks of the host, known by their addresses. */
 #include "block.h"
 
 #include <stdlib.h>
