@@ -1,7 +1,7 @@
 #!/bin/sh
-# The map of each folder is short and names every file and folder in it, and no other; no folder has more than 30 files; the
-# compiler knows no architecture, includes nothing of the runtime but what is compiled for both, and does not search the text
-# that it writes.
+# The map of each folder is short and names every file and folder in it, and no other; no folder has more than 30 files; no
+# name of a file stands in two folders but where it is one idea; the compiler knows no architecture, includes nothing of the
+# runtime but what is compiled for both, and does not search the text that it writes.
 set -u
 cd "$(dirname "$0")/../.."
 status=0
@@ -24,6 +24,17 @@ for folder in $folders; do
     for name in $(awk -F'|' '{ print $2 }' "$map" | grep -o '`[a-z_0-9]*\.[a-z]*`' | tr -d '`'); do
         [ -e "$folder/$name" ] || fault "$map names $name, which is not there"
     done
+done
+# A name in two folders is one idea seen from both: the same thing of the command and of emitted folders, a kernel and what
+# simulates it, a form and what is printed, read or done with it.
+allowed="bulk config data diagnostics draw embedded emit experiment explain generate measure model moec passes print report scan train weights
+    wgmma"
+for name in $(find compiler runtime \( -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.def' \) |
+    sed 's/\.[a-z]*$//' | sort -u | sed 's|.*/||' | sort | uniq -d); do
+    case " $(echo $allowed) " in
+    *" $name "*) ;;
+    *) fault "$name stands in several folders: $(find compiler runtime -name "$name.[a-z]*" | tr '\n' ' ')" ;;
+    esac
 done
 for side in compiler runtime; do
     [ "$(find $side -maxdepth 1 -name '*.c' | wc -l)" -le 10 ] || fault "more than 10 files lie in $side itself"
