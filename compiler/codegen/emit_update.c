@@ -83,11 +83,6 @@ static bool is_scalar(const Tensor *tensor) {
     return tensor->role == ROLE_INPUT && tensor->rank == 0;
 }
 
-/* What the runtime calls a number of the schedule. */
-static bool is_schedule_step(const Tensor *tensor) {
-    return is_scalar(tensor) && strcmp(tensor->path, "schedule_step") == 0;
-}
-
 static void emit_rate(Module *module, Program *program) {
     Arena *arena = module->arena;
     Text *text = &module->functions;
@@ -107,7 +102,7 @@ static void emit_rate(Module *module, Program *program) {
         const Tensor *tensor = program->tensors.items[i];
         if (is_scalar(tensor) && emitter->used[i])
             emit_line(emitter, "const float %s[1] = {(float)%s};", emitter->names[i],
-                      is_schedule_step(tensor) ? "step" : "steps");
+                      tensor->scalar == SCALAR_SCHEDULE_STEP ? "step" : "steps");
         if (tensor->role != ROLE_OUTPUT) continue;
         result = arena_format(arena, "(double)%s[0]", emitter->names[i]);
         emit_line(emitter, "float %s[1];", emitter->names[i]);
@@ -159,13 +154,13 @@ static void add_statements(Arena *arena, Text *text, const List *statements) {
 /* ---- what parameters have for themselves ---- */
 
 static double own_number(const Module *module, const Tensor *parameter, const Tensor *scalar) {
-    if (!is_trained(parameter) && !strcmp(scalar->name, "lr")) return 0;
+    if (scalar->scalar == SCALAR_RATE && !is_trained(parameter)) return 0;
     for (int i = 0; i < parameter->own.count; i++) {
         const OwnNumber *own = parameter->own.items[i];
         if (!strcmp(own->name, scalar->name)) return own->value;
     }
-    if (!strcmp(scalar->name, "matrix")) return tensor_info(module->arena, parameter, 0).matrix;
-    return scalar->init.a;
+    return scalar->scalar == SCALAR_MATRIX ? tensor_info(module->arena, parameter, 0).matrix
+                                           : scalar->init.a;
 }
 
 /* Parameters with the same numbers are one group. Returns how many there are; *own: the numbers. */

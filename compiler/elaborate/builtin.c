@@ -4,18 +4,17 @@
  *                       reductions, each a statement of its own
  *     softmax[n](e)     exp(e - max e) / sum exp(e - max e) along n, or along several indices
  *     top[n](p, k)      1 for the k largest of p along n, ties to the lowest index, else 0
- *     attend(q, k, v; mask, window, scale, cap, sink, documents, best)
+ *     attend(q, k, v; ...)   see attend_call.c
  *     size(axis)  uniform()  normal()
  */
 #include "elaborate/elaborate.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
 /* Where entries lie that are not chosen, beyond all others: 2^127, which float and bf16 hold. */
 #define OUT_OF_REACH 170141183460469231731687303715884105728.0
-
-enum { MAX_BEST = 4096 }; /* what the kernels keep in order for one query */
 
 static Index *fresh(Elaborator *e, const Index *index) {
     return index_new(e->program, index->name, index->axis);
@@ -306,230 +305,8 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     return value_tensor(e, out, value->dims, value->rank, node->span);
 }
 
-/* One operand of attend as a tensor of its own over [leading..., place, heads, width]. */
-static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int count, Index *place,
-                     const char *name) {
-    Index *dims[MAX_RANK];
-    int rank = 0;
-    for (int i = 0; i < count; i++) dims[rank++] = leading[i];
-    for (int i = 0; i < value->rank; i++) dims[rank++] = value->dims[i];
-    Expr *expr = value->expr;
-    bool in_order =
-        expr->kind == EXPR_READ && expr->count == rank && expr->tensor->type == TYPE_REAL;
-    for (int i = 0; in_order && i < rank; i++)
-        if (expr->args[i]->kind != EXPR_INDEX || expr->args[i]->index != dims[i]) in_order = false;
-    if (!in_order) {
-        Axis *axes[MAX_RANK];
-        for (int i = 0; i < rank; i++) axes[i] = dims[i]->axis;
-        Tensor *tensor =
-            tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, value->span);
-        Expr *target = expr_read_indices(e->program, tensor, dims);
-        statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr,
-                       value->span);
-        expr = target;
-    }
-    if (!place) return expr;
-    Expr *to = expr_index(e->program, place);
-    return expr_substitute(e->program, expr, &value->dims[0], &to, 1);
-}
-
-/* The tensors among the options of attend, NULL where there is none. */
-typedef struct Given {
-    Value *sink, *documents;
-} Given;
-
-/* An option that is a tensor or none. */
-static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
-    Value *value = evaluate(e, entry->kids[0]);
-    if (value->kind == KIND_TENSOR)
-        *given = value;
-    else if (value->kind != KIND_NONE && value->kind != KIND_ERROR)
-        report_error(e->reports, entry->kids[0]->span, "'%s' takes a tensor or none, not %s",
-                     entry->name, value_kind_text(value));
-    return value->kind == KIND_TENSOR || value->kind == KIND_NONE;
-}
-
-static bool attend_options(Elaborator *e, const Node *node, AttendOptions *options, double width,
-                           Given *given) {
-    *options = (AttendOptions){.mask = MASK_CAUSAL, .scale = 1 / sqrt(width)};
-    const Node *record = node->kids[2];
-    bool fine = true;
-    for (int i = 0; record && i < record->count; i++) {
-        const Node *entry = record->kids[i];
-        double number = 0;
-        Value *value;
-        if (!strcmp(entry->name, "mask")) {
-            value = evaluate(e, entry->kids[0]);
-            if (value->kind == KIND_WORD && !strcmp(value->word, "causal"))
-                options->mask = MASK_CAUSAL;
-            else if (value->kind == KIND_NONE)
-                options->mask = MASK_NONE;
-            else if (value->kind == KIND_WORD && !strcmp(value->word, "window"))
-                options->mask = MASK_WINDOW;
-            else if (value->kind != KIND_ERROR) {
-                report_error(e->reports, entry->kids[0]->span,
-                             "a mask is one of causal, window, none");
-                fine = false;
-            }
-        } else if (!strcmp(entry->name, "sink")) {
-            fine = given_tensor(e, entry, &given->sink) && fine;
-        } else if (!strcmp(entry->name, "documents")) {
-            fine = given_tensor(e, entry, &given->documents) && fine;
-        } else if (!strcmp(entry->name, "window") || !strcmp(entry->name, "scale") ||
-                   !strcmp(entry->name, "cap") || !strcmp(entry->name, "best")) {
-            fine = evaluate_number(e, entry->kids[0], entry->name, &number) && fine;
-            if (entry->name[0] == 'w') options->window = (long)number;
-            if (entry->name[0] == 's') options->scale = number;
-            if (entry->name[0] == 'c') options->cap = number;
-            if (entry->name[0] == 'b') options->best = (long)number;
-        } else {
-            report_error(e->reports, entry->name_span, "attend has no option '%s'", entry->name);
-            report_help(e->reports,
-                        "its options are mask, window, scale, cap, sink, documents, best");
-            fine = false;
-        }
-    }
-    if (options->best < 0 || options->best > MAX_BEST) {
-        report_error(e->reports, node->span, "best = %ld is outside 0..%d", options->best,
-                     (int)MAX_BEST);
-        fine = false;
-    }
-    if (options->mask == MASK_CAUSAL && options->window > 0) options->mask = MASK_WINDOW;
-    if (options->mask == MASK_WINDOW && options->window < 1) {
-        report_error(e->reports, node->span, "a window mask needs window = 1 or more");
-        fine = false;
-    }
-    return fine;
-}
-
-static bool check_attend(Elaborator *e, const Node *node, Value **values) {
-    static const char *const names[] = {"the query", "the key", "the value"};
-    const Node *args = node->kids[1];
-    if (args->count != 3) {
-        report_error(e->reports, node->span, "attend(q, k, v) takes three tensors");
-        return false;
-    }
-    for (int i = 0; i < 3; i++) {
-        values[i] = evaluate(e, args->kids[i]);
-        if (values[i]->kind == KIND_ERROR) return false;
-        if (values[i]->kind == KIND_TENSOR && values[i]->rank == 3) continue;
-        report_asked(e, args->kids[i]->span, "%s must have three dimensions: place, heads, width",
-                     names[i]);
-        return false;
-    }
-    Axis *q = values[0]->dims[2]->axis, *k = values[1]->dims[2]->axis;
-    if (q->size != k->size) {
-        report_asked(e, args->kids[1]->span,
-                     "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size, k->name,
-                     q->size, q->name);
-        report_help(e->reports, "queries and keys must have the same width");
-        return false;
-    }
-    for (int i = 1; i < 3; i++) {
-        Axis *heads = values[i]->dims[1]->axis, *queries = values[0]->dims[1]->axis;
-        if (heads->size <= queries->size && queries->size % heads->size == 0) continue;
-        report_asked(e, args->kids[i]->span,
-                     "%ld query heads (axis '%s') cannot share %ld heads of %s (axis '%s')",
-                     queries->size, queries->name, heads->size, names[i] + 4, heads->name);
-        long below = heads->size < queries->size ? heads->size : queries->size;
-        while (queries->size % below) below--;
-        report_help(e->reports, "the number of query heads must be a multiple: %ld would do",
-                    below);
-        return false;
-    }
-    for (int i = 1; i < 3; i++)
-        if (values[i]->dims[0]->axis->size != values[0]->dims[0]->axis->size) {
-            report_asked(e, args->kids[i]->span, "%s runs over axis '%s', the query over axis '%s'",
-                         names[i], values[i]->dims[0]->axis->name, values[0]->dims[0]->axis->name);
-            return false;
-        }
-    return true;
-}
-
-/* A number for each place of the queries. */
-static bool check_documents(Elaborator *e, const Value *documents, const Index *place) {
-    if (!documents || (documents->rank == 1 && documents->dims[0] == place)) return true;
-    report_error(e->reports, documents->span,
-                 "'documents' must have one dimension, the places of the query: axis '%s'",
-                 place->axis->name);
-    return false;
-}
-
-/* One logit for each head of the queries, the same for all tokens. */
-static bool check_sink(Elaborator *e, const Value *sink, const Axis *heads) {
-    if (!sink) return true;
-    bool shaped = sink->rank == 1 && sink->dims[0]->axis->size == heads->size;
-    bool batch = expr_uses_index(sink->expr, e->batch);
-    if (shaped && !batch) return true;
-    report_error(e->reports, sink->span,
-                 "'sink' must have one dimension, the heads of the query: axis '%s' (size %ld)%s",
-                 heads->name, heads->size,
-                 shaped ? ", and be the same for every sequence of the batch" : "");
-    report_help(e->reports, "declare it as a parameter: param sink[%s] ~ zeros", heads->name);
-    return false;
-}
-
-static int leading_indices(Elaborator *e, Value **values, int value_count, Index **leading) {
-    int count = 0;
-    for (int a = 0; a < e->frame->ambient_count; a++) {
-        bool used = false;
-        for (int i = 0; i < value_count; i++)
-            if (expr_uses_index(values[i]->expr, e->frame->ambient[a])) used = true;
-        if (used) leading[count++] = e->frame->ambient[a];
-    }
-    return count;
-}
-
-static Value *attend(Elaborator *e, const Node *node) {
-    Value *v[4];
-    if (!check_attend(e, node, v)) return value_error(e, node->span);
-    AttendOptions options;
-    Given given = {0};
-    if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &given))
-        return value_error(e, node->span);
-    if (!check_documents(e, given.documents, v[0]->dims[0]) ||
-        !check_sink(e, given.sink, v[0]->dims[1]->axis))
-        return value_error(e, node->span);
-    v[3] = given.documents;
-    options.documents = given.documents != NULL;
-    Index *leading[MAX_RANK];
-    int count = leading_indices(e, v, 3 + options.documents, leading);
-    if (!fits_rank(e, "attend", count + 3, node->span)) return value_error(e, node->span);
-    Index *place = fresh(e, v[0]->dims[0]);
-    Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"),
-                       operand(e, v[1], leading, count, place, "key"),
-                       operand(e, v[2], leading, count, place, "value"), NULL, NULL};
-    if (given.sink) {
-        Value *logit = materialise(e, "sink", given.sink);
-        inputs[3] = logit->expr;
-        options.sink = true;
-    }
-    if (given.documents) inputs[4] = operand(e, v[3], leading, count, place, "document");
-    Index *out[MAX_RANK];
-    Axis *axes[MAX_RANK];
-    int rank = 0;
-    for (int i = 0; i < count; i++) out[rank++] = leading[i];
-    out[rank++] = v[0]->dims[0];
-    out[rank++] = v[0]->dims[1];
-    out[rank++] = v[2]->dims[2];
-    for (int i = 0; i < rank; i++) axes[i] = out[i]->axis;
-    Tensor *o = tensor_new(e->program, "attended", ROLE_TEMP, TYPE_REAL, rank, axes, node->span);
-    Tensor *lse =
-        tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, node->span);
-    Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, node->span);
-    for (int i = 0; i < 5; i++)
-        if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);
-    Expr *read = expr_read_indices(e->program, o, out),
-         *normaliser = expr_read_indices(e->program, lse, out);
-    list_push(e->arena, &statement->outputs, read);
-    list_push(e->arena, &statement->outputs, normaliser);
-    statement->attention = options;
-    Value *result = value_tensor(e, read, out + count, 3, node->span);
-    result->lse = value_tensor(e, normaliser, out + count, 2, node->span);
-    return result;
-}
-
-static Value *size(Elaborator *e, const Node *node) {
+static Value *size(Elaborator *e, const Node *node, const Node *subs) {
+    (void)subs;
     const Node *args = node->kids[1];
     double product = 1;
     for (int i = 0; i < args->count; i++) {
@@ -551,7 +328,8 @@ static Value *size(Elaborator *e, const Node *node) {
     return value_number(e, product, node->span);
 }
 
-static Value *length(Elaborator *e, const Node *node) {
+static Value *length(Elaborator *e, const Node *node, const Node *subs) {
+    (void)subs;
     const Node *args = node->kids[1];
     Value *list = args->count == 1 ? evaluate(e, args->kids[0]) : NULL;
     if (list && list->kind == KIND_ERROR) return list;
@@ -603,34 +381,48 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
                         drawn->rank, node->span);
 }
 
-bool is_function(const char *name, int arguments) {
-    static const char *const own[] = {"size", "length", "softmax", "top", "attend"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!strcmp(name, own[i])) return true;
-    if (!strcmp(name, "uniform") || !strcmp(name, "normal")) return arguments <= 1;
-    return op_find(name, arguments) >= 0;
+static Value *uniform(Elaborator *e, const Node *node, const Node *subs) {
+    (void)subs;
+    return random_number(e, node, OP_UNIFORM);
 }
 
-Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
-    if (!strcmp(name, "size")) return size(e, node);
-    if (!strcmp(name, "length")) return length(e, node);
-    bool tensor = !strcmp(name, "softmax") || !strcmp(name, "top") || !strcmp(name, "attend");
-    if (tensor && !e->equation) {
-        report_error(e->reports, node->span, "'%s' stands only in an equation", name);
-        return value_error(e, node->span);
-    }
-    if (!strcmp(name, "softmax")) return softmax(e, node, subs);
-    if (!strcmp(name, "top")) return top(e, node, subs);
-    if (!strcmp(name, "attend")) return attend(e, node);
-    if (node->kids[1]->count <= 1 && !strcmp(name, "uniform"))
-        return random_number(e, node, OP_UNIFORM);
-    if (node->kids[1]->count <= 1 && !strcmp(name, "normal"))
-        return random_number(e, node, OP_NORMAL);
+static Value *normal(Elaborator *e, const Node *node, const Node *subs) {
+    (void)subs;
+    return random_number(e, node, OP_NORMAL);
+}
+
+/* ---- calls by name ---- */
+
+/* The functions that are not pointwise; those that are stand in op.def. */
+static const struct Builtin {
+    const char *name;
+    int most;         /* arguments that make it this function */
+    bool in_equation; /* it makes a tensor */
+    Value *(*call)(Elaborator *e, const Node *node, const Node *subs);
+} builtins[] = {
+    {"size", INT_MAX, false, size},      {"length", INT_MAX, false, length},
+    {"softmax", INT_MAX, true, softmax}, {"top", INT_MAX, true, top},
+    {"attend", INT_MAX, true, attend},   {"uniform", 1, false, uniform},
+    {"normal", 1, false, normal},
+};
+
+static const struct Builtin *find_builtin(const char *name) {
+    for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
+        if (!strcmp(name, builtins[i].name)) return &builtins[i];
+    return NULL;
+}
+
+bool is_function(const char *name, int arguments) {
+    const struct Builtin *builtin = find_builtin(name);
+    return builtin ? arguments <= builtin->most : op_find(name, arguments) >= 0;
+}
+
+/* NULL: there is none of that name and so many arguments. */
+static Value *pointwise_call(Elaborator *e, const Node *node, const char *name) {
     const Node *args = node->kids[1];
     int op = args->count >= 1 && args->count <= 3 ? op_find(name, args->count) : -1;
-    bool word = name[0] >= 'a' && name[0] <= 'z';
-    if (op < 0 || op_is_random((OpCode)op) || !word) {
-        for (int arity = 1; word && arity <= 3; arity++)
+    if (op < 0 || op_is_random((OpCode)op)) {
+        for (int arity = 1; arity <= 3; arity++)
             if (op_find(name, arity) >= 0 && arity != args->count) {
                 report_error(e->reports, node->span, "'%s' takes %d argument%s, not %d", name,
                              arity, arity == 1 ? "" : "s", args->count);
@@ -648,4 +440,14 @@ Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Nod
         if (values[i]->kind == KIND_ERROR) return values[i];
     }
     return apply_op(e, (OpCode)op, values[0], values[1], values[2], node->span);
+}
+
+Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
+    const struct Builtin *builtin = find_builtin(name);
+    if (!builtin || node->kids[1]->count > builtin->most) return pointwise_call(e, node, name);
+    if (builtin->in_equation && !e->equation) {
+        report_error(e->reports, node->span, "'%s' stands only in an equation", name);
+        return value_error(e, node->span);
+    }
+    return builtin->call(e, node, subs);
 }

@@ -317,10 +317,11 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
 
 /* ---- the optimizer ---- */
 
-static Value *scalar_input(Elaborator *e, Scope *scope, const char *name) {
+static Value *scalar_input(Elaborator *e, Scope *scope, const char *name, ScalarKind kind) {
     Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
     tensor->path = name;
     tensor->input = INPUT_SCALAR;
+    tensor->scalar = kind;
     tensor->init = (Init){INIT_CONSTANT, 1, 0}; /* for a parameter that has none of its own */
     Value *value = value_tensor(e, expr_read(e->program, tensor, NULL), NULL, 0, (Span){0});
     scope_bind(e, scope, name, value, (Span){0});
@@ -384,7 +385,7 @@ static void own_option(Elaborator *e, const char *name) {
     if (!binding || binding->value->kind != KIND_NUMBER) return;
     double number = binding->value->number;
     Scope scope = {0};
-    binding->value = scalar_input(e, &scope, name);
+    binding->value = scalar_input(e, &scope, name, SCALAR_OPTION);
     binding->value->expr->tensor->init = (Init){INIT_CONSTANT, number, 0};
 }
 
@@ -427,9 +428,9 @@ static void enter(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, 
 static void schedule_program(Elaborator *e, const Value *schedule) {
     Scope scope = {0};
     Frame frame;
-    scalar_input(e, &scope, "schedule_step");
+    scalar_input(e, &scope, "schedule_step", SCALAR_SCHEDULE_STEP);
     ((Binding *)scope.bindings.items[0])->name = "step";
-    scalar_input(e, &scope, "steps");
+    scalar_input(e, &scope, "steps", SCALAR_SCHEDULE_STEPS);
     enter(e, &frame, &scope, schedule->layer, schedule->record);
     block_statements(e, layer_body(schedule->layer));
     Binding *rate = scope_find(&scope, "rate");
@@ -462,8 +463,11 @@ static void update_program(Elaborator *e, const Node *layer, Record *record) {
     Frame frame;
     Axis *axis = axis_new(e->program, "elements", 1, AXIS_ELEMENTS, layer->span);
     Index *index = index_new(e->program, "i", axis);
-    static const char *const scalars[] = {"lr", "step", "steps", "matrix", "clip"};
-    for (int i = 0; i < 5; i++) scalar_input(e, &scope, scalars[i]);
+    scalar_input(e, &scope, "lr", SCALAR_RATE);
+    scalar_input(e, &scope, "step", SCALAR_STEP);
+    scalar_input(e, &scope, "steps", SCALAR_STEPS);
+    scalar_input(e, &scope, "matrix", SCALAR_MATRIX);
+    scalar_input(e, &scope, "clip", SCALAR_CLIP);
     element_tensor(e, &scope, "weight", ROLE_PARAMETER, index, optimizer->layer->span);
     element_tensor(e, &scope, "grad", ROLE_INPUT, index, optimizer->layer->span)->input =
         INPUT_REAL;

@@ -13,7 +13,8 @@
  *     subscript.c  tensors read at subscripts
  *     unread.c     names that nothing reads, options that have no effect
  *     apply.c      functions called, layers applied
- *     builtin.c    softmax, top, attend and the other functions that are not pointwise
+ *     builtin.c    softmax, top and the other functions that are not pointwise
+ *     attend_call.c  attend and its options: which keys a query sees
  */
 #ifndef ELABORATE_H
 #define ELABORATE_H
@@ -314,6 +315,9 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
  * chosen entries. */
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span);
+
+/* ---- attend_call.c ---- */
+Value *attend(Elaborator *e, const Node *call, const Node *subs);
 
 /* ---- layer.c ---- */
 /* With `labelled` the label was written (norm@query): two applications of one label share what

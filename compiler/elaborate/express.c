@@ -225,8 +225,8 @@ static Value *name(Elaborator *e, const Node *node) {
         value->written = node->name;
         return value;
     }
-    if (!strcmp(node->name, "true") || !strcmp(node->name, "false"))
-        return flag(e, node->name[0] == 't', node->span);
+    if (!strcmp(node->name, "true")) return flag(e, true, node->span);
+    if (!strcmp(node->name, "false")) return flag(e, false, node->span);
     if (!strcmp(node->name, "none")) return value_new(e, KIND_NONE, node->span);
     if (!strcmp(node->name, "pi")) return value_number(e, 3.14159265358979323846, node->span);
     Value *known = condition(e, node);

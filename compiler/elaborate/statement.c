@@ -223,11 +223,11 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
     scope_bind(e, &scope, "fan_out", value_number(e, fan_out, node->span), node->span);
     e->scope = &scope;
     int errors = e->reports->errors;
-    bool word =
-        node->kind == NODE_NAME && (!strcmp(node->name, "zeros") || !strcmp(node->name, "ones"));
+    bool zeros = node->kind == NODE_NAME && !strcmp(node->name, "zeros"),
+         ones = node->kind == NODE_NAME && !strcmp(node->name, "ones");
     bool fine = true;
-    if (word)
-        *init = (Init){INIT_CONSTANT, node->name[0] == 'o', 0};
+    if (zeros || ones)
+        *init = (Init){INIT_CONSTANT, ones, 0};
     else if (node->kind != NODE_CALL || !init_call(e, node, init)) {
         double number = 0;
         const Node *name = node->kind == NODE_CALL ? node->kids[0] : node;

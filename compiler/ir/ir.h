@@ -95,6 +95,18 @@ typedef enum InputKind {
     INPUT_SCALAR /* rank 0, set by the runtime by name: position, loss_scale, step, steps, rate */
 } InputKind;
 
+/* What a scalar of an update program says. */
+typedef enum ScalarKind {
+    SCALAR_OPTION, /* of the optimizer, that parameters may have for themselves; else init.a */
+    SCALAR_RATE,   /* the learning rate; 0 for what is not trained */
+    SCALAR_STEP,   /* from 1 */
+    SCALAR_STEPS,  /* of the run */
+    SCALAR_CLIP,   /* the factor of the gradient */
+    SCALAR_MATRIX, /* what the parameter is in its equations: see parameter_facts.h */
+    SCALAR_SCHEDULE_STEP, /* from 0, what a schedule knows */
+    SCALAR_SCHEDULE_STEPS
+} ScalarKind;
+
 /* An option of the optimizer that one parameter has for itself; of "lr": a factor. */
 typedef struct OwnNumber {
     const char *name;
@@ -116,6 +128,7 @@ typedef struct Tensor {
     Axis *axes[MAX_RANK];
     Init init;           /* parameters and states */
     InputKind input;     /* inputs */
+    ScalarKind scalar;   /* inputs of an update program */
     long vocabulary;     /* token and class inputs: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
     double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
