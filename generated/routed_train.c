@@ -2,6 +2,10 @@
 /* run_train; inputs tokens[batch, s], targets[batch, s], loss_scale; outputs loss, balance, total, busiest,
         busiest.layer[layer]; 27 kernels and calls, 18 products, 565248 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
+/* The kernels leave out what nothing here multiplies. */
+#define MOEC_ROUNDED_PRODUCTS 0
+#define MOEC_BF16_OPERANDS 0
+#define MOEC_INT8_OPERANDS 0
 #include "kernels.h"
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
@@ -48,9 +52,9 @@ static const MoecProduct moec_products[] = {
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
    balance[0] = 0   -- std/moe.moe:85
    busiest[0] = 0   -- std/moe.moe:89
-   query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
-   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
+   query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
+   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
 static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
         float *restrict balance, float *restrict busiest)
@@ -110,9 +114,9 @@ static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
 }
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
+        * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
 static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
@@ -790,9 +794,9 @@ static const MoecAttend moec_options_train_22 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:70
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:68 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
 static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -1030,27 +1034,27 @@ static void run_train(const MoecRun *run)
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:68 */
+                  -- std/attention.moe:69 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:70 */
+                  -- std/attention.moe:71 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 4 * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:72 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
                 attention_v + i * 2 * 32 * 4 * 8);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
-                  -- std/attention.moe:110 */
+                  -- std/attention.moe:111 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8, key_rotary_y + i * 2 * 32 * 4
                 * 8, attention_v + i * 2 * 32 * 4 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
                 attended_lse + i * 2 * 32 * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:137 */
+                  -- std/attention.moe:138 */
         moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8, block_attention_output + i * 4
                 * 8 * 32, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -1186,16 +1190,16 @@ static void run_train(const MoecRun *run)
                 attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again,
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:137 */
+                  -- std/attention.moe:138 */
         moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * 4 * 8 * 32, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:137 */
+                  -- std/attention.moe:138 */
         moec_product(run, 11, &moec_products[11], attended + i * 2 * 32 * 4 * 8, d_x_3,
                 d_block_attention_output + i * 4 * 8 * 32);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:110 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
         moec_attend_grad(&moec_options_train_22,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8, .k = key_rotary_y + i * 2
                         * 32 * 4 * 8, .v = attention_v + i * 2 * 32 * 4 * 8, .sink = NULL, .o = attended + i
@@ -1203,29 +1207,29 @@ static void run_train(const MoecRun *run)
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:72 */
         moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + i * 32 * 4 * 8);
         kernel_train_23_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:70 */
+                  -- std/attention.moe:71 */
         moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:70 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
         moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + i * 32 * 4 * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:68 */
+                  -- std/attention.moe:69 */
         moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:68 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + i * 32 * 4 * 8);
         kernel_train_24_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,

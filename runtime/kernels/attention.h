@@ -273,7 +273,7 @@ MOEC_FUNCTION MoecRange moec_block_range(const MoecAttend *attend, long first_pl
 MOEC_FUNCTION void moec_attend_finish(const MoecAttend *attend, const MoecHead *head, long query,
                                       const float *sums, float factor) {
     void *to = moec_to(head->o, query * head->o_step, attend->o_type);
-    if (attend->o_type == MOEC_BF16) {
+    if (moec_is_bf16(attend->o_type)) {
 #pragma omp simd
         for (long c = 0; c < attend->value_width; c++)
             ((MoecBf16 *)to)[c] = moec_bf16(sums[c] * factor);
@@ -288,7 +288,7 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
     const MoecOutput output =
-        attend->o_type == MOEC_BF16
+        moec_is_bf16(attend->o_type)
             ? (MoecOutput){scratch->output, attend->value_width}
             : (MoecOutput){(float *)head->o + query * head->o_step, head->o_step};
     for (long i = 0; i < queries; i++) {

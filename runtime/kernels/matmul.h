@@ -124,7 +124,7 @@ MOEC_LARGE void moec_tile(const MoecTile *tile, long rows, long columns) {
  * as below. */
 MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const *from,
                                   const MoecType type, long ahead, float *c) {
-    const long vectors = type == MOEC_BF16 ? 2 : 1;
+    const long vectors = moec_is_bf16(type) ? 2 : 1;
     long j = 0;
     for (; j + vectors * MOEC_LANES <= n; j += vectors * MOEC_LANES) {
         MoecVector sum[2];
@@ -132,7 +132,7 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
         for (long v = 0; v < vectors; v++) sum[v] = moec_load_vector(c + j + v * MOEC_LANES);
 #pragma GCC unroll 8
         for (long q = 0; q < MOEC_STREAMS; q++) {
-            if (type == MOEC_BF16)
+            if (moec_is_bf16(type))
                 __builtin_prefetch((const char *)moec_at(from[q], j, type) + ahead);
 #pragma GCC unroll 2
             for (long v = 0; v < vectors; v++)
@@ -190,7 +190,7 @@ MOEC_INLINE void moec_stream_rows(const MoecOperand *b, long p, long count, cons
 /* What they are multiplied by for row i of a: those beyond by 0. */
 MOEC_INLINE void moec_stream_factors(const MoecOperand *a, long i, long p, long count,
                                      float *factor) {
-    if (count == MOEC_STREAMS && a->depth == 1 && a->depths == NULL && a->type == MOEC_F32) {
+    if (count == MOEC_STREAMS && a->depth == 1 && a->depths == NULL && moec_is_f32(a->type)) {
         memcpy(factor, moec_element(a, i, p), MOEC_STREAMS * sizeof *factor);
         return;
     }
@@ -210,7 +210,7 @@ MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType 
         for (long i = 0; i < block->m; i++) {
             float factor[MOEC_STREAMS];
             moec_stream_factors(&block->a, i, p, count, factor);
-            if (type == MOEC_INT8)
+            if (moec_is_groups(type))
                 moec_add_groups(block->n, factor, from, ahead, c + i * block->c_m);
             else
                 moec_add_streams(block->n, factor, from, type, ahead, c + i * block->c_m);
@@ -221,9 +221,9 @@ MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType 
 MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
     for (long i = 0; i < block->m && !block->accumulate; i++)
         memset((float *)block->c + i * block->c_m, 0, (size_t)block->n * sizeof(float));
-    if (block->b.type == MOEC_INT8)
+    if (moec_is_groups(block->b.type))
         moec_few_streams(block, MOEC_INT8);
-    else if (block->b.type == MOEC_BF16)
+    else if (moec_is_bf16(block->b.type))
         moec_few_streams(block, MOEC_BF16);
     else
         moec_few_streams(block, MOEC_F32);
@@ -261,11 +261,11 @@ MOEC_INLINE void moec_dots_of(const MoecDots *dots, const MoecType a_type, const
 
 MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_type, const long count,
                            float *c) {
-    if (a_type == MOEC_BF16 && b_type == MOEC_BF16)
+    if (moec_is_bf16(a_type) && moec_is_bf16(b_type))
         moec_dots_of(dots, MOEC_BF16, MOEC_BF16, count, c);
-    else if (a_type == MOEC_BF16)
+    else if (moec_is_bf16(a_type))
         moec_dots_of(dots, MOEC_BF16, MOEC_F32, count, c);
-    else if (b_type == MOEC_BF16)
+    else if (moec_is_bf16(b_type))
         moec_dots_of(dots, MOEC_F32, MOEC_BF16, count, c);
     else
         moec_dots_of(dots, MOEC_F32, MOEC_F32, count, c);
@@ -364,8 +364,8 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
         moec_few_by_rows(block);
     else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&
              b->depths == NULL) {
-        if (b->type == MOEC_INT8 && a->type != MOEC_F32) return 0;
-        (b->type == MOEC_INT8 ? moec_few_columns_of_groups : moec_few_by_columns)(block);
+        if (moec_is_groups(b->type) && !moec_is_f32(a->type)) return 0;
+        (moec_is_groups(b->type) ? moec_few_columns_of_groups : moec_few_by_columns)(block);
     } else
         return 0;
     return 1;
@@ -374,7 +374,7 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
 /* Few rows read b in place as floats, if its rows are contiguous. */
 MOEC_INLINE int moec_block_in_place(const MoecBlockProduct *block, int pairs) {
     return block->m <= MOEC_SHORT_ROWS && block->b.lane == 1 && block->b.lanes == NULL &&
-           block->b.depths == NULL && block->b.type == MOEC_F32 && !pairs;
+           block->b.depths == NULL && moec_is_f32(block->b.type) && !pairs;
 }
 
 /* The results as f32. */
@@ -385,13 +385,13 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
         return;
     }
     if (moec_block_few_rows(block)) return;
-    const int pairs = MOEC_HAS_PAIRS && block->rounded && block->b.type != MOEC_INT8;
+    const int pairs = MOEC_HAS_PAIRS && block->rounded && !moec_is_groups(block->b.type);
     const int in_place = moec_block_in_place(block, pairs);
     const long most = pairs ? 2 * MOEC_BLOCK_K : MOEC_BLOCK_K,
                even = moec_ceil_div(block->k, moec_ceil_div(block->k, most)),
-               unit = block->b.type == MOEC_INT8 ? MOEC_GROUP
-                      : pairs                    ? 2
-                                                 : 1,
+               unit = moec_is_groups(block->b.type) ? MOEC_GROUP
+                      : pairs                       ? 2
+                                                    : 1,
                deep = moec_ceil_div(even, unit) * unit;
     for (long j = 0; j < block->n; j += MOEC_BLOCK_N) {
         const long columns = moec_least(block->n - j, MOEC_BLOCK_N);
@@ -451,7 +451,7 @@ MOEC_LARGE void moec_block_rounded(const MoecBlockProduct *block) {
 }
 
 MOEC_INLINE void moec_block_multiply(const MoecBlockProduct *block) {
-    if (block->c_type == MOEC_BF16)
+    if (moec_is_bf16(block->c_type))
         moec_block_rounded(block);
     else
         moec_block_floats(block);
@@ -490,7 +490,7 @@ MOEC_FUNCTION void moec_round_groups(const float *weights, MoecGroup *rounded, s
 
 /* Parts of columns of b begin at multiples of this; a group is some tiles wide. */
 MOEC_INLINE long moec_column_unit(MoecType type) {
-    return type == MOEC_INT8 ? (long)MOEC_GROUP : (long)MOEC_TILE_N;
+    return moec_is_groups(type) ? (long)MOEC_GROUP : (long)MOEC_TILE_N;
 }
 
 typedef struct MoecGrid {

@@ -1,15 +1,29 @@
 /* operands: what a product multiplies, and how it is packed.
  *
  * Operands are f32 or bf16, b also in groups (see MoecGroup), without tables. A panel holds them as
- * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where the processor multiplies pairs of bf16
- * (MOEC_HAS_PAIRS) and the product rounds what it multiplies, it is two neighbours along k as bf16,
- * the first in the lower half. The order of the words is the same, so that one tile serves both.
+ * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where
+ * the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS) and the product rounds what it
+ * multiplies, it is two neighbours along k as bf16, the first in the lower half. The order of the
+ * words is the same, so that one tile serves both.
+ *
+ * A stand-alone program says before it includes the kernels which of these it has none of; what
+ * only those need is then not compiled.
  */
 #ifndef MOEC_OPERANDS_H
 #define MOEC_OPERANDS_H
 
 #include "abi.h"
 #include "prelude.h"
+
+#ifndef MOEC_BF16_OPERANDS
+#define MOEC_BF16_OPERANDS 1
+#endif
+#ifndef MOEC_INT8_OPERANDS
+#define MOEC_INT8_OPERANDS 1
+#endif
+#ifndef MOEC_ROUNDED_PRODUCTS
+#define MOEC_ROUNDED_PRODUCTS 1
+#endif
 
 /* Sizes by register file: floats in a register, rows of a tile. A tile is two registers wide. */
 #if defined(__AVX512F__)
@@ -26,7 +40,7 @@ enum { MOEC_TILE_N = 2 * MOEC_LANES };
 /* A program that calls kernels which were compiled apart does not read the thousands of lines of
  * that header. */
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__AVX512VL__) &&                   \
-    !defined(__clang__) && !defined(MOEC_KERNELS_APART)
+    !defined(__clang__) && !defined(MOEC_KERNELS_APART) && MOEC_ROUNDED_PRODUCTS
 #define MOEC_PAIRS_HERE
 #include <immintrin.h>
 enum { MOEC_HAS_PAIRS = 1 };
@@ -48,31 +62,28 @@ typedef struct MoecOperand {
     MoecType type;
 } MoecOperand;
 
-MOEC_INLINE long moec_least(long a, long b) {
-    return a < b ? a : b;
-}
-MOEC_INLINE long moec_ceil_div(long size, long part) {
-    return (size + part - 1) / part;
-}
+MOEC_INLINE long moec_least(long a, long b) { return a < b ? a : b; }
+MOEC_INLINE long moec_ceil_div(long size, long part) { return (size + part - 1) / part; }
+
+/* Constants where the program has no operands of that type. */
+MOEC_INLINE int moec_is_bf16(MoecType type) { return MOEC_BF16_OPERANDS && type == MOEC_BF16; }
+MOEC_INLINE int moec_is_groups(MoecType type) { return MOEC_INT8_OPERANDS && type == MOEC_INT8; }
+MOEC_INLINE int moec_is_f32(MoecType type) { return !moec_is_bf16(type) && !moec_is_groups(type); }
 
 /* Element `place` of an array of that type; where there are groups, the group that begins there. */
 MOEC_INLINE const void *moec_at(const void *data, long place, MoecType type) {
-    if (type == MOEC_INT8) return (const MoecGroup *)data + place / MOEC_GROUP;
-    return (const char *)data + place * (type == MOEC_BF16 ? 2 : 4);
+    if (moec_is_groups(type)) return (const MoecGroup *)data + place / MOEC_GROUP;
+    return (const char *)data + place * (moec_is_bf16(type) ? 2 : 4);
 }
 MOEC_INLINE void *moec_to(void *data, long place, MoecType type) {
-    return (char *)data + place * (type == MOEC_BF16 ? 2 : 4);
+    return (char *)data + place * (moec_is_bf16(type) ? 2 : 4);
 }
 MOEC_INLINE float moec_value(const void *element, MoecType type) {
-    return type == MOEC_BF16 ? moec_load(*(const MoecBf16 *)element) : *(const float *)element;
+    return moec_is_bf16(type) ? moec_load(*(const MoecBf16 *)element) : *(const float *)element;
 }
 
-MOEC_INLINE MoecVector moec_load_vector(const float *x) {
-    return *(const MoecVector *)x;
-}
-MOEC_INLINE void moec_store_vector(float *x, MoecVector value) {
-    *(MoecVector *)x = value;
-}
+MOEC_INLINE MoecVector moec_load_vector(const float *x) { return *(const MoecVector *)x; }
+MOEC_INLINE void moec_store_vector(float *x, MoecVector value) { *(MoecVector *)x = value; }
 /* Each half in a word of its own. GCC makes four instructions of a conversion that AVX-512 has as
  * one. */
 MOEC_INLINE MoecWords moec_widen(const void *x) {
@@ -102,7 +113,7 @@ MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
 
 /* As floats, whatever they are stored as, but not groups. */
 MOEC_INLINE MoecVector moec_load_wide(const void *x, MoecType type) {
-    if (type != MOEC_BF16) return *(const MoecVector *)x;
+    if (!moec_is_bf16(type)) return *(const MoecVector *)x;
     return (MoecVector)(moec_widen(x) << 16);
 }
 
@@ -138,7 +149,7 @@ MOEC_INLINE const void *moec_element(const MoecOperand *operand, long lane, long
 
 /* Element (lane, depth). */
 MOEC_INLINE float moec_element_value(const MoecOperand *operand, long lane, long depth) {
-    if (operand->type != MOEC_INT8)
+    if (!moec_is_groups(operand->type))
         return moec_value(moec_element(operand, lane, depth), operand->type);
     const long place = lane * operand->lane + depth * operand->depth;
     const MoecGroup *group = moec_at(operand->data, place, MOEC_INT8);
@@ -177,9 +188,7 @@ MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) {
 
 enum { MOEC_TRANSPOSES = 0 };
 
-MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) {
-    (void)rows;
-}
+MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) { (void)rows; }
 
 #endif
 
@@ -205,7 +214,7 @@ MOEC_LARGE long moec_pack_squares(const MoecOperand *x, long first, long count, 
 /* One panel: out[depth][width] of lanes first .. first+count-1, zero beyond. */
 MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count, long depth,
                                    long width, float *out) {
-    if (x->lane == 1 && x->lanes == NULL && count == width && x->type == MOEC_F32) {
+    if (x->lane == 1 && x->lanes == NULL && count == width && moec_is_f32(x->type)) {
         for (long p = 0; p < depth; p++) {
             const float *from = moec_element(x, first, p);
             if (width == MOEC_TILE_M)
@@ -215,7 +224,7 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count,
         }
         return;
     }
-    const int side_by_side = x->depth == 1 && x->depths == NULL && x->type != MOEC_INT8;
+    const int side_by_side = x->depth == 1 && x->depths == NULL && !moec_is_groups(x->type);
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long lanes = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, lanes);
         long p = 0;
@@ -233,7 +242,7 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count,
 /* The first `count` numbers from there on, as bf16; zeros beyond. */
 MOEC_INLINE __m256i moec_sixteen(const void *x, long count, MoecType type) {
     const __mmask16 mask = (__mmask16)((1u << (count < 16 ? count : 16)) - 1u);
-    if (type == MOEC_BF16) return _mm256_maskz_loadu_epi16(mask, x);
+    if (moec_is_bf16(type)) return _mm256_maskz_loadu_epi16(mask, x);
     return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x));
 }
 
@@ -247,7 +256,7 @@ MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType ty
 
 /* Up to 16 lanes whose elements lie side by side along depth. */
 MOEC_INLINE void moec_pairs_transposed(const MoecOperand *x, long first, long count, long depth,
-                                   long width, float *out, const MoecType type) {
+                                       long width, float *out, const MoecType type) {
     const long words = moec_ceil_div(depth, 2);
     for (long p = 0; p < words; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
@@ -284,11 +293,11 @@ MOEC_LARGE void moec_pack_pairs(const MoecOperand *x, long first, long count, lo
     const int side_by_side = x->depth == 1 && x->depths == NULL;
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long full = count > i ? moec_least(count - i, moec_least(width - i, MOEC_LANES)) : 0;
-        if (side_by_side && x->type == MOEC_BF16)
+        if (side_by_side && moec_is_bf16(x->type))
             moec_pairs_transposed(x, first + i, full, depth, width, out + i, MOEC_BF16);
         else if (side_by_side)
             moec_pairs_transposed(x, first + i, full, depth, width, out + i, MOEC_F32);
-        else if (x->type == MOEC_BF16)
+        else if (moec_is_bf16(x->type))
             moec_pairs_woven(x, first + i, full, depth, width, out + i, MOEC_BF16);
         else
             moec_pairs_woven(x, first + i, full, depth, width, out + i, MOEC_F32);

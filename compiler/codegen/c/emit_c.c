@@ -126,12 +126,32 @@ const EmitTarget target_c = {.parameters = {.function = "static void",
                              .update = emit_run,
                              .update_function = "run = run_update"};
 
+/* What none of the programs multiplies; the kernels leave it out, see operands.h. */
+static void add_absent(Text *text, Schedule *const *schedules, int count) {
+    bool rounds = false, bf16 = false, int8 = false;
+    for (int i = 0; i < count; i++) {
+        const Program *program = schedules[i]->program;
+        rounds |= program->rounded;
+        for (int j = 0; j < program->tensors.count; j++) {
+            const Tensor *tensor = program->tensors.items[j];
+            bf16 |= tensor->type == TYPE_BF16;
+            int8 |= tensor->type == TYPE_INT8;
+        }
+    }
+    if (!rounds || !bf16 || !int8)
+        text_add(text, "/* The kernels leave out what nothing here multiplies. */\n");
+    if (!rounds) text_add(text, "#define MOEC_ROUNDED_PRODUCTS 0\n");
+    if (!bf16) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
+    if (!int8) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
+}
+
 char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hosting) {
     Text text = {.arena = arena};
     Module *module = emit_module(arena, schedules, count, &target_c, NULL);
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              hosting == TARGET_STANDALONE ? " to stand alone" : "");
     emit_overview(module, &text);
+    if (hosting == TARGET_STANDALONE) add_absent(&text, schedules, count);
     text_add(&text, "#include \"kernels.h\"\n\n");
     emit_products(&text, &module->products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
