@@ -1,6 +1,11 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
-/* run_decode; inputs tokens[batch, s], position; outputs logits[batch, s, v]; 10 kernels and calls,
-        9 products, 1088 bytes of temporaries */
+/* run_decode
+   axes:    batch = 1, s = 1, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 1, hv = 2, c = 8,
+        f = 48, s = 32
+   inputs:  tokens[batch, s], position
+   outputs: logits[batch, s, v]
+   work:    10 kernels and calls, 9 products
+   memory:  1088 bytes of temporaries */
 /* The kernels leave out what nothing here multiplies. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
@@ -77,10 +82,10 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
 }
 
 /* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:72
-   query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:27
-   key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:27
+   query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
+   key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
    cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:27 */
 static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict attention_v,
@@ -105,8 +110,8 @@ static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict att
     }
     MOEC_OMP(simd)
     for (long e = 0; e < 8; e++) {
-        float key_rotary_y = attention_k[e] * query_rotary_cosine[e] + attention_k[(e + 4) % 8]
-                * query_rotary_sine[e];
+        float key_rotary_y = attention_k[e] * query_rotary_cosine[e]
+                + attention_k[(e + 4) % 8] * query_rotary_sine[e];
         cache_key_rotary_y[(i * 32 + at) * 8 + e] = key_rotary_y;
     }
 }
@@ -263,15 +268,17 @@ static void run_decode(const MoecRun *run)
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
                 query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
-        /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
-                cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
-                mask = causal, position)   -- std/attention.moe:111 */
-        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y, cache_key_rotary_y + i
-                * 32 * 8, cache_attention_v + i * 32 * 2 * 8, NULL, NULL, attended, attended_lse);
+        /* attended[b,s,h,c], attended_lse[b,s,h] =
+                attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
+                cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
+                  -- std/attention.moe:111 */
+        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
+                cache_key_rotary_y + i * 32 * 8, cache_attention_v + i * 32 * 2 * 8, NULL, NULL, attended,
+                attended_lse);
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
-        moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
-                * 4 * 8, sdpa_gate_weight_product);
+        moec_product(run, 3, &moec_products[3], attention_norm_y_2,
+                block_attention_sdpa_gate_weight + i * 32 * 4 * 8, sdpa_gate_weight_product);
         kernel_decode_4_sdpa_gate_y(attended, sdpa_gate_weight_product, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */

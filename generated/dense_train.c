@@ -1,6 +1,11 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
-/* run_train; inputs tokens[batch, s], targets[batch, s], loss_scale; outputs loss; 23 kernels and calls,
-        27 products, 385280 bytes of temporaries */
+/* run_train
+   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 1, hv = 2, c = 8,
+        f = 48
+   inputs:  tokens[batch, s], targets[batch, s], loss_scale
+   outputs: loss
+   work:    23 kernels and calls, 27 products
+   memory:  385280 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 /* The kernels leave out what nothing here multiplies. */
 #define MOEC_ROUNDED_PRODUCTS 0
@@ -128,8 +133,8 @@ static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
-   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
+   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
 static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
@@ -141,8 +146,8 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long e = 0; e < 8; e++) {
-                query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = attention_q[((b * 32 + s) * 4 + h)
-                        * 8 + e] * query_rotary_cosine[s * 8 + e]
+                query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] =
+                        attention_q[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
                         + attention_q[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
                         * query_rotary_sine[s * 8 + e];
             }
@@ -150,8 +155,8 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
             key_rotary_y[((i * 2 + b) * 32 + s) * 8 + e] = attention_k[(b * 32 + s) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e] + attention_k[(b * 32 + s) * 8 + (e + 4) % 8]
-                    * query_rotary_sine[s * 8 + e];
+                    * query_rotary_cosine[s * 8 + e]
+                    + attention_k[(b * 32 + s) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
         }
     }
 }
@@ -401,8 +406,8 @@ static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_
     }
 }
 
-/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75 */
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75 */
 static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_sum_of_squares)
@@ -413,8 +418,8 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
                 d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
-                        * final_norm_root[b * 32 + s] + d_final_norm_sum_of_squares[b * 32 + s]
-                        * (x_2_at + x_2_at);
+                        * final_norm_root[b * 32 + s]
+                        + d_final_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -429,9 +434,9 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
    d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_up_product[i,b,s,f]   -- std/activations.moe:19
    d_ffn_gate_product[b,s,f] = d_act_y_2[b,s,f]
-        * (sigmoid(ffn_gate_product[i,b,s,f]) + ffn_gate_product[i,b,s,f]
-        * (sigmoid(ffn_gate_product[i,b,s,f]) * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))
-          -- std/mlp.moe:35 */
+        * (sigmoid(ffn_gate_product[i,b,s,f])
+        + ffn_gate_product[i,b,s,f] * (sigmoid(ffn_gate_product[i,b,s,f])
+        * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))   -- std/mlp.moe:35 */
 static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3,
         const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
         const float *restrict ffn_gate_product, const float *restrict ffn_up_product,
@@ -534,8 +539,9 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long c = 0; c < 8; c++) {
-                sdpa_gate_y_again[((b * 32 + s) * 4 + h) * 8 + c] = attended[(((i * 2 + b) * 32 + s) * 4 + h)
-                        * 8 + c] * act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
+                sdpa_gate_y_again[((b * 32 + s) * 4 + h) * 8 + c] =
+                        attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c]
+                        * act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
             }
         }
     }
@@ -571,8 +577,8 @@ static void kernel_train_17_d_attended(long i, const float *restrict x_2,
                         * (act_y_at * (1.0f - act_y_at));
             }
         }
-        float attention_norm_root_again_now = moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s]
-                * 0.03125f + 1e-06f);
+        float attention_norm_root_again_now =
+                moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
         attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
@@ -613,14 +619,14 @@ static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cos
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
             d_attention_k[(b * 32 + s) * 8 + e] = d_key_rotary_y[(b * 32 + s) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e] + d_key_rotary_y[(b * 32 + s) * 8 + (e + 4) % 8]
-                    * query_rotary_sine[s * 8 + (e + 4) % 8];
+                    * query_rotary_cosine[s * 8 + e]
+                    + d_key_rotary_y[(b * 32 + s) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + (e + 4) % 8];
         }
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long e = 0; e < 8; e++) {
-                d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = d_query_rotary_y[((b * 32 + s) * 4 + h) * 8
-                        + e] * query_rotary_cosine[s * 8 + e]
+                d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] =
+                        d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
                         + d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
                         * query_rotary_sine[s * 8 + (e + 4) % 8];
             }
@@ -661,8 +667,8 @@ static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float 
                     * (-0.5f * attention_norm_root_again[b * 32 + s]
                     / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
-        for (int j = 0; j
-                < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
+        for (int j = 0; j < 32; j++) d_block_attention_norm_weight_sum[j] +=
+                d_block_attention_norm_weight_part[j];
     }
     for (long d = 0; d < 32; d++) {
         d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum[d];
@@ -819,16 +825,16 @@ static void run_train(const MoecRun *run)
                 attention_v + i * 2 * 32 * 2 * 8);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
-        /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
-                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
-                  -- std/attention.moe:111 */
-        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8, key_rotary_y + i * 2 * 32
-                * 8, attention_v + i * 2 * 32 * 2 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
-                attended_lse + i * 2 * 32 * 4);
+        /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
+                attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
+                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
+        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8,
+                key_rotary_y + i * 2 * 32 * 8, attention_v + i * 2 * 32 * 2 * 8, NULL, NULL,
+                attended + i * 2 * 32 * 4 * 8, attended_lse + i * 2 * 32 * 4);
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
-        moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
-                * 4 * 8, sdpa_gate_weight_product);
+        moec_product(run, 3, &moec_products[3], attention_norm_y_2,
+                block_attention_sdpa_gate_weight + i * 32 * 4 * 8, sdpa_gate_weight_product);
         kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_weight_product, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
@@ -838,12 +844,12 @@ static void run_train(const MoecRun *run)
                 ffn_norm_y_2);
         /* ffn_gate_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]
                   -- std/mlp.moe:35 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_gate_product
-                + i * 2 * 32 * 48);
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48,
+                ffn_gate_product + i * 2 * 32 * 48);
         kernel_train_6_act_y_2(i, ffn_gate_product, act_y_2);
         /* ffn_up_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_up_product + i
-                * 2 * 32 * 48);
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48,
+                ffn_up_product + i * 2 * 32 * 48);
         kernel_train_7_ffn_h(i, act_y_2, ffn_up_product, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
@@ -865,8 +871,8 @@ static void run_train(const MoecRun *run)
     kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_sum_of_squares);
     for (long i = 3; i >= 0; i--) {
         /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
-        moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_down + i
-                * 48 * 32, d_ffn_h);
+        moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
+                block_ffn_down + i * 48 * 32, d_ffn_h);
         kernel_train_14_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product, d_ffn_gate_product,
                 ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_h_again);
@@ -878,16 +884,16 @@ static void run_train(const MoecRun *run)
                 d_ffn_norm_y_2);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_up_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:35 */
-        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_up_product, d_block_ffn_up + i
-                * 32 * 48);
+        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_up_product,
+                d_block_ffn_up + i * 32 * 48);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_gate_product[b,s,f] * block_ffn_gate[i,d,f]
                   -- std/mlp.moe:35 */
         moec_product(run, 15, &moec_products[15], d_ffn_gate_product, block_ffn_gate + i * 32 * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_gate_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:35 */
-        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_gate_product, d_block_ffn_gate +
-                i * 32 * 48);
+        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_gate_product,
+                d_block_ffn_gate + i * 32 * 48);
         kernel_train_15_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again, ffn_norm_y_again);
@@ -899,8 +905,8 @@ static void run_train(const MoecRun *run)
                 d_sdpa_gate_y);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
                   -- std/attention.moe:138 */
-        moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3, d_block_attention_output + i * 4
-                * 8 * 32);
+        moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
+                d_block_attention_output + i * 4 * 8 * 32);
         kernel_train_17_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attended, act_y, d_sdpa_gate_y, d_attended, d_sdpa_gate_weight_product,
                 attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
@@ -917,9 +923,10 @@ static void run_train(const MoecRun *run)
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
         moec_attend_grad(&moec_options_train_18,
-                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8, .k = key_rotary_y + i * 2
-                        * 32 * 8, .v = attention_v + i * 2 * 32 * 2 * 8, .sink = NULL, .o = attended + i * 2
-                        * 32 * 4 * 8, .lse = attended_lse + i * 2 * 32 * 4,
+                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8,
+                        .k = key_rotary_y + i * 2 * 32 * 8, .v = attention_v + i * 2 * 32 * 2 * 8,
+                        .sink = NULL, .o = attended + i * 2 * 32 * 4 * 8,
+                        .lse = attended_lse + i * 2 * 32 * 4,
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
@@ -967,9 +974,9 @@ static double update_rate(double step, double steps)
     float rate_2[1];
     const float schedule_step_at = schedule_step[0];
     const float steps_at = steps_2[0];
-    float rate = moec_where(moec_lt(schedule_step_at, 10.0f), (schedule_step_at + 1.0f) / 10.0f, 0.1f + 0.45f
-            * (1.0f + moec_cos(3.14159265f * moec_min(1.0f, (schedule_step_at - 10.0f)
-            / moec_max(1.0f, steps_at - 10.0f)))));
+    float rate = moec_where(moec_lt(schedule_step_at, 10.0f), (schedule_step_at + 1.0f) / 10.0f,
+            0.1f + 0.45f * (1.0f + moec_cos(3.14159265f
+            * moec_min(1.0f, (schedule_step_at - 10.0f) / moec_max(1.0f, steps_at - 10.0f)))));
     rate_2[0] = rate;
     return (double)rate_2[0];
 }
@@ -1011,8 +1018,9 @@ static void run_update(float *weight, const float *gradient, float *const *state
         m[elements_2] = m_now;
         float v_now = 0.95f * v[elements_2] + 0.05f * g * g;
         v[elements_2] = v_now;
-        float weight_now = weight[elements_2] - lr_at
-                * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f) + share * weight[elements_2]);
+        float weight_now = weight[elements_2]
+                - lr_at * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f)
+                + share * weight[elements_2]);
         weight[elements_2] = weight_now;
     }
 }

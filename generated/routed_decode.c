@@ -1,6 +1,11 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
-/* run_decode; inputs tokens[batch, s], position; outputs logits[batch, s, v]; 11 kernels and calls,
-        5 products, 2112 bytes of temporaries */
+/* run_decode
+   axes:    batch = 1, s = 1, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
+        n = 4, f = 48, chosen_rows = 2, s = 32, chosen_groups = 5, chosen_others = 2
+   inputs:  tokens[batch, s], position
+   outputs: logits[batch, s, v]
+   work:    11 kernels and calls, 5 products
+   memory:  2112 bytes of temporaries */
 /* The kernels leave out what nothing here multiplies. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
@@ -69,10 +74,10 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
 }
 
 /* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:72
-   query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:27
-   key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:27
+   query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
+   key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
    cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:27 */
 static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict attention_v,
@@ -218,8 +223,8 @@ static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restri
             const long chosen_n_at = (long)chosen_n[r];
             MOEC_OMP(simd)
             for (long d = d_from; d < d_from + 16; d++) {
-                ffn_y[(chosen_batch_at + chosen_s_at) * 32 + d] += ffn_weight[(chosen_batch_at + chosen_s_at)
-                        * 4 + chosen_n_at] * expert_y[r * 32 + d];
+                ffn_y[(chosen_batch_at + chosen_s_at) * 32 + d] +=
+                        ffn_weight[(chosen_batch_at + chosen_s_at) * 4 + chosen_n_at] * expert_y[r * 32 + d];
             }
         }
     }
@@ -319,11 +324,13 @@ static void run_decode(const MoecRun *run)
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
                 query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
-        /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
-                cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
-                mask = causal, position)   -- std/attention.moe:111 */
-        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y, cache_key_rotary_y + i
-                * 32 * 4 * 8, cache_attention_v + i * 32 * 4 * 8, NULL, NULL, attended, attended_lse);
+        /* attended[b,s,h,c], attended_lse[b,s,h] =
+                attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
+                cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
+                  -- std/attention.moe:111 */
+        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
+                cache_key_rotary_y + i * 32 * 4 * 8, cache_attention_v + i * 32 * 4 * 8, NULL, NULL,
+                attended, attended_lse);
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
         moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * 4 * 8 * 32,

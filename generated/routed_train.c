@@ -1,6 +1,11 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
-/* run_train; inputs tokens[batch, s], targets[batch, s], loss_scale; outputs loss, balance, total, busiest,
-        busiest.layer[layer]; 27 kernels and calls, 18 products, 565248 bytes of temporaries */
+/* run_train
+   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
+        n = 4, f = 48, chosen_rows = 128, layer = 4, chosen_groups = 5, chosen_others = 65
+   inputs:  tokens[batch, s], targets[batch, s], loss_scale
+   outputs: loss, balance, total, busiest, busiest.layer[layer]
+   work:    27 kernels and calls, 18 products
+   memory:  565248 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 /* The kernels leave out what nothing here multiplies. */
 #define MOEC_ROUNDED_PRODUCTS 0
@@ -115,8 +120,8 @@ static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
-   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
+   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
 static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
@@ -128,11 +133,11 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
         const long h = iteration % 4;
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = attention_q[((b * 32 + s) * 4 + h) * 8
-                    + e] * query_rotary_cosine[s * 8 + e]
+            query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] =
+                    attention_q[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
                     + attention_q[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
-            key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = attention_k[((b * 32 + s) * 4 + h) * 8
-                    + e] * query_rotary_cosine[s * 8 + e]
+            key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] =
+                    attention_k[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
                     + attention_k[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
         }
     }
@@ -193,8 +198,8 @@ static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float 
             float ffn_total_sum = 0.0f;
             MOEC_OMP(simd reduction(+:ffn_total_sum))
             for (long n = 0; n < 4; n++) {
-                ffn_value[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
-                        - ffn_largest);
+                ffn_value[((i * 2 + b) * 32 + s) * 4 + n] =
+                        moec_exp(ffn_logit[(b * 32 + s) * 4 + n] - ffn_largest);
                 ffn_total_sum += ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
             }
             float ffn_total_now = ffn_total_sum;
@@ -516,8 +521,8 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
     }
 }
 
-/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
    d_balance_3[4] = loss_scale   -- std/moe.moe:85 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
@@ -531,8 +536,8 @@ static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
                 d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
-                        * final_norm_root[b * 32 + s] + d_final_norm_sum_of_squares[b * 32 + s]
-                        * (x_2_at + x_2_at);
+                        * final_norm_root[b * 32 + s]
+                        + d_final_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -605,9 +610,9 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
    d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
    d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
    d_expert_gate_product[r,f] = d_act_y[r,f]
-        * (sigmoid(expert_gate_product[i,r,f]) + expert_gate_product[i,r,f]
-        * (sigmoid(expert_gate_product[i,r,f]) * (1 - sigmoid(expert_gate_product[i,r,f]))))
-          -- std/mlp.moe:35 */
+        * (sigmoid(expert_gate_product[i,r,f])
+        + expert_gate_product[i,r,f] * (sigmoid(expert_gate_product[i,r,f])
+        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:35 */
 static void kernel_train_18_d_expert_gate_product(long i, const float *restrict expert_gate_product,
         const float *restrict expert_up_product, const float *restrict d_expert_h_weighed,
         float *restrict d_ffn_weight, float *restrict d_expert_up_product,
@@ -627,8 +632,9 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
             const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
             float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
             float expert_h_again = act_y_again * expert_up_product[(i * 128 + r) * 48 + f];
-            expert_h_weighed_again[r * 48 + f] = ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) *
-                    4 + chosen_n_2_at] * expert_h_again;
+            expert_h_weighed_again[r * 48 + f] =
+                    ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4 + chosen_n_2_at]
+                    * expert_h_again;
             d_ffn_weight_sum += d_expert_h_weighed[r * 48 + f] * expert_h_again;
             float d_expert_h = d_expert_h_weighed[r * 48 + f]
                     * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4 + chosen_n_2_at];
@@ -646,12 +652,12 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
    d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:67
-   d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0, 1
-        / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
+   d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
+        1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
           -- std/moe.moe:67
-   d_ffn_p[b,s,n] = d_ffn_total_4[n] + d_ffn_weight[chosen_row_2[b,s,n]]
-        * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)) + d_ffn_total_3[b,s] * chosen[i,b,s,n]
-          -- std/moe.moe:44
+   d_ffn_p[b,s,n] = d_ffn_total_4[n]
+        + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
+        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:44
    d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:44
    d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:44
    d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:44
@@ -670,8 +676,8 @@ static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
             const long chosen_s_2_at = (long)chosen_s_2[r];
             MOEC_OMP(simd)
             for (long d = d_from; d < d_from + 16; d++) {
-                d_ffn_norm_y_2[(chosen_batch_2_at * 32 + chosen_s_2_at) * 32 + d] += d_ffn_norm_y_2_rows[r
-                        * 32 + d];
+                d_ffn_norm_y_2[(chosen_batch_2_at * 32 + chosen_s_2_at) * 32 + d] +=
+                        d_ffn_norm_y_2_rows[r * 32 + d];
             }
         }
     }
@@ -686,9 +692,9 @@ static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
                         * ffn_weight_again[(b * 32 + s) * 4 + n];
             }
             const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
-            float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at), 1.0f
-                    / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f) * d_ffn_total_3_sum,
-                    0.0f);
+            float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at),
+                    1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f)
+                    * d_ffn_total_3_sum, 0.0f);
             float d_ffn_total_5_sum = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_total_5_sum))
             for (long n = 0; n < 4; n++) {
@@ -773,8 +779,8 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
                     + d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]
                     + d_ffn_norm_sum_of_squares[b * 32 + s] * (x_3_at + x_3_at);
         }
-        float attention_norm_root_again_now = moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s]
-                * 0.03125f + 1e-06f);
+        float attention_norm_root_again_now =
+                moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
         attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
@@ -853,8 +859,8 @@ static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float 
                     * (-0.5f * attention_norm_root_again[b * 32 + s]
                     / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
-        for (int j = 0; j
-                < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
+        for (int j = 0; j < 32; j++) d_block_attention_norm_weight_sum[j] +=
+                d_block_attention_norm_weight_part[j];
     }
     for (long d = 0; d < 32; d++) {
         d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum[d];
@@ -1047,16 +1053,16 @@ static void run_train(const MoecRun *run)
                 attention_v + i * 2 * 32 * 4 * 8);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
-        /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
-                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
-                  -- std/attention.moe:111 */
-        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8, key_rotary_y + i * 2 * 32 * 4
-                * 8, attention_v + i * 2 * 32 * 4 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
-                attended_lse + i * 2 * 32 * 4);
+        /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
+                attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
+                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
+        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8,
+                key_rotary_y + i * 2 * 32 * 4 * 8, attention_v + i * 2 * 32 * 4 * 8, NULL, NULL,
+                attended + i * 2 * 32 * 4 * 8, attended_lse + i * 2 * 32 * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8, block_attention_output + i * 4
-                * 8 * 32, attention_y);
+        moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8,
+                block_attention_output + i * 4 * 8 * 32, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
         /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:42 */
@@ -1143,8 +1149,8 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = chosen_other_2},
-                expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, d_block_ffn_expert_down + i * 4
-                        * 48 * 32);
+                expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
+                        d_block_ffn_expert_down + i * 4 * 48 * 32);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_up_product[r,f]
                 * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
@@ -1180,8 +1186,8 @@ static void run_train(const MoecRun *run)
         moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * 32 * 4, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
                   -- std/moe.moe:42 */
-        moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit, d_block_ffn_router + i * 32
-                * 4);
+        moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
+                d_block_ffn_router + i * 32 * 4);
         kernel_train_20_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again, ffn_norm_y_again);
@@ -1201,9 +1207,10 @@ static void run_train(const MoecRun *run)
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
         moec_attend_grad(&moec_options_train_22,
-                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8, .k = key_rotary_y + i * 2
-                        * 32 * 4 * 8, .v = attention_v + i * 2 * 32 * 4 * 8, .sink = NULL, .o = attended + i
-                        * 2 * 32 * 4 * 8, .lse = attended_lse + i * 2 * 32 * 4,
+                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8,
+                        .k = key_rotary_y + i * 2 * 32 * 4 * 8, .v = attention_v + i * 2 * 32 * 4 * 8,
+                        .sink = NULL, .o = attended + i * 2 * 32 * 4 * 8,
+                        .lse = attended_lse + i * 2 * 32 * 4,
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
@@ -1291,8 +1298,9 @@ static void run_update(float *weight, const float *gradient, float *const *state
         m[elements_2] = m_now;
         float v_now = 0.95f * v[elements_2] + 0.05f * g * g;
         v[elements_2] = v_now;
-        float weight_now = weight[elements_2] - lr_at
-                * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f) + share * weight[elements_2]);
+        float weight_now = weight[elements_2]
+                - lr_at * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f)
+                + share * weight[elements_2]);
         weight[elements_2] = weight_now;
     }
 }

@@ -1,4 +1,12 @@
 /* Written by moec to stand alone: the kernels that the program beside it launches. */
+/* run_train
+   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
+        n = 4, f = 48, chosen_rows = 128, layer = 4, chosen_groups = 5, chosen_others = 65
+   inputs:  tokens[batch, s], targets[batch, s], loss_scale
+   outputs: loss, balance, total, busiest, busiest.layer[layer]
+   work:    26 kernels and calls, 18 products
+   memory:  582464 bytes of temporaries */
+/* update: the optimizer's step of one parameter. */
 #include "kernels.cuh"
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
@@ -74,8 +82,8 @@ extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float
         }
         attention_norm_sum_of_squares_sum = moec_block_sum(attention_norm_sum_of_squares_sum);
         float attention_norm_sum_of_squares_now = attention_norm_sum_of_squares_sum;
-        if (moec_thread() == 0) attention_norm_sum_of_squares[(i * 2 + b) * 32
-                + s] = attention_norm_sum_of_squares_now;
+        if (moec_thread() == 0) attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] =
+                attention_norm_sum_of_squares_now;
         float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
@@ -102,8 +110,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(Moec
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
-   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
-        * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
+   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
 extern "C" __global__ void kernel_train_2_key_rotary_y(long i, const float *__restrict__ attention_q,
         const float *__restrict__ attention_k, const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, float *__restrict__ query_rotary_y,
@@ -215,8 +223,8 @@ extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict_
         }
         float ffn_total_sum = 0.0f;
         for (long n = 0; n < 4; n++) {
-            ffn_value[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
-                    - ffn_largest);
+            ffn_value[((i * 2 + b) * 32 + s) * 4 + n] =
+                    moec_exp(ffn_logit[(b * 32 + s) * 4 + n] - ffn_largest);
             ffn_total_sum += ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
         }
         float ffn_total_now = ffn_total_sum;
@@ -546,8 +554,8 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
    d_final_norm_sum_of_squares[b,s] = d_final_norm_root[b,s]
         * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
-   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
+   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
    d_balance_3[4] = loss_scale   -- std/moe.moe:85 */
 extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
@@ -650,9 +658,9 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
    d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
    d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
    d_expert_gate_product[r,f] = d_act_y[r,f]
-        * (sigmoid(expert_gate_product[i,r,f]) + expert_gate_product[i,r,f]
-        * (sigmoid(expert_gate_product[i,r,f]) * (1 - sigmoid(expert_gate_product[i,r,f]))))
-          -- std/mlp.moe:35 */
+        * (sigmoid(expert_gate_product[i,r,f])
+        + expert_gate_product[i,r,f] * (sigmoid(expert_gate_product[i,r,f])
+        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:35 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ expert_gate_product, const float *__restrict__ expert_up_product,
@@ -672,8 +680,9 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15
         float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
         float expert_h_again_now = act_y_again * expert_up_product[(i * 128 + r) * 48 + f];
         expert_h_again[r * 48 + f] = expert_h_again_now;
-        expert_h_weighed_again[r * 48 + f] = ffn_weight_again[((long)chosen_batch_2[r] * 32
-                + (long)chosen_s_2[r]) * 4 + (long)chosen_n_2[r]] * expert_h_again_now;
+        expert_h_weighed_again[r * 48 + f] =
+                ffn_weight_again[((long)chosen_batch_2[r] * 32 + (long)chosen_s_2[r]) * 4
+                + (long)chosen_n_2[r]] * expert_h_again_now;
         float d_expert_h = d_expert_h_weighed_now
                 * ffn_weight_again[((long)chosen_batch_2[r] * 32 + (long)chosen_s_2[r]) * 4
                 + (long)chosen_n_2[r]];
@@ -769,12 +778,12 @@ extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_
 
 /* d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:67
-   d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0, 1
-        / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
+   d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
+        1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
           -- std/moe.moe:67
-   d_ffn_p[b,s,n] = d_ffn_total_4[n] + d_ffn_weight[chosen_row_2[b,s,n]]
-        * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)) + d_ffn_total_3[b,s] * chosen[i,b,s,n]
-          -- std/moe.moe:44
+   d_ffn_p[b,s,n] = d_ffn_total_4[n]
+        + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
+        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:44
    d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:44
    d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:44
    d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:44
@@ -805,8 +814,9 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
         }
         d_ffn_total_3_sum = moec_block_sum(d_ffn_total_3_sum);
         const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
-        float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at), 1.0f
-                / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f) * d_ffn_total_3_sum, 0.0f);
+        float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at),
+                1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f) * d_ffn_total_3_sum,
+                0.0f);
         float d_ffn_total_5_sum = 0.0f;
         moec_barrier();
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
@@ -932,14 +942,14 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
             float d_x_3_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                d_x_3_lanes[lane] = d_x_2_lanes[lane] + d_ffn_norm_y_3_lanes[lane]
-                        * ffn_norm_root_again[b * 32 + s] + d_ffn_norm_sum_of_squares
-                        * (x_3_lanes[lane] + x_3_lanes[lane]);
+                d_x_3_lanes[lane] = d_x_2_lanes[lane]
+                        + d_ffn_norm_y_3_lanes[lane] * ffn_norm_root_again[b * 32 + s]
+                        + d_ffn_norm_sum_of_squares * (x_3_lanes[lane] + x_3_lanes[lane]);
             }
             moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
         }
-        float attention_norm_root_again_now = moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s]
-                * 0.03125f + 1e-06f);
+        float attention_norm_root_again_now =
+                moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
         if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
@@ -1168,8 +1178,9 @@ extern "C" __global__ void update_step(
             m_lanes[lane] = m_now;
             float v_now = 0.95f * v_lanes[lane] + 0.05f * g * g;
             v_lanes[lane] = v_now;
-            float weight_now = weight_lanes[lane] - lr_at
-                    * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f) + share * weight_lanes[lane]);
+            float weight_now = weight_lanes[lane]
+                    - lr_at * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f)
+                    + share * weight_lanes[lane]);
             weight_lanes[lane] = weight_now;
         }
         moec_write(&m[elements_2_from], m_lanes, elements - elements_2_from);

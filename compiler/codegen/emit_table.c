@@ -103,11 +103,33 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     return entry.text;
 }
 
+/* The axes of a program's tensors with their sizes, in the order in which tensors have them. */
+static void add_axes(Text *text, const Program *program) {
+    List found = {0};
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; j < tensor->rank; j++) {
+            Axis *axis = tensor->axes[j];
+            bool known = false;
+            for (int k = 0; k < found.count && !known; k++) {
+                const Axis *other = found.items[k];
+                known = !strcmp(other->name, axis->name) && other->size == axis->size;
+            }
+            if (!known) list_push(text->arena, &found, axis);
+        }
+    }
+    text_add(text, "   axes:   ");
+    for (int i = 0; i < found.count; i++) {
+        const Axis *axis = found.items[i];
+        text_add(text, "%s %s = %ld", i ? "," : "", axis->name, axis->size);
+    }
+}
+
 static void add_given(Arena *arena, Text *text, const char *what, const List *tensors) {
-    text_add(text, "; %s", what);
+    text_add(text, "   %-8s", what);
     for (int i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i];
-        text_add(text, "%s%s%s", i ? ", " : " ", tensor->path ? tensor->path : tensor->name,
+        text_add(text, "%s %s%s", i ? "," : "", tensor->path ? tensor->path : tensor->name,
                  tensor->rank ? axes_of(arena, tensor) : "");
     }
     if (!tensors->count) text_add(text, " none");
@@ -119,13 +141,17 @@ void emit_overview(const Module *module, Text *text) {
         const Emitted *emitted = module->emitted.items[i];
         const Program *program = emitted->program;
         const List inputs = tensors_with(arena, program, ROLE_INPUT);
-        Text line = {.arena = arena};
-        text_add(&line, "/* run_%s", emitted->prefix);
-        add_given(arena, &line, "inputs", &inputs);
-        add_given(arena, &line, "outputs", &program->outputs);
-        text_add(&line, "; %d kernels and calls, %d products, %zu bytes of temporaries */",
-                 emitted->kernels, emitted->product_count, emitted->schedule->arena_bytes);
-        print_line(text, 0, line.text);
+        Text axes = {.arena = arena}, given = {.arena = arena}, made = {.arena = arena};
+        add_axes(&axes, program);
+        add_given(arena, &given, "inputs:", &inputs);
+        add_given(arena, &made, "outputs:", &program->outputs);
+        text_add(text, "/* run_%s\n", emitted->prefix);
+        print_line(text, 0, axes.text);
+        print_line(text, 0, given.text);
+        print_line(text, 0, made.text);
+        text_add(text, "   work:    %d kernels and calls, %d products\n", emitted->kernels,
+                 emitted->product_count);
+        text_add(text, "   memory:  %zu bytes of temporaries */\n", emitted->schedule->arena_bytes);
     }
     if (module->update) text_add(text, "/* update: the optimizer's step of one parameter. */\n");
 }

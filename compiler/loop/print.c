@@ -6,14 +6,29 @@
 
 enum { COLUMNS = 110 };
 
-/* A space behind a comma, or before an operator. */
-static bool may_break(const char *line, size_t i) {
-    if (line[i] != ' ' || !line[i + 1]) return false;
-    return line[i - 1] == ',' || (line[i + 2] == ' ' && line[i + 1] != '=');
+enum { TIGHTEST = 5, UNBROKEN };
+
+static bool is_among(char c, const char *set) {
+    return c && strchr(set, c) != NULL;
 }
 
-/* Where a long line is broken: at the last place that fits between as few brackets as can be, but
- * not at the very beginning. 0: nowhere. */
+/* How loosely a space holds together what stands around it: behind a comma or before what stands
+ * apart, before operators by their precedence, behind an assignment. UNBROKEN: it is none. */
+static int looseness(const char *line, size_t i) {
+    char next = line[i + 1], last = line[i - 1];
+    if (line[i] != ' ' || !next || last == ' ') return UNBROKEN;
+    if (last == ',' || next == ' ') return 0;
+    if (last == '=' && i > 1 && is_among(line[i - 2], " +*")) return TIGHTEST;
+    if (is_among(next, "&|") && line[i + 2] == next && line[i + 3] == ' ') return 1;
+    if (line[i + 2] != ' ') return UNBROKEN;
+    if (is_among(next, "?:")) return 1;
+    if (is_among(next, "<>")) return 2;
+    if (is_among(next, "+-&|^")) return 3;
+    return is_among(next, "*/%") ? 4 : UNBROKEN;
+}
+
+/* Where a long line is broken: between as few brackets as can be, there where it is held together
+ * most loosely, at the last such place that fits, but not at the very beginning. 0: nowhere. */
 static size_t break_at(const char *line, size_t room) {
     size_t place = 0;
     int depth = 0, least = 0;
@@ -22,10 +37,11 @@ static size_t break_at(const char *line, size_t room) {
         if (line[i] == '"') quote = !quote;
         if (quote) continue;
         depth += (line[i] == '(' || line[i] == '[') - (line[i] == ')' || line[i] == ']');
-        if (!may_break(line, i)) continue;
-        if (!place || depth <= least || place < room / 3) {
+        int held = looseness(line, i), rank = depth * UNBROKEN + held;
+        if (held == UNBROKEN) continue;
+        if (!place || rank <= least || place < room / 3) {
             place = i;
-            least = depth;
+            least = rank;
         }
     }
     return place;

@@ -91,6 +91,7 @@ char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hos
 
     text_add(&kernels,
              "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
+    emit_overview(module, &kernels);
     text_add(&kernels, "#include \"kernels.cuh\"\n\n");
     if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
     if (hosting == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);
