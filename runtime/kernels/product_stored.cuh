@@ -123,6 +123,15 @@ struct MoecPairs {
     }
 };
 
+/* Those of a tile of at most `rows` by `columns` that is no larger than what is left, m by n. */
+template <class Left, class Right, class LeftLine, class RightLine, class MoreLeft, class MoreRight>
+MOEC_DEVICE MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight>
+moec_pairs(int rows, long m, int columns, long n, long depth, LeftLine left, RightLine right,
+           long more, MoreLeft more_left, MoreRight more_right) {
+    const int height = m < rows ? (int)m : rows, breadth = n < columns ? (int)n : columns;
+    return {height, breadth, (int)depth, (int)more, left, right, more_left, more_right};
+}
+
 /* One operand as a warp multiplies it. */
 template <int SIZE, bool ALONG>
 struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32> {
@@ -197,15 +206,8 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         __shared__ __align__(128) MoecBf16 stages[STAGES][STAGE];
         const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN,
                   column = warp % ACROSS * 32;
-        MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight> pairs = {
-            m < ROWS ? (int)m : ROWS,
-            n < WIDTH ? (int)n : WIDTH,
-            (int)depth,
-            (int)more,
-            left,
-            right,
-            more_left,
-            more_right};
+        auto pairs = moec_pairs<Left, Right>(ROWS, m, WIDTH, n, depth, left, right, more, more_left,
+                                             more_right);
         const int count = pairs.stages();
         float sum[DOWN][4][4] = {};
         pairs.begin();

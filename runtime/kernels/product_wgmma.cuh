@@ -175,15 +175,8 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         __shared__ uint64_t arrivals[STAGES];
         MoecBf16 *const stages = (MoecBf16 *)(memory + moec_to_block(memory));
         const int warp = threadIdx.x / 32, group = warp / 4;
-        MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight> pairs = {
-            m < ROWS ? (int)m : ROWS,
-            n < WIDTH ? (int)n : WIDTH,
-            (int)depth,
-            (int)more,
-            left,
-            right,
-            more_left,
-            more_right};
+        auto pairs = moec_pairs<Left, Right>(ROWS, m, WIDTH, n, depth, left, right, more, more_left,
+                                             more_right);
         const bool gathered =
             left.gathered() || right.gathered() || more_left.gathered() || more_right.gathered();
         const int count = pairs.stages();
