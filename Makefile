@@ -82,7 +82,7 @@ $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
 # The library for other programs: what runtime/library/moec.h declares and no other name.
 $(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/exported.map
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map \
-	    -Wl,-z,defs -o $@ $(BUILD)/runtime/library/*.o -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+	    -Wl,-z,defs -o $@ $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
 $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o $(BUILD)/runtime/base/cache.o | $(BUILD)/moec
