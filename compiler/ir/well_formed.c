@@ -18,7 +18,7 @@ typedef struct Verify {
     const Statement *statement; /* under examination, or NULL */
     List repeats;               /* Index * of the enclosing repeats */
     bool *set;                  /* by tensor: something was stored in it */
-    char *message;              /* the first complaint */
+    char *message;              /* the first error */
 } Verify;
 
 static void error_message(Verify *verify, const char *format, ...)

@@ -158,7 +158,7 @@ static int loops_of_target(const Statement *statement) {
 
 /* The product at `place` can be done in the tiles of the one that is looked at, which are of lines
  * across the sum: a row is read once, and the store has a result of each. */
-static bool is_fellow(const Folding *folding, int place) {
+static bool is_dual(const Folding *folding, int place) {
     const Contraction *one = folding->products[folding->product], *other = folding->products[place];
     if (!one || !other || !one->row || !other->row || folding->taken[place] ||
         folding->when[place] != place ||
@@ -276,7 +276,7 @@ static bool moves_down(Folding *folding, int place) {
 /* Takes a statement in, with those that it needs; or leaves everything as it was. */
 static bool join(Folding *folding, int place) {
     if (folding->count == MAX_INSIDE) return false;
-    if (!is_pointwise(folding, place) && !is_fellow(folding, place)) return false;
+    if (!is_pointwise(folding, place) && !is_dual(folding, place)) return false;
     Member *member = as_member(folding, place);
     if (!member) return false;
     for (int i = 0; i < folding->count; i++) {
@@ -366,7 +366,7 @@ static bool is_stored(Folding *folding, const Tensor *tensor) {
 /* What follows a dense product, one statement after the other, while it can be part of its epilogue
  * and takes nothing else along. A single column, and a row that is not ours, are left alone: the
  * library has kernels of their own for those, which do nothing else. */
-static void take_endings(Folding *folding, Contraction *product) {
+static void take_epilogues(Folding *folding, Contraction *product) {
     const Member *first = folding->inside[folding->product];
     Contraction best = *product, fused = *product;
     int best_count = folding->count, last;
@@ -487,7 +487,7 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
         begin(&folding, i);
         bool row = products[i] && products[i]->row;
         if (products[i] && products[i]->kind == CONTRACTION_PRODUCT && !row) {
-            take_endings(&folding, products[i]);
+            take_epilogues(&folding, products[i]);
         } else {
             take_readers(&folding);
             take_makers(&folding);

@@ -117,10 +117,10 @@ MOEC_DEVICE float moec_cos(float x) { return cosf(x); }
 
 /* ---- whole numbers of 64 bits: see compiler/whole.c ---- */
 
-#define MOEC_LEAST_WHOLE (-0x7fffffffffffffffL - 1)
+#define MOEC_MIN_WHOLE (-0x7fffffffffffffffL - 1)
 
 MOEC_DEVICE long moec_whole(float x) {
-    return x >= -9223372036854775808.0f && x < 9223372036854775808.0f ? (long)x : MOEC_LEAST_WHOLE;
+    return x >= -9223372036854775808.0f && x < 9223372036854775808.0f ? (long)x : MOEC_MIN_WHOLE;
 }
 MOEC_DEVICE long moec_whole_sum(long a, long b) {
     return (long)((unsigned long)a + (unsigned long)b);
@@ -133,7 +133,7 @@ MOEC_DEVICE long moec_whole_product(long a, long b) {
 }
 MOEC_DEVICE long moec_whole_size(long a) { return a < 0 ? moec_whole_difference(0, a) : a; }
 MOEC_DEVICE long moec_whole_quotient(long a, long b) {
-    if (b == 0 || (b == -1 && a == MOEC_LEAST_WHOLE)) return MOEC_LEAST_WHOLE;
+    if (b == 0 || (b == -1 && a == MOEC_MIN_WHOLE)) return MOEC_MIN_WHOLE;
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 MOEC_DEVICE long moec_whole_remainder(long a, long b) {

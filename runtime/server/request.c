@@ -162,9 +162,9 @@ static bool add_stop(Reading *reading, const json_t *stop) {
     Request *request = reading->request;
     const char *text = json_string_value(stop);
     if (!text || !*text || strlen(text) != json_string_length(stop) ||
-        request->stop_count == MOST_STOPS)
+        request->stop_count == MAX_STOPS)
         return problem_set(reading->problem, 400, "stop",
-                           "'stop' is a string or up to %d of them, none empty", MOST_STOPS);
+                           "'stop' is a string or up to %d of them, none empty", MAX_STOPS);
     request->stops[request->stop_count++] = memory_format("%s", text);
     return true;
 }
@@ -207,10 +207,10 @@ static bool read_logprobs(Reading *reading) {
     if (reading->request->form == FORM_COMPLETION) {
         const json_t *given = json_object_get(reading->body, "logprobs");
         if (given && json_is_false(given)) return true;
-        if (!read_count(reading, "logprobs", 0, MOST_LOGPROBS, &count)) return false;
+        if (!read_count(reading, "logprobs", 0, MAX_LOGPROBS, &count)) return false;
     } else {
         if (!read_flag(reading, "logprobs", &wanted) ||
-            !read_count(reading, "top_logprobs", 0, MOST_LOGPROBS, &count))
+            !read_count(reading, "top_logprobs", 0, MAX_LOGPROBS, &count))
             return false;
         if (!wanted && count > 0)
             return problem_set(reading->problem, 400, "top_logprobs",
@@ -292,9 +292,9 @@ static bool read_prompts(Reading *reading, Encoder *encoder) {
     bool many = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
     if (!prompt) return problem_set(reading->problem, 400, "prompt", "'prompt' is missing");
     if (!many) return add_any(reading, encoder, prompt);
-    if (json_array_size(prompt) == 0 || json_array_size(prompt) > MOST_CHOICES)
+    if (json_array_size(prompt) == 0 || json_array_size(prompt) > MAX_CHOICES)
         return problem_set(reading->problem, 400, "prompt", "'prompt' has from 1 to %d texts",
-                           MOST_CHOICES);
+                           MAX_CHOICES);
     size_t i;
     json_array_foreach(prompt, i, one) if (!add_any(reading, encoder, one)) return false;
     return true;
@@ -358,8 +358,8 @@ static bool read_fields(Reading *reading) {
     bool good = check_fields(reading) && check_model(reading) && read_sampling(reading) &&
                 read_count(reading, "max_tokens", 0, INT32_MAX, &request->limit) &&
                 read_count(reading, "max_completion_tokens", 0, INT32_MAX, &request->limit) &&
-                read_count(reading, "n", 1, MOST_CHOICES, &copies) &&
-                read_count(reading, "best_of", 1, MOST_CHOICES, &best) &&
+                read_count(reading, "n", 1, MAX_CHOICES, &copies) &&
+                read_count(reading, "best_of", 1, MAX_CHOICES, &best) &&
                 read_flag(reading, "echo", &request->echo) &&
                 read_flag(reading, "ignore_eos", &request->ignore_end) && read_stops(reading) &&
                 read_stream(reading) && read_logprobs(reading);
@@ -382,9 +382,9 @@ static bool read_body(Reading *reading) {
     bool good = chat ? read_messages(reading, encoder) : read_prompts(reading, encoder);
     encoder_free(encoder);
     if (good && chat && service->tokenizer) drop_twice(request);
-    if (good && (long)request->prompt_count * request->copies > MOST_CHOICES)
+    if (good && (long)request->prompt_count * request->copies > MAX_CHOICES)
         good = problem_set(reading->problem, 400, "n", "a request makes at most %d texts",
-                           MOST_CHOICES);
+                           MAX_CHOICES);
     return good && check_lengths(reading);
 }
 

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdatomic.h>
 
-enum { MOST_LOGPROBS = 20, MOST_STOPS = 16, MOST_CHOICES = 128 };
+enum { MAX_LOGPROBS = 20, MAX_STOPS = 16, MAX_CHOICES = 128 };
 
 typedef enum Form { FORM_COMPLETION, FORM_CHAT } Form;
 
@@ -28,8 +28,8 @@ typedef struct Chance {
     double logprob;
     Text piece; /* what it adds to the text */
     int best_count;
-    int32_t best[MOST_LOGPROBS];
-    double best_logprobs[MOST_LOGPROBS];
+    int32_t best[MAX_LOGPROBS];
+    double best_logprobs[MAX_LOGPROBS];
 } Chance;
 
 typedef struct Request Request;
@@ -69,7 +69,7 @@ struct Request {
     int logprobs; /* how many likely ones beside each token; -1: none and no log-probabilities */
     bool echo, stream, stream_usage, ignore_end;
     Sampling sampling;
-    char *stops[MOST_STOPS];
+    char *stops[MAX_STOPS];
     int stop_count;
     /* The answer. */
     Choice *choices;

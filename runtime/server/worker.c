@@ -266,7 +266,7 @@ Worker *worker_start(Service *service, Model *model, void (*wake)(void *connecti
     worker->service = service;
     worker->model = model;
     worker->wake = wake;
-    worker->capacity = service->queue > MOST_CHOICES ? service->queue : MOST_CHOICES;
+    worker->capacity = service->queue > MAX_CHOICES ? service->queue : MAX_CHOICES;
     worker->waiting = memory_new(sizeof(Choice *) * (size_t)worker->capacity);
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->work, NULL);

@@ -50,7 +50,7 @@ static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *trans
 }
 
 /* What is done before a result is stored. */
-static bool make_endings(Task *task, const MoecProduct *p) {
+static bool make_epilogue(Task *task, const MoecProduct *p) {
     const int64_t leading = p->kept_m;
     const uint32_t epilogue = (p->epilogue_ops & MOEC_BIAS ? CUBLASLT_EPILOGUE_BIAS : 0u) |
                               (p->epilogue_ops & MOEC_GELU ? CUBLASLT_EPILOGUE_GELU : 0u) |
@@ -65,7 +65,7 @@ static bool make_endings(Task *task, const MoecProduct *p) {
 }
 
 /* Where the operands of the epilogue lie. */
-static bool place_endings(const Task *task, const MoecProduct *p, const MoecEpilogue *epilogue) {
+static bool place_epilogue(const Task *task, const MoecProduct *p, const MoecEpilogue *epilogue) {
     return (!(p->epilogue_ops & MOEC_BIAS) ||
             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                             &epilogue->bias, sizeof epilogue->bias)) &&
@@ -122,7 +122,7 @@ static bool make_task(Task *task, const MoecProduct *p, const MoecEpilogue *epil
                                            sizeof left) &&
            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSB, &right,
                                            sizeof right) &&
-           make_endings(task, p) && place_endings(task, p, epilogue) && choose(task, alignment);
+           make_epilogue(task, p) && place_epilogue(task, p, epilogue) && choose(task, alignment);
 }
 
 /* The largest power of two, 16 at most, that all matrices of the operands start at multiples of. */
@@ -163,7 +163,7 @@ extern "C" int moec_blas_product(void *, int index, const void *a, const void *b
     const bool adds = product->epilogue_ops & MOEC_ADD;
     const float scale = product->epilogue_ops & MOEC_SCALE ? product->scale : 1;
     const float start = adds || product->accumulate ? 1 : 0;
-    if (task && !place_endings(task, product, epilogue)) return 1;
+    if (task && !place_epilogue(task, product, epilogue)) return 1;
     for (size_t call = 0; task && call < (size_t)task->calls; call++) {
         char *result = (char *)c + call * task->c_step;
         if (cublasLtMatmul(handle, task->product, &scale, (const char *)b + call * task->b_step,

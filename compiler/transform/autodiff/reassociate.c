@@ -21,12 +21,12 @@
 
 enum { MAX_FACTORS = 8 };
 
-typedef struct Weighing {
+typedef struct Reassociation {
     Program *program;
     bool *choice; /* by tensor->id: made by a choice of the largest */
     int *touched; /* by tensor->id: accesses in the whole program */
     int tensors;  /* when those were counted */
-} Weighing;
+} Reassociation;
 
 /* z = sum of factors, one of which reads y; y = sum of a product, one factor of which reads h. */
 typedef struct Match {
@@ -41,12 +41,12 @@ typedef struct Match {
 /* ---- counting ---- */
 
 static void count_access(Expr *expr, void *data) {
-    Weighing *weighing = data;
-    if (expr->kind == EXPR_READ) weighing->touched[expr->tensor->id]++;
+    Reassociation *reassociation = data;
+    if (expr->kind == EXPR_READ) reassociation->touched[expr->tensor->id]++;
 }
 
 static void def_use_statement(Statement *statement, void *data) {
-    Weighing *weighing = data;
+    Reassociation *reassociation = data;
     if (statement->kind == STATEMENT_LOOP) {
         expr_walk(statement->value, count_access, data);
         expr_walk(statement->target, count_access, data);
@@ -56,7 +56,7 @@ static void def_use_statement(Statement *statement, void *data) {
     for (int i = 0; i < statement->outputs.count; i++) {
         Expr *output = statement->outputs.items[i];
         expr_walk(output, count_access, data);
-        if (statement->call == CALL_TOP) weighing->choice[output->tensor->id] = true;
+        if (statement->call == CALL_TOP) reassociation->choice[output->tensor->id] = true;
     }
 }
 
@@ -86,10 +86,11 @@ static bool is_sum(const Statement *statement) {
 }
 
 /* Made by one statement of this block, for one reader. */
-static bool find_inner(const Weighing *weighing, const Block *block, int outer, Match *match) {
+static bool find_inner(const Reassociation *reassociation, const Block *block, int outer,
+                       Match *match) {
     const Tensor *made = match->factors[match->read]->tensor;
-    if (made->role != ROLE_TEMP || made->id >= weighing->tensors ||
-        weighing->touched[made->id] != 2)
+    if (made->role != ROLE_TEMP || made->id >= reassociation->tensors ||
+        reassociation->touched[made->id] != 2)
         return false;
     for (int i = 0; i < outer; i++) {
         Statement *statement = block->statements.items[i];
@@ -119,24 +120,24 @@ static bool goes_through(const Match *match, const Expr *factor) {
 }
 
 static void notice(Expr *expr, void *data) {
-    const Weighing *weighing = ((void **)data)[0];
+    const Reassociation *reassociation = ((void **)data)[0];
     bool *found = ((void **)data)[1];
-    if (expr->kind == EXPR_READ && expr->tensor->id < weighing->tensors &&
-        weighing->choice[expr->tensor->id])
+    if (expr->kind == EXPR_READ && expr->tensor->id < reassociation->tensors &&
+        reassociation->choice[expr->tensor->id])
         found[0] = true;
     if (expr->kind == EXPR_READ) found[1] = true;
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) found[0] = true;
 }
 
 /* Of both operands, the one that is a value and not a weight. */
-static bool find_moves(const Weighing *weighing, Match *match) {
+static bool find_moves(const Reassociation *reassociation, Match *match) {
     for (match->side = 0; match->side < 2; match->side++) {
         const Expr *h = match->inner->value->args[match->side];
         bool any = false;
         if (!is_plain(h) || h->tensor->role != ROLE_TEMP || h->tensor->type != TYPE_REAL) continue;
         for (int i = 0; i < match->count; i++) {
             bool found[2] = {false, false};
-            void *data[2] = {(void *)(uintptr_t)weighing, found};
+            void *data[2] = {(void *)(uintptr_t)reassociation, found};
             expr_walk(match->factors[i], notice, data);
             match->moves[i] =
                 i != match->read && !found[0] && goes_through(match, match->factors[i]);
@@ -147,14 +148,15 @@ static bool find_moves(const Weighing *weighing, Match *match) {
     return false;
 }
 
-static bool find_match(const Weighing *weighing, const Block *block, int place, Match *match) {
+static bool find_match(const Reassociation *reassociation, const Block *block, int place,
+                       Match *match) {
     *match = (Match){.outer = block->statements.items[place]};
     if (!is_sum(match->outer) || statement_is_scatter(match->outer) ||
         !split_factors(match, match->outer->value))
         return false;
     for (match->read = 0; match->read < match->count; match->read++)
-        if (is_plain(match->factors[match->read]) && find_inner(weighing, block, place, match) &&
-            find_moves(weighing, match))
+        if (is_plain(match->factors[match->read]) &&
+            find_inner(reassociation, block, place, match) && find_moves(reassociation, match))
             return true;
     return false;
 }
@@ -166,7 +168,7 @@ static Expr *times(Program *program, Expr *a, Expr *b) {
 }
 
 /* u = factors * h, and u in the place of h. */
-static void weigh_operand(Program *program, const Match *match, Block *before) {
+static void scale_operand(Program *program, const Match *match, Block *before) {
     const Expr *y = match->factors[match->read], *target = match->inner->target;
     Expr *h = match->inner->value->args[match->side], *value = NULL, *to[MAX_RANK];
     Index *from[MAX_RANK], *loops[MAX_RANK];
@@ -202,7 +204,7 @@ static void apply(Program *program, Block *block, int place, const Match *match)
     Block before = {{0}};
     List kept = {0};
     Expr *value = NULL;
-    weigh_operand(program, match, &before);
+    scale_operand(program, match, &before);
     for (int i = 0; i < match->count; i++)
         if (!match->moves[i]) value = times(program, value, match->factors[i]);
     match->outer->value = value;
@@ -217,14 +219,14 @@ static void apply(Program *program, Block *block, int place, const Match *match)
     block->statements = kept;
 }
 
-static void weigh_block(Weighing *weighing, Block *block) {
+static void reassociate_block(Reassociation *reassociation, Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         Match match;
         if (statement->kind == STATEMENT_REPEAT)
-            weigh_block(weighing, &statement->body);
-        else if (find_match(weighing, block, i, &match)) {
-            apply(weighing->program, block, i, &match);
+            reassociate_block(reassociation, &statement->body);
+        else if (find_match(reassociation, block, i, &match)) {
+            apply(reassociation->program, block, i, &match);
             i++; /* one statement more before this one */
         }
     }
@@ -232,9 +234,9 @@ static void weigh_block(Weighing *weighing, Block *block) {
 
 void reassociate(Program *program) {
     size_t count = (size_t)program->tensors.count + 1;
-    Weighing weighing = {.program = program, .tensors = program->tensors.count};
-    weighing.choice = arena_alloc(program->arena, count * sizeof *weighing.choice);
-    weighing.touched = arena_alloc(program->arena, count * sizeof *weighing.touched);
-    block_walk(&program->body, def_use_statement, &weighing);
-    weigh_block(&weighing, &program->body);
+    Reassociation reassociation = {.program = program, .tensors = program->tensors.count};
+    reassociation.choice = arena_alloc(program->arena, count * sizeof *reassociation.choice);
+    reassociation.touched = arena_alloc(program->arena, count * sizeof *reassociation.touched);
+    block_walk(&program->body, def_use_statement, &reassociation);
+    reassociate_block(&reassociation, &program->body);
 }

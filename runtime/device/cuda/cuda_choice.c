@@ -14,8 +14,8 @@ enum { CANDIDATES = 8, TRIES = 3, MAX_RUNS = 20, VERSION_PARTS = 3 };
 /* What one measurement shall take: longer than the clock and the launches make it uncertain. */
 static const double MIN_SECONDS = 3e-4;
 
-bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
-                 const BlasOperands *operands) {
+bool cuda_epilogue(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
+                   const BlasOperands *operands) {
     const CudaBlas *blas = work->blas;
     const void *bias = (const void *)(uintptr_t)operands->bias;
     const void *kept = (const void *)(uintptr_t)operands->kept;
@@ -30,7 +30,7 @@ bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice 
     const bool adds = product->epilogue_ops & MOEC_ADD;
     const float scale = product->epilogue_ops & MOEC_SCALE ? product->scale : 1;
     const float start = adds || product->accumulate ? 1 : 0;
-    if (!cuda_ending(work, task, product, operands)) return false;
+    if (!cuda_epilogue(work, task, product, operands)) return false;
     for (size_t call = 0; call < (size_t)task->calls; call++) {
         CudaPointer result = operands->c + call * task->c_step;
         if (work->blas->run(work->handle, task->product, &scale, operands->b + call * task->b_step,

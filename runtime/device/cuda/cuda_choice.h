@@ -39,8 +39,8 @@ bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice 
 /* Tells the library where the operands of the epilogue lie: how they are aligned is part of its
  * choice.
  */
-bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
-                 const BlasOperands *operands);
+bool cuda_epilogue(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
+                   const BlasOperands *operands);
 /* An algorithm for operands that begin at multiples of `alignment` bytes; false when there is none.
  */
 bool cuda_choose(BlasWork *work, const BlasTask *task, const MoecProduct *product, int alignment,

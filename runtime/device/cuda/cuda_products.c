@@ -69,7 +69,7 @@ static bool make_product(const CudaBlas *blas, BlasTask *task, const Side *left,
 }
 
 /* What is done before a result is stored; what is added has the place of c. */
-static bool make_endings(const CudaBlas *blas, BlasTask *task, const MoecProduct *product) {
+static bool make_epilogue(const CudaBlas *blas, BlasTask *task, const MoecProduct *product) {
     const int epilogue_ops = product->epilogue_ops;
     const int64_t leading = product->kept_m;
     const uint32_t epilogue = (epilogue_ops & MOEC_BIAS ? BLAS_EPILOGUE_BIAS : 0u) |
@@ -111,7 +111,7 @@ static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product)
     task->c_step = bytes_of(product->c_type, product->c_batch[0]);
     return product->a_type == product->b_type && prefer(work, entry->alignment) &&
            make_product(blas, task, &left, &right, product->rounded) &&
-           make_endings(blas, task, product) && cuda_ending(work, task, product, &places) &&
+           make_epilogue(blas, task, product) && cuda_epilogue(work, task, product, &places) &&
            make_layout(blas, &task->added, &added, batch, product->c_batch[inner]) &&
            make_layout(blas, &task->left, &left, batch, product->b_batch[inner]) &&
            make_layout(blas, &task->right, &right, batch, product->a_batch[inner]) &&

@@ -366,7 +366,7 @@ static CudaFunction *find_function(const CudaProgram *program, const char *name)
 }
 
 /* How many other variants there are. */
-static int find_twins(CudaVariants *variants, const CudaProgram *program) {
+static int count_variants(CudaVariants *variants, const CudaProgram *program) {
     int count = 0;
     for (int i = 0; i < program->table->kernel_count; i++)
         for (int j = FIRST + 1; j < VARIANTS; j++) {
@@ -401,7 +401,7 @@ CudaVariants *cuda_variants_new(const CudaProgram *program) {
         memory_new(sizeof *variants->named * (size_t)(program->table->kernel_count + 1));
     variants->apart = find_function(program, "moec_apart");
     variants->maps = aligned_alloc(_Alignof(CudaMap), sizeof *variants->maps * MATRICES);
-    if (find_twins(variants, program) && variants->apart && variants->maps &&
+    if (count_variants(variants, program) && variants->apart && variants->maps &&
         !program->device->library->driver.allocate(&variants->most, 2 * sizeof(float))) {
         variants->path = kept_path(program);
         read_kept(variants);
