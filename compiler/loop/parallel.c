@@ -13,7 +13,7 @@
  *     let sum = 0                               let parts[64]
  *     for i = 0 .. 6400                         for chunk = 0 .. 64 parallel
  *         sum += x[i]                               let sum = 0
- *     store y = sum                   -->           for i = chunk * 100 .. least((chunk + 1) * 100, 6400)
+ *     store y = sum                   -->           for i = 100 * chunk .. 100 * (chunk + 1)
  *                                                       sum += x[i]
  *                                                   parts[chunk] = sum
  *                                               let sum = 0
