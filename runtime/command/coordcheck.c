@@ -91,10 +91,9 @@ static bool sized_open(MoecCompiler *compiler, Sized *sized) {
                   .order = {1, sized->data->count, call_context(sized->train), sized->data->record},
                   .settings = settings_of(compiler),
                   .seed = 1};
-    step_prepare(&sized->stepper);
     sized->before =
         memory_new(sizeof *sized->before * (size_t)(sized->forward->graph->output_count + 1));
-    return true;
+    return step_prepare(&sized->stepper);
 }
 
 /* New weights, an optimizer that has seen nothing. */

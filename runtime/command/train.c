@@ -37,9 +37,9 @@ typedef struct Training {
     Settings settings;
     Device *device;
     Model *model;
-    Call *train, *measure, *gather; /* gather: or NULL */
-    Tokenizer *tokenizer;           /* NULL: texts are bytes */
-    Data *data, *other;             /* other: the data of --val */
+    Call *train, *measure;
+    Tokenizer *tokenizer; /* NULL: texts are bytes */
+    Data *data, *other;   /* other: the data of --val */
     uint64_t train_tokens, held_start, held_stride, held_windows;
     Place place;
     long saved; /* step of the checkpoint on the disk, -1: none */
@@ -61,14 +61,10 @@ static bool build(Training *training) {
     training->settings = settings_of(compiler);
     if (options->steps >= 0) training->settings.steps = options->steps;
     if (options->seed >= 0) training->settings.seed = options->seed;
-    const GraphShape shapes[] = {{.graph = MOEC_TRAIN},
-                                 {.graph = MOEC_MEASURE},
-                                 {.graph = MOEC_UPDATE},
-                                 {.graph = MOEC_GATHER}};
-    const bool gathers = moec_gathers(compiler);
+    const GraphShape shapes[] = {
+        {.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
     training->bundle = memory_format("%s", moec_bundle(compiler));
-    training->model =
-        model_open_on(training->device, compiler, shapes, gathers ? 4 : 3, !options->no_cache);
+    training->model = model_open_on(training->device, compiler, shapes, 3, !options->no_cache);
     moec_close(compiler);
     if (!training->model) return false;
     const MoecGraphEntry *train = model_graph(training->model, MOEC_GRAPH_TRAIN);
@@ -78,10 +74,7 @@ static bool build(Training *training) {
                              "this model cannot be trained: it has no loss or no optimizer");
     training->train = call_open(training->model, train, NULL);
     training->measure = training->train ? call_open(training->model, measure, NULL) : NULL;
-    if (training->measure && gathers)
-        training->gather =
-            call_open(training->model, model_graph(training->model, MOEC_GRAPH_GATHER), NULL);
-    return training->measure && (training->gather || !gathers);
+    return training->measure != NULL;
 }
 
 /* Without --val the end of the data is kept apart. */
@@ -257,10 +250,9 @@ static void print_plan(const Training *training, size_t program) {
     fflush(stdout);
 }
 
-static void prepare_steps(Training *training) {
+static bool prepare_steps(Training *training) {
     training->stepper = (Stepper){
         .train = training->train,
-        .gather = training->gather,
         .data = training->data,
         .order = {.seed = training->place.seed,
                   .count = training->train_tokens,
@@ -269,10 +261,10 @@ static void prepare_steps(Training *training) {
         .settings = training->settings,
         .seed = training->place.seed,
     };
-    step_prepare(&training->stepper);
     training->shown_time = seconds_now();
     training->shown_step = training->place.step;
     training->bits = NAN;
+    return step_prepare(&training->stepper);
 }
 
 /* At the first line and not before the first step, which nobody wants to wait for. What it takes is
@@ -488,7 +480,6 @@ static void release(Training *training) {
     data_close(training->other);
     tokenizer_close(training->tokenizer);
     call_close(training->train);
-    call_close(training->gather);
     call_close(training->measure);
     model_close(training->model);
     device_close(training->device);
@@ -547,7 +538,7 @@ int command_train(int argc, char **argv) {
         good = start(&training);
         if (good) {
             print_plan(&training, program);
-            prepare_steps(&training);
+            good = prepare_steps(&training);
         }
     }
     code = good ? loop(&training) : EXIT_INPUT;

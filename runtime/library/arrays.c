@@ -100,7 +100,8 @@ static bool differentiate(MoecModel *model, uint64_t seed) {
     call_set_scalar(call, "loss_scale", 1);
     return inner->device->kind->zero(inner->device, inner->there.gradients,
                                      trained_bytes(inner->table)) &&
-           run(call, seed) && model_get_gradients(inner);
+           model_put(inner) && step_gather(&model->stepper, seed) && run(call, seed) &&
+           model_get_gradients(inner);
 }
 
 static bool gradients(MoecModel *model, const int32_t *windows, double *value) {
@@ -122,13 +123,11 @@ static bool step(MoecModel *model, const int32_t *windows, double *value) {
     StepResult result;
     if (!ready(model->train, "MOEC_CAN_TRAIN") ||
         !check_tokens(model, windows, count * (size_t)model->settings.accumulate) ||
-        !model_put(model->model) || !step_begin(stepper, model->step))
+        !model_put(model->model))
         return false;
-    for (long part = 0; part < model->settings.accumulate; part++) {
-        memcpy(stepper->windows, windows + (size_t)part * count, sizeof *windows * count);
-        if (!step_part(stepper, model->step, part)) return false;
-    }
-    if (!step_end(stepper, model->step, &result) || !model_get(model->model, false)) return false;
+    stepper->given = windows;
+    if (!step_run(stepper, model->step, 0, &result) || !model_get(model->model, false))
+        return false;
     model->step++;
     if (value) *value = result.loss;
     return (isfinite(result.loss) && isfinite(result.norm)) ||

@@ -104,7 +104,7 @@ static bool load_model(const char *path, const MoecLoad *load, MoecModel *model)
                                    .settings = model->settings,
                                    .seed = load->seed,
                                    .order = {.context = moec_context(model)}};
-        step_prepare(&model->stepper);
+        if (!step_prepare(&model->stepper)) return false;
     }
     return model->file ? model_read(model->model, model->file, false) : model_put(model->model);
 }

@@ -114,6 +114,19 @@ void call_set_windows(Call *call, const int32_t *windows) {
     }
 }
 
+void call_share_inputs(Call *to, const Call *from) {
+    for (int i = 0; i < to->graph->input_count; i++) {
+        for (int j = 0; j < from->graph->input_count; j++) {
+            const MoecTensor *input = &from->graph->inputs[j];
+            if (strcmp(to->graph->inputs[i].name, input->name) != 0) continue;
+            if (to->model->device->apart)
+                memcpy(to->inputs[i], from->inputs[j], tensor_count(input) * ELEMENT);
+            else
+                to->inputs_there[i] = from->inputs_there[j]; /* which a program may have bound */
+        }
+    }
+}
+
 void call_set_tokens(Call *call, const int32_t *tokens) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];

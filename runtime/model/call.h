@@ -28,6 +28,8 @@ void call_close(Call *call);
 
 /* Puts windows of batch * (sequence + 1) tokens into the inputs of kind token and next. */
 void call_set_windows(Call *call, const int32_t *windows);
+/* Gives a call what another one of its model reads, input by input of the same name. */
+void call_share_inputs(Call *to, const Call *from);
 /* New tokens of a decode step, graph->tokens of them. */
 void call_set_tokens(Call *call, const int32_t *tokens);
 /* A number by name; nothing happens when the graph does not read it. */

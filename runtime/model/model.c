@@ -11,6 +11,20 @@
 
 enum { GRAPH_LIMIT = 8 };
 
+/* The shapes to compile: where a state is a mean over a step, also the graph that finds it, of the
+ * shape that is trained. */
+static int shapes_of(const MoecCompiler *compiler, const GraphShape *shapes, int count,
+                     GraphShape *all) {
+    memcpy(all, shapes, sizeof *all * (size_t)count);
+    for (int i = 0; i < count; i++) {
+        if (shapes[i].graph != MOEC_TRAIN || !moec_gathers(compiler)) continue;
+        all[count] = shapes[i];
+        all[count].graph = MOEC_GATHER;
+        return count + 1;
+    }
+    return count;
+}
+
 /* The texts of the graphs: C, and the kernels that it launches where the device wants them
  * apart. False after the reports were printed. */
 static bool text_of(const Device *device, MoecCompiler *compiler, const GraphShape *shapes,
@@ -130,7 +144,9 @@ static Model *model_of(Device *device, Module *module, const char *kernels, bool
 Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
                      bool keep) {
     const char *texts[2] = {NULL, NULL};
-    bool good = text_of(device, compiler, shapes, count, texts);
+    GraphShape all[GRAPH_LIMIT];
+    count = shapes_of(compiler, shapes, count, all);
+    bool good = text_of(device, compiler, all, count, texts);
     return model_of(device, good ? module_load(texts[0], keep) : NULL, texts[1], keep);
 }
 

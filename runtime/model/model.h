@@ -40,8 +40,8 @@ typedef struct Model {
     ModelMemory there;
 } Model;
 
-/* Compiles and loads the graphs. The compiler may be closed afterwards. NULL after a
- * message. */
+/* Compiles and loads the graphs, MOEC_GATHER beside MOEC_TRAIN where the model has it. The compiler
+ * may be closed afterwards. NULL after a message. */
 Model *model_open(MoecCompiler *compiler, const GraphShape *shapes, int count, bool keep);
 /* The same on another device than the CPU. */
 Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,

@@ -7,30 +7,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-void step_prepare(Stepper *stepper) {
+static double **sums_of(const MoecGraphEntry *graph) {
+    double **sums = memory_new(sizeof *sums * (size_t)(graph->output_count + 1));
+    for (int i = 0; i < graph->output_count; i++)
+        sums[i] = memory_new(sizeof **sums * (tensor_count(&graph->outputs[i]) + 1));
+    return sums;
+}
+
+static void sums_free(double **sums, const MoecGraphEntry *graph) {
+    for (int i = 0; sums && i < graph->output_count; i++) free(sums[i]);
+    free(sums);
+}
+
+static void sums_clear(double *const *sums, const MoecGraphEntry *graph) {
+    for (int i = 0; i < graph->output_count; i++)
+        memset(sums[i], 0, sizeof **sums * tensor_count(&graph->outputs[i]));
+}
+
+bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *graph = stepper->train->graph;
+    Model *model = stepper->train->model;
+    const MoecGraphEntry *gather = model_graph(model, MOEC_GRAPH_GATHER);
     long context = stepper->order.context;
     stepper->windows = memory_new(sizeof(int32_t) * (size_t)(graph->batch * (context + 1)));
-    stepper->outputs = memory_new(sizeof(double *) * (size_t)(graph->output_count + 1));
-    for (int i = 0; i < graph->output_count; i++)
-        stepper->outputs[i] = memory_new(sizeof(double) * tensor_count(&graph->outputs[i]));
+    stepper->outputs = sums_of(graph);
+    if (!gather) return true;
+    stepper->gather = call_open(model, gather, NULL);
+    stepper->sums = sums_of(gather);
+    return stepper->gather != NULL;
 }
 
 void step_release(Stepper *stepper) {
     free(stepper->windows);
-    for (int i = 0; stepper->outputs && i < stepper->train->graph->output_count; i++)
-        free(stepper->outputs[i]);
-    free(stepper->outputs);
+    if (stepper->train) sums_free(stepper->outputs, stepper->train->graph);
+    if (stepper->gather) sums_free(stepper->sums, stepper->gather->graph);
+    call_close(stepper->gather);
 }
 
-static bool read_windows(Stepper *stepper, uint64_t position) {
-    long context = stepper->order.context;
-    for (long b = 0; b < stepper->train->graph->batch; b++) {
-        uint64_t start = order_start(&stepper->order, position + (uint64_t)b);
-        if (!data_read(stepper->data, start, (size_t)(context + 1),
-                       stepper->windows + b * (context + 1)))
+/* The windows of a micro-batch of the step whose windows begin at `position`. */
+static bool set_windows(Stepper *stepper, uint64_t position, long part) {
+    long length = stepper->order.context + 1, batch = stepper->train->graph->batch;
+    const int32_t *windows = stepper->windows;
+    if (stepper->given) windows = stepper->given + part * batch * length;
+    for (long b = 0; b < batch && !stepper->given; b++) {
+        uint64_t start = order_start(&stepper->order, position + (uint64_t)(part * batch + b));
+        if (!data_read(stepper->data, start, (size_t)length, stepper->windows + b * length))
             return false;
     }
+    call_set_windows(stepper->train, windows);
     return true;
 }
 
@@ -71,14 +95,16 @@ static bool add_output(Stepper *stepper, int slot, double share) {
     return true;
 }
 
-bool step_part(Stepper *stepper, long step, long part) {
+/* Random numbers of a micro-batch. */
+static uint64_t seed_of(const Stepper *stepper, long step, long part) {
+    return random_bits(stepper->seed, (uint64_t)(step * stepper->settings.accumulate + part));
+}
+
+static bool train_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
     const MoecGraphEntry *graph = call->graph;
     long parts = stepper->settings.accumulate;
-    call_set_windows(call, stepper->windows);
-    if (!call_run(call, random_bits(stepper->seed, (uint64_t)(step * parts + part)),
-                  part == parts - 1) ||
-        !call_get_numbers(call))
+    if (!call_run(call, seed_of(stepper, step, part), part == parts - 1) || !call_get_numbers(call))
         return false;
     bool good = true;
     for (int i = 0; i < graph->output_count && good; i++)
@@ -86,21 +112,21 @@ bool step_part(Stepper *stepper, long step, long part) {
     return good;
 }
 
-/* The states that are means over all micro-batches, before any of them is trained on. */
-static bool put_means(Stepper *stepper, double *const *sums) {
-    const Call *gather = stepper->gather;
+/* ---- states that are means over all micro-batches, before any of them is trained on ---- */
+
+static bool put_means(const Stepper *stepper, long parts) {
+    const MoecGraphEntry *gather = stepper->gather->graph;
     Model *model = stepper->train->model;
     const MoecTable *table = model->table;
     bool good = true;
-    for (int i = 0; i < gather->graph->output_count; i++) {
-        const MoecTensor *output = &gather->graph->outputs[i];
+    for (int i = 0; i < gather->output_count; i++) {
+        const MoecTensor *output = &gather->outputs[i];
         for (int j = 0; j < table->state_count && good; j++) {
             if (strcmp(table->states[j].name, output->name) != 0) continue;
             const size_t count = tensor_count(output),
                          first = table->states[j].offset / sizeof(float);
             for (size_t k = 0; k < count; k++)
-                model->layer_states[first + k] =
-                    (float)(sums[i][k] / (double)stepper->settings.accumulate);
+                model->layer_states[first + k] = (float)(stepper->sums[i][k] / (double)parts);
             good = model->device->kind->put(model->device, model->there.layer_states + first,
                                             model->layer_states + first, count * sizeof(float));
         }
@@ -108,52 +134,52 @@ static bool put_means(Stepper *stepper, double *const *sums) {
     return good;
 }
 
-static bool gather_part(Stepper *stepper, long step, long part, double *const *sums) {
+static bool gather_part(Stepper *stepper, uint64_t seed) {
     Call *gather = stepper->gather;
-    long parts = stepper->settings.accumulate;
-    call_set_windows(gather, stepper->windows);
-    if (!call_run(gather, random_bits(stepper->seed, (uint64_t)(step * parts + part)), false))
-        return false;
+    call_share_inputs(gather, stepper->train);
+    if (!call_run(gather, seed, false)) return false;
     for (int i = 0; i < gather->graph->output_count; i++) {
         const float *values = call_get(gather, i);
         for (size_t k = 0; values && k < tensor_count(&gather->graph->outputs[i]); k++)
-            sums[i][k] += (double)values[k];
+            stepper->sums[i][k] += (double)values[k];
         if (!values) return false;
     }
     return true;
 }
 
-static bool gather_means(Stepper *stepper, long step, uint64_t position) {
-    const MoecGraphEntry *graph = stepper->gather->graph;
-    double **sums = memory_new(sizeof *sums * (size_t)(graph->output_count + 1));
-    bool good = true;
-    for (int i = 0; i < graph->output_count; i++)
-        sums[i] = memory_new(sizeof **sums * (tensor_count(&graph->outputs[i]) + 1));
-    for (long part = 0; part < stepper->settings.accumulate && good; part++)
-        good = read_windows(stepper, position + (uint64_t)(part * graph->batch)) &&
-               gather_part(stepper, step, part, sums);
-    good = good && put_means(stepper, sums);
-    for (int i = 0; i < graph->output_count; i++) free(sums[i]);
-    free(sums);
-    return good;
+bool step_gather(Stepper *stepper, uint64_t seed) {
+    if (!stepper->gather) return true;
+    sums_clear(stepper->sums, stepper->gather->graph);
+    return gather_part(stepper, seed) && put_means(stepper, 1);
 }
 
-bool step_begin(Stepper *stepper, long step) {
+static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
+    const long parts = stepper->settings.accumulate;
+    if (!stepper->gather) return true;
+    sums_clear(stepper->sums, stepper->gather->graph);
+    for (long part = 0; part < parts; part++)
+        if (!set_windows(stepper, position, part) ||
+            !gather_part(stepper, seed_of(stepper, step, part)))
+            return false;
+    return put_means(stepper, parts);
+}
+
+/* ---- a step ---- */
+
+static bool begin(Stepper *stepper, long step) {
     Call *call = stepper->train;
     const Model *model = call->model;
     if (!model->device->kind->zero(model->device, model->there.gradients,
                                    trained_bytes(model->table)))
         return false;
-    const MoecGraphEntry *graph = call->graph;
-    for (int i = 0; i < graph->output_count; i++)
-        memset(stepper->outputs[i], 0, sizeof(double) * tensor_count(&graph->outputs[i]));
+    sums_clear(stepper->outputs, call->graph);
     call_set_scalar(call, "loss_scale", 1.0 / (double)stepper->settings.accumulate);
     call_set_scalar(call, "step", (double)step);
     call_set_scalar(call, "steps", (double)stepper->settings.steps);
     return true;
 }
 
-bool step_end(Stepper *stepper, long step, StepResult *result) {
+static bool end(Stepper *stepper, long step, StepResult *result) {
     Call *call = stepper->train;
     const Model *model = call->model;
     const Settings *settings = &stepper->settings;
@@ -176,12 +202,8 @@ bool step_end(Stepper *stepper, long step, StepResult *result) {
 }
 
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
-    long batch = stepper->train->graph->batch;
-    if (stepper->gather && !gather_means(stepper, step, position)) return false;
-    if (!step_begin(stepper, step)) return false;
+    if (!begin(stepper, step) || !gather_parts(stepper, step, position)) return false;
     for (long part = 0; part < stepper->settings.accumulate; part++)
-        if (!read_windows(stepper, position + (uint64_t)(part * batch)) ||
-            !step_part(stepper, step, part))
-            return false;
-    return step_end(stepper, step, result);
+        if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
+    return end(stepper, step, result);
 }

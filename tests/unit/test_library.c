@@ -80,10 +80,8 @@ static void fill(float *values, int count, unsigned seed) {
 
 static void test_gradients(void **state) {
     (void)state;
-    const MoecLoad load = {.spec = spec,
-                           .can = MOEC_CAN_RUN | MOEC_CAN_TRAIN,
-                           .seed = 3,
-                           .input_gradients = 1};
+    const MoecLoad load = {
+        .spec = spec, .can = MOEC_CAN_RUN | MOEC_CAN_TRAIN, .seed = 3, .input_gradients = 1};
     MoecModel *model;
     MoecArray array;
     float x[COUNT], dy[COUNT], dx[COUNT], way[COUNT];
@@ -114,6 +112,50 @@ static void test_gradients(void **state) {
         free(direction);
     }
     moec_free(model);
+}
+
+/* Experts of which few get most of the tokens, so that the loads of a micro-batch are not those of
+ * the step. */
+static const char balanced[] =
+    "use decoder\n"
+    "model balanced = decoder {\n"
+    "  vocab = 32, dim = 16, layers = 2, attention.heads.q = 2\n"
+    "  ffn = moe { experts = 8, top = 1, expert = swiglu { hidden = 8 }, balance = 1 }\n"
+    "  train = { batch = 8, context = 6, lr = 1e-2 }\n"
+    "}\n";
+
+enum { WINDOWS = 8, WINDOW = 7 };
+
+/* The loss after some steps on the same windows; the first step is on the gradients of one
+ * micro-batch. */
+static double trained(const char *const *sets, int count, double *norm) {
+    const MoecLoad load = {
+        .spec = balanced, .sets = sets, .set_count = count, .can = MOEC_CAN_TRAIN, .seed = 3};
+    MoecModel *model;
+    MoecArray array;
+    int32_t windows[WINDOWS * WINDOW];
+    double loss = NAN;
+    if (moec_load(NULL, &load, &model) != 0) fail_msg("%s", moec_message());
+    for (int i = 0; i < WINDOWS * WINDOW; i++) windows[i] = i * i % 31;
+    assert_int_equal(moec_gradients(model, windows, NULL), 0);
+    find(model, MOEC_GRADIENT, "block.0.ffn.router", &array);
+    *norm = sqrt(along(array.data, array.data, (int)(array.shape[0] * array.shape[1])));
+    for (int step = 0; step < 6; step++) assert_int_equal(moec_step(model, windows, &loss), 0);
+    moec_free(model);
+    return loss;
+}
+
+/* A mean over a step is known before it, whoever takes the step. */
+static void test_step_mean(void **state) {
+    (void)state;
+    const char *const sets[] = {"ffn.balance_over=step", "train.batch=2", "train.accumulate=4"};
+    double norm, same, other;
+    double whole = trained(NULL, 0, &norm), alike = trained(sets, 1, &same);
+    double parts = trained(sets, 3, &other), apart = trained(sets + 1, 2, &other);
+    assert_true(fabs(norm - same) < 1e-5 * norm);
+    assert_true(fabs(whole - alike) < 1e-5);
+    assert_true(fabs(whole - parts) < 1e-5);
+    assert_true(fabs(whole - apart) > 1e-4);
 }
 
 static void test_messages(void **state) {
@@ -148,6 +190,7 @@ static void test_messages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_step_mean),
         cmocka_unit_test(test_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,8 +25,7 @@ static bool take_steps(const Bench *bench, Call *call, const Data *data, Start *
                        .data = data,
                        .order = {1, data->count, call_context(call), data->record},
                        .settings = bench->settings};
-    step_prepare(&stepper);
-    bool good = bench_step(&stepper, 0);
+    bool good = step_prepare(&stepper) && bench_step(&stepper, 0);
     startup_mark(&start->startup, "step");
     Startup second;
     startup_begin(&second);

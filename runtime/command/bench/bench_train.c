@@ -95,10 +95,9 @@ bool bench_training(const Bench *bench) {
                            .data = data,
                            .order = {1, data->count, call_context(call), data->record},
                            .settings = bench->settings};
-        step_prepare(&stepper);
         double before = products_ceiling(bench);
         Times times;
-        good = time_steps(bench, &stepper, &times);
+        good = step_prepare(&stepper) && time_steps(bench, &stepper, &times);
         double after = products_ceiling(bench);
         if (good && *model->engine->startup)
             bench_tell_text(bench, "startup", model->engine->startup);
