@@ -6,9 +6,11 @@
 #   models   every small model against its definition, f32 and bf16
 #   kernels  the speed of every kernel of the models that targets are about, with a roofline
 #   steps    whole steps and tokens beside PyTorch
+#   heads    few key heads beside many, over lengths of the prefix
+#   large    models of 1.5 B parameters beside PyTorch; a gate beside none
 #   start    from a spec to the first step, cold and from the cache
 #
-# Without a STAGE: all of them in about ten minutes. Each has a clock of its own; what outruns it is ended and named. What is
+# Without a STAGE: all of them in about twenty minutes. Each has a clock of its own; what outruns it is ended and named. What is
 # found goes to FOLDER/results.jsonl at once, a JSON object a line, and after each stage into FOLDER/report.md and report.json
 # where there is Python (FOLDER: tests/gpu-results/DATE). A stage that is run again adds to what is there. No speed is told of a
 # precision in which an output disagrees. tests/gpu-results/README.md says what to look at first.
@@ -146,10 +148,10 @@ if [ -n "$QUICK" ]; then
     tiny="--set dim=32 --set vocab=64 --set train.context=16 --set train.batch=1"
     small="$tiny --set layers=1 --set attention.head_dim=8 --set ffn.hidden=32"
     mix="$tiny --set ffn.experts=4 --set ffn.top=2 --set ffn.expert.hidden=16"
-    prefix=32
+    prefixes="16 32"
 else
     tiny="" small="" mix=""
-    prefix=32768
+    prefixes="2048 4096 16384 32768 65536 131072"
 fi
 
 # What targets are about, each with all its kernels.
@@ -157,32 +159,63 @@ fi
 stage_kernels() {
     bench bf16 "GPT-2 124M, training" 90 models/gpt2.moe:gpt2 --kernels ${small:---set train.batch=16}
     bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer --kernels $mix
-    bench bf16 "32/4/16 heads, decoding" 40 tests/gpu.moe:diff_heads --kernels --graph decode --prefix $prefix $small
-    bench bf16 "32/16/16 heads, decoding" 40 tests/gpu.moe:even_heads --kernels --graph decode --prefix $prefix $small
     bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --graph decode $small
     bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --graph decode $small
     # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_variants.h.
     cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
 }
 
+# torch PART...: what PyTorch takes.
+torch() {
+    if ! "$PYTHON" -c 'import torch' 2>/dev/null; then
+        tell torch_log '"why": "PyTorch is not installed."'
+        return
+    fi
+    "$PYTHON" tests/gpu_torch.py "$work" ${QUICK:+quick} "$@" 2>"$work/torch.log" | while read -r row; do
+        case $row in '{'*) tell torch "\"result\": $row" ;; esac
+    done
+    [ ! -s "$work/torch.log" ] || tell torch_log "\"why\": $(tail -n 1 "$work/torch.log" >"$work/why" && text "$work/why")"
+}
+
 # PyTorch gets our weights, so that its loss can be held against ours before it is timed.
+weights_for_torch() {
+    head -c 1040 README.md >"$work/text"
+    moec init models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
+        moec run models/gpt2.moe:gpt2_small --weights "$work/weights" --tokens "$work/text" --want loss --out "$work/loss" \
+            --device "$DEVICE" >/dev/null
+}
+
 # shellcheck disable=SC2086 # several words
 stage_steps() {
-    if "$PYTHON" -c 'import torch' 2>/dev/null; then
-        head -c 1040 README.md >"$work/text"
-        moec init models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
-            moec run models/gpt2.moe:gpt2_small --weights "$work/weights" --tokens "$work/text" --want loss --out "$work/loss" \
-                --device "$DEVICE" >/dev/null
-        "$PYTHON" tests/gpu_torch.py "$work" ${QUICK:+quick} 2>"$work/torch.log" | while read -r row; do
-            case $row in '{'*) tell torch "\"result\": $row" ;; esac
-        done
-        [ ! -s "$work/torch.log" ] || tell torch_log "\"why\": $(tail -n 1 "$work/torch.log" >"$work/why" && text "$work/why")"
-    else
-        tell torch_log '"why": "PyTorch is not installed."'
-    fi
+    weights_for_torch
+    torch gpt2 attention decode mixture flexible
     bench bf16 "GPT-2 124M, 8 x 1024" 60 models/gpt2.moe:gpt2 ${small:---set train.batch=8}
     bench f32 "GPT-2 124M, training" 70 models/gpt2.moe:gpt2 $small
     bench f32 "238M, decoding" 40 models/gpt2.moe:wide --graph decode $small
+    bench bf16 "238M, decoding 64 texts" 40 models/gpt2.moe:wide --graph decode --batch 64 $small
+}
+
+# Layers of Sigma 1.5B with the heads of its paper, and as that paper's comparison has them.
+# shellcheck disable=SC2086 # several words
+stage_heads() {
+    few="--set vocab=256 --set layers=4"
+    for prefix in $prefixes; do
+        for model in sigma_1b5 standard_1b5; do
+            bench bf16 "$model after $prefix" 40 models/sigma.moe:$model --kernels --graph decode --prefix $prefix $few $small
+        done
+    done
+}
+
+# A model with a gate has as many parameters as the one without: its feed-forward part gives them up.
+# shellcheck disable=SC2086 # several words
+stage_large() {
+    weights_for_torch
+    plain="--set probes=false --set attention.probes=false --set train.batch=2 --set train.accumulate=1"
+    bench bf16 "1.7B, training" 70 models/gated_attention.moe:dense_28 $plain $small
+    bench bf16 "1.7B with a gate at sdpa, training" 70 models/gated_attention.moe:dense_28_sdpa $plain $small
+    xl="--set dim=1600 --set layers=48 --set attention.heads.q=25 --set ffn.hidden=6400"
+    bench bf16 "GPT-2 1.5B, training" 90 models/gpt2.moe:gpt2 --kernels ${small:-$xl --set train.batch=8}
+    torch gpt2_xl
 }
 
 # Each with an empty cache of its own; --quick: what the steps take does not matter here.
@@ -218,15 +251,17 @@ fi
 
 # ---- all of them ----
 
-[ $# -gt 0 ] || set -- first models kernels steps start
+[ $# -gt 0 ] || set -- first models kernels steps start heads large
 clock_of() {
     case $1 in
     first) clock=90 ;;
     models) clock=180 ;;
     kernels) clock=150 ;;
-    steps) clock=120 ;;
+    steps) clock=200 ;;
     start) clock=60 ;;
-    *) echo "tests/gpu.sh: there is no stage '$1'; there are first, models, kernels, steps, start" >&2 && exit 2 ;;
+    heads) clock=240 ;;
+    large) clock=330 ;;
+    *) echo "tests/gpu.sh: there is no stage '$1'; there are first, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
     esac
     eval "clock=\${CLOCK_$1:-$((clock * patience))}"
 }
@@ -257,6 +292,10 @@ for stage; do
     if "$PYTHON" -c '' 2>/dev/null; then
         "$PYTHON" tests/gpu_report.py "$folder" >"$work/verdict" || status=1
         tail -n 3 "$work/verdict" >&2
+    else
+        bad=$(grep '"kind": "compare"' "$folder/results.jsonl" | grep -vc '"agrees": true')
+        [ "$bad" = 0 ] && ! grep -q '"same": false' "$folder/results.jsonl" || status=1
+        echo "no Python for the report; $bad programs do not agree or did not run, see $folder/results.jsonl" >&2
     fi
 done
 exit $status

@@ -46,6 +46,16 @@ def share_of_kernels(result, words):
     return sum(found) * 1e-6 if found else None
 
 
+def area(places, heights, begin, end):
+    """Of the straight lines through the points, between two places among them."""
+    points = [point for point in zip(places, heights) if begin <= point[0] <= end]
+    if points[-1][0] < end:
+        after = next(i for i, place in enumerate(places) if place > end)
+        share = (end - places[after - 1]) / (places[after] - places[after - 1])
+        points.append((end, heights[after - 1] + share * (heights[after] - heights[after - 1])))
+    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:]))
+
+
 class Report:
     def __init__(self):
         self.lines = []
@@ -100,6 +110,45 @@ class Report:
             same = {True: "the same", False: "NOT THE SAME", None: "not run"}[row["same"] if row else None]
             self.say(f"{what}: {same} ({row['why'] if row else 'its stage was not run'}).", "")
 
+    def heads(self, prefix):
+        """Layers with few key heads and with many after a prefix."""
+        return [self.speed(f"{model} after {prefix}", "bf16") for model in ("sigma_1b5", "standard_1b5")]
+
+    def saved(self, prefix, words):
+        few, many = (share_of_kernels(result, words) for result in self.heads(prefix))
+        return 1 - few / many if few and many else None
+
+    def prefixes(self):
+        found = (row["name"].split(" after ") for row in self.speeds if row["result"] and " after " in row["name"])
+        lengths = {int(parts[1]) for parts in found}
+        return [length for length in sorted(lengths) if all(self.heads(length))]
+
+    def few_heads(self):
+        """The tables of Sigma (arXiv 2501.13629): kernels of attention at a prefix, and whole layers over prefix and output."""
+        lengths = self.prefixes()
+        if not lengths:
+            return
+        self.say("## 32/4/16 heads beside 32/16/16, four layers", "", "Microseconds a token: of a part of the prefix (split) and of what puts the parts together (combine).", "")
+        self.say("| prefix | split, few | combine | split, many | combine | split saved | both saved |", "|---|---|---|---|---|---|---|")
+        split, combine = ("attend_step",), ("attend_join",)
+        for length in lengths:
+            cells = [figure(1e6 * share_of_kernels(result, words), "{:.1f}") if share_of_kernels(result, words) else "-"
+                     for result in self.heads(length) for words in (split, combine)]
+            saved = [figure(self.saved(length, words), "{:.1%}") for words in (split, split + combine)]
+            self.say(f"| {length} | {' | '.join(cells + saved)} |")
+        self.say("", "Time saved by whole layers, by prefix (rows) and output (columns); between the lengths measured the time of a token is a", "straight line.", "")
+        self.say(f"| prefix | {' | '.join(map(str, lengths))} |", "|---" * (len(lengths) + 1) + "|")
+        for prefix in lengths:
+            cells = [figure(self.saved_over(prefix, prefix + output, lengths), "{:.1%}") for output in lengths]
+            self.say(f"| {prefix} | {' | '.join(cells)} |")
+        self.say("")
+
+    def saved_over(self, begin, end, lengths):
+        if end > lengths[-1]:
+            return None
+        few, many = (area(lengths, [1 / self.heads(length)[which]["tokens_per_second"] for length in lengths], begin, end) for which in (0, 1))
+        return 1 - few / many
+
     def targets(self):
         dense, mixture = self.speed("GPT-2 124M, training", "bf16"), self.speed("mixture of experts", "bf16")
         peer = self.peer("GPT-2 124M, training, compiled")
@@ -127,11 +176,13 @@ class Report:
             decode = self.speed(f"{name}, decoding", precision)
             share = decode and decode.get("share_of_bandwidth")
             row(f"decoding {name}, batch 1, {precision}: share of the copy bandwidth", 0.85, share, "{:.3g}")
-        words = ("attend_step", "attend_join")
-        few = share_of_kernels(self.speed("32/4/16 heads, decoding", "bf16"), words)
-        many = share_of_kernels(self.speed("32/16/16 heads, decoding", "bf16"), words)
-        saved = 1 - few / many if few and many else None
-        row("attention of 32/4/16 heads against 32/16/16 at 32k: time saved", 0.25, saved, "{:.3g}")
+        row("attention of 32/4/16 heads against 32/16/16 after 32k: time saved", 0.25, self.saved(32768, ("attend_step", "attend_join")), "{:.3g}")
+        gated, plain = (self.speed(f"1.7B{gate}, training", "bf16") for gate in (" with a gate at sdpa", ""))
+        share = quotient(gated and gated["median_tokens_per_second"], plain and plain["median_tokens_per_second"])
+        row("1.7B with a gate at sdpa: tokens of those without, as many parameters", 0.98, share, "{:.3g}")
+        large, peer = self.speed("GPT-2 1.5B, training", "bf16"), self.peer("GPT-2 1.5B, training, compiled")
+        row("GPT-2 1.5B, training, beside PyTorch compiled", 1.0,
+            quotient(large and large["median_tokens_per_second"], peer and peer["tokens_per_second"]), "{:.3g}")
         for one in self.starts or [{"name": "gpt2", "result": None}]:
             result = one["result"] or {}
             row(f"{one['name']}: from spec to first step, cold, seconds", 10, result.get("start_cold_seconds"), "{:.3g}", least=False)
@@ -218,6 +269,7 @@ class Report:
         rows = self.targets()
         self.steps()
         self.peers()
+        self.few_heads()
         self.kernels()
         self.forms()
         bad = sum(map(len, self.bad.values()))

@@ -1,4 +1,4 @@
-"""The peers of tests/gpu.sh in PyTorch, a JSON object a line: gpu_torch.py WORK [quick]. WORK holds our weights of
+"""The peers of tests/gpu.sh in PyTorch, a JSON object a line: gpu_torch.py WORK [quick] PART... WORK holds our weights of
 models/gpt2.moe:gpt2_small, a text and our loss on it, all f32: a row of ours-beside-theirs has "agrees", and no figure is told
 where that is false. Any part that fails is left out and says why on stderr."""
 
@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 WORK, QUICK = sys.argv[1], "quick" in sys.argv[2:]
+PARTS = [word for word in sys.argv[2:] if word != "quick"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -129,8 +130,8 @@ def agrees_with_ours():
     return abs(loss - ours) <= 1e-4 * abs(ours), f"loss {loss:.6f}, ours {ours:.6f}"
 
 
-def train(name, compiled, agrees, note):
-    width, heads, layers, vocabulary, batch, context = (32, 2, 1, 64, 1, 16) if QUICK else (768, 12, 12, 50257, 16, 1024)
+def train(name, shape, compiled, agrees, note):
+    width, heads, layers, vocabulary, batch, context = (32, 2, 1, 64, 1, 16) if QUICK else shape
     torch.manual_seed(1)
     model = Model(width, heads, layers, vocabulary, context).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), fused=DEVICE == "cuda")
@@ -151,8 +152,14 @@ def train(name, compiled, agrees, note):
 
 def gpt2():
     agrees, note = agrees_with_ours()
-    train("GPT-2 124M, training, eager", False, agrees, note)
-    train("GPT-2 124M, training, compiled", True, agrees, note)
+    shape = (768, 12, 12, 50257, 16, 1024)
+    train("GPT-2 124M, training, eager", shape, False, agrees, note)
+    train("GPT-2 124M, training, compiled", shape, True, agrees, note)
+
+
+def gpt2_xl():
+    agrees, note = agrees_with_ours()
+    train("GPT-2 1.5B, training, compiled", (1600, 25, 48, 50257, 8, 1024), True, agrees, note)
 
 
 # ---- attention ----
@@ -247,7 +254,7 @@ def mixture():
 
 def all_parts():
     torch.backends.cuda.matmul.allow_tf32 = True
-    for part in (gpt2, attention, decode, mixture, flexible):
+    for part in [globals()[name] for name in PARTS]:
         try:
             part()
         except Exception:  # one peer that is not to be had is no reason to leave out the others

@@ -64,18 +64,19 @@ Decoder *decoder_over(Model *model, int width, long length) {
 }
 
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
-    return decoder_open_on(device_cpu(), compiler, expected, length);
+    return decoder_open_on(device_cpu(), compiler, 1, expected, length);
 }
 
-Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, long length) {
+Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long rows, long expected,
+                         long length) {
     long context = (long)moec_option_number(compiler, "train.context", 256);
     long places = length > context ? length : context;
     if (length > context)
         note_message(
             "the text goes beyond the %ld tokens that the model was trained on (train.context)",
             context);
-    const GraphShape shapes[] = {decode_shape(1, places, 1),
-                                 decode_shape(1, places, PREFILL_TOKENS)};
+    const GraphShape shapes[] = {decode_shape(rows, places, 1),
+                                 decode_shape(rows, places, PREFILL_TOKENS)};
     int count = expected >= PREFILL_TOKENS ? 2 : 1;
     Model *model = model_open_on(device, compiler, shapes, count, true);
     if (!model) return NULL;

@@ -33,8 +33,9 @@ Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEnt
  * length: places of the caches, at least the spec's context. NULL after a message. The weights are
  * still to be read. */
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length);
-/* The same on another device than the CPU. */
-Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, long length);
+/* The same on another device than the CPU, with so many texts side by side. */
+Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long rows, long expected,
+                         long length);
 void decoder_close(Decoder *decoder);
 long decoder_vocabulary(const Decoder *decoder);
 /* Forgets what was fed: the next token is the first. False after a message of the device. */

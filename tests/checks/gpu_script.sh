@@ -18,20 +18,23 @@ wrong() {
     exit 1
 }
 grep -q '^14 of 14 programs were compared .* 0 disagree' "$report" || wrong "not everything was compared"
+grep -q '^## 32/4/16 heads beside' "$report" || wrong "few heads do not stand beside many"
 grep -q 'Two runs: the same ' "$report" || wrong "two runs were not compared"
 ! grep -q 'not told' "$report" || wrong "a measurement is missing"
 ! grep -q 'ended by its clock' "$report" || wrong "a stage was not finished"
 python3 - "$work/all/report.json" <<'END' || wrong "the figures are not all there"
 import json, sys
 report = json.load(open(sys.argv[1]))
-assert [row["stage"] for row in report["stages"]] == ["first", "models", "kernels", "steps", "start"]
-assert len(report["speeds"]) == 9 and sum("kernels" in row["result"] for row in report["speeds"]) == 6
+assert [row["stage"] for row in report["stages"]] == ["first", "models", "kernels", "steps", "start", "heads", "large"]
+assert len(report["speeds"]) == 15 and sum("kernels" in row["result"] for row in report["speeds"]) == 9
 assert len(report["starts"]) == 1 and all(row["result"]["start_cold_seconds"] > 0 for row in report["starts"])
-assert len(report["targets"]) == 9 and sum(row["measured"] is not None for row in report["targets"]) == 7
+assert len(report["targets"]) == 11 and sum(row["measured"] is not None for row in report["targets"]) == 7
 END
 
 CLOCK_kernels=3 tests/gpu.sh -o "$work/cut" kernels >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
 report=$work/cut/report.md
 grep -q '^| kernels | ended by its clock' "$report" || wrong "nobody says that a stage was ended"
+PYTHON=none MOEC_CUDA="$work/no_driver" tests/gpu.sh -o "$work/bad" models >"$work/out" 2>&1 && wrong "without Python nobody counts"
+grep -q '2 programs do not agree or did not run' "$work/out" || wrong "without Python nobody says what does not agree"
 tests/gpu.sh -o "$work/none" nonsense >/dev/null 2>&1 && wrong "a stage that is not there"
 [ ! -e "$work/none" ] || wrong "wrong usage has left a folder"

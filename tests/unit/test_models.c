@@ -62,7 +62,8 @@ typedef struct Trial {
     Model *model;
     int32_t *windows; /* [part, batch, context + 1] */
     char problem[256];
-    double amplified; /* largest error beyond its limit that noise explains, of the norm or of the largest gradient's */
+    double
+        amplified; /* largest error beyond its limit that noise explains, of the norm or of the largest gradient's */
     int undecided;
 } Trial;
 
@@ -75,11 +76,14 @@ static int fail(Trial *trial, const char *format, ...) {
     return 0;
 }
 
-static size_t window_tokens(const Spec *spec) { return (size_t)(spec->batch * (spec->context + 1)); }
+static size_t window_tokens(const Spec *spec) {
+    return (size_t)(spec->batch * (spec->context + 1));
+}
 
 /* ---- the meaning ---- */
 
-static void set_all(MoecInterpreter *eval, const PublicTensor *tensors, int count, const float *block) {
+static void set_all(MoecInterpreter *eval, const PublicTensor *tensors, int count,
+                    const float *block) {
     for (int i = 0; i < count; i++) {
         double *wide = memory_new(sizeof *wide * (tensors[i].count + 1));
         for (size_t j = 0; j < tensors[i].count; j++)
@@ -92,7 +96,8 @@ static void set_all(MoecInterpreter *eval, const PublicTensor *tensors, int coun
 static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
     size_t context = (size_t)trial->spec->context, count = (size_t)trial->spec->batch * context;
     const int32_t *windows = trial->windows + (size_t)part * window_tokens(trial->spec);
-    double *tokens = memory_new(sizeof *tokens * count), *targets = memory_new(sizeof *targets * count);
+    double *tokens = memory_new(sizeof *tokens * count),
+           *targets = memory_new(sizeof *targets * count);
     for (size_t i = 0; i < count; i++) {
         size_t place = i / context * (context + 1) + i % context;
         tokens[i] = windows[place];
@@ -129,7 +134,8 @@ static void set_examples(MoecInterpreter *eval, const MoecGraphEntry *graph, int
 }
 
 static void set_call(const Trial *trial, Call *call, int part) {
-    if (!trial->spec->images) call_set_windows(call, trial->windows + (size_t)part * window_tokens(trial->spec));
+    if (!trial->spec->images)
+        call_set_windows(call, trial->windows + (size_t)part * window_tokens(trial->spec));
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         if (!is_example(input)) continue;
@@ -163,7 +169,8 @@ static MoecInterpreter *run_meaning(Trial *trial, const Meaning *meaning, uint64
 static int define(Trial *trial, Meaning *meaning, MoecGraph graph) {
     *meaning = (Meaning){.parts = graph == MOEC_TRAIN ? PARTS : 1};
     meaning->program = moec_define(trial->compiler, graph, 0, 0, 0);
-    if (!meaning->program) return fail(trial, "it has no meaning: %s", moec_reports(trial->compiler));
+    if (!meaning->program)
+        return fail(trial, "it has no meaning: %s", moec_reports(trial->compiler));
     meaning->exact = run_meaning(trial, meaning, 0);
     return 1;
 }
@@ -190,22 +197,26 @@ static double *values_of(MoecInterpreter *eval, const Result *result) {
 
 static double norm_of(const double *values, const Result *result) {
     double squares = 0;
-    for (size_t i = 0; i < result->count; i++) squares += values[result->start + i] * values[result->start + i];
+    for (size_t i = 0; i < result->count; i++)
+        squares += values[result->start + i] * values[result->start + i];
     return sqrt(squares);
 }
 
 static double distance(const double *a, const double *b, const Result *result) {
     double squares = 0;
-    for (size_t i = result->start; i < result->start + result->count; i++) squares += (a[i] - b[i]) * (a[i] - b[i]);
+    for (size_t i = result->start; i < result->start + result->count; i++)
+        squares += (a[i] - b[i]) * (a[i] - b[i]);
     return sqrt(squares);
 }
 
 /* How far noise carries the result, as a distance. */
-static double amplified(Trial *trial, Meaning *meaning, const Result *result, const double *expected) {
+static double amplified(Trial *trial, Meaning *meaning, const Result *result,
+                        const double *expected) {
     double most = 0;
     for (int i = 0; i < NOISES; i++) {
         if (!meaning->noisy[i]) meaning->noisy[i] = run_meaning(trial, meaning, (uint64_t)i + 1);
-        double *values = values_of(meaning->noisy[i], result), moved = distance(values, expected, result);
+        double *values = values_of(meaning->noisy[i], result),
+               moved = distance(values, expected, result);
         if (!(moved <= most)) most = moved;
         free(values);
     }
@@ -213,7 +224,8 @@ static double amplified(Trial *trial, Meaning *meaning, const Result *result, co
 }
 
 /* A program may not have the result at all, the gradient of a weight that nothing reads. */
-static int compare(Trial *trial, Meaning *meaning, Result result, const float *actual, double limit) {
+static int compare(Trial *trial, Meaning *meaning, Result result, const float *actual,
+                   double limit) {
     double *expected = values_of(meaning->exact, &result);
     if (!expected) return 1;
     double *wide = memory_new(sizeof *wide * (result.total + 1));
@@ -227,8 +239,11 @@ static int compare(Trial *trial, Meaning *meaning, Result result, const float *a
         int undecided = !(moved <= undecided_limit * scale);
         good = undecided || error <= allowed + beyond_samples * moved;
         trial->undecided |= undecided;
-        if (good && !undecided && error > trial->amplified * scale) trial->amplified = error / scale;
-        if (!good) fail(trial, "%s is off by %.2e of %.3e; noise moves it by %.2e", result.name, error, norm, moved);
+        if (good && !undecided && error > trial->amplified * scale)
+            trial->amplified = error / scale;
+        if (!good)
+            fail(trial, "%s is off by %.2e of %.3e; noise moves it by %.2e", result.name, error,
+                 norm, moved);
     } else if (!good)
         fail(trial, "%s is not finite", result.name);
     free(wide);
@@ -236,12 +251,14 @@ static int compare(Trial *trial, Meaning *meaning, Result result, const float *a
     return good;
 }
 
-static double largest_norm(const Meaning *meaning, const char *prefix, const PublicTensor *tensors, int count) {
+static double largest_norm(const Meaning *meaning, const char *prefix, const PublicTensor *tensors,
+                           int count) {
     double largest = 0;
     for (int i = 0; i < count; i++) {
         char *name = memory_format("%s%s", prefix, tensors[i].name);
         Result result = {name, tensors[i].count, 0, tensors[i].count};
-        double *values = values_of(meaning->exact, &result), norm = values ? norm_of(values, &result) : 0;
+        double *values = values_of(meaning->exact, &result),
+               norm = values ? norm_of(values, &result) : 0;
         if (norm > largest) largest = norm;
         free(values);
         free(name);
@@ -249,8 +266,8 @@ static double largest_norm(const Meaning *meaning, const char *prefix, const Pub
     return largest;
 }
 
-static int compare_all(Trial *trial, Meaning *meaning, const char *prefix, const PublicTensor *tensors, int count,
-                       const float *block, double limit) {
+static int compare_all(Trial *trial, Meaning *meaning, const char *prefix,
+                       const PublicTensor *tensors, int count, const float *block, double limit) {
     int good = 1;
     meaning->largest = largest_norm(meaning, prefix, tensors, count);
     for (int i = 0; i < count && good; i++) {
@@ -267,7 +284,8 @@ static int compare_outputs(Trial *trial, Meaning *meaning, Call *call) {
     for (int i = 0; i < call->graph->output_count && good; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
         size_t count = tensor_count(output);
-        good = compare(trial, meaning, (Result){output->name, count, 0, count}, call_get(call, i), result_limit);
+        good = compare(trial, meaning, (Result){output->name, count, 0, count}, call_get(call, i),
+                       result_limit);
     }
     return good;
 }
@@ -308,9 +326,10 @@ static int check_training(Trial *trial) {
     model_get_gradients(model);
     model_get(model, false);
     int good = compare_outputs(trial, &training, call) &&
-               compare_all(trial, &training, "gradient:", model->parameters, model->parameter_count, model->gradients,
-                           gradient_limit) &&
-               compare_all(trial, &training, "", model->states, model->state_count, model->layer_states, result_limit);
+               compare_all(trial, &training, "gradient:", model->parameters, model->parameter_count,
+                           model->gradients, gradient_limit) &&
+               compare_all(trial, &training, "", model->states, model->state_count,
+                           model->layer_states, result_limit);
     if (model->table->state_bytes) memcpy(model->layer_states, states, model->table->state_bytes);
     model_put(model);
     free(states);
@@ -322,7 +341,8 @@ static int check_training(Trial *trial) {
 /* The first sequence of the batch, token by token; the first ones at once where there are enough of them. */
 static int check_decoding(Trial *trial, Meaning *forward) {
     const Spec *spec = trial->spec;
-    Decoder *decoder = decoder_open_on(trial->device, trial->compiler, spec->context, spec->context);
+    Decoder *decoder =
+        decoder_open_on(trial->device, trial->compiler, 1, spec->context, spec->context);
     if (!decoder) return fail(trial, "no decoder: %s", moec_reports(trial->compiler));
     const Model *model = trial->model;
     memcpy(decoder->model->weights, model->weights, model->table->weight_bytes);
@@ -363,8 +383,9 @@ static double scalar_value(const char *name, long step) {
     return strcmp(name, "steps") == 0 ? 100 : 1;
 }
 
-static void update_element(MoecInterpreter *eval, const MoecUpdate *update, const PublicTensor *parameter, long step,
-                           double gradient, Element *element) {
+static void update_element(MoecInterpreter *eval, const MoecUpdate *update,
+                           const PublicTensor *parameter, long step, double gradient,
+                           Element *element) {
     const float *own = update->own + parameter->tensor->group * update->scalar_count;
     for (int i = 0; i < update->scalar_count; i++) {
         double value = scalar_value(update->scalar_names[i], step) * (double)own[i];
@@ -372,13 +393,16 @@ static void update_element(MoecInterpreter *eval, const MoecUpdate *update, cons
     }
     moec_interpreter_set(eval, "grad", &gradient, 1);
     moec_interpreter_set(eval, "weight", &element->weight, 1);
-    for (int i = 0; i < update->state_count; i++) moec_interpreter_set(eval, update->state_names[i], &element->state[i], 1);
+    for (int i = 0; i < update->state_count; i++)
+        moec_interpreter_set(eval, update->state_names[i], &element->state[i], 1);
     moec_interpreter_run(eval, 0, true);
     moec_interpreter_get(eval, "weight", &element->weight, 1);
-    for (int i = 0; i < update->state_count; i++) moec_interpreter_get(eval, update->state_names[i], &element->state[i], 1);
+    for (int i = 0; i < update->state_count; i++)
+        moec_interpreter_get(eval, update->state_names[i], &element->state[i], 1);
 }
 
-static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTensor *parameter, const float *before, long steps) {
+static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTensor *parameter,
+                          const float *before, long steps) {
     const Model *model = trial->model;
     const MoecUpdate *update = model->table->update;
     size_t first = parameter->offset / sizeof(float);
@@ -393,7 +417,8 @@ static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTenso
         norm += element.weight * element.weight + (double)before[i] * (double)before[i];
     }
     if (sqrt(squares) <= result_limit * sqrt(norm)) return 1;
-    return fail(trial, "%s is off by %.2e of %.3e after %ld steps", parameter->name, sqrt(squares), sqrt(norm), steps);
+    return fail(trial, "%s is off by %.2e of %.3e after %ld steps", parameter->name, sqrt(squares),
+                sqrt(norm), steps);
 }
 
 /* Some steps with the gradients at hand. */
@@ -401,18 +426,22 @@ static int check_update(Trial *trial) {
     Model *model = trial->model;
     const MoecUpdate *update = model->table->update;
     const long steps = 2;
-    if (update->state_count > STATES_MOST) return fail(trial, "the optimizer has more states than this test has room for");
+    if (update->state_count > STATES_MOST)
+        return fail(trial, "the optimizer has more states than this test has room for");
     float *before = copy_of(model->weights, model->table->weight_bytes), scalars[16] = {0};
     for (long step = 1; step <= steps; step++) {
         for (int i = 0; i < update->scalar_count; i++)
             scalars[i] = (float)scalar_value(update->scalar_names[i], step);
         const ModelMemory *there = &model->there;
-        const BlockUpdate given = {.weights = there->weights, .gradients = there->gradients, .moments = there->moments,
+        const BlockUpdate given = {.weights = there->weights,
+                                   .gradients = there->gradients,
+                                   .moments = there->moments,
                                    .scalars = scalars};
         model->device->kind->update(model->engine, &given);
     }
     model_get(model, false);
-    MoecInterpreter *eval = moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
+    MoecInterpreter *eval =
+        moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
     int good = 1;
     for (int i = 0; i < model->parameter_count && good; i++)
         good = compare_update(trial, eval, &model->parameters[i], before, steps);
@@ -429,19 +458,22 @@ static int check_update(Trial *trial) {
 static void shake(Model *model, Random *random) {
     for (int i = 0; i < model->parameter_count; i++)
         for (size_t j = 0; j < model->parameters[i].count; j++)
-            model->weights[model->parameters[i].offset / sizeof(float) + j] += (float)(0.2 * spread(random));
+            model->weights[model->parameters[i].offset / sizeof(float) + j] +=
+                (float)(0.2 * spread(random));
 }
 
 static int check_model(Trial *trial, Random *random) {
-    const GraphShape shapes[] = {{.graph = MOEC_FORWARD}, {.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
+    const GraphShape shapes[] = {
+        {.graph = MOEC_FORWARD}, {.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     trial->model = model_open_on(trial->device, trial->compiler, shapes, 3, true);
     if (!trial->model) return fail(trial, "it does not compile: %s", moec_reports(trial->compiler));
     model_initialise(trial->model, draw(random));
     shake(trial->model, random);
     model_put(trial->model);
     Meaning forward;
-    int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) && check_training(trial) &&
-               check_update(trial) && (!trial->spec->causal || check_decoding(trial, &forward));
+    int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
+               check_training(trial) && check_update(trial) &&
+               (!trial->spec->causal || check_decoding(trial, &forward));
     forget(&forward);
     model_close(trial->model);
     return good;
@@ -453,17 +485,20 @@ static int write_file(const char *path, const char *text) {
 }
 
 /* With tokens for which rounding may turn a choice around nothing is shown: then others are tried. */
-static int run_trial(Device *device, uint64_t seed, const char *folder, char *problem, size_t size, Tally *tally) {
+static int run_trial(Device *device, uint64_t seed, const char *folder, char *problem, size_t size,
+                     Tally *tally) {
     Spec *spec = memory_new(sizeof *spec);
     make_spec(spec, seed);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
     int good = write_file(path, spec->text), undecided = 1;
     if (getenv("MOEC_SHOW")) printf("%s", spec->text);
     for (int attempt = 0; attempt < ATTEMPTS && good && undecided; attempt++) {
-        Trial trial = {.spec = spec, .device = device, .compiler = moec_open(path, NULL, NULL, 0, NULL)};
+        Trial trial = {
+            .spec = spec, .device = device, .compiler = moec_open(path, NULL, NULL, 0, NULL)};
         size_t count = PARTS * window_tokens(spec);
         trial.windows = memory_new(sizeof *trial.windows * count);
-        for (size_t i = 0; i < count; i++) trial.windows[i] = (int32_t)between(&spec->random, 0, spec->vocabulary - 1);
+        for (size_t i = 0; i < count; i++)
+            trial.windows[i] = (int32_t)between(&spec->random, 0, spec->vocabulary - 1);
         good = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
                                            : check_model(&trial, &spec->random);
         undecided = trial.undecided;
@@ -492,7 +527,8 @@ static void tell_seed(int signal_number) {
     _exit(1);
 }
 
-static void run_shard(uint64_t first, long count, long worker, long workers, const char *folder, Tally *tally) {
+static void run_shard(uint64_t first, long count, long worker, long workers, const char *folder,
+                      Tally *tally) {
     signal(SIGABRT, tell_seed);
     signal(SIGSEGV, tell_seed);
     Device *device = device_open(getenv("MOEC_DEVICE") ? getenv("MOEC_DEVICE") : "cpu");
@@ -529,7 +565,8 @@ int main(int argc, char **argv) {
     (void)argc;
     setenv("OMP_NUM_THREADS", "2", 0);
     threads_wait_briefly(argv);
-    long count = number_from("MOEC_MODELS", DEFAULT_MODELS), workers = sysconf(_SC_NPROCESSORS_ONLN);
+    long count = number_from("MOEC_MODELS", DEFAULT_MODELS),
+         workers = sysconf(_SC_NPROCESSORS_ONLN);
     uint64_t first = (uint64_t)number_from("MOEC_SEED", 1);
     char folder[] = "/tmp/moec-models.XXXXXX";
     if (!mkdtemp(folder)) return 1;
@@ -537,7 +574,8 @@ int main(int argc, char **argv) {
     setenv("MOEC_CFLAGS", "-O0", 0);
     if (workers > WORKERS_MOST) workers = WORKERS_MOST;
     if (workers > count) workers = count;
-    Tally *tallies = mmap(NULL, sizeof *tallies * WORKERS_MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    Tally *tallies = mmap(NULL, sizeof *tallies * WORKERS_MOST, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (tallies == MAP_FAILED) return 1;
     for (long i = 0; i < workers; i++)
         if (fork() == 0) {
@@ -550,7 +588,8 @@ int main(int argc, char **argv) {
     stopped += system(clean) != 0;
     free(clean);
     Tally total = total_of(tallies, workers);
-    printf("%ld of %ld models: %ld differ; %ld beyond the limits as their own rounding explains, by %.1e at most; "
+    printf("%ld of %ld models: %ld differ; %ld beyond the limits as their own rounding explains, "
+           "by %.1e at most; "
            "%ld undecided\n",
            total.models, count, total.failed, total.amplified, total.worst, total.undecided);
     return stopped > 0 || total.failed > 0 || total.models < count;

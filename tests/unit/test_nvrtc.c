@@ -159,7 +159,6 @@ static const char *const published[] = {
     "models/structmoe.moe:structmoe_410m train.precision=bf16",
     "models/complete_mue.moe:mue_e128a8g4s1 train.precision=bf16",
     "tests/gpu.moe:moe_layer",
-    "tests/gpu.moe:diff_heads",
 };
 
 static Case *cases;

@@ -113,6 +113,8 @@ int command_bench(int argc, char **argv) {
         {OPTION_FLAG, "--kernels", NULL, &bench.kernels, "on a GPU: the time of every kernel, too"},
         {OPTION_COUNT, "--prefix", "N", &bench.prefix,
          "decoding: after so many tokens (default: none, then on to train.context)"},
+        {OPTION_COUNT, "--batch", "N", &bench.batch,
+         "decoding: so many texts side by side (default: 1)"},
         {OPTION_FLAG, "--quick", NULL, &bench.quick,
          "small ceilings and few steps: tries out the measurement, and the figures mean little"},
         {OPTION_LIST, "--set", "KEY=VALUE", &bench.sets, "an option of the model, as in the file"},
@@ -122,6 +124,11 @@ int command_bench(int argc, char **argv) {
     if (code >= 0) return code;
     if (strcmp(bench.graph, "train") != 0 && strcmp(bench.graph, "decode") != 0)
         return arguments_wrong(command, "train or decode", "there is no graph '%s'", bench.graph);
+    bool trains = strcmp(bench.graph, "train") == 0;
+    if (trains && (bench.prefix || bench.batch))
+        return arguments_wrong(command, "--graph decode, or --set train.batch=N",
+                               "--prefix and --batch are of decoding");
+    if (!bench.batch) bench.batch = 1;
     bench.report = json_object();
     bool good = measure(&bench);
     if (good) print_report(&bench);

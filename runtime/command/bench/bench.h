@@ -21,6 +21,7 @@ typedef struct Bench {
     bool kernels; /* each of them is timed as well */
     bool quick;   /* small ceilings, few steps: for trying out what measures */
     long prefix;  /* decoding: so many places are in the caches already */
+    long batch;   /* decoding: so many texts side by side */
     TextList sets;
     json_t *report;
 } Bench;

@@ -1,5 +1,6 @@
 /* bench_decode: one token after the other, beside reading memory. */
 #include "command/bench/bench.h"
+#include "base/memory.h"
 #include "base/message.h"
 #include "model/decoder.h"
 #include "data/random.h"
@@ -11,48 +12,75 @@
 
 enum { DECODE_SECONDS = 10, DECODE_ROUNDS = 10, AFTER_PREFIX = 64 };
 
+enum { CHECKED_PLACES = 8 };
+
+/* The next token of every row. */
+static const float *advance(Decoder *decoder, long number) {
+    int32_t *tokens = memory_new(sizeof *tokens * (size_t)decoder->rows);
+    for (long row = 0; row < decoder->rows; row++)
+        tokens[row] = (int32_t)(random_bits(9, (uint64_t)(number * decoder->rows + row)) %
+                                (uint64_t)decoder_vocabulary(decoder));
+    const float *logits = decoder_advance(decoder, tokens, 1);
+    free(tokens);
+    return logits;
+}
+
+/* The same tokens as windows of the whole model: [row, CHECKED_PLACES + 1]. */
+static void set_windows(Call *call, const Decoder *decoder) {
+    const long width = CHECKED_PLACES + 1, count = decoder->rows * width;
+    int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
+    for (long i = 0; i < count; i++)
+        tokens[i] = (int32_t)(random_bits(9, (uint64_t)(i % width * decoder->rows + i / width)) %
+                              (uint64_t)decoder_vocabulary(decoder));
+    call_set_windows(call, tokens);
+    free(tokens);
+}
+
+/* Relative difference of the logits [row, CHECKED_PLACES, vocabulary] from those that come step by
+ * step; negative after a message. */
+static double difference(Decoder *decoder, const float *whole) {
+    const long vocabulary = decoder_vocabulary(decoder);
+    double error = 0, scale = 0;
+    for (long place = 0; place < CHECKED_PLACES; place++) {
+        const float *stepped = advance(decoder, place);
+        if (!stepped) return -1;
+        for (long i = 0; i < decoder->rows * vocabulary; i++) {
+            long row = i / vocabulary;
+            double wanted =
+                (double)whole[(row * CHECKED_PLACES + place) * vocabulary + i % vocabulary];
+            error += pow((double)stepped[i] - wanted, 2);
+            scale += pow(wanted, 2);
+        }
+    }
+    return scale > 0 ? sqrt(error / scale) : sqrt(error);
+}
+
 /* Step by step with caches has to give what the whole window gives at once. */
 static bool check_decoder(const Bench *bench, Decoder *decoder) {
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
-    const GraphShape shape = {.graph = MOEC_FORWARD, .batch = 1, .context = 8};
+    const GraphShape shape = {
+        .graph = MOEC_FORWARD, .batch = decoder->rows, .context = CHECKED_PLACES};
     Model *model = compiler ? model_open_on(bench->on, compiler, &shape, 1, true) : NULL;
     moec_close(compiler);
     Call *call = model ? call_open(model, &model->table->graphs[0], NULL) : NULL;
     int slot = call ? call_output(call, "logits") : -1;
-    bool good = slot >= 0;
-    double error = 0, scale = 0, tolerance = bench->rounded ? 2e-2 : 1e-4;
-    if (good) {
-        long vocabulary = decoder_vocabulary(decoder);
-        int32_t tokens[9];
-        for (int i = 0; i < 9; i++)
-            tokens[i] = (int32_t)(random_bits(5, (uint64_t)i) % (uint64_t)vocabulary);
+    double found = -1;
+    if (slot >= 0) {
         model_initialise(model, 1);
-        call_set_windows(call, tokens);
-        good = call_run(call, 0, false) && call_get(call, slot);
-        for (int i = 0; good && i < 8; i++) {
-            const float *stepped = decoder_feed(decoder, &tokens[i], 1);
-            const float *whole = call->outputs[slot] + i * vocabulary;
-            good = stepped != NULL;
-            if (!good) break;
-            for (long j = 0; j < vocabulary; j++) {
-                error += pow((double)stepped[j] - (double)whole[j], 2);
-                scale += pow((double)whole[j], 2);
-            }
-        }
-        good =
-            good &&
-            (error <= tolerance * tolerance * scale ||
-             error_message(NULL, "no speed is told: decoding differs from the full forward by %g",
-                           sqrt(error / scale)));
+        set_windows(call, decoder);
+        if (call_run(call, 0, false) && call_get(call, slot))
+            found = difference(decoder, call->outputs[slot]);
     }
     call_close(call);
     model_close(model);
-    return good;
+    if (found <= (bench->rounded ? 2e-2 : 1e-4)) return found >= 0;
+    return error_message(NULL, "no speed is told: decoding differs from the full forward by %g",
+                         found);
 }
 
-/* Bytes of weights that one token has to read; half the caches come to that. */
+/* Bytes of weights that one step of all rows has to read; half the caches come to that. */
 static double weight_bytes(const Bench *bench, MoecCompiler *compiler, const Decoder *decoder) {
-    MoecProgram *step = moec_compile(compiler, MOEC_DECODE, 1, decoder->length, 1);
+    MoecProgram *step = moec_compile(compiler, MOEC_DECODE, decoder->rows, decoder->length, 1);
     if (step) moec_lower(compiler, step, bench->on->apart);
     return step ? moec_weight_traffic(step) : 0;
 }
@@ -75,33 +103,32 @@ static int by_share(const void *a, const void *b) {
 static bool decode_round(const Bench *bench, Decoder *decoder, double weights, Round *round) {
     round->ceiling = bench->on->kind->ceiling_read(bench->on);
     double began = seconds_now(), cache = 0;
-    long tokens = 0;
+    long steps = 0;
     double patience = bench->quick ? 0 : (double)DECODE_SECONDS / DECODE_ROUNDS;
-    while (!tokens || seconds_now() - began < patience) {
+    while (!steps || seconds_now() - began < patience) {
         if (decoder->position == decoder->length) decoder->position = bench->prefix;
-        int32_t token =
-            (int32_t)(random_bits(9, (uint64_t)tokens) % (uint64_t)decoder_vocabulary(decoder));
-        if (!decoder_feed(decoder, &token, 1)) return false;
+        if (!advance(decoder, steps)) return false;
         cache += (double)decoder->position / (double)decoder->length *
                  (double)decoder->step->graph->cache_bytes;
-        tokens++;
+        steps++;
     }
-    round->speed = (double)tokens / (seconds_now() - began);
-    round->touched = weights + cache / (double)tokens;
+    double tokens = (double)(steps * decoder->rows);
+    round->speed = tokens / (seconds_now() - began);
+    round->touched = ((double)steps * weights + cache) / tokens;
     return true;
 }
 
 static bool work_token(void *data) {
-    const int32_t token = 1;
     Decoder *decoder = data;
     if (decoder->position == decoder->length) decoder->position--;
-    return decoder_feed(decoder, &token, 1) != NULL;
+    return advance(decoder, 0) != NULL;
 }
 
 bool bench_decoding(const Bench *bench) {
     const long places = bench->prefix ? bench->prefix + AFTER_PREFIX : 0;
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
-    Decoder *decoder = compiler ? decoder_open_on(bench->on, compiler, 0, places) : NULL;
+    Decoder *decoder =
+        compiler ? decoder_open_on(bench->on, compiler, bench->batch, 0, places) : NULL;
     const double weights = decoder ? weight_bytes(bench, compiler, decoder) : 0;
     moec_close(compiler);
     bool good = decoder != NULL;
