@@ -11,8 +11,6 @@
 
 #include "codegen/emit.h"
 
-#include <string.h>
-
 enum { GROUP = 64, GROUPS = 16 };
 
 static bool is_parallel(const FormNode *node) {
@@ -28,7 +26,7 @@ static bool has_parallel(const FormBlock *block) {
 /* Values that every item knows, then one parallel loop. */
 static bool is_one_loop(const FormBlock *block) {
     const FormNode *node = block->first;
-    while (node && node->kind == FORM_LET && !strchr(node->name, '[')) node = node->next;
+    while (node && node->kind == FORM_LET && !node->size) node = node->next;
     return node && is_parallel(node) && !node->next;
 }
 
@@ -61,7 +59,7 @@ static void share_block(Arena *arena, FormBlock *block, int depth) {
             share_loop(arena, node, false);
         else
             share_block(arena, &node->body, depth + 1);
-        if (node->kind == FORM_LET && !depth && strchr(node->name, '[') && !node->values[0])
+        if (node->kind == FORM_LET && !depth && node->size && !node->values[0])
             node->type = arena_format(arena, "__local %s", node->type);
         if (stores) node = by_first(arena, node);
         form_append(block, &(FormBlock){.first = node, .last = node});
@@ -78,6 +76,10 @@ static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
     add_parameters(emitter, &text.parameters, &text.arguments);
     for (int i = 0; i < emitter->program->tensors.count; i++)
         if (emitter->used[i]) list_push(arena, &made->tensors, emitter->program->tensors.items[i]);
+    KernelForm form = {.work = kernel->work, .block = text.body};
+    parallel(arena, &form, emitter->program->target);
+    text.body = form.block;
+    kernel->work = 0; /* nothing is left to share out */
     made->group = has_parallel(&text.body) ? GROUP : 1;
     made->items = made->group;
     if (is_one_loop(&text.body)) {
@@ -96,11 +98,13 @@ static void clear(Emitter *emitter, const char *name, size_t bytes) {
     (void)emitter, (void)name, (void)bytes;
 }
 
-static const EmitTarget target_opencl = {
-    .parameters = {.function = "__kernel void", .memory = "__global ", .alone = "restrict ", .address = ""},
-    .kernel = emit_opencl_kernel,
-    .clear = clear,
-    .apart = true};
+static const EmitTarget target_opencl = {.parameters = {.function = "__kernel void",
+                                                        .memory = "__global ",
+                                                        .alone = "restrict ",
+                                                        .address = ""},
+                                         .kernel = emit_opencl_kernel,
+                                         .clear = clear,
+                                         .apart = true};
 
 const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {
     for (int i = 0; i < schedule->units.count; i++)
