@@ -56,7 +56,7 @@ const char *moec_transfer(MoecCompiler *compiler, bool json);
  * of
  * the weight that made it; those inside a repeat with the iteration as first axis. */
 void moec_observe(MoecCompiler *compiler);
-/* From now on MOEC_MEASURE has the probes of each layer among its outputs, and "probing" holds. */
+/* From now on "probing" holds in MOEC_MEASURE: what is too much to measure always is measured. */
 void moec_probe(MoecCompiler *compiler);
 /* From now on MOEC_TRAIN has the gradients of real inputs among its outputs, before all others:
  * "gradient:NAME". */

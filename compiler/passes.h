@@ -21,7 +21,7 @@ typedef struct Unit {
     List overrides;       /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
     const struct Program *shape;
-    bool probing; /* GRAPH_MEASURE gives the probes of each layer */
+    bool probing; /* holds as a condition in GRAPH_MEASURE */
     List own;     /* const char *: options of the optimizer that some parameter has for itself */
 } Unit;
 

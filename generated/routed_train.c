@@ -1,9 +1,9 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
 /* run_train
    axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
-        n = 4, f = 48, chosen_rows = 128, layer = 4, chosen_groups = 5, chosen_others = 65
+        n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
-   outputs: loss, balance, total, busiest, busiest.layer[layer]
+   outputs: loss, balance, total, block.{i}.ffn.busiest[block]
    work:    27 kernels and calls, 18 products
    memory:  565248 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
@@ -56,13 +56,12 @@ static const MoecProduct moec_products[] = {
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
    balance[0] = 0   -- std/moe.moe:85
-   busiest[0] = 0   -- std/moe.moe:89
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
 static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
-        float *restrict balance, float *restrict busiest)
+        float *restrict balance)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
@@ -75,7 +74,6 @@ static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, con
         }
     }
     balance[0] = 0.0f;
-    busiest[0] = 0.0f;
     for (long s = 0; s < 32; s++) {
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
@@ -308,13 +306,12 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
    ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:85
    ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:85
    ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:89
+   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:89
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85
-   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:89
-   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:89 */
-static void kernel_train_10_busiest_2(long i, float *restrict x_2, const float *restrict x_3,
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85 */
+static void kernel_train_10_balance(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
-        float *restrict ffn_y, float *restrict balance, float *restrict busiest, float *restrict busiest_2,
+        float *restrict ffn_y, float *restrict ffn_busiest, float *restrict balance,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s)
 {
     float ffn_total_4[4];
@@ -349,6 +346,7 @@ static void kernel_train_10_busiest_2(long i, float *restrict x_2, const float *
         ffn_product_3 += ffn_load[i * 4 + n] * (ffn_total_4[n] * 0.015625f);
         ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * 4 + n]);
     }
+    ffn_busiest[i] = 4.0f * ffn_largest_2;
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
@@ -359,8 +357,6 @@ static void kernel_train_10_busiest_2(long i, float *restrict x_2, const float *
         }
     }
     balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_product_3;
-    busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_largest_2;
-    busiest_2[i] = 4.0f * ffn_largest_2;
 }
 
 /* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
@@ -423,20 +419,14 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
    loss = total * 0.015625   -- std/decoder.moe:89
    balance_2 = balance[4]   -- std/moe.moe:85
    total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
-   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:89
-   busiest_4[0] = busiest_2[0]   -- std/moe.moe:89
-   busiest_4[1] = busiest_2[1]   -- std/moe.moe:89
-   busiest_4[2] = busiest_2[2]   -- std/moe.moe:89
-   busiest_4[3] = busiest_2[3]   -- std/moe.moe:89
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89
    d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:84
    d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:89 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
-        const float *restrict busiest, const float *restrict busiest_2, const float *restrict logits,
-        const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
-        float *restrict balance_2, float *restrict total_2, float *restrict busiest_3,
-        float *restrict busiest_4, const float *restrict loss_scale, float *restrict d_logits)
+        const float *restrict logits, const float *restrict largest, const float *restrict sum_of_powers,
+        float *restrict loss, float *restrict balance_2, float *restrict total_2,
+        const float *restrict loss_scale, float *restrict d_logits)
 {
     const float loss_scale_at = loss_scale[0];
     float total_parts[2];
@@ -464,11 +454,6 @@ static void kernel_train_13_d_logits(const int32_t *restrict targets, const floa
     float balance_2_now = balance[0];
     balance_2[0] = balance_2_now;
     total_2[0] = total * 0.015625f + balance_2_now;
-    busiest_3[0] = busiest[0] * 0.25f;
-    busiest_4[0] = busiest_2[0];
-    busiest_4[1] = busiest_2[1];
-    busiest_4[2] = busiest_2[2];
-    busiest_4[3] = busiest_2[3];
     float d_total_3 = loss_scale_at * 0.015625f;
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
@@ -950,9 +935,8 @@ static void run_train(const MoecRun *run)
     float *const expert_up_product = (void *)(run->arena + 98304); /* [block, chosen_rows, f] */
     float *const expert_y = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     float *const ffn_y = (void *)(run->arena + 450560); /* [batch, s, d] */
+    float *const ffn_busiest = run->outputs[3]; /* [block] */
     float *const balance = (void *)(run->arena + 462336); /* [block], two slots */
-    float *const busiest = (void *)(run->arena + 462400); /* [block], two slots */
-    float *const busiest_2 = (void *)(run->arena + 462464); /* [block] */
     float *const final_norm_sum_of_squares = (void *)(run->arena + 450560); /* [batch, s] */
     float *const final_norm_root = (void *)(run->arena + 450816); /* [batch, s] */
     float *const final_norm_y = (void *)(run->arena + 434176); /* [batch, s, d] */
@@ -965,8 +949,6 @@ static void run_train(const MoecRun *run)
     float *const loss = run->outputs[0]; /* [] */
     float *const balance_2 = run->outputs[1]; /* [] */
     float *const total_2 = run->outputs[2]; /* [] */
-    float *const busiest_3 = run->outputs[3]; /* [] */
-    float *const busiest_4 = run->outputs[4]; /* [layer] */
     float *const expert_h_weighed = (void *)(run->arena + 425984); /* [chosen_rows, f] */
     const float *const loss_scale = run->inputs[2]; /* [] */
     float *const d_balance_3 = (void *)(run->arena + 565056); /* [block], two slots */
@@ -1026,7 +1008,7 @@ static void run_train(const MoecRun *run)
     int32_t *const chosen_row_2 = (void *)(run->arena + 561152); /* [batch, s, n] */
     float *const d_ffn_norm_y_2_rows = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     int32_t *const chosen_other = (void *)(run->arena + 434176); /* [chosen_rows] */
-    int32_t *const chosen_group = (void *)(run->arena + 462528); /* [chosen_groups] */
+    int32_t *const chosen_group = (void *)(run->arena + 462400); /* [chosen_groups] */
     int32_t *const chosen_start = (void *)(run->arena + 402944); /* [chosen_others] */
     int32_t *const chosen_list = (void *)(run->arena + 402432); /* [chosen_rows] */
     int32_t *const chosen_other_2 = (void *)(run->arena + 564224); /* [chosen_rows] */
@@ -1034,8 +1016,7 @@ static void run_train(const MoecRun *run)
     int32_t *const chosen_start_2 = (void *)(run->arena + 401920); /* [chosen_others] */
     int32_t *const chosen_list_2 = (void *)(run->arena + 401408); /* [chosen_rows] */
 
-    kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance,
-            busiest);
+    kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance);
     for (long i = 0; i < 4; i++) {
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
@@ -1102,7 +1083,7 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
                 expert_h_weighed, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
-        kernel_train_10_busiest_2(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest, busiest_2,
+        kernel_train_10_balance(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, ffn_busiest, balance,
                 chosen_batch, chosen_s);
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
@@ -1110,8 +1091,8 @@ static void run_train(const MoecRun *run)
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:84 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_12_sum_of_powers(logits, largest, sum_of_powers);
-    kernel_train_13_d_logits(targets, balance, busiest, busiest_2, logits, largest, sum_of_powers, loss,
-            balance_2, total_2, busiest_3, busiest_4, loss_scale, d_logits);
+    kernel_train_13_d_logits(targets, balance, logits, largest, sum_of_powers, loss, balance_2, total_2,
+            loss_scale, d_logits);
     /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:84 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
     /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:84 */
@@ -1358,17 +1339,15 @@ static const MoecTensor train_outputs[] = {
      .rank = 0, .shape = {0}},
     {.name = "total", .axes = "", .block = MOEC_OUTPUTS, .offset = 2,
      .rank = 0, .shape = {0}},
-    {.name = "busiest", .axes = "", .block = MOEC_OUTPUTS, .offset = 3,
-     .rank = 0, .shape = {0}},
-    {.name = "busiest.layer", .axes = "layer", .block = MOEC_OUTPUTS, .offset = 4,
-     .rank = 1, .shape = {4}},
+    {.name = "block.{i}.ffn.busiest", .axes = "block", .block = MOEC_OUTPUTS, .offset = 3,
+     .rank = 1, .shape = {4}, .probe = MOEC_PROBE_MEAN},
 };
 
 static const MoecGraphEntry graphs[] = {
     {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
      .arena_bytes = 565248, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
-     .outputs = train_outputs, .output_count = 5,
+     .outputs = train_outputs, .output_count = 4,
      .first_product = 0, .product_count = 18, .flops = 23322624, .product_flops = 21430272},
 };
 

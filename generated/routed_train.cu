@@ -1,9 +1,9 @@
 /* Written by moec to stand alone: the kernels that the program beside it launches. */
 /* run_train
    axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
-        n = 4, f = 48, chosen_rows = 128, layer = 4, chosen_groups = 5, chosen_others = 65
+        n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
-   outputs: loss, balance, total, busiest, busiest.layer[layer]
+   outputs: loss, balance, total, block.{i}.ffn.busiest[block]
    work:    26 kernels and calls, 18 products
    memory:  582464 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
@@ -12,14 +12,13 @@
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
    balance[0] = 0   -- std/moe.moe:85
-   busiest[0] = 0   -- std/moe.moe:89
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
 extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens,
         const float *__restrict__ embedding, float *__restrict__ x_2,
         float *__restrict__ query_rotary_cosine, float *__restrict__ query_rotary_sine,
-        float *__restrict__ balance, float *__restrict__ busiest)
+        float *__restrict__ balance)
 {
     moec_begin();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
@@ -38,7 +37,6 @@ extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__res
         moec_write(&x_2[(b * 32 + s) * 32 + d_from], x_2_lanes);
     }
     if (moec_thread() == 0) balance[0] = 0.0f;
-    if (moec_thread() == 0) busiest[0] = 0.0f;
     for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
         const long s = (unsigned)part / 8u;
         const long e_from = (unsigned)part % 8u;
@@ -341,14 +339,13 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
    ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:85
    ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:85
    ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:89
+   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:89
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85
-   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:89
-   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:89 */
-extern "C" __global__ void kernel_train_9_busiest_2(long i, float *__restrict__ x_2,
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85 */
+extern "C" __global__ void kernel_train_9_balance(long i, float *__restrict__ x_2,
         const float *__restrict__ x_3, const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
-        const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ balance,
-        float *__restrict__ busiest, float *__restrict__ busiest_2, const int32_t *__restrict__ chosen_batch,
+        const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_busiest,
+        float *__restrict__ balance, const int32_t *__restrict__ chosen_batch,
         const int32_t *__restrict__ chosen_s)
 {
     moec_begin();
@@ -377,6 +374,7 @@ extern "C" __global__ void kernel_train_9_busiest_2(long i, float *__restrict__ 
     }
     ffn_product_3 = moec_block_sum(ffn_product_3);
     ffn_largest_2 = moec_block_max(ffn_largest_2);
+    if (moec_thread() == 0) ffn_busiest[i] = 4.0f * ffn_largest_2;
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / 32u % 32u;
@@ -395,9 +393,6 @@ extern "C" __global__ void kernel_train_9_busiest_2(long i, float *__restrict__ 
     moec_barrier();
     if (moec_thread() == 0) balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_product_3;
     moec_barrier();
-    if (moec_thread() == 0) busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_largest_2;
-    moec_barrier();
-    if (moec_thread() == 0) busiest_2[i] = 4.0f * ffn_largest_2;
 }
 
 /* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
@@ -453,19 +448,13 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
    loss = total * 0.015625   -- std/decoder.moe:89
    balance_2 = balance[4]   -- std/moe.moe:85
    total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
-   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:89
-   busiest_4[0] = busiest_2[0]   -- std/moe.moe:89
-   busiest_4[1] = busiest_2[1]   -- std/moe.moe:89
-   busiest_4[2] = busiest_2[2]   -- std/moe.moe:89
-   busiest_4[3] = busiest_2[3]   -- std/moe.moe:89
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89 */
 extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets,
-        const float *__restrict__ balance, const float *__restrict__ busiest,
-        const float *__restrict__ busiest_2, const float *__restrict__ logits, float *__restrict__ largest,
+        const float *__restrict__ balance, const float *__restrict__ logits, float *__restrict__ largest,
         float *__restrict__ loss, float *__restrict__ balance_2, float *__restrict__ total_2,
-        float *__restrict__ busiest_3, float *__restrict__ busiest_4, const float *__restrict__ loss_scale,
-        float *__restrict__ d_total_3, float *__restrict__ d_sum_of_powers)
+        const float *__restrict__ loss_scale, float *__restrict__ d_total_3,
+        float *__restrict__ d_sum_of_powers)
 {
     moec_begin();
     __shared__ __align__(16) float sum_of_powers[64];
@@ -495,16 +484,6 @@ extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__rest
     float balance_2_now = balance[0];
     if (moec_thread() == 0) balance_2[0] = balance_2_now;
     if (moec_thread() == 0) total_2[0] = total * 0.015625f + balance_2_now;
-    if (moec_thread() == 0) busiest_3[0] = busiest[0] * 0.25f;
-    moec_barrier();
-    if (moec_thread() == 0) busiest_4[0] = busiest_2[0];
-    moec_barrier();
-    if (moec_thread() == 0) busiest_4[1] = busiest_2[1];
-    moec_barrier();
-    if (moec_thread() == 0) busiest_4[2] = busiest_2[2];
-    moec_barrier();
-    if (moec_thread() == 0) busiest_4[3] = busiest_2[3];
-    moec_barrier();
     float d_total_3_now = loss_scale_at * 0.015625f;
     if (moec_thread() == 0) d_total_3[0] = d_total_3_now;
     for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
@@ -1209,7 +1188,7 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_6_ffn_load,
     (const void *)kernel_train_7_ffn_y,
     (const void *)product_train_8,
-    (const void *)kernel_train_9_busiest_2,
+    (const void *)kernel_train_9_balance,
     (const void *)kernel_train_10_final_norm_y_2,
     (const void *)kernel_train_11_d_sum_of_powers,
     (const void *)kernel_train_12_d_logits,

@@ -18,20 +18,29 @@ events = EventAccumulator(run, size_guidance={"scalars": 0})
 events.Reload()
 
 
+def parts_of(name, value, between):
+    """Numbers of layers and of experts, each by itself, by the name that TensorBoard or the table has for it."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {name: value}
+    return {key: one for i, part in value.items() for key, one in parts_of(f"{name}{between}{i}", part, between).items()}
+
+
 def single(line, between):
-    """Numbers of layers, each by itself, by the name that TensorBoard or the table has for it."""
     flat = {}
     for name, value in line.items():
-        parts = {f"{name}{between}{i}": one for i, one in enumerate(value)} if isinstance(value, list) else {name: value}
-        flat.update(parts)
+        flat.update(parts_of(name, value, between))
         kind = name.removesuffix(".layer")
-        assert not isinstance(value, list) or math.isclose(line[kind], sum(value) / len(value), rel_tol=1e-5), (name, line)
+        if isinstance(value, list) and not isinstance(value[0], list):
+            assert math.isclose(line[kind], sum(value) / len(value), rel_tol=1e-5), (name, line)
     return flat
 
 
 rows, log = [single(line, ".") for line in log], [single(line, "/") for line in log]
 names = {name for line in log for name in line} - {"step"}
 assert "first_token.layer/1" in names
+assert "val_loss" not in names or {"val_first_token.layer/0", "val_load.layer/1/2"} <= names
 assert set(events.Tags()["scalars"]) == names, (events.Tags()["scalars"], names)
 count = 0
 for name in names:

@@ -9,7 +9,8 @@ export PYTHONPATH
 cat >"$work/small.moe" <<'SPEC'
 use decoder
 model small = decoder {
-  dim = 16, layers = 2, attention = { heads = { q = 2 }, head_dim = 8, probes = true }, ffn.hidden = 16
+  dim = 16, layers = 2, attention = { heads = { q = 2 }, head_dim = 8, probes = true }
+  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 8 } }
   train = { lr = 1e-2, batch = 2, context = 16, steps = 60, evaluate = 20, checkpoint = 25 }
 }
 SPEC

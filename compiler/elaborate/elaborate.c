@@ -198,25 +198,41 @@ static void output_tensor(Elaborator *e, const Binding *named) {
     list_push(e->arena, &e->program->outputs, tensor);
 }
 
-/* A probe that several layers have is told layer by layer, too: "NAME.layer". */
-static void output_shares(Elaborator *e, const Metric *metric) {
-    Program *program = e->program;
-    const char *name = arena_format(e->arena, "%s.layer", metric->name);
-    int count = metric->shares.count;
-    if (count < 2) return;
-    check_output_name(e, name, metric->span);
-    Axis *axis = axis_new(program, "layer", count, AXIS_PLAIN, metric->span);
-    Tensor *tensor =
-        tensor_new(program, metric->name, ROLE_OUTPUT, TYPE_REAL, 1, &axis, metric->span);
-    tensor->path = name;
-    for (int i = 0; i < count; i++) {
-        const Share *share = metric->shares.items[i];
-        Expr *place = expr_number(program, i), *step = expr_number(program, (double)share->step);
-        Expr *value = share->stack ? expr_read(program, share->stack, &step) : share->value;
-        statement_loop(program, e->block, expr_read(program, tensor, &place), false, REDUCE_NONE,
-                       NULL, 0, value, metric->span);
+static const char *short_name(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* Without the iteration of a repeat. */
+static int probe_dims(const Tensor *tensor) {
+    return tensor->rank - (strchr(tensor->path, '{') ? 1 : 0);
+}
+
+/* A log says probes by their names. */
+static void output_probe(Elaborator *e, Tensor *tensor) {
+    const char *name = short_name(tensor->path);
+    check_output_name(e, name, tensor->span);
+    for (int i = 0; i < e->probed.count && e->probed.items[i] != tensor; i++) {
+        const Tensor *other = e->probed.items[i];
+        bool alike = (probe_dims(other) > 0) == (probe_dims(tensor) > 0);
+        if (alike || strcmp(short_name(other->path), name)) continue;
+        report_error(e->reports, tensor->span,
+                     "probe '%s' has axes in one layer and none in another", name);
+        report_note(e->reports, other->span, "the other one");
+        return;
     }
-    list_push(e->arena, &program->outputs, tensor);
+    list_push(e->arena, &e->program->outputs, tensor);
+}
+
+static void output_loss(Elaborator *e) {
+    Expr *total = e->loss->expr;
+    e->program->loss = output_scalar(e, "loss", total, e->loss->span);
+    for (int i = 0; i < e->terms.count; i++) {
+        const Term *part = e->terms.items[i];
+        Tensor *term = output_scalar(e, part->name, part->sum, part->span);
+        total = expr_apply(e->program, OP_ADD, total, expr_read(e->program, term, NULL), NULL);
+    }
+    if (e->terms.count) e->program->loss = output_scalar(e, "total", total, e->loss->span);
 }
 
 /* The order of abi.h: named outputs, loss, aux terms and their total with the loss, probes. */
@@ -228,28 +244,9 @@ static void outputs(Elaborator *e) {
     }
     if (program->graph != GRAPH_TRAIN)
         for (int i = 0; i < e->named.count; i++) output_tensor(e, e->named.items[i]);
-    if (program->graph == GRAPH_DECODE || !e->loss) return;
-    Expr *total = e->loss->expr;
-    program->loss = output_scalar(e, "loss", total, e->loss->span);
-    bool terms = false;
-    for (int i = 0; i < e->metrics.count; i++) {
-        const Metric *metric = e->metrics.items[i];
-        if (!metric->aux) continue;
-        Tensor *term = output_scalar(e, metric->name, metric->sum, metric->span);
-        total = expr_apply(e->program, OP_ADD, total, expr_read(program, term, NULL), NULL);
-        terms = true;
-    }
-    if (terms) program->loss = output_scalar(e, "total", total, e->loss->span);
-    for (int i = 0; i < e->metrics.count; i++) {
-        const Metric *metric = e->metrics.items[i];
-        if (metric->aux) continue;
-        Expr *mean =
-            expr_apply(program, OP_MUL, metric->sum, expr_number(program, 1 / metric->count), NULL);
-        output_scalar(e, metric->name, mean, metric->span);
-        output_shares(e, metric);
-    }
-    for (int i = 0; i < e->probed.count; i++)
-        list_push(e->arena, &program->outputs, e->probed.items[i]);
+    if (program->graph == GRAPH_DECODE) return;
+    if (e->loss) output_loss(e);
+    for (int i = 0; i < e->probed.count; i++) output_probe(e, e->probed.items[i]);
 }
 
 /* What no memory holds is refused before anything counts its bytes. A repeat, a gradient and a

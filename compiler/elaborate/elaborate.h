@@ -115,29 +115,19 @@ typedef struct Frame {
     List contextual; /* const char *: names of its options that exist (for did-you-mean) */
 } Frame;
 
-/* What one layer gives a probe: a value, or after a repeat an element of what its steps left. */
-typedef struct Share {
-    Expr *value;
-    Tensor *stack; /* by step; NULL: the value */
-    long step;
-} Share;
-
-/* A named term that sums over depth: aux and probe values. */
-typedef struct Metric {
+/* A named term of the loss that sums over depth. */
+typedef struct Term {
     const char *name;
-    bool aux;
-    Expr *sum;    /* so far, in the block being built */
-    double count; /* how many terms */
-    List shares;  /* Share *, of a probe: each by itself, from the first layer to the last */
+    Expr *sum; /* so far, in the block being built */
     Tensor *carried;
     Span span;
-} Metric;
+} Term;
 
 /* The repeat being built. */
 typedef struct Region {
     Index *index; /* NULL: an inlined step */
     long steps;
-    List metrics; /* Metric *: those met inside */
+    List terms; /* Term *: those met inside */
     struct Region *outer;
 } Region;
 
@@ -150,7 +140,7 @@ typedef struct EquationIndex {
 } EquationIndex;
 
 typedef struct Equation {
-    const Node *node; /* as it was written; NULL for a loss, a metric or an update */
+    const Node *node; /* as it was written; NULL for a loss, a term, a probe or an update */
     List indices;     /* EquationIndex *, innermost last */
     bool has_left;
     int left_count;
@@ -177,8 +167,8 @@ typedef struct Elaborator {
     Equation *equation;
     Index *scanned; /* the place of the scan whose body is being read, or NULL */
     Index *batch;
-    List metrics; /* Metric *, of the whole program */
-    List probed;  /* Tensor *: probes of single layers */
+    List terms;   /* Term *, of the whole program */
+    List probed;  /* Tensor *: probes, and what a GRAPH_GATHER gives */
     List once;    /* Statement *: updates of states, run last */
     List stored;  /* Stored * */
     List named;   /* Binding *: outputs asked for */
@@ -369,6 +359,6 @@ bool may_stand_in_scan(Elaborator *e, const Node *node);
 
 /* ---- repeat.c ---- */
 void repeat_statement(Elaborator *e, const Node *node);
-void add_metric(Elaborator *e, const char *name, bool aux, Expr *value, Span span);
+void add_term(Elaborator *e, const char *name, Expr *value, Span span);
 
 #endif

@@ -1,8 +1,7 @@
 /* metric: the loss, terms that are added to it, and what is only measured.
  *
- * An aux term and a probe add up over the layers that have one. Where the graph is for probing (see
- * moec_probe), each probe is an output of its layer besides, stacked over the iterations of a
- * repeat:
+ * An aux term adds up over the layers that have one. A probe is an output of its layer, stacked
+ * over the iterations of a repeat:
  *
  *     probe share = e   in block.{i}.attention   -->   output "block.{i}.attention.share"[i]
  */
@@ -67,6 +66,24 @@ static const Region *repeat_around(const Elaborator *e) {
     return region;
 }
 
+static bool has_probes(const Elaborator *e) {
+    Graph graph = e->program->graph;
+    return graph == GRAPH_FORWARD || graph == GRAPH_TRAIN || graph == GRAPH_MEASURE;
+}
+
+/* A layer that is applied again under its name has its probes again, under numbers: "share_2". */
+static const char *probe_path(Elaborator *e, const char *name) {
+    const char *dot = *e->frame->path ? "." : "";
+    const char *path = arena_format(e->arena, "%s%s%s", e->frame->path, dot, name), *free = path;
+    for (int i = 0, number = 2; i < e->probed.count; i++) {
+        const Tensor *other = e->probed.items[i];
+        if (strcmp(other->path, free) != 0) continue;
+        free = arena_format(e->arena, "%s_%d", path, number++);
+        i = -1;
+    }
+    return free;
+}
+
 /* The value as an output of this layer. The largest value of all is told as that, all else as a
  * mean. */
 static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *const *dims,
@@ -83,18 +100,15 @@ static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *con
     Tensor *tensor = tensor_new(e->program, temporary_name(e, node->name), ROLE_OUTPUT, TYPE_REAL,
                                 count, axes, node->name_span);
     bool largest = right->kind == NODE_REDUCE && !strcmp(right->name, "max");
-    tensor->path = arena_format(e->arena, "%s.%s", e->frame->path, node->name);
+    tensor->path = probe_path(e, node->name);
     tensor->probe = largest ? PROBE_LARGEST : PROBE_MEAN;
     statement_loop(e->program, e->block, expr_read_indices(e->program, tensor, all), false,
                    REDUCE_NONE, NULL, 0, expr, node->span);
     list_push(e->arena, &e->probed, tensor);
 }
 
-static bool is_probing(const Elaborator *e) {
-    return e->unit->probing && e->program->graph == GRAPH_MEASURE;
-}
-
-/* probe NAME[axes] = expr: read as an equation, whose name nobody else sees. */
+/* probe NAME[axes] = expr: read as an equation, whose name nobody else sees. It is measured on
+ * held-out data alone: what every step said of it would make a log long. */
 static void probe_of_axes(Elaborator *e, const Node *node) {
     Binding *outside = scope_find(e->scope, node->name);
     Value *kept = outside ? outside->value : NULL;
@@ -103,7 +117,7 @@ static void probe_of_axes(Elaborator *e, const Node *node) {
     Value *value = scope_find(scope, node->name)->value;
     if (outside) outside->value = kept;
     scope_pop(e);
-    if (value->kind != KIND_TENSOR || !is_probing(e)) return;
+    if (value->kind != KIND_TENSOR || e->program->graph != GRAPH_MEASURE) return;
     Index *used[MAX_LOOPS];
     int count = ambient_used(e, value->expr, used);
     Equation own = {0}, *outer = e->equation;
@@ -129,6 +143,8 @@ void metric_statement(Elaborator *e, const Node *node) {
     if (value->kind == KIND_ERROR) return;
     Expr *expr = scalar(e, value, aux ? "an aux term" : "a probe", node->span);
     if (!expr) return;
-    if (!aux && *e->frame->path && is_probing(e)) probe_output(e, node, expr, NULL, 0);
-    add_metric(e, node->name, aux, expr, node->name_span);
+    if (aux)
+        add_term(e, node->name, expr, node->name_span);
+    else if (has_probes(e))
+        probe_output(e, node, expr, NULL, 0);
 }

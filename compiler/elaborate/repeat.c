@@ -74,7 +74,7 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
     program->sequence = saved.program->sequence;
     e->program = program;
     e->block = &program->body;
-    e->metrics = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
+    e->terms = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
     e->settings = NULL;
     step(e, node, i, "step");
     Text text = {.arena = e->arena};
@@ -84,9 +84,9 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
         const Init *init = &stored->tensor->init;
         text_add(&text, "init %d %.17g %.17g\n", (int)init->kind, init->a, init->b);
     }
-    for (int j = 0; j < e->metrics.count; j++) {
-        const Metric *metric = e->metrics.items[j];
-        text_add(&text, "metric %s %s\n", metric->name, print_expr(e->arena, metric->sum));
+    for (int j = 0; j < e->terms.count; j++) {
+        const Term *term = e->terms.items[j];
+        text_add(&text, "aux %s %s\n", term->name, print_expr(e->arena, term->sum));
     }
     for (int j = 0; j < count; j++) {
         const Value *value = carried[j].binding->value;
@@ -290,66 +290,33 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     statement_loop(e->program, body, target, false, REDUCE_NONE, NULL, 0, value->expr, value->span);
 }
 
-/* A metric met inside adds up over the steps. */
-static void carry_metric(Elaborator *e, Metric *metric, Block *outer, Block *body, Index *index,
-                         Axis *places) {
+/* A term met inside adds up over the steps. */
+static void carry_term(Elaborator *e, Term *term, Block *outer, Block *body, Index *index,
+                       Axis *places) {
     Tensor *stack =
-        tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &places, metric->span);
+        tensor_new(e->program, term->name, ROLE_TEMP, TYPE_REAL, 1, &places, term->span);
     Expr *zero = expr_number(e->program, 0), *step_index = expr_index(e->program, index);
     Expr *next = expr_apply(e->program, OP_ADD, step_index, expr_number(e->program, 1), NULL);
     Expr *start = expr_read(e->program, stack, &zero);
-    statement_loop(e->program, outer, start, false, REDUCE_NONE, NULL, 0, zero, metric->span);
-    Expr *sum = expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &step_index),
-                           metric->sum, NULL);
+    statement_loop(e->program, outer, start, false, REDUCE_NONE, NULL, 0, zero, term->span);
+    Expr *sum =
+        expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &step_index), term->sum, NULL);
     statement_loop(e->program, body, expr_read(e->program, stack, &next), false, REDUCE_NONE, NULL,
-                   0, sum, metric->span);
-    metric->carried = stack;
+                   0, sum, term->span);
+    term->carried = stack;
 }
 
-static void add_share(Elaborator *e, Metric *metric, Share share) {
-    Share *copy = arena_alloc(e->arena, sizeof *copy);
-    *copy = share;
-    list_push(e->arena, &metric->shares, copy);
-}
-
-/* What the steps gave a probe one by one is left where it can be read after them. */
-static List stack_shares(Elaborator *e, const Metric *metric, Block *body, const Region *region) {
-    Metric after = {.shares = {0}};
-    Share *stacked = arena_alloc(e->arena, sizeof *stacked * (size_t)(metric->shares.count + 1));
-    for (int i = 0; i < metric->shares.count; i++) {
-        const Share *share = metric->shares.items[i];
-        Axis *axis = region->index->axis;
-        Expr *step = expr_index(e->program, region->index);
-        stacked[i].stack =
-            tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &axis, metric->span);
-        statement_loop(e->program, body, expr_read(e->program, stacked[i].stack, &step), false,
-                       REDUCE_NONE, NULL, 0, share->value, metric->span);
-    }
-    for (long step = 0; step < region->steps; step++)
-        for (int i = 0; i < metric->shares.count; i++)
-            add_share(e, &after, (Share){.stack = stacked[i].stack, .step = step});
-    return after.shares;
-}
-
-static void merge_metric(Elaborator *e, List *list, const Metric *metric) {
+void add_term(Elaborator *e, const char *name, Expr *value, Span span) {
+    List *list = e->region ? &e->region->terms : &e->terms;
     for (int i = 0; i < list->count; i++) {
-        Metric *before = list->items[i];
-        if (strcmp(before->name, metric->name) || before->aux != metric->aux) continue;
-        before->sum = expr_apply(e->program, OP_ADD, before->sum, metric->sum, NULL);
-        before->count += metric->count;
-        for (int k = 0; k < metric->shares.count; k++)
-            list_push(e->arena, &before->shares, metric->shares.items[k]);
+        Term *before = list->items[i];
+        if (strcmp(before->name, name)) continue;
+        before->sum = expr_apply(e->program, OP_ADD, before->sum, value, NULL);
         return;
     }
-    Metric *copy = arena_alloc(e->arena, sizeof *copy);
-    *copy = *metric;
-    list_push(e->arena, list, copy);
-}
-
-void add_metric(Elaborator *e, const char *name, bool aux, Expr *value, Span span) {
-    Metric metric = {.name = name, .aux = aux, .sum = value, .count = 1, .span = span};
-    if (!aux && e->program->graph == GRAPH_TRAIN) add_share(e, &metric, (Share){.value = value});
-    merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
+    Term *term = arena_alloc(e->arena, sizeof *term);
+    *term = (Term){.name = name, .sum = value, .span = span};
+    list_push(e->arena, list, term);
 }
 
 static const char *segment(Elaborator *e, const Plan *plan, long offset) {
@@ -381,18 +348,15 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
         carry_out(e, &carried[i], &body, index, scope);
     e->region = inner.outer;
     e->block = outer;
-    for (int i = 0; i < inner.metrics.count; i++)
-        carry_metric(e, inner.metrics.items[i], outer, &body, index, places);
+    for (int i = 0; i < inner.terms.count; i++)
+        carry_term(e, inner.terms.items[i], outer, &body, index, places);
     scope_pop(e);
     Statement *statement = statement_repeat(e->program, outer, index, false, node->span);
     statement->body = body;
     Expr *last = expr_number(e->program, (double)plan->steps);
-    for (int i = 0; i < inner.metrics.count; i++) {
-        Metric metric = *(Metric *)inner.metrics.items[i];
-        metric.sum = expr_read(e->program, metric.carried, &last);
-        metric.count *= (double)plan->steps;
-        metric.shares = stack_shares(e, &metric, &statement->body, &inner);
-        merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
+    for (int i = 0; i < inner.terms.count; i++) {
+        const Term *term = inner.terms.items[i];
+        add_term(e, term->name, expr_read(e->program, term->carried, &last), term->span);
     }
     for (int i = 0; i < count; i++) {
         Value *before = carried[i].before;

@@ -113,7 +113,7 @@ typedef struct OwnNumber {
     double value;
 } OwnNumber;
 
-/* Outputs that are probes of one layer, and how values of several batches become one. */
+/* Outputs that are probes, and how values of several batches become one. */
 typedef enum Probe { PROBE_NONE, PROBE_MEAN, PROBE_LARGEST } Probe;
 
 typedef struct Tensor {

@@ -57,7 +57,7 @@ typedef struct MoecGroup {
     signed char steps[MOEC_GROUP];
 } MoecGroup;
 
-/* An output that is a probe of one layer: values of several calls are told as their mean, or as the
+/* An output that is a probe: values of several calls are told as their mean, or as the
  * largest. */
 typedef enum MoecProbe { MOEC_PROBE_NONE, MOEC_PROBE_MEAN, MOEC_PROBE_LARGEST } MoecProbe;
 

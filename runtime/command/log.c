@@ -43,7 +43,7 @@ int command_log(int argc, char **argv) {
     if (code >= 0) return code;
     if (!csv) return arguments_wrong(command, NULL, "moec log needs --csv");
     History history;
-    if (!history_open(&history, folder)) {
+    if (!history_open(&history, folder, true)) {
         error_message("give the folder of a run, as moec train fills it",
                       "cannot read %s/log.jsonl: %s", folder, strerror(errno));
         return EXIT_INPUT;

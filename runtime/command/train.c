@@ -302,31 +302,24 @@ static void show(Training *training, const StepResult *result, bool keep) {
     training->shown_step = training->place.step;
 }
 
-/* A number, or an array of what each layer has; what is no finite number is null, and told once. */
-static json_t *output_json(Training *training, int slot) {
-    const MoecTensor *output = &training->train->graph->outputs[slot];
-    const double *values = training->stepper.outputs[slot];
-    size_t count = tensor_count(output);
-    json_t *all = count > 1 ? json_array() : NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (all) json_array_append_new(all, json_number(values[i]));
-        if (isfinite(values[i]) || training->probe_told) continue;
-        training->probe_told = true;
+/* What the model measured of itself; of what is no finite number a note says so, once. */
+static json_t *measured_json(Training *training, const Probes *probes) {
+    const char *wrong;
+    json_t *measured = probes_json(probes, &wrong);
+    if (wrong && !training->probe_told)
         note_message("step %ld: %s is not a finite number; the log says null", training->place.step,
-                     output->name);
-    }
-    return all ? all : json_number(*values);
+                     wrong);
+    training->probe_told |= wrong != NULL;
+    return measured;
 }
 
 static bool log_step(Training *training, const StepResult *result, double seconds) {
-    const MoecGraphEntry *graph = training->train->graph;
     json_t *line = json_pack("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)training->place.step,
                              "loss", result->loss, "grad_norm", result->norm, "lr",
                              json_number(result->rate), "seconds", seconds);
-    for (int i = 0; i < graph->output_count; i++) {
-        const char *name = graph->outputs[i].name;
-        if (strcmp(name, "loss") != 0) json_object_set_new(line, name, output_json(training, i));
-    }
+    json_t *measured = measured_json(training, training->stepper.probes);
+    json_object_update(line, measured);
+    json_decref(measured);
     return record_write(&training->record, line);
 }
 
@@ -363,12 +356,9 @@ static bool validate(Training *training) {
     bool good = measure_loss(training->measure, training->other ? training->other : training->data,
                              training->held_start, training->held_stride, training->held_windows,
                              probes, &found);
-    json_t *measured = probes_json(probes);
+    json_t *measured = good ? measured_json(training, probes) : NULL;
     probes_close(probes);
-    if (!good) {
-        json_decref(measured);
-        return false;
-    }
+    if (!good) return false;
     training->bits = found.nats / (training->data->record ? 1 : log(2)); /* examples: the loss */
     json_t *line = json_pack("{s:I, s:o}", "step", (json_int_t)training->place.step, "val_loss",
                              json_number(found.nats));

@@ -83,7 +83,7 @@ static bool has_ended(const Run *run) {
 
 static bool open_run(Run *run, const char *folder, const char *metric) {
     *run = (Run){.folder = memory_format("%s", folder)};
-    if (!history_open(&run->history, folder)) {
+    if (!history_open(&run->history, folder, false)) {
         free(run->folder);
         return error_message(NULL, "cannot read %s/log.jsonl", folder);
     }

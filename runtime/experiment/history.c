@@ -5,18 +5,28 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int history_column(const History *history, const char *name) {
-    for (int i = 0; i < history->columns; i++)
-        if (strcmp(history->names[i], name) == 0) return i;
+/* Looked for from `first` on, and then before it. */
+static int column_from(const History *history, const char *name, int first) {
+    for (int i = 0; i < history->columns; i++) {
+        int column = (first + i) % history->columns;
+        if (strcmp(history->names[column], name) == 0) return column;
+    }
     return -1;
 }
 
+int history_column(const History *history, const char *name) {
+    return column_from(history, name, 0);
+}
+
+/* Lines have their names in one order: most often it is the one behind the last. */
 static int column_for(History *history, const char *name) {
-    int column = history_column(history, name);
+    int column = column_from(history, name, history->next);
+    if (column >= 0) history->next = column + 1;
     if (column >= 0) return column;
     size_t count = (size_t)history->columns + 1;
     history->names = memory_grow(history->names, count * sizeof *history->names);
@@ -43,15 +53,30 @@ static double number_of(const json_t *value) {
     return json_is_number(value) ? json_number_value(value) : INFINITY;
 }
 
-/* What a step says of each layer, an array, becomes a column for each: "load.0", "load.1". */
+static bool is_of_layers(const char *name) {
+    size_t length = strlen(name);
+    return length > 6 && !strcmp(name + length - 6, ".layer");
+}
+
+/* What a step says of each layer becomes a column for each: "gate.layer.0", "gate.layer.1"; of
+ * values in a layer "load.layer.0.0", "load.layer.0.1" where they are wanted. */
 static void add_value(History *history, const char *name, const json_t *value) {
+    bool parts = json_is_array(value) || json_is_object(value);
+    if (parts && !history->whole && !is_of_layers(name)) return;
     size_t count = json_array_size(value);
+    const char *key;
+    json_t *one;
+    json_object_foreach((json_t *)(uintptr_t)value, key, one) {
+        char *part = memory_format("%s.%s", name, key);
+        add_value(history, part, one);
+        free(part);
+    }
     for (size_t i = 0; i < count; i++) {
         char *part = memory_format("%s.%zu", name, i);
         add_value(history, part, json_array_get(value, i));
         free(part);
     }
-    if (json_is_array(value) || json_is_object(value)) return;
+    if (parts) return;
     int column = column_for(history, name);
     history->values[column][history->rows - 1] = number_of(value);
 }
@@ -73,8 +98,8 @@ static void add_line(History *history, json_t *line) {
     }
 }
 
-bool history_open(History *history, const char *folder) {
-    *history = (History){0};
+bool history_open(History *history, const char *folder, bool whole) {
+    *history = (History){.whole = whole};
     char *path = path_join(folder, "log.jsonl"), *text = NULL;
     FILE *file = fopen(path, "re");
     size_t capacity = 0;

@@ -9,12 +9,15 @@ typedef struct History {
     double **values; /* [column][row]; NaN where there is none, infinity where it is null */
     int columns;
     long rows, room;
+    int next;       /* column that the next number is looked for at */
+    bool whole;     /* see history_open */
     char *diverged; /* what was no finite number when training stopped, or NULL */
 } History;
 
-/* Reads FOLDER/log.jsonl; lines that are damaged are left out. False, with errno and nothing to
- * free, when there is no such file. */
-bool history_open(History *history, const char *folder);
+/* Reads FOLDER/log.jsonl; lines that are damaged are left out. whole: with the values that a probe
+ * has in each layer, which may be thousands (the load of every expert). False, with errno and
+ * nothing to free, when there is no such file. */
+bool history_open(History *history, const char *folder, bool whole);
 void history_free(History *history);
 /* The number of a column, or -1. */
 int history_column(const History *history, const char *name);

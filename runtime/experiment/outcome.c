@@ -12,7 +12,7 @@ RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed) {
     History history;
     RunResult result = {.loss = NAN};
     char *folder = plan_folder(plan, variant, seed);
-    if (history_open(&history, folder)) {
+    if (history_open(&history, folder, false)) {
         result = result_of(&history, plan->experiment->metric);
         history_free(&history);
     }

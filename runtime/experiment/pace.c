@@ -24,7 +24,7 @@ static double measure(const Plan *plan, const MoecVariant *variant) {
     int status = 0;
     pid_t process = process_begin(plan, &order);
     bool good = process > 0 && waitpid(process, &status, 0) == process && status == 0;
-    if (good && history_open(&history, folder)) {
+    if (good && history_open(&history, folder, false)) {
         seconds = history_median(&history, "seconds");
         history_free(&history);
     }

@@ -154,9 +154,16 @@ static void put_value(Message *summary, const char *name, double number) {
 
 /* What each layer has, under tags of its own: "gate.layer/0". */
 static void put_number(Message *summary, const char *name, const json_t *value) {
+    const char *key;
+    json_t *part;
     for (size_t i = 0; i < json_array_size(value); i++) {
         char *tag = memory_format("%s/%zu", name, i);
         put_number(summary, tag, json_array_get(value, i));
+        free(tag);
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, part) {
+        char *tag = memory_format("%s/%s", name, key);
+        put_number(summary, tag, part);
         free(tag);
     }
     if (json_is_number(value)) put_value(summary, name, json_number_value(value));

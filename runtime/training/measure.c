@@ -43,7 +43,7 @@ bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride,
         good = call_run(call, 0, false) && call_get_numbers(call) &&
                (told < 0 || call_get(call, told));
         /* What is filled up would count some windows twice. */
-        if (good && probes && (windows == batch || !calls)) good = probes_add(probes, call);
+        if (good && probes && (windows == batch || !calls)) good = probes_add(probes);
         if (!good) break;
         if (loss >= 0) losses += (double)call->outputs[loss][0];
         calls++;

@@ -9,141 +9,289 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one layer; or, in a graph that has none of those, a number that is logged. */
-static bool is_wanted(const MoecTensor *output, bool layers) {
-    if (layers) return output->probe != MOEC_PROBE_NONE;
-    return output->rank == 0 && strcmp(output->name, "loss") != 0 &&
-           strcmp(output->name, "total") != 0;
+/* ---- which there are ---- */
+
+static bool is_wanted(const MoecTensor *output) {
+    return output->probe != MOEC_PROBE_NONE ||
+           (output->rank == 0 && strcmp(output->name, "loss") != 0);
 }
 
-Probes *probes_open(const Call *call) {
+static bool is_number(const char *part, size_t length) {
+    return length > 0 && strspn(part, "0123456789") == length;
+}
+
+/* The path without the number of the layer: "block.attention.sdpa_gate.gate". A new string. */
+static char *path_of(const char *name, long *layer) {
+    *layer = -1;
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        size_t length = strcspn(dot + 1, ".");
+        if (!is_number(dot + 1, length)) continue;
+        *layer = strtol(dot + 1, NULL, 10);
+        return memory_format("%.*s%s", (int)(dot - name), name, dot + 1 + length);
+    }
+    return memory_format("%s", name);
+}
+
+/* The last parts of a path, as many or all there are; a number does not stand alone. */
+static const char *last_parts(const char *path, int parts) {
+    const char *at = path + strlen(path);
+    while (at > path) {
+        bool begins = at[-1] == '.';
+        if (begins && --parts <= 0 && !isdigit((unsigned char)*at)) return at;
+        at--;
+    }
+    return path;
+}
+
+/* The fewest last parts that no other path of the same name ends in. */
+static const char *label_of(char *const *paths, int count, int which) {
+    int parts = 1;
+    for (int i = 0; i < count; i++) {
+        const char *mine = last_parts(paths[which], parts), *other = last_parts(paths[i], parts);
+        if (!strcmp(paths[i], paths[which]) || strcmp(mine, other) != 0) continue;
+        if (mine == paths[which]) break;
+        parts++;
+        i = -1;
+    }
+    return last_parts(paths[which], parts);
+}
+
+static int by_name(const void *a, const void *b) {
+    const LayerProbe *one = a, *other = b;
+    int names = strcmp(one->name, other->name), labels = strcmp(one->label, other->label);
+    if (names) return one->first - other->first;
+    return labels ? labels : (one->layer > other->layer) - (one->layer < other->layer);
+}
+
+/* By names as the graph has them, then by layers. */
+static void name_probes(Probes *probes) {
+    char **paths = memory_new(sizeof *paths * (size_t)(probes->count + 1));
+    for (int i = 0; i < probes->count; i++) {
+        LayerProbe *one = &probes->all[i];
+        paths[i] = path_of(one->tensor->name, &one->layer);
+        one->name = last_parts(one->tensor->name, 1);
+        while (strcmp(probes->all[one->first].name, one->name) != 0) one->first++;
+    }
+    for (int i = 0; i < probes->count; i++)
+        probes->all[i].label = memory_format("%s", label_of(paths, probes->count, i));
+    for (int i = 0; i < probes->count; i++) free(paths[i]);
+    free(paths);
+    qsort(probes->all, (size_t)probes->count, sizeof *probes->all, by_name);
+}
+
+Probes *probes_open(Call *call) {
     const MoecGraphEntry *graph = call->graph;
     Probes *probes = memory_new(sizeof *probes);
-    bool layers = false;
-    for (int i = 0; i < graph->output_count; i++)
-        layers |= graph->outputs[i].probe != MOEC_PROBE_NONE;
-    PublicTensor *all = public_tensors(graph->outputs, graph->output_count, &probes->outputs);
-    probes->all = all;
-    for (int i = 0; i < probes->outputs; i++) {
-        PublicTensor one = all[i];
-        if (!is_wanted(one.tensor, layers)) continue;
-        all[i] = all[probes->count];
-        all[probes->count++] = one;
+    probes->call = call;
+    probes->outputs = public_tensors(graph->outputs, graph->output_count, &probes->output_count);
+    probes->all = memory_new(sizeof *probes->all * (size_t)(probes->output_count + 1));
+    for (int i = 0; i < probes->output_count; i++) {
+        const PublicTensor *one = &probes->outputs[i];
+        if (!is_wanted(one->tensor)) continue;
+        double *values = memory_new(sizeof *values * (one->count + 1));
+        probes->all[probes->count++] = (LayerProbe){.tensor = one, .values = values};
     }
-    probes->values = memory_new(sizeof *probes->values * (size_t)(probes->count + 1));
-    for (int i = 0; i < probes->count; i++)
-        probes->values[i] = memory_new(sizeof **probes->values * (all[i].count + 1));
+    name_probes(probes);
     return probes;
 }
 
 void probes_close(Probes *probes) {
     if (!probes) return;
-    for (int i = 0; i < probes->count; i++) free(probes->values[i]);
-    free(probes->values);
-    public_free(probes->all, probes->outputs);
+    for (int i = 0; i < probes->count; i++) {
+        free(probes->all[i].label);
+        free(probes->all[i].values);
+    }
+    free(probes->all);
+    public_free(probes->outputs, probes->output_count);
     free(probes);
 }
 
-bool probes_add(Probes *probes, Call *call) {
-    for (int i = 0; i < probes->count; i++) {
-        const PublicTensor *one = &probes->all[i];
-        const float *given = call_get(call, (int)(one->tensor - call->graph->outputs));
-        if (!given) return false;
-        given += (one->offset - one->tensor->offset) / sizeof(float);
-        for (size_t j = 0; j < one->count; j++) {
-            double *value = &probes->values[i][j], next = (double)given[j];
-            bool largest = one->tensor->probe == MOEC_PROBE_LARGEST;
-            if (!largest)
-                *value += next;
-            else if (probes->calls == 0 || next > *value)
-                *value = next;
-        }
+/* ---- what they are ---- */
+
+void probes_clear(Probes *probes) {
+    probes->calls = 0;
+    for (int i = 0; i < probes->count; i++)
+        memset(probes->all[i].values, 0, sizeof(double) * probes->all[i].tensor->count);
+}
+
+static bool is_largest(const LayerProbe *one) {
+    return one->tensor->tensor->probe == MOEC_PROBE_LARGEST;
+}
+
+static void add_values(LayerProbe *one, const float *given, bool first) {
+    given += (one->tensor->offset - one->tensor->tensor->offset) / sizeof(float);
+    for (size_t i = 0; i < one->tensor->count; i++) {
+        double next = (double)given[i];
+        if (!is_largest(one))
+            one->values[i] += next;
+        else if (first || !(next <= one->values[i]))
+            one->values[i] = next;
     }
+}
+
+bool probes_add(Probes *probes) {
+    Call *call = probes->call;
+    const MoecTensor *outputs = call->graph->outputs;
+    for (int i = 0; i < call->graph->output_count; i++)
+        if (is_wanted(&outputs[i]) && tensor_count(&outputs[i]) > 1 && !call_get(call, i))
+            return false;
+    for (int i = 0; i < probes->count; i++)
+        add_values(&probes->all[i], call->outputs[probes->all[i].tensor->tensor - outputs],
+                   probes->calls == 0);
     probes->calls++;
     return true;
 }
 
-static double value_at(const Probes *probes, int i, size_t element) {
-    bool largest = probes->all[i].tensor->probe == MOEC_PROBE_LARGEST;
-    return probes->values[i][element] / (double)(largest || !probes->calls ? 1 : probes->calls);
+static double value_at(const Probes *probes, int which, size_t element) {
+    const LayerProbe *one = &probes->all[which];
+    return one->values[element] / (double)(is_largest(one) || !probes->calls ? 1 : probes->calls);
 }
 
-/* What follows the number of the layer: "attention.first_token"; the name where there is none. */
-static const char *name_in_layer(const char *name) {
-    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
-        const char *end = dot + 1;
-        while (isdigit((unsigned char)*end)) end++;
-        if (end > dot + 1 && *end == '.') return end + 1;
+/* ---- telling, as JSON ---- */
+
+static json_t *value_json(const Probes *probes, int which) {
+    const PublicTensor *tensor = probes->all[which].tensor;
+    if (tensor->rank == 0) return json_number(value_at(probes, which, 0));
+    json_t *list = json_array();
+    for (size_t i = 0; i < tensor->count; i++) {
+        char brief[32]; /* there may be many */
+        snprintf(brief, sizeof brief, "%.4g", value_at(probes, which, i));
+        json_array_append_new(list, json_number(strtod(brief, NULL)));
     }
-    return name;
+    return list;
 }
 
-static bool is_alike(const Probes *probes, int i, int j) {
-    return probes->all[i].count == probes->all[j].count &&
-           strcmp(name_in_layer(probes->all[i].name), name_in_layer(probes->all[j].name)) == 0;
+static double mean_of(const Probes *probes, int from, int to) {
+    double sum = 0;
+    for (int i = from; i < to; i++) sum += value_at(probes, i, 0);
+    return sum / (to - from);
 }
 
-static bool is_first(const Probes *probes, int i) {
-    for (int j = 0; j < i; j++)
-        if (is_alike(probes, i, j)) return false;
+/* From the first layer on, without a gap. */
+static bool are_all(const Probes *probes, int from, int to) {
+    for (int i = from; i < to; i++)
+        if (probes->all[i].layer != i - from) return false;
     return true;
 }
 
-/* Over the layers that have it. */
-static double mean_of(const Probes *probes, int i, int *layers) {
-    double sum = 0;
-    *layers = 0;
-    for (int j = i; j < probes->count; j++) {
-        if (!is_alike(probes, i, j)) continue;
-        sum += value_at(probes, j, 0);
-        ++*layers;
+static json_t *layers_json(const Probes *probes, int from, int to) {
+    bool all = are_all(probes, from, to);
+    json_t *layers = all ? json_array() : json_object();
+    for (int i = from; i < to; i++) {
+        char number[32];
+        snprintf(number, sizeof number, "%ld", probes->all[i].layer);
+        if (all)
+            json_array_append_new(layers, value_json(probes, i));
+        else
+            json_object_set_new(layers, number, value_json(probes, i));
     }
-    return sum / *layers;
+    return layers;
 }
 
-json_t *probes_json(const Probes *probes) {
+/* Where those end that have the name of the first, or its label, too. */
+static int end_of(const Probes *probes, int first, bool label) {
+    const LayerProbe *one = &probes->all[first];
+    int end = first + 1;
+    while (end < probes->count && !strcmp(probes->all[end].name, one->name) &&
+           !(label && strcmp(probes->all[end].label, one->label)))
+        end++;
+    return end;
+}
+
+/* Those of one label. */
+static void tell_layers(const Probes *probes, int from, int to, json_t *object) {
+    const LayerProbe *one = &probes->all[from];
+    bool apart = strcmp(one->label, one->name) != 0, numbers = one->tensor->rank == 0;
+    if (apart && numbers)
+        json_object_set_new(object, one->label, json_number(mean_of(probes, from, to)));
+    if (one->layer < 0 && !numbers)
+        json_object_set_new(object, one->label, value_json(probes, from));
+    if (one->layer < 0 || (numbers && to - from < 2)) return;
+    char *name = memory_format("%s.layer", one->label);
+    json_object_set_new(object, name, layers_json(probes, from, to));
+    free(name);
+}
+
+static bool is_finite(const Probes *probes, int which) {
+    for (size_t i = 0; i < probes->all[which].tensor->count; i++)
+        if (!isfinite(probes->all[which].values[i])) return false;
+    return true;
+}
+
+json_t *probes_json(const Probes *probes, const char **wrong) {
     json_t *object = json_object();
-    for (int i = 0; i < probes->count; i++) {
-        const PublicTensor *one = &probes->all[i];
-        json_t *list = json_array();
-        int layers;
-        for (size_t j = 0; j < one->count; j++)
-            json_array_append_new(list, json_number(value_at(probes, i, j)));
-        if (one->rank == 0)
-            json_object_set(object, one->name, json_array_get(list, 0));
-        else
-            json_object_set(object, one->name, list);
-        json_decref(list);
-        if (one->rank > 0 || !is_first(probes, i)) continue;
-        double mean = mean_of(probes, i, &layers);
-        char *name = memory_format("mean.%s", name_in_layer(one->name));
-        if (layers > 1) json_object_set_new(object, name, json_number(mean));
-        free(name);
+    *wrong = NULL;
+    for (int from = 0, to; from < probes->count; from = to) {
+        to = end_of(probes, from, false);
+        if (probes->all[from].tensor->rank == 0)
+            json_object_set_new(object, probes->all[from].name,
+                                json_number(mean_of(probes, from, to)));
+        for (int part = from, end; part < to; part = end) {
+            end = end_of(probes, part, true);
+            tell_layers(probes, part, end, object);
+        }
     }
+    for (int i = 0; i < probes->count && !*wrong; i++)
+        if (!is_finite(probes, i)) *wrong = probes->all[i].name;
     return object;
 }
 
-void probes_print(const Probes *probes) {
+/* ---- telling, as lines ---- */
+
+static int print_name(const LayerProbe *one, const char *name, bool by_layer, char *text,
+                      size_t room) {
+    if (!by_layer) return snprintf(text, room, "%s", name);
+    return snprintf(text, room, "%s.layer.%ld", name, one->layer);
+}
+
+/* Values of each layer in a line of their own. */
+static void print_axes(const Probes *probes, int from, int to, int width) {
+    for (int i = from; i < to; i++) {
+        const LayerProbe *one = &probes->all[i];
+        char name[256];
+        print_name(one, one->label, one->layer >= 0, name, sizeof name);
+        printf("%-*s", width, name);
+        for (size_t k = 0; k < one->tensor->count; k++) printf(" %.4g", value_at(probes, i, k));
+        puts("");
+    }
+}
+
+static void print_numbers(const Probes *probes, int from, int to, const char *name, int width) {
+    printf("%-*s %.4g", width, name, mean_of(probes, from, to));
+    if (to - from > 1 && end_of(probes, from, true) >= to) {
+        bool all = are_all(probes, from, to);
+        printf("  by layer");
+        for (int i = from; i < to; i++) {
+            printf(all ? " " : " %ld: ", probes->all[i].layer);
+            printf("%.4g", value_at(probes, i, 0));
+        }
+    }
+    puts("");
+}
+
+static int widest_name(const Probes *probes) {
     int width = 0;
     for (int i = 0; i < probes->count; i++) {
-        const PublicTensor *one = &probes->all[i];
-        int length = (int)strlen(one->rank ? one->name : name_in_layer(one->name));
+        const LayerProbe *one = &probes->all[i];
+        int length = print_name(one, one->label, one->tensor->rank && one->layer >= 0, NULL, 0);
         if (length > width) width = length;
     }
-    for (int i = 0; i < probes->count; i++) {
-        const PublicTensor *one = &probes->all[i];
-        if (one->rank > 0) {
-            printf("%-*s", width, one->name);
-            for (size_t j = 0; j < one->count; j++) printf(" %.4g", value_at(probes, i, j));
-            printf("\n");
+    return width;
+}
+
+void probes_print(const Probes *probes) {
+    int width = widest_name(probes);
+    for (int from = 0, to; from < probes->count; from = to) {
+        to = end_of(probes, from, false);
+        if (probes->all[from].tensor->rank == 0)
+            print_numbers(probes, from, to, probes->all[from].name, width);
+        for (int part = from, end; part < to; part = end) {
+            const LayerProbe *one = &probes->all[part];
+            end = end_of(probes, part, true);
+            if (one->tensor->rank)
+                print_axes(probes, part, end, width);
+            else if (strcmp(one->label, one->name) != 0)
+                print_numbers(probes, part, end, one->label, width);
         }
-        if (one->rank > 0 || !is_first(probes, i)) continue;
-        int layers;
-        double mean = mean_of(probes, i, &layers);
-        printf("%-*s %.4g", width, name_in_layer(one->name), mean);
-        if (layers > 1) printf("  by layer");
-        for (int j = i; j < probes->count && layers > 1; j++)
-            if (is_alike(probes, i, j)) printf(" %.4g", value_at(probes, j, 0));
-        printf("\n");
     }
 }

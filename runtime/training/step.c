@@ -30,7 +30,7 @@ bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *gather = model_graph(model, MOEC_GRAPH_GATHER);
     long context = stepper->order.context;
     stepper->windows = memory_new(sizeof(int32_t) * (size_t)(graph->batch * (context + 1)));
-    stepper->outputs = sums_of(graph);
+    stepper->probes = probes_open(stepper->train);
     if (!gather) return true;
     stepper->gather = call_open(model, gather, NULL);
     stepper->sums = sums_of(gather);
@@ -39,7 +39,7 @@ bool step_prepare(Stepper *stepper) {
 
 void step_release(Stepper *stepper) {
     free(stepper->windows);
-    if (stepper->train) sums_free(stepper->outputs, stepper->train->graph);
+    probes_close(stepper->probes);
     if (stepper->gather) sums_free(stepper->sums, stepper->gather->graph);
     call_close(stepper->gather);
 }
@@ -85,16 +85,6 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
     return good;
 }
 
-/* Those of one value are here already. */
-static bool add_output(Stepper *stepper, int slot, double share) {
-    const MoecTensor *output = &stepper->train->graph->outputs[slot];
-    size_t count = tensor_count(output);
-    const float *values = stepper->train->outputs[slot];
-    if (count > 1 && !(values = call_get(stepper->train, slot))) return false;
-    for (size_t k = 0; k < count; k++) stepper->outputs[slot][k] += (double)values[k] * share;
-    return true;
-}
-
 /* Random numbers of a micro-batch. */
 static uint64_t seed_of(const Stepper *stepper, long step, long part) {
     return random_bits(stepper->seed, (uint64_t)(step * stepper->settings.accumulate + part));
@@ -102,14 +92,12 @@ static uint64_t seed_of(const Stepper *stepper, long step, long part) {
 
 static bool train_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
-    const MoecGraphEntry *graph = call->graph;
     long parts = stepper->settings.accumulate;
+    int loss = call_output(call, "loss");
     if (!call_run(call, seed_of(stepper, step, part), part == parts - 1) || !call_get_numbers(call))
         return false;
-    bool good = true;
-    for (int i = 0; i < graph->output_count && good; i++)
-        good = add_output(stepper, i, 1 / (double)parts);
-    return good;
+    stepper->loss += loss >= 0 ? (double)*call->outputs[loss] / (double)parts : (double)NAN;
+    return probes_add(stepper->probes);
 }
 
 /* ---- states that are means over all micro-batches, before any of them is trained on ---- */
@@ -172,7 +160,8 @@ static bool begin(Stepper *stepper, long step) {
     if (!model->device->kind->zero(model->device, model->there.gradients,
                                    trained_bytes(model->table)))
         return false;
-    sums_clear(stepper->outputs, call->graph);
+    stepper->loss = 0;
+    probes_clear(stepper->probes);
     call_set_scalar(call, "loss_scale", 1.0 / (double)stepper->settings.accumulate);
     call_set_scalar(call, "step", (double)step);
     call_set_scalar(call, "steps", (double)stepper->settings.steps);
@@ -183,11 +172,10 @@ static bool end(Stepper *stepper, long step, StepResult *result) {
     Call *call = stepper->train;
     const Model *model = call->model;
     const Settings *settings = &stepper->settings;
-    int loss = call_output(call, "loss");
     /* A graph that cannot scale its loss gives the sum over the micro-batches; the factor makes it
      * the mean. */
     double mean = call_has_input(call, "loss_scale") ? 1 : 1.0 / (double)settings->accumulate;
-    result->loss = loss >= 0 ? *stepper->outputs[loss] : NAN;
+    result->loss = stepper->loss;
     double squares; /* padding between tensors stays zero: the block is summed whole */
     if (!model->device->kind->square_sum(model->engine, model->there.gradients,
                                          trained_bytes(model->table) / sizeof(float), &squares))

@@ -6,6 +6,7 @@
 #include "model/call.h"
 #include "data/data.h"
 #include "data/order.h"
+#include "training/probes.h"
 #include "training/settings.h"
 
 typedef struct Stepper {
@@ -18,8 +19,9 @@ typedef struct Stepper {
     Settings settings;
     uint64_t seed;
     int32_t *windows;
-    double **outputs; /* mean over the micro-batches of every output, by slot: its elements */
-    double **sums;    /* over the micro-batches, of every output of gather */
+    double loss;    /* mean over the micro-batches so far */
+    Probes *probes; /* of all micro-batches of the step */
+    double **sums;  /* over the micro-batches, of every output of gather */
 } Stepper;
 
 typedef struct StepResult {

@@ -18,6 +18,7 @@
 #include "../../runtime/base/memory.h"
 #include "../../runtime/model/model.h"
 #include "../../runtime/training/step.h"
+#include "../../compiler/ir/ir.h"
 #include "../../compiler/moec.h"
 
 #include <math.h>
@@ -240,8 +241,9 @@ static void set_inputs(MoecInterpreter *eval, const Row *row, const int32_t *win
 }
 
 static MoecInterpreter *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph,
-                                   long batch, long tokens) {
+                                   long batch, long tokens, MoecProgram **defined) {
     MoecProgram *program = moec_define(compiler, graph, batch, row->context, tokens);
+    if (defined) *defined = program;
     MoecInterpreter *eval = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!eval) {
         wrong++;
@@ -267,9 +269,47 @@ static void take(const Row *row, MoecInterpreter *eval, const Expected *one, dou
     free(values);
 }
 
+/* Whether the last part of a path, its number left out, is the name. */
+static bool is_called(const char *path, const char *name) {
+    size_t length = strlen(path), end = strlen(name);
+    return length > end && path[length - end - 1] == '.' && !strcmp(path + length - end, name);
+}
+
+/* A probe is told layer by layer, a row has the mean. */
+static void take_mean(const Row *row, MoecInterpreter *eval, const MoecProgram *program,
+                      const Expected *one, double limit) {
+    double sum = 0, value;
+    long layers = 0;
+    for (int i = 0; i < program->outputs.count; i++) {
+        const Tensor *tensor = program->outputs.items[i];
+        const char *brace = strchr(tensor->path, '{');
+        if (tensor->probe == PROBE_NONE || !is_called(tensor->path, one->name)) continue;
+        for (long layer = 0; layer < (brace ? 64 : 1); layer++) {
+            char *name = brace ? memory_format("%.*s%ld%s", (int)(brace - tensor->path),
+                                               tensor->path, layer, strchr(brace, '}') + 1)
+                               : memory_format("%s", tensor->path);
+            if (moec_interpreter_get(eval, name, &value, 1)) sum += value, layers++;
+            free(name);
+        }
+    }
+    if (!layers) {
+        missing(row, "meaning", one->name);
+        return;
+    }
+    sum /= (double)layers;
+    compare(row, "meaning", one, &sum, limit);
+}
+
+static bool is_of_loss(const Expected *one) {
+    static const char *const names[] = {"loss", "total", "balance", "router_z"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(one->name, names[i])) return true;
+    return false;
+}
+
 static void meaning_decodes(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
     const Expected *one = find(row, "decode");
-    MoecInterpreter *eval = one ? meaning_of(compiler, row, MOEC_DECODE, 1, 1) : NULL;
+    MoecInterpreter *eval = one ? meaning_of(compiler, row, MOEC_DECODE, 1, 1, NULL) : NULL;
     if (!eval) return;
     size_t words = (size_t)(one->count / row->context);
     double *logits = memory_new(sizeof *logits * (size_t)one->count);
@@ -286,7 +326,7 @@ static void meaning_decodes(MoecCompiler *compiler, const Row *row, const int32_
 }
 
 static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
-    MoecInterpreter *eval = meaning_of(compiler, row, MOEC_FORWARD, row->batch, 0);
+    MoecInterpreter *eval = meaning_of(compiler, row, MOEC_FORWARD, row->batch, 0, NULL);
     if (eval) {
         set_inputs(eval, row, windows);
         moec_interpreter_run(eval, 0, false);
@@ -294,7 +334,8 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
              meaning_limits.logits);
         moec_interpreter_free(eval);
     }
-    eval = meaning_of(compiler, row, MOEC_TRAIN, row->batch, 0);
+    MoecProgram *program;
+    eval = meaning_of(compiler, row, MOEC_TRAIN, row->batch, 0, &program);
     if (eval) {
         set_inputs(eval, row, windows);
         moec_interpreter_run(eval, 0, false);
@@ -303,7 +344,9 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
             bool scalar = one->rank == 0 && !starts(one->name, "step");
             bool total =
                 strcmp(one->name, "total") == 0 && !find(row, "balance") && !find(row, "router_z");
-            if ((scalar && !total) || starts(one->name, "gradient:"))
+            if (scalar && !is_of_loss(one))
+                take_mean(row, eval, program, one, meaning_limits.gradient);
+            else if ((scalar && !total) || starts(one->name, "gradient:"))
                 take(row, eval, one, meaning_limits.gradient);
         }
         moec_interpreter_free(eval);
@@ -365,6 +408,26 @@ static int32_t *make_examples(const Call *call) {
     return words;
 }
 
+static void compiled_probes(const Row *row, Call *call) {
+    Probes *probes = probes_open(call);
+    const char *odd;
+    call_get_numbers(call);
+    if (!probes_add(probes)) exit(1);
+    json_t *means = probes_json(probes, &odd);
+    for (int i = 0; i < row->count; i++) {
+        const Expected *one = &row->all[i];
+        const json_t *mean = json_object_get(means, one->name);
+        float value = (float)json_number_value(mean);
+        if (one->rank || starts(one->name, "step") || is_of_loss(one)) continue;
+        if (mean)
+            compare_floats(row, one, &value, compiled_limits.logits);
+        else
+            missing(row, "compiled", one->name);
+    }
+    json_decref(means);
+    probes_close(probes);
+}
+
 static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
     Model *model = call->model;
     model->device->kind->zero(model->device, model->there.gradients, trained_bytes(model->table));
@@ -378,6 +441,7 @@ static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
         bool whole = one && (long)tensor_count(&call->graph->outputs[i]) == one->count;
         if (whole) compare_floats(row, one, call_get(call, i), compiled_limits.logits);
     }
+    compiled_probes(row, call);
     if (call->graph->kind == MOEC_GRAPH_TRAIN && model_get_gradients(model))
         compare_block(row, model, "gradient:", model->gradients, compiled_limits.gradient);
 }
