@@ -36,6 +36,18 @@ def check_numbers(page):
             assert cells[6].startswith(difference["verdict"]), cells
 
 
+def check_loads(page):
+    """The picture of every expert's load is of the log of the first seed."""
+    for variant in comparison["variants"]:
+        with open(os.path.join(variant["runs"][0]["folder"], "log.jsonl")) as log:
+            lines = [json.loads(line) for line in log if "val_load.layer" in line]
+        for layer, loads in enumerate(lines[-1]["val_load.layer"] if lines else []):
+            shown = page.evaluate("([name, layer]) => byName.get(name).values.val_load.layers[layer].map((one) => one[one.length - 1])",
+                                  [variant["variant"], str(layer)])
+            assert shown == loads, (variant["variant"], layer, shown, loads)
+            assert page.get_by_role("img", name=f"load, layer {layer}", exact=True).count() == 1
+
+
 def check_use(page):
     """Controls, the linked cursor by mouse and keyboard, options."""
     for value in ("flops", "time", "step", "tokens"):
@@ -80,6 +92,7 @@ with sync_playwright() as play:
             watch(page)
             page.goto(f"file://{os.path.abspath(page_path)}")
             check_numbers(page)
+            check_loads(page)
             over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert over <= 0, f"{width} wide: {over} pixels too many"
             shoot(page, f"{width}_{scheme}")

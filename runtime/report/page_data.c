@@ -8,10 +8,12 @@
 #include "experiment/comparison.h"
 #include "moec.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_POINTS = 1000 }; /* of a series */
+enum { MAX_POINTS = 1000, MAX_PICTURES = 60 }; /* of a series; of what has many values each time */
 
 static void add_point(json_t *series, double step, double value) {
     json_array_append_new(series, json_pack("[o, o]", json_number(step), json_number(value)));
@@ -50,6 +52,56 @@ static json_t *clock_json(const History *history) {
             add_point(clock, history->values[0][row], passed);
     }
     return clock;
+}
+
+/* "val_load.layer.2.5": value 5 of layer 2, and the length of "val_load". False of other names. */
+static bool is_value(const char *name, size_t *length, int *layer, int *place) {
+    const char *at = strstr(name, ".layer.");
+    *length = at ? (size_t)(at - name) : 0;
+    return at && sscanf(at, ".layer.%d.%d", layer, place) == 2;
+}
+
+static json_t *member(json_t *object, const char *name, json_t *fresh) {
+    json_t *there = json_object_get(object, name);
+    if (there) json_decref(fresh);
+    if (!there) json_object_set_new(object, name, fresh);
+    return there ? there : fresh;
+}
+
+/* Of as many measurements as fit: their steps, or what they say. */
+static json_t *thinned(const History *history, int column, bool steps) {
+    const double *values = history->values[column];
+    json_t *list = json_array();
+    long count = 0, seen = 0;
+    for (long row = 0; row < history->rows; row++) count += !isnan(values[row]);
+    long stride = (count + MAX_PICTURES - 1) / MAX_PICTURES;
+    for (long row = 0; row < history->rows; row++)
+        if (!isnan(values[row]) && (++seen % stride == 0 || seen == count))
+            json_array_append_new(list, json_number(history->values[steps ? 0 : column][row]));
+    return list;
+}
+
+/* What a probe says value by value, of one run: its values are numbered anew in each. NULL where
+ * there is none. */
+static json_t *values_json(const Run *run) {
+    History history;
+    if (!history_open(&history, run->folder, true)) return NULL;
+    json_t *all = json_object();
+    for (int i = 1; i < history.columns; i++) {
+        size_t length;
+        int layer, place;
+        if (!is_value(history.names[i], &length, &layer, &place)) continue;
+        char name[256], number[16];
+        snprintf(name, sizeof name, "%.*s", (int)length, history.names[i]);
+        snprintf(number, sizeof number, "%d", layer);
+        json_t *probe = member(all, name, json_object());
+        if (!json_object_get(probe, "steps"))
+            json_object_set_new(probe, "steps", thinned(&history, i, true));
+        json_t *layers = member(probe, "layers", json_object());
+        json_array_append_new(member(layers, number, json_array()), thinned(&history, i, false));
+    }
+    history_free(&history);
+    return all;
 }
 
 static json_t *run_json(const Run *run) {
@@ -96,10 +148,10 @@ static json_t *model_json(const Gathering *gathering, int number, const Ceilings
     json_t *flops = json_object_get(json_object_get(group->cost, "flops_per_token"), "train");
     json_t *tokens = json_object_get(group->runs[0].account, "tokens_per_step");
     json_t *graph = has_own_graph(gathering, number) ? graph_json(group, ceilings) : NULL;
-    return json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:o, s:o?}", "name", group->name, "sets",
-                     group->sets, "options", group->options, "layers",
+    return json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:o, s:o?, s:o?}", "name", group->name,
+                     "sets", group->sets, "options", group->options, "layers",
                      json_object_get(group->cost, "layers"), "flops", flops, "tokens_per_step",
-                     tokens, "runs", runs, "graph", graph);
+                     tokens, "runs", runs, "graph", graph, "values", values_json(&group->runs[0]));
 }
 
 json_t *report_json(const Gathering *gathering, int base) {

@@ -97,10 +97,115 @@ function layersChart(kind, names) {
   return linesChart(sets.filter((set) => set.data.length), kind, false);
 }
 
+// The stops of cividis, whose lightness grows all the way: every kind of sight, and a printer without colours, can tell them.
+const shades = [[0, 32, 77], [49, 68, 107], [102, 105, 112], [149, 143, 120], [203, 186, 105], [255, 234, 70]];
+
+function shadeOf(share) {
+  const at = Math.min(1, Math.max(0, share)) * (shades.length - 1);
+  const low = Math.min(Math.floor(at), shades.length - 2);
+  return `rgb(${shades[low].map((from, i) => Math.round(from + (at - low) * (shades[low + 1][i] - from))).join(',')})`;
+}
+
+// Twice what each would have if all had the same is the end of the scale.
+const evenShare = (values, time) => values.reduce((sum, one) => sum + (one[time] || 0), 0) / values.length;
+const mostShown = 2;
+
+// A cell for each value at each time, from the time before to its own.
+const cells = {
+  id: 'cells',
+  beforeDatasetsDraw(chart) {
+    const [{ values, data: times }] = chart.data.datasets;
+    const { ctx, scales: { x, y } } = chart;
+    times.forEach((time, i) => {
+      const left = x.getPixelForValue(i ? times[i - 1].x : x.min);
+      const even = evenShare(values, i);
+      values.forEach((value, place) => {
+        const top = y.getPixelForValue(place - 0.5);
+        ctx.fillStyle = isNumber(value[i]) && even > 0 ? shadeOf(value[i] / even / mostShown) : variable('--line');
+        ctx.fillRect(left, top, x.getPixelForValue(time.x) - left + 0.5, y.getPixelForValue(place + 0.5) - top + 0.5);
+      });
+    });
+  },
+};
+
+// What the values are at a time: all of few, else the largest and the smallest.
+function toldAt(values, time) {
+  const even = evenShare(values, time);
+  const told = values.map((one, place) => ({ place, times: one[time] / even })).filter((one) => isNumber(one.times));
+  const text = ({ place, times }) => `${place}: ${times.toFixed(2)}`;
+  if (told.length <= 8) return told.map(text);
+  told.sort((one, other) => other.times - one.times);
+  return [...told.slice(0, 3).map(text), '…', ...told.slice(-3).map(text)];
+}
+
+function valuesChart(kind, layer) {
+  const model = byName.get(find('probe_model').value);
+  const probe = (model.values || {})[kind];
+  const values = (probe && probe.layers[layer]) || [];
+  const times = values.length ? probe.steps.map((step) => ({ x: place(model, model.runs[0], step), y: 0 })) : [];
+  return {
+    type: 'line',
+    data: { datasets: [{ values, data: times, showLine: false, pointRadius: 0, pointHoverRadius: 0, borderColor: variable('--line'),
+      backgroundColor: variable('--line') }] },
+    plugins: [cells, cursorLine],
+    options: options({
+      interaction: { mode: 'none' },
+      tooltip: {
+        title: (items) => (items.length ? `${scaled(items[0].parsed.x)} ${againstWords[state.against]}` : ''),
+        label: (item) => toldAt(values, item.dataIndex),
+      },
+      scales: {
+        x: { ...axis(againstWords[state.against]), min: 0, max: times.length ? times[times.length - 1].x : 1 },
+        y: { ...axis('number'), min: -0.5, max: Math.max(values.length, 1) - 0.5, reverse: true,
+          ticks: { color: variable('--quiet'), autoSkip: true, maxTicksLimit: 8, precision: 0, stepSize: 1,
+            callback: (value) => (Number.isInteger(value) ? value : '') },
+          grid: { display: false } },
+      },
+    }),
+  };
+}
+
+const manyLayers = 6; // at once
+
+// What a probe says value by value: the load of every expert.
+function drawValues(section) {
+  const kinds = [...new Set(models.flatMap((model) => Object.keys(model.values || {})))];
+  for (const kind of kinds) {
+    const layers = [...new Set(models.flatMap((model) => Object.keys(((model.values || {})[kind] || { layers: {} }).layers)))]
+      .sort((a, b) => a - b);
+    const box = make('div', { class: 'charts' });
+    const scale = make('span', { class: 'scale', role: 'img', 'aria-label': 'colours from 0 to twice an even share' });
+    scale.style.background = `linear-gradient(to right, ${[0, 1, 2, 3, 4, 5].map((i) => shadeOf(i / 5)).join(', ')})`;
+    const word = kind.replace(/^val_/, '');
+    section.append(make('p', { class: 'note' }, `${word} in each layer, of the first seed${kind === word ? '' : ', on held-out data'}; ` +
+      'in shares of what each would have if all had the same: 0 ', scale, ` ${mostShown} or more`), box);
+    const step = Math.ceil(layers.length / Math.ceil(layers.length / manyLayers));
+    const shown = { from: 0 };
+    if (layers.length > step)
+      box.before(make('p', {}, make('label', {}, 'Show layers ', make('select', { 'aria-label': `layers of ${word}`,
+        onchange: (event) => { shown.from = Number(event.target.value); retitle(); redraw(); } },
+      ...layers.flatMap((_, i) => (i % step ? [] : [make('option', { value: i },
+        `${layers[i]} to ${layers[Math.min(i + step, layers.length) - 1]}`)]))))));
+    const entries = layers.slice(0, step).map((_, i) =>
+      addChart(box, `${word}, layer ${layers[i]}`, () => valuesChart(kind, layers[shown.from + i]), { linked: true }));
+    const retitle = () => entries.forEach(({ canvas }, i) => {
+      const layer = layers[shown.from + i];
+      const title = layer === undefined ? '' : `${word}, layer ${layer}`;
+      canvas.setAttribute('aria-label', title);
+      canvas.closest('.chart').querySelector('h3').textContent = title;
+      canvas.closest('.chart').hidden = layer === undefined;
+    });
+  }
+}
+
+function chooseModel() {
+  return make('p', {}, make('label', {}, 'Layers of ', make('select', { id: 'probe_model', onchange: redraw },
+    ...models.map((model) => make('option', {}, model.name)))));
+}
+
 function drawProbes() {
   const names = seriesNames((name) => !always.has(name) && !name.startsWith('val_'));
   const section = find('probes');
-  if (!names.length) return section.remove();
   const layered = new Map();
   for (const name of names.filter((one) => layerName.test(one))) {
     const kind = layerName.exec(name)[1];
@@ -111,14 +216,17 @@ function drawProbes() {
   for (const kind of names.filter((one) => !layerName.test(one)))
     addChart(box, layered.has(kind) ? `${kind}, mean of the layers` : kind, () => curveChart(kind, kind, state.smoothing, false),
       { linked: true });
-  if (!layered.size) return undefined;
-  const own = make('div', { class: 'charts' });
-  section.append(
-    make('p', {}, make('label', {}, 'Layers of ', make('select', { id: 'probe_model', onchange: redraw },
-      ...models.map((model) => make('option', {}, model.name))))),
-    own,
-    make('p', { class: 'note' }, 'Means over seeds; blue is the first layer that has the probe, orange the last.'));
-  for (const [kind, parts] of layered)
-    addChart(own, `${kind}, by layer`, () => layersChart(kind, parts), { linked: true });
+  const values = models.some((model) => Object.keys(model.values || {}).length);
+  if (!names.length && !values) return section.remove();
+  if (!layered.size && !values) return undefined;
+  section.append(chooseModel());
+  if (layered.size) {
+    const own = make('div', { class: 'charts' });
+    section.append(own,
+      make('p', { class: 'note' }, 'Means over seeds; blue is the first layer that has the probe, orange the last.'));
+    for (const [kind, parts] of layered)
+      addChart(own, `${kind}, by layer`, () => layersChart(kind, parts), { linked: true });
+  }
+  drawValues(section);
   return undefined;
 }

@@ -516,6 +516,8 @@ function shapeName(shape, shapes) {
 function optimumChart(setting, shapes) {
   const values = shapes.flatMap((shape) => shape.values.map((one) => one.x)).filter((x) => x > 0);
   const wide = values.length && Math.max(...values) / Math.min(...values) >= 8;
+  const tried = [...new Set(shapes.flatMap((shape) => shape.values.map((one) => one.x)))].sort((a, b) => a - b);
+  const only = (scale) => { if (tried.length <= 8) scale.ticks = tried.map((value) => ({ value })); };
   const sets = shapes.flatMap((shape, i) => {
     shape.values.sort((a, b) => a.x - b.x);
     const best = shape.values.filter((one) => isNumber(one.y)).reduce((a, b) => ((b.y < a.y) !== Boolean(comparison.higher) ? b : a));
@@ -528,10 +530,10 @@ function optimumChart(setting, shapes) {
     options: {
       ...options({
         tooltip: { label: (item) => `${item.raw.model.name}: ${fixed(item.parsed.y)}` },
-        scales: { x: axis(setting, { logarithmic: wide }), y: axis(metric) },
+        scales: { x: { ...axis(setting, { logarithmic: wide }), afterBuildTicks: only }, y: axis(metric) },
       }),
       plugins: {
-        legend: { labels: { color: variable('--ink'), usePointStyle: true, filter: (item, all) => !all.datasets[item.datasetIndex].best } },
+        legend: { labels: { color: variable('--ink'), usePointStyle: true, boxWidth: 8, boxHeight: 8, filter: (item, all) => !all.datasets[item.datasetIndex].best } },
         tooltip: { callbacks: { label: (item) => `${item.raw.model.name}: ${fixed(item.parsed.y)}` } },
       },
     },
