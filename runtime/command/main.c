@@ -62,7 +62,7 @@ static const Command commands[] = {
      "Trains a model; DIR receives checkpoints and a log."},
     {"sweep", command_sweep,
      "FILE[:EXPERIMENT] --data PATH --out DIR [--jobs N] [--device NAMES] [--slurm OPTIONS] "
-     "[--dry-run] [--val PATH] [--tokenizer F] [--set key=value]...",
+     "[--dry-run] [--resume] [--val PATH] [--tokenizer F] [--set key=value]...",
      "Trains everything that an experiment compares and says what differs."},
     {"compare", command_compare, "DIR... [--base NAME] [--markdown|--csv|--json|--svg]",
      "Holds runs beside each other: loss, cost, speed, probes, and what differs beyond the "

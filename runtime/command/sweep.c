@@ -49,7 +49,7 @@ static const char **devices_of(const char *text, int *count) {
 int command_sweep(int argc, char **argv) {
     const Command *command = command_row("sweep");
     const char *operand;
-    bool dry_run = false;
+    bool dry_run = false, resume;
     TextList sets = {0};
     Plan plan = {.jobs = -1};
     const char *device = "cpu";
@@ -65,6 +65,8 @@ int command_sweep(int argc, char **argv) {
          "cpu (default), cuda, cuda:N, or several that share the runs: cuda:0,cuda:1"},
         {OPTION_TEXT, "--slurm", "OPTIONS", &plan.slurm,
          "submit the runs as a job array, with these options of sbatch, or `none`"},
+        {OPTION_FLAG, "--resume", NULL, &resume,
+         "go on with the sweep in DIR, which a sweep does unasked"},
         {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
          "write the logs for TensorBoard as well, in the folder of each run"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of every variant, as in the file"},

@@ -59,7 +59,7 @@ kill -9 "$run" 2> /dev/null || true
 wait $process && wrong "a run was killed and the sweep says nothing: $(cat third.log)"
 grep -q 'was killed by signal 9' third.log || wrong "a killed run: $(cat third.log)"
 
-sweep gate killed --jobs 2 > again.log || wrong "the sweep does not go on: $(cat again.log)"
+sweep gate killed --resume --jobs 2 > again.log || wrong "the sweep does not go on: $(cat again.log)"
 [ "$before" = "$(cat killed/base/seed_1/output.txt)" ] || wrong "a finished run was made again"
 cmp whole/table.json killed/table.json || wrong "another table after a kill"
 cmp whole/table.csv killed/table.csv || wrong "another table after a kill"
