@@ -383,14 +383,18 @@ Result cuDriverGetVersion(int *version) {
     return GOOD;
 }
 
+static int devices(void) {
+    return getenv("MOEC_SIM") && strstr(getenv("MOEC_SIM"), "pair") ? 2 : 1;
+}
+
 Result cuDeviceGetCount(int *count) {
-    *count = 1;
+    *count = devices();
     return GOOD;
 }
 
 Result cuDeviceGet(int *device, int number) {
     *device = number;
-    return number == 0 ? GOOD : NO_DEVICE;
+    return number < devices() ? GOOD : NO_DEVICE;
 }
 
 Result cuDeviceGetName(char *name, int length, int device) {

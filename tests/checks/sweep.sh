@@ -12,6 +12,7 @@ experiment limit { base = small, vary train.lr = [3], train = { steps = 40, clip
 experiment named { base = small, vary layers = [2], train = { steps = 20 }, metric = { name = grad_norm, better = high } }
 experiment missing { base = small, train = { steps = 4 }, metric = accuracy }
 experiment timed { base = small, budget = { seconds = 0.05 } }
+experiment pair { base = small, seeds = 3, train = { steps = 2, evaluate = 0, checkpoint = 0 } }
 experiment diverging { base = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, clip = 0 } }
 SPEC
 cd "$work"
@@ -116,3 +117,10 @@ grep -q "has no number 'accuracy'" missing.log || wrong "a metric that is not th
 sweep timed timed > timed.log || wrong "a budget of seconds fails: $(cat timed.log)"
 steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' timed/base/pace.json)
 grep -q "\"step\":$steps,\"val_loss" timed/base/seed_1/log.jsonl || wrong "not the steps that were measured: $(cat timed.log)"
+
+# Two devices share the runs out.
+MOEC_CUDA=$simulator MOEC_SIM="pair unchecked" MOEC_CFLAGS=-O0 sweep pair shared --device cuda:0,cuda:1 > shared.log 2>&1 ||
+    wrong "a sweep on two devices fails: $(cat shared.log)"
+for number in 0 1; do
+    grep -q "\"cuda:$number\"" shared/*/seed_*/run.json || wrong "no run on cuda:$number"
+done
