@@ -76,7 +76,9 @@ def check_use(page):
     page.keyboard.press("Escape")
     assert page.evaluate("cursor") is None
     canvas.hover()
+    page.wait_for_timeout(200)
     assert page.evaluate("cursor") is not None
+    assert page.evaluate("charts.filter((one) => one.linked && one.chart.tooltip.opacity > 0).length") == 1, "no tooltip under the mouse"
     page.mouse.move(0, 0)
 
 

@@ -89,12 +89,13 @@ function depthColour(share) {
 
 function layersChart(kind, names) {
   const model = byName.get(find('probe_model').value);
-  const sets = names.map((name, i) => {
+  const there = names.filter((name) => model.runs.some((run) => (run.series[name] || []).length));
+  const sets = there.map((name, i) => {
     const mean = meanCurve(model.runs.map((run) => curveOf(model, run, name, state.smoothing)));
-    const own = depthColour(names.length > 1 ? i / (names.length - 1) : 0);
+    const own = depthColour(there.length > 1 ? i / (there.length - 1) : 0);
     return lineOf(model, `layer ${layerName.exec(name)[2]}`, mean, { borderColor: own, backgroundColor: own, borderDash: [] });
   });
-  return linesChart(sets.filter((set) => set.data.length), kind, false);
+  return linesChart(sets, kind, false);
 }
 
 // The stops of cividis, whose lightness grows all the way: every kind of sight, and a printer without colours, can tell them.
@@ -138,6 +139,12 @@ function toldAt(values, time) {
   return [...told.slice(0, 3).map(text), '…', ...told.slice(-3).map(text)];
 }
 
+// 0, 10, 20, ...: at most eight of them.
+function roundTicks(count) {
+  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((one) => count <= 8 * one) || count;
+  return (scale) => { scale.ticks = Array.from({ length: Math.ceil(count / step) }, (_, i) => ({ value: i * step })); };
+}
+
 function valuesChart(kind, layer) {
   const model = byName.get(find('probe_model').value);
   const probe = (model.values || {})[kind];
@@ -157,9 +164,7 @@ function valuesChart(kind, layer) {
       scales: {
         x: { ...axis(againstWords[state.against]), min: 0, max: times.length ? times[times.length - 1].x : 1 },
         y: { ...axis('number'), min: -0.5, max: Math.max(values.length, 1) - 0.5, reverse: true,
-          ticks: { color: variable('--quiet'), autoSkip: true, maxTicksLimit: 8, precision: 0, stepSize: 1,
-            callback: (value) => (Number.isInteger(value) ? value : '') },
-          grid: { display: false } },
+          ticks: { color: variable('--quiet') }, grid: { display: false }, afterBuildTicks: roundTicks(values.length) },
       },
     }),
   };
@@ -181,19 +186,25 @@ function drawValues(section) {
       'in shares of what each would have if all had the same: 0 ', scale, ` ${mostShown} or more`), box);
     const step = Math.ceil(layers.length / Math.ceil(layers.length / manyLayers));
     const shown = { from: 0 };
-    if (layers.length > step)
-      box.before(make('p', {}, make('label', {}, 'Show layers ', make('select', { 'aria-label': `layers of ${word}`,
-        onchange: (event) => { shown.from = Number(event.target.value); retitle(); redraw(); } },
-      ...layers.flatMap((_, i) => (i % step ? [] : [make('option', { value: i },
-        `${layers[i]} to ${layers[Math.min(i + step, layers.length) - 1]}`)]))))));
+    const pages = make('select', { 'aria-label': `layers of ${word}`,
+      onchange: (event) => { shown.from = Number(event.target.value); retitle(); redraw(); } },
+    ...layers.flatMap((_, i) => (i % step ? [] : [make('option', { value: i },
+      `${layers[i]} to ${layers[Math.min(i + step, layers.length) - 1]}`)])));
+    if (layers.length > step) box.before(make('p', {}, make('label', {}, 'Show layers ', pages)));
     const entries = layers.slice(0, step).map((_, i) =>
       addChart(box, `${word}, layer ${layers[i]}`, () => valuesChart(kind, layers[shown.from + i]), { linked: true }));
     const retitle = () => entries.forEach(({ canvas }, i) => {
       const layer = layers[shown.from + i];
-      const title = layer === undefined ? '' : `${word}, layer ${layer}`;
-      canvas.setAttribute('aria-label', title);
-      canvas.closest('.chart').querySelector('h3').textContent = title;
-      canvas.closest('.chart').hidden = layer === undefined;
+      const there = (byName.get(find('probe_model').value).values || {})[kind];
+      canvas.setAttribute('aria-label', `${word}, layer ${layer}`);
+      canvas.closest('.chart').querySelector('h3').textContent = `${word}, layer ${layer}`;
+      canvas.closest('.chart').hidden = !(there && there.layers[layer]);
+    });
+    retitle();
+    find('probe_model').addEventListener('change', () => {
+      shown.from = Number(pages.value = 0);
+      retitle();
+      redraw();
     });
   }
 }

@@ -248,6 +248,8 @@ function options({ scales, tooltip = {}, indexAxis, interaction, legend = false 
     indexAxis,
     normalized: true,
     interaction: interaction || { mode: 'nearest', intersect: false },
+    // The cursor of linked charts is ours; the library would take its marks and its tooltip away again.
+    ...(interaction && interaction.mode === 'none' ? { events: [] } : {}),
     plugins: {
       legend: { display: legend, labels: { color: variable('--ink') } },
       tooltip: { callbacks: tooltip },
