@@ -27,7 +27,9 @@ while [ "$left" -gt 0 ]; do
     before=$(done_runs | while read -r path; do cksum "${path%result.json}output.txt"; done)
     moec sweep twelve.moe --data text --out killed --jobs 2 > killed.log 2>&1 &
     process=$!
-    sleep "$(random "$left" 4)"
+    # Not before some runs of this one have ended, so that it is killed early, in the middle and late.
+    until [ "$(done_runs | wc -l)" -ge $(((kills - left) * 12 / (kills + 1))) ] || ! kill -0 $process 2> /dev/null; do sleep 0.1; done
+    sleep "$(random "$left" 2)"
     run=$(cut -d ' ' -f 1 "/proc/$process/task/$process/children" 2> /dev/null || true)
     if [ $((left % 2)) = 0 ] && [ -n "$run" ]; then
         victim=$run what=run
