@@ -161,6 +161,11 @@ const MoecPair *moec_layout_pairs(MoecCompiler *compiler, const char *name, Moec
     return values;
 }
 
+bool moec_layout_unread(MoecCompiler *compiler, const char *name, const char *key) {
+    const Layout *layout = find(compiler, name);
+    return layout && layout_unread(layout, key);
+}
+
 /* ---- tensors ---- */
 
 const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *compiler, const char *name,

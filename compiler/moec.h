@@ -240,6 +240,7 @@ typedef struct MoecPair {
     MoecPairKind kind;
     double number; /* flag: 0 or 1 */
     const char *text;
+    bool least; /* a limit: it may have been larger in their configuration */
 } MoecPair;
 
 enum { MOEC_LAYOUT_RANK = 16 };
@@ -281,6 +282,8 @@ const char *moec_layout_spec(MoecCompiler *layouts, const char *layout, const ch
  * `layouts`: the family cannot say what the model is. */
 const MoecPair *moec_layout_pairs(MoecCompiler *layouts, const char *layout, MoecCompiler *model,
                                   int *count);
+/* Whether a key of the configuration says nothing of the model. */
+bool moec_layout_unread(MoecCompiler *layouts, const char *layout, const char *key);
 /* Which tensors the family has for those of a model; NULL after an error. */
 const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *layouts, const char *layout,
                                                  const MoecNamedTensor *tensors, int tensor_count,

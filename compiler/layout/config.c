@@ -398,16 +398,20 @@ static void make_slots(Reading *reading) {
     }
 }
 
-static bool knows(const Reading *reading, const char *key) {
-    for (int i = 0; i < reading->layout->rules.count; i++)
-        if (strcmp(((Node *)reading->layout->rules.items[i])->name, key) == 0) return true;
-    for (int i = 0; i < reading->layout->unread.count; i++) {
-        const Node *node = reading->layout->unread.items[i];
+bool layout_unread(const Layout *layout, const char *key) {
+    for (int i = 0; i < layout->unread.count; i++) {
+        const Node *node = layout->unread.items[i];
         size_t length = strlen(node->name);
         if (strncmp(node->name, key, length) == 0 && (!key[length] || key[length] == '.'))
             return true;
     }
     return false;
+}
+
+static bool knows(const Reading *reading, const char *key) {
+    for (int i = 0; i < reading->layout->rules.count; i++)
+        if (strcmp(((Node *)reading->layout->rules.items[i])->name, key) == 0) return true;
+    return layout_unread(reading->layout, key);
 }
 
 List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int count,
@@ -426,8 +430,9 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
     }
     for (int i = 0; i < 2 * rules->count; i++) {
         const Node *rule = rules->items[i % rules->count];
-        if (rule->kind == NODE_RULE)
-            read_otherwise(&reading, rule, rule->kids[0], i >= rules->count);
+        if (rule->kind != NODE_RULE) continue;
+        if (!is_constant(rule->kids[0])) read_rule(&reading, rule); /* now that more is known */
+        read_otherwise(&reading, rule, rule->kids[0], i >= rules->count);
     }
     for (int i = 0; i < count; i++)
         if (!knows(&reading, pairs[i].key) && pairs[i].kind != MOEC_PAIR_NONE)
@@ -519,6 +524,8 @@ static bool word_pair(Unit *unit, const Node *rule, MoecCompiler *model, const c
     if (limits && limits->kind == NODE_RANGE && limits->kids[0] && pair->kind == MOEC_PAIR_NUMBER &&
         pair->number < limits->kids[0]->number)
         pair->kind = MOEC_PAIR_NONE;
+    pair->least = limits && limits->kind == NODE_RANGE && limits->kids[1] &&
+                  pair->number >= limits->kids[1]->number;
     if (!words && pair->kind != MOEC_PAIR_TEXT) return true;
     pair->text = layout_their_word(unit->arena, rule, pair->text);
     pair->kind = MOEC_PAIR_TEXT;

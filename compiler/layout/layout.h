@@ -57,6 +57,8 @@ typedef struct LayoutOption {
 } LayoutOption;
 List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int count,
                     List *others);
+/* Whether a key, or the one that it stands below, says nothing of the model. */
+bool layout_unread(const Layout *layout, const char *key);
 /* The text of a model with these options. */
 char *layout_spec(Arena *arena, const Layout *layout, const char *name, const List *options);
 /* The other way: MoecPair *, the values that the options of a model have. */

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "command/prompt.h"
 #include "model/sample.h"
+#include "server/template.h"
 #include "base/seconds.h"
 #include "command/spec.h"
 #include "training/texts.h"
@@ -21,7 +22,7 @@
 typedef struct Options {
     const char *operand, *prompt, *prompts, *tokenizer, *device;
     long tokens, samples, seed;
-    bool speed, numbers, json;
+    bool speed, numbers, json, chat;
     TextList stops, sets;
     Sampling sampling;
 } Options;
@@ -90,6 +91,11 @@ static bool go_on(Generation *generation, TokenList *text, uint64_t seed, Text *
             return model_tell_nonsense(decoder->model, "a logit is");
         int32_t token = choose(generation, logits, text, seed, *made);
         tokens_add(text, token);
+        if (options->chat && generation->tokenizer &&
+            tokenizer_is_special(generation->tokenizer, token)) {
+            *ended = true; /* an answer ends where the model says so */
+            break;
+        }
         if (!speech_add(generation->speech, token, out, ended)) return false;
         show(generation, out);
         if (++*made < options->tokens && !*ended) logits = decoder_feed(decoder, &token, 1);
@@ -128,7 +134,7 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     bool ended = false, good = decoder_reset(generation->decoder) &&
                                speech_begin(generation->speech, &prompt->tokens);
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
-    if (!options->json) fputs(prompt->text, stdout);
+    if (!options->json && !options->chat) fputs(prompt->text, stdout);
     fflush(stdout);
     good =
         good && go_on(generation, &text, (uint64_t)(options->seed + sample), &out, &made, &ended);
@@ -157,6 +163,46 @@ static bool all_texts(Generation *generation) {
     return good;
 }
 
+/* Each prompt as what a user says, by the template of the model. */
+static bool write_chats(Generation *generation) {
+    const Safetensors *file = generation->file;
+    bool wrong, good = true;
+    Template *template =
+        template_of_folder(file->path, checkpoint_file(file, "chat_template.jinja"),
+                           checkpoint_file(file, "tokenizer_config.json"), &wrong);
+    if (!template && !wrong)
+        return error_message("leave --chat out; moec import keeps the template of a folder",
+                             "%s holds no chat template", file->path);
+    for (int i = 0; template && good && i < generation->prompts.count; i++) {
+        Prompt *prompt = &generation->prompts.items[i];
+        Text text = {0};
+        Problem problem = {0};
+        json_t *messages = json_pack("[{s:s, s:o}]", "role", "user", "content",
+                                     text_of(prompt->text, strlen(prompt->text)));
+        good = template_chat(template, messages, &text, &problem) ||
+               error_message("leave --chat out", "%s", problem.text);
+        free(prompt->text);
+        prompt->text = memory_format("%.*s", (int)text.length, text.bytes ? text.bytes : "");
+        free(problem.text);
+        text_free(&text);
+        json_decref(messages);
+    }
+    template_free(template);
+    return good && !wrong;
+}
+
+/* The prompts and their tokens. */
+static bool open_prompts(Generation *generation) {
+    const Options *options = generation->options;
+    PromptList *prompts = &generation->prompts;
+    bool good = prompts_read(prompts, options->prompt, options->prompts) &&
+                (!options->chat || write_chats(generation)) &&
+                prompts_encode(prompts, generation->writing, generation->tokenizer);
+    for (int i = 0; good && options->chat && generation->tokenizer && i < prompts->count; i++)
+        template_begin_once(generation->tokenizer, &prompts->items[i].tokens);
+    return good;
+}
+
 static bool open_tokenizer(Generation *generation) {
     const Options *options = generation->options;
     bool good = true;
@@ -169,8 +215,7 @@ static bool open_tokenizer(Generation *generation) {
     generation->writing = options->numbers        ? WRITING_TOKENS
                           : generation->tokenizer ? WRITING_TEXT
                                                   : WRITING_BYTES;
-    return good && prompts_read(&generation->prompts, options->prompt, options->prompts) &&
-           prompts_encode(&generation->prompts, generation->writing, generation->tokenizer);
+    return good && open_prompts(generation);
 }
 
 static bool open_decoder(Generation *generation) {
@@ -207,6 +252,8 @@ static int check_options(const Command *command, Options *options) {
     if (!options->prompts && (!options->prompt || !*options->prompt))
         return arguments_wrong(command, "the model goes on from at least one character",
                                "moec generate needs --prompt or --prompts");
+    if (options->chat && options->numbers)
+        return arguments_wrong(command, NULL, "--chat and --numbers exclude each other");
     if (options->prompt && options->prompts)
         return arguments_wrong(command, NULL, "--prompt and --prompts exclude each other");
     if (sampling->temperature < 0 || sampling->top_p <= 0 || sampling->top_p > 1)
@@ -233,6 +280,8 @@ int command_generate(int argc, char **argv) {
         {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "the beginning"},
         {OPTION_TEXT, "--prompts", "FILE", &options.prompts,
          "a beginning on each line; the texts come as JSON, an object a line"},
+        {OPTION_FLAG, "--chat", NULL, &options.chat,
+         "prompts are what a user says, and the answer is written; for imported models of chats"},
         {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
          "a tokenizer.json; else the checkpoint's, else tokens are bytes"},
         {OPTION_FLAG, "--numbers", NULL, &options.numbers,

@@ -44,10 +44,22 @@ static bool open_tokenizer(Serving *serving) {
     return good;
 }
 
+/* That of the folder the model was imported from. One that is no good does not keep the model from
+ * being served. */
+static bool kept_template(Serving *serving) {
+    bool wrong;
+    serving->template = template_of_folder(
+        serving->file->path, checkpoint_file(serving->file, "chat_template.jinja"),
+        checkpoint_file(serving->file, "tokenizer_config.json"), &wrong);
+    if (wrong) note_message("chats are refused; --chat-template gives another template");
+    serving->service.template = serving->template;
+    return true;
+}
+
 static bool open_template(Serving *serving) {
     const char *path = serving->options->chat_template;
     Mapping mapping;
-    if (!path) return true;
+    if (!path) return kept_template(serving);
     if (!file_map(path, "give a chat template, or a tokenizer_config.json", &mapping)) return false;
     serving->template = template_open(path, (const char *)mapping.bytes, mapping.length);
     file_unmap(&mapping);

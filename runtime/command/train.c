@@ -39,6 +39,7 @@ typedef struct Training {
     Model *model;
     Call *train, *measure;
     Tokenizer *tokenizer; /* NULL: texts are bytes */
+    json_t *files;        /* that travel with the weights, or NULL */
     Data *data, *other;   /* other: the data of --val */
     uint64_t train_tokens, held_start, held_stride, held_windows;
     Place place;
@@ -106,19 +107,21 @@ static bool spread_out(Training *training, uint64_t window) {
     return true;
 }
 
-/* That of the command, of the run that goes on, or of the one that it begins from. */
+/* That of the command, of the run that goes on, or of the one that it begins from; and the files
+ * of that run. */
 static bool open_tokenizer(Training *training) {
     const Options *options = training->options;
-    if (options->tokenizer) {
-        training->tokenizer = tokenizer_open(options->tokenizer);
-        return training->tokenizer != NULL;
-    }
     char *last = path_join(options->out, "last.safetensors");
     bool begun = options->resume && file_exists(last);
     Safetensors *file = begun           ? safetensors_open(last)
                         : options->from ? checkpoint_open(options->from)
                                         : NULL;
-    bool good = file ? checkpoint_tokenizer(file, &training->tokenizer) : !begun && !options->from;
+    bool good = file || (!begun && !options->from);
+    if (file) training->files = checkpoint_files(file);
+    if (good && options->tokenizer)
+        good = (training->tokenizer = tokenizer_open(options->tokenizer)) != NULL;
+    else if (file)
+        good = checkpoint_tokenizer(file, &training->tokenizer);
     safetensors_close(file);
     free(last);
     return good;
@@ -326,9 +329,10 @@ static bool log_step(Training *training, const StepResult *result, double second
 static bool save(Training *training, const char *name, bool optimizer) {
     char *path = path_join(training->options->out, name);
     size_t length;
-    const char *tokenizer =
-        training->tokenizer ? tokenizer_json(training->tokenizer, &length) : NULL;
-    bool good = checkpoint_write(path, training->model, training->bundle, tokenizer,
+    const Companions companions = {
+        .tokenizer = training->tokenizer ? tokenizer_json(training->tokenizer, &length) : NULL,
+        .files = training->files};
+    bool good = checkpoint_write(path, training->model, training->bundle, &companions,
                                  &training->place, optimizer);
     free(path);
     if (good && optimizer) training->saved = training->place.step;
@@ -469,6 +473,7 @@ static void release(Training *training) {
     data_close(training->data);
     data_close(training->other);
     tokenizer_close(training->tokenizer);
+    json_decref(training->files);
     call_close(training->train);
     call_close(training->measure);
     model_close(training->model);

@@ -144,13 +144,32 @@ static void put(json_t *object, const char *key, json_t *value) {
     json_object_set_new(object, key, value);
 }
 
-bool config_write(const char *path, const MoecPair *pairs, int count, const char *type) {
+/* A limit that the model was given may have been larger there. */
+static bool larger(const MoecPair *pair, const json_t *before) {
+    const json_t *value = json_object_get(before, pair->key);
+    return pair->least && json_is_number(value) && json_number_value(value) > pair->number;
+}
+
+bool config_write(const char *path, const NewConfig *config) {
+    json_error_t error;
+    json_t *before = config->before ? json_loads(config->before, 0, &error) : NULL, *value;
     json_t *object = json_object();
-    for (int i = 0; i < count; i++) put(object, pairs[i].key, pair_json(&pairs[i]));
-    put(object, "torch_dtype", json_string(type));
+    const char *key;
+    json_object_foreach(before, key, value) {
+        if (moec_layout_unread(config->layouts, config->layout, key) && !strstr(key, "dtype"))
+            json_object_set(object, key, value);
+    }
+    for (int i = 0; i < config->count; i++) {
+        const MoecPair *pair = &config->pairs[i];
+        put(object, pair->key,
+            larger(pair, before) ? json_incref(json_object_get(before, pair->key))
+                                 : pair_json(pair));
+    }
+    put(object, "torch_dtype", json_string(config->type));
     char *text = json_dumps(object, JSON_INDENT(2));
     bool written = file_write(path, text, strlen(text));
     free(text);
     json_decref(object);
+    json_decref(before);
     return written;
 }

@@ -138,8 +138,12 @@ void moec_free(MoecModel *model) {
 int moec_save(MoecModel *model, const char *path) {
     library_begin();
     size_t length;
-    const char *json = model->tokenizer ? tokenizer_json(model->tokenizer, &length) : NULL;
+    const Companions companions = {
+        .tokenizer = model->tokenizer ? tokenizer_json(model->tokenizer, &length) : NULL,
+        .files = model->file ? checkpoint_files(model->file) : NULL};
     const Place place = {.step = model->step, .seed = model->stepper.seed, .best = INFINITY};
-    return library_end(
-        checkpoint_write(path, model->model, moec_bundle(model->compiler), json, &place, false));
+    bool written = checkpoint_write(path, model->model, moec_bundle(model->compiler), &companions,
+                                    &place, false);
+    json_decref(companions.files);
+    return library_end(written);
 }

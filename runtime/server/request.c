@@ -317,19 +317,6 @@ static bool read_messages(Reading *reading, Encoder *encoder) {
     return good;
 }
 
-/* The template of a chat may write what the tokenizer puts before a text as well. */
-static void drop_twice(Request *request) {
-    const TokenList *before = tokenizer_before(request->service->tokenizer);
-    TokenList *tokens = &request->prompts[0].tokens;
-    size_t count = before->count, bytes = count * sizeof(int32_t);
-    if (!count || tokens->count < 2 * count) return;
-    if (memcmp(tokens->items, before->items, bytes) != 0 ||
-        memcmp(tokens->items + count, before->items, bytes) != 0)
-        return;
-    tokens->count -= count;
-    memmove(tokens->items, tokens->items + count, tokens->count * sizeof(int32_t));
-}
-
 static bool check_lengths(Reading *reading) {
     Request *request = reading->request;
     long context = request->service->context, longest = 0;
@@ -381,7 +368,8 @@ static bool read_body(Reading *reading) {
     bool chat = request->form == FORM_CHAT;
     bool good = chat ? read_messages(reading, encoder) : read_prompts(reading, encoder);
     encoder_free(encoder);
-    if (good && chat && service->tokenizer) drop_twice(request);
+    if (good && chat && service->tokenizer)
+        template_begin_once(service->tokenizer, &request->prompts[0].tokens);
     if (good && (long)request->prompt_count * request->copies > MAX_CHOICES)
         good = problem_set(reading->problem, 400, "n", "a request makes at most %d texts",
                            MAX_CHOICES);

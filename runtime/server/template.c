@@ -254,6 +254,17 @@ bool template_chat(const Template *template, const json_t *messages, Text *out, 
     return false;
 }
 
+void template_begin_once(const Tokenizer *tokenizer, TokenList *tokens) {
+    const TokenList *before = tokenizer_before(tokenizer);
+    size_t count = before->count, bytes = count * sizeof(int32_t);
+    if (!count || tokens->count < 2 * count) return;
+    if (memcmp(tokens->items, before->items, bytes) != 0 ||
+        memcmp(tokens->items + count, before->items, bytes) != 0)
+        return;
+    tokens->count -= count;
+    memmove(tokens->items, tokens->items + count, tokens->count * sizeof(int32_t));
+}
+
 /* ---- files ---- */
 
 static json_t *read_config(const char *path) {
@@ -308,6 +319,20 @@ static bool try_out(const Template *template, const char *path) {
     return good;
 }
 
+/* text: NULL where there is none, which is told of `path`. */
+static Template *make(const char *path, const char *text, size_t length, const json_t *config) {
+    Template *template = memory_new(sizeof *template);
+    template->text = memory_format("%.*s", (int)length, text ? text : "");
+    template->length = strlen(template->text);
+    template->names = json_object();
+    take_names(template->names, config);
+    bool good = text || error_message("give the template in a file of its own",
+                                      "%s holds no chat_template", path);
+    if (good && try_out(template, path)) return template;
+    template_free(template);
+    return NULL;
+}
+
 Template *template_open(const char *path, const char *text, size_t length) {
     size_t dot = strlen(path);
     bool is_config = dot > 5 && strcmp(path + dot - 5, ".json") == 0;
@@ -316,17 +341,19 @@ Template *template_open(const char *path, const char *text, size_t length) {
         text = template_of(config);
         length = text ? strlen(text) : 0;
     }
-    Template *template = memory_new(sizeof *template);
-    template->text = memory_format("%.*s", (int)length, text ? text : "");
-    template->length = strlen(template->text);
-    template->names = json_object();
-    take_names(template->names, config);
+    Template *template = make(path, text, length, config);
     json_decref(config);
-    bool good = text || error_message("give the template in a file of its own",
-                                      "%s holds no chat_template", path);
-    if (good && try_out(template, path)) return template;
-    template_free(template);
-    return NULL;
+    return template;
+}
+
+Template *template_of_folder(const char *path, const char *jinja, const char *config, bool *wrong) {
+    json_error_t error;
+    json_t *object = config ? json_loads(config, JSON_REJECT_DUPLICATES, &error) : NULL;
+    const char *text = jinja ? jinja : template_of(object);
+    Template *template = text ? make(path, text, strlen(text), object) : NULL;
+    *wrong = text && !template;
+    json_decref(object);
+    return template;
 }
 
 void template_free(Template *template) {

@@ -22,8 +22,24 @@ static void add_number(json_t *notes, const char *name, const char *format, doub
     add_note(notes, name, text);
 }
 
-void checkpoint_note(json_t *notes, const char *model, const char *bundle, const char *tokenizer,
-                     const Place *place) {
+json_t *checkpoint_files(const Safetensors *file) {
+    json_t *files = json_object(), *value;
+    const char *name;
+    json_object_foreach(file->notes, name, value) {
+        if (strncmp(name, "file:", 5) == 0) json_object_set(files, name, value);
+    }
+    return files;
+}
+
+const char *checkpoint_file(const Safetensors *file, const char *name) {
+    char *note = memory_format("file:%s", name);
+    const char *text = safetensors_note(file, note);
+    free(note);
+    return text;
+}
+
+void checkpoint_note(json_t *notes, const char *model, const char *bundle,
+                     const Companions *companions, const Place *place) {
     char seed[24], position[24], tokens[24];
     snprintf(seed, sizeof seed, "%" PRIu64, place->seed);
     snprintf(position, sizeof position, "%" PRIu64, place->position);
@@ -32,7 +48,8 @@ void checkpoint_note(json_t *notes, const char *model, const char *bundle, const
     add_note(notes, "version", MOEC_VERSION);
     add_note(notes, "model", model);
     add_note(notes, "spec", bundle);
-    if (tokenizer) add_note(notes, "tokenizer", tokenizer);
+    if (companions->tokenizer) add_note(notes, "tokenizer", companions->tokenizer);
+    if (companions->files) json_object_update(notes, companions->files);
     add_note(notes, "seed", seed);
     add_note(notes, "position", position);
     add_note(notes, "tokens", tokens);
@@ -41,7 +58,7 @@ void checkpoint_note(json_t *notes, const char *model, const char *bundle, const
 }
 
 bool checkpoint_write(const char *path, const Model *model, const char *bundle,
-                      const char *tokenizer, const Place *place, bool optimizer) {
+                      const Companions *companions, const Place *place, bool optimizer) {
     json_t *notes = json_object();
     int count;
     Entry *entries = model_entries(model, optimizer, notes, &count);
@@ -49,7 +66,7 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle,
         json_decref(notes);
         return false;
     }
-    checkpoint_note(notes, model->table->model, bundle, tokenizer, place);
+    checkpoint_note(notes, model->table->model, bundle, companions, place);
     bool written = safetensors_write(path, entries, count, notes);
     entries_free(entries, count);
     json_decref(notes);

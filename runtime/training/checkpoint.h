@@ -16,13 +16,23 @@ typedef struct Place {
     double best;     /* lowest validation loss so far; infinite before the first */
 } Place;
 
-/* optimizer: with all that is needed to go on; without, weights and states only. tokenizer: its
- * tokenizer.json, or NULL. False after a message. */
+/* Texts that travel with the weights. */
+typedef struct Companions {
+    const char *tokenizer; /* its tokenizer.json, or NULL */
+    json_t *files; /* "file:NAME": the text of that file of the folder it came from; or NULL */
+} Companions;
+
+/* optimizer: with all that is needed to go on; without, weights and states only. False after a
+ * message. */
 bool checkpoint_write(const char *path, const Model *model, const char *bundle,
-                      const char *tokenizer, const Place *place, bool optimizer);
+                      const Companions *companions, const Place *place, bool optimizer);
 /* The notes of a checkpoint, but for the axes. */
-void checkpoint_note(json_t *notes, const char *model, const char *bundle, const char *tokenizer,
-                     const Place *place);
+void checkpoint_note(json_t *notes, const char *model, const char *bundle,
+                     const Companions *companions, const Place *place);
+/* The files among the notes: a new object. */
+json_t *checkpoint_files(const Safetensors *file);
+/* The text of one, or NULL. */
+const char *checkpoint_file(const Safetensors *file, const char *name);
 /* The tokenizer that a checkpoint holds. False after a message; *tokenizer NULL: it holds none. */
 bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer);
 /* The notes as a place; false after a message when one is not there or not as it was written. */

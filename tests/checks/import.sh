@@ -52,6 +52,24 @@ again query_bias qwen2
 head -c 100 /dev/zero | tr '\0' '\1' > text
 moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 
+# What says nothing of the model travels with it: the tokens that end a text, the template of chats.
+cp -r m chatty
+sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8192, "eos_token_id": [1, 2]/' chatty/config.json
+echo '{{ bos_token }}{% for m in messages %}<{{ m.content }}>{% endfor %}' > chatty/chat_template.jinja
+echo '{"bos_token": "!"}' > chatty/tokenizer_config.json
+head -c 5000 /dev/zero | tr '\0' '\1' > text
+moec import chatty --out run_chatty > log 2>&1 || wrong "a model of chats: $(cat log)"
+moec train run_chatty/chatty.moe --from run_chatty --steps 1 --set train.batch=1 --data text --out answers > log 2>&1 ||
+    wrong "a model of chats is not trained: $(cat log)"
+moec export answers --as llama --out answers_folder > log 2>&1 || wrong "nor written: $(cat log)"
+cmp chatty/chat_template.jinja answers_folder/chat_template.jinja || wrong "the template is lost"
+cmp chatty/tokenizer_config.json answers_folder/tokenizer_config.json || wrong "what belongs to the tokenizer is lost"
+grep -q '"max_position_embeddings": 8192' answers_folder/config.json || wrong "the limit of places is lost"
+tr -d ' \n' < answers_folder/config.json | grep -q '"eos_token_id":\[1,2\]' || wrong "the end of texts is lost"
+moec generate answers --chat --prompt '012' --tokens 3 --temperature 0 --json > out 2>&1 || wrong "no answer: $(cat out)"
+grep -qF '"prompt":"!<012>"' out || wrong "the prompt is no chat: $(cat out)"
+[ "$(moec generate answers --chat --prompt '012' --tokens 3 --temperature 0 | head -c 5)" != "!<012" ] || wrong "the question is told again"
+
 # As the README has it: a published model, a variant with a gate that changes nothing at first, tuned, measured, written as a
 # folder again by a layout of one's own.
 gate='attention.gate={at=sdpa,mode=add,act=tanh,spread=0}'
@@ -79,6 +97,7 @@ fails() { # TEXT COMMAND...
     [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
 }
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
+fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x
 fails "window is 5 here, 0 there" moec export near.safetensors --as llama --out nowhere
 fails "no place for  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --as llama --out nowhere
 fails "cap is 30 here, 0 there" moec export capped.safetensors --as llama --out nowhere

@@ -4,6 +4,7 @@
 #include "base/message.h"
 #include "command/commands.h"
 #include "exchange/config.h"
+#include "exchange/folder.h"
 #include "exchange/match.h"
 #include "model/reports.h"
 #include "training/checkpoint.h"
@@ -68,21 +69,28 @@ static bool write_text(const char *folder, const char *name, const char *text, s
 static bool write_tokenizer(const Export *export) {
     static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
     const char *json = safetensors_note(export->file, "tokenizer");
-    return !json || (write_text(export->out, "tokenizer.json", json, strlen(json)) &&
-                     write_text(export->out, "tokenizer_config.json", config, strlen(config)));
+    bool good = !json || write_text(export->out, "tokenizer.json", json, strlen(json));
+    if (good && json && !checkpoint_file(export->file, "tokenizer_config.json"))
+        good = write_text(export->out, "tokenizer_config.json", config, strlen(config));
+    return good && folder_write_files(export->out, export->file);
 }
 
 /* config.json comes last: without it the folder is nothing. */
 static bool write_folder(const Export *export) {
     char *weights = path_join(export->out, "model.safetensors"),
          *config = path_join(export->out, "config.json");
+    const NewConfig said = {.pairs = export->pairs,
+                            .count = export->pair_count,
+                            .type = conversion_type(export->conversion),
+                            .before = checkpoint_file(export->file, "config.json"),
+                            .layout = export->layout,
+                            .layouts = export->layouts};
     json_t *notes = json_pack("{s:s}", "format", "pt"); /* what the transformers library wants */
     bool good = (!file_exists(config) && !file_exists(weights)) ||
                 error_message("choose another --out", "%s already holds a model", export->out);
     good = good && folder_make(export->out) &&
            conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
-           config_write(config, export->pairs, export->pair_count,
-                        conversion_type(export->conversion));
+           config_write(config, &said);
     if (good)
         printf("%s: %d tensors, %s, as layout '%s' has them\n", export->out,
                export->conversion->count, conversion_type(export->conversion), export->layout);

@@ -5,6 +5,7 @@
 #include "base/message.h"
 #include "command/commands.h"
 #include "exchange/config.h"
+#include "exchange/folder.h"
 #include "exchange/match.h"
 #include "model/reports.h"
 #include "training/checkpoint.h"
@@ -28,6 +29,7 @@ typedef struct Import {
     Shards *shards;
     Model *model;
     Tokenizer *tokenizer;
+    json_t *files; /* that travel with the weights */
     Conversion *conversion;
 } Import;
 
@@ -126,6 +128,7 @@ static bool look(Import *import) {
     if (good) import->layouts = moec_open_layouts(import->file, getenv("MOEC_PATH"));
     good = good && reports_good(import->layouts) && recognise(import) && make_spec(import) &&
            open_spec(import) && open_tokenizer(import) &&
+           (import->files = folder_files(import->folder, import->bare)) != NULL &&
            (import->shards = shards_open(import->folder)) != NULL &&
            (import->model = model_describe(import->compiler, &shape)) != NULL;
     if (good)
@@ -138,14 +141,16 @@ static bool write_weights(Import *import, const char *path) {
     json_t *notes = json_object();
     const Place place = {.seed = 1, .best = INFINITY};
     size_t length;
-    const char *tokenizer = import->tokenizer ? tokenizer_json(import->tokenizer, &length) : NULL;
+    const Companions companions = {
+        .tokenizer = import->tokenizer ? tokenizer_json(import->tokenizer, &length) : NULL,
+        .files = import->files};
     for (int i = 0; i < import->model->parameter_count; i++) {
         const PublicTensor *one = &import->model->parameters[i];
         char *key = memory_format("axes:%s", one->name);
         json_object_set_new(notes, key, json_string(one->axes));
         free(key);
     }
-    checkpoint_note(notes, moec_model(import->compiler), moec_bundle(import->compiler), tokenizer,
+    checkpoint_note(notes, moec_model(import->compiler), moec_bundle(import->compiler), &companions,
                     &place);
     bool written = conversion_write(import->conversion, path, notes);
     json_decref(notes);
@@ -182,6 +187,7 @@ static void release(Import *import) {
     model_close(import->model);
     shards_close(import->shards);
     tokenizer_close(import->tokenizer);
+    json_decref(import->files);
     config_close(import->config);
     if (import->compiler) moec_close(import->compiler);
     if (import->layouts) moec_close(import->layouts);
