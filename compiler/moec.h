@@ -77,6 +77,8 @@ const char *moec_options_json(MoecCompiler *compiler);
 /* Whether products are of bf16 (train.precision). */
 bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
+/* Whether it takes any number, not whole ones alone. */
+bool moec_option_real(MoecCompiler *compiler, const char *path);
 /* What is compiled from now on shares weights with training: train.weights is not for it. */
 void moec_trains(MoecCompiler *compiler);
 
@@ -240,6 +242,7 @@ typedef struct MoecPair {
     MoecPairKind kind;
     double number; /* flag: 0 or 1 */
     const char *text;
+    bool real;  /* any number, not whole ones alone */
     bool least; /* a limit: it may have been larger in their configuration */
 } MoecPair;
 

@@ -313,6 +313,11 @@ const char *moec_option(MoecCompiler *compiler, const char *path) {
     return setting ? setting->text : NULL;
 }
 
+bool moec_option_real(MoecCompiler *compiler, const char *path) {
+    const Setting *setting = find_setting(compiler, path);
+    return setting && setting->real;
+}
+
 void moec_trains(MoecCompiler *compiler) {
     compiler->trains = true;
 }

@@ -53,6 +53,7 @@ typedef struct Setting {
     const char *path, *text;
     ValueKind kind;
     double number;
+    bool real; /* the option takes any number, not whole ones alone */
 } Setting;
 
 /* elaborate: one model of a unit as a program, forward only: every layer applied, every option

@@ -335,7 +335,8 @@ static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *valu
     record_set(e, binding->value->record, dot + 1, value, span);
 }
 
-static void record_setting(Elaborator *e, const char *prefix, const char *name, Value *value) {
+static void record_setting(Elaborator *e, const char *prefix, const Node *option, Value *value) {
+    const char *name = option->name;
     if (!e->settings || !prefix) return;
     const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
     for (int i = 0; i < e->settings->count; i++) /* a layer applied again */
@@ -344,6 +345,7 @@ static void record_setting(Elaborator *e, const char *prefix, const char *name, 
     setting->path = path;
     setting->text = value_text(e, value);
     setting->number = value->number;
+    setting->real = !strcmp(option->kids[0]->name, "real");
     setting->kind = value->kind == KIND_NONE     ? VALUE_NONE
                     : value->kind == KIND_NUMBER ? VALUE_NUMBER
                     : value->kind == KIND_FLAG   ? VALUE_FLAG
@@ -366,7 +368,7 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
         if (option->kind != NODE_OPTION) continue;
-        record_setting(e, path, option->name, layer_option(e, value, option->name, option->span));
+        record_setting(e, path, option, layer_option(e, value, option->name, option->span));
     }
 }
 
@@ -450,7 +452,7 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
     Value *value = option_value(e, option, given);
     if (value->kind != KIND_ERROR && !check_limits(e, option, value))
         value = value_error(e, option->span);
-    record_setting(e, prefix, option->name, value);
+    record_setting(e, prefix, option, value);
     record_group(e, prefix, option->name, value);
     if (prefix && value->kind == KIND_LAYER) {
         value = value_copy(e, value);

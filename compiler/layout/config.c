@@ -16,6 +16,7 @@
 typedef struct Slot {
     const char *path, *text; /* text: NULL: open */
     bool is_number, fixed;
+    bool null; /* the configuration says so: the default */
     double number;
 } Slot;
 
@@ -251,24 +252,48 @@ static int open_slots(const Reading *reading, const Node *value, Slot **open) {
     return count;
 }
 
-/* a * open + b = number */
+/* What makes `number` with `other`; first: it stands on the left. */
+static double inverse(char operation, bool first, double number, double other) {
+    switch (operation) {
+    case '+':
+        return number - other;
+    case '-':
+        return first ? number + other : other - number;
+    case '*':
+        return number / other;
+    case '/':
+        return first ? number * other : other / number;
+    default:
+        return first ? pow(number, 1 / other) : log(number) / log(other);
+    }
+}
+
+/* What is open in `value` when that is `number`. */
+static double undo(Reading *reading, const Node *value, double number) {
+    double other;
+    if (value->kind == NODE_UNARY) return undo(reading, value->kids[0], -number);
+    if (value->kind != NODE_BINARY) return number;
+    for (int i = 0; i < 2; i++)
+        if (layout_number(reading->arena, value->kids[i], slot_number, reading, &other))
+            return undo(reading, value->kids[1 - i], inverse(*value->name, i == 1, number, other));
+    return NAN;
+}
+
+/* A share of a width, or what was a root, is a rounded number. */
+static double near_whole(double number) {
+    double whole = nearbyint(number);
+    return fabs(number - whole) < 1e-6 * fabs(number) ? whole : number;
+}
+
 static void solve(Reading *reading, const Node *rule, const Node *value, double number) {
     Slot *open = NULL;
-    double at[2] = {0, 0};
     if (open_slots(reading, value, &open) != 1 || !open) return;
-    for (int i = 0; i < 2; i++) {
-        set_number(reading, open, i);
-        bool known = layout_number(reading->arena, value, slot_number, reading, &at[i]);
-        open->text = NULL;
-        if (!known) return;
-    }
-    double found = (number - at[0]) / (at[1] - at[0]);
-    if (isfinite(found)) {
-        double whole = nearbyint(found); /* a share of a width is a rounded number */
-        set_number(reading, open, fabs(found - whole) < 1e-6 * fabs(found) ? whole : found);
-        return;
-    }
-    report_error(reading->unit->reports, rule->span, "this has no solution for '%s'", open->path);
+    double found = undo(reading, value, number);
+    if (isfinite(found))
+        set_number(reading, open, near_whole(found));
+    else
+        report_error(reading->unit->reports, rule->span, "this has no solution for '%s'",
+                     open->path);
 }
 
 static void check_constant(Reading *reading, const Node *rule, const MoecPair *pair) {
@@ -315,12 +340,22 @@ static const MoecPair *value_of(const Reading *reading, const char *key) {
     return pair;
 }
 
+/* null where numbers have a least value is less than that. */
+static void read_null(Reading *reading, const Node *rule) {
+    const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
+    const char *path = layout_path(reading->arena, rule->kids[0]);
+    if (path && limits && limits->kind == NODE_RANGE && limits->kids[0])
+        find_slot(reading, path)->null = true;
+}
+
 static void read_rule(Reading *reading, const Node *rule) {
     const MoecPair *pair = value_of(reading, rule->name);
     if (!pair) return;
     if (is_constant(rule->kids[0]))
         check_constant(reading, rule, pair);
-    else if (pair->kind != MOEC_PAIR_NONE)
+    else if (pair->kind == MOEC_PAIR_NONE)
+        read_null(reading, rule);
+    else
         read_value(reading, rule, rule->kids[0], pair);
 }
 
@@ -347,7 +382,7 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
     const Node *otherwise = rule->kids[2];
     double number;
     Slot *open = NULL;
-    if (is_constant(value) || !open_slots(reading, value, &open)) return;
+    if (is_constant(value) || !open_slots(reading, value, &open) || (slot && slot->null)) return;
     if (!otherwise && last) {
         report_error(reading->unit->reports, rule->span, "the configuration has no '%s'",
                      rule->name);
@@ -506,6 +541,7 @@ static bool option_pair(MoecCompiler *model, const char *path, MoecPair *pair) {
     if (!isnan(number)) {
         pair->kind = MOEC_PAIR_NUMBER;
         pair->number = number;
+        pair->real = moec_option_real(model, path);
     } else if (!strcmp(text, "true") || !strcmp(text, "false")) {
         pair->kind = MOEC_PAIR_FLAG;
         pair->number = !strcmp(text, "true");
@@ -552,7 +588,9 @@ static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPai
     const char *path = layout_path(unit->arena, value);
     if (path) return word_pair(unit, rule, model, path, pair);
     pair->kind = MOEC_PAIR_NUMBER;
-    return layout_number(unit->arena, value, option_number, model, &pair->number);
+    if (!layout_number(unit->arena, value, option_number, model, &pair->number)) return false;
+    pair->number = near_whole(pair->number);
+    return true;
 }
 
 List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model) {

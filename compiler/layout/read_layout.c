@@ -348,6 +348,12 @@ static bool check_rule(Reader *reader, const Node *rule) {
 /* The first rule recognises: that of a derived layout stands where that of its base did. */
 static void add_rule(Reader *reader, Layout *layout, Node *node) {
     if (node->kind == NODE_RULE && !check_rule(reader, node)) return;
+    int kept = 0; /* of the keys that the base does not read */
+    for (int i = 0; i < layout->unread.count; i++) {
+        Node *key = layout->unread.items[i];
+        if (strcmp(key->name, node->name) != 0) layout->unread.items[kept++] = key;
+    }
+    layout->unread.count = kept;
     for (int i = 0; i < layout->rules.count; i++) {
         Node *before = layout->rules.items[i];
         if (before->kind != node->kind || strcmp(before->name, node->name) != 0) continue;

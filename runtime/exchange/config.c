@@ -117,7 +117,7 @@ static json_t *pair_json(const MoecPair *pair) {
     case MOEC_PAIR_FLAG:
         return json_boolean(pair->number != 0);
     case MOEC_PAIR_NUMBER:
-        if (pair->number == floor(pair->number) && fabs(pair->number) < 0x1p53)
+        if (!pair->real && pair->number == floor(pair->number) && fabs(pair->number) < 0x1p53)
             return json_integer((json_int_t)pair->number);
         return json_real(pair->number);
     case MOEC_PAIR_TEXT:

@@ -18,9 +18,9 @@ Config *config_open(const char *path);
 void config_close(Config *config);
 /* The text of a value, or NULL. */
 const char *config_text(const Config *config, const char *key);
-/* What is said, and the type of the tensors, "float32". `before`: the text of the configuration that
- * the model came with, or NULL; of that stays what says nothing of the model, such as the token that
- * ends a text. */
+/* What is said, and the type of the tensors, "float32". `before`: the text of the configuration
+ * that the model came with, or NULL; of that stays what says nothing of the model, such as the
+ * token that ends a text. */
 typedef struct NewConfig {
     const MoecPair *pairs;
     int count;

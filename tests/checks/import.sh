@@ -17,6 +17,14 @@ model query_bias = m { attention = { bias = true, out_bias = false } }
 model scaled = m { attention.rotary = yarn_rotary { factor = 4, original = 8, truncate = false } }
 model near = m { attention.window = 5 }
 model fused = m { attention.rotary.dim = 4, tied = true }
+model near_and_far = offset {
+  layers = 3, pattern = [local, local, full], sandwich = true, attention = { qk_norm = true, norm.offset = 1, rotary.base = 1e5 }
+  local_attention = { window = 7, rotary.base = 100 }
+}
+model clipped = m {
+  pattern = [local, full], local_attention.window = 6, attention = { bias = true, sink = true }
+  ffn = moe { experts = 3, top = 2, expert = clipped_swiglu { hidden = 8 }, weights = renormalised, router_bias = true }
+}
 model neox = decoder {
   vocab = 64, dim = 16, layers = 2, parallel = true, norm = layer_norm, ffn = mlp { act = gelu, bias = true }
   attention = { heads.q = 2, head_dim = 8, bias = true, rotary.dim = 4 }
@@ -45,6 +53,8 @@ again learned gpt2
 again neox gpt_neox
 again scaled llama
 again near mistral
+again near_and_far gemma3_text
+again clipped gpt_oss
 again fused phi3
 again post olmo2
 again offset gemma

@@ -1,6 +1,6 @@
 """Tiny random models of the transformers library through moec and back; see compare.sh.
 
-For each family: saved by the library, imported, logits compared at 1e-5; exported, every f32 tensor bit by bit the same, and
+For each family: saved by the library, imported, logits compared at 1e-5, the most likely text token by token; exported, every f32 tensor bit by bit the same, and
 loaded by the library again with the same logits.
 """
 import pathlib
@@ -40,6 +40,19 @@ FAMILIES = {
     "olmoe": ("Olmoe", {**SMALL, "num_experts": 6, "num_experts_per_tok": 2}),
     "olmo2": ("Olmo2", SMALL),
     "gemma": ("Gemma", {**SMALL, "head_dim": 16, "tie_word_embeddings": True}),
+    "gemma2": ("Gemma2", {**SMALL, "head_dim": 16, "tie_word_embeddings": True, "num_hidden_layers": 5, "sliding_window": 7,
+                          "query_pre_attn_scalar": 24}),
+    "gemma2-plain": ("Gemma2", {**SMALL, "head_dim": 16, "tie_word_embeddings": True, "attn_logit_softcapping": None,
+                                "final_logit_softcapping": None, "layer_types": ["full_attention"] * 3}),
+    "gemma3_text": ("Gemma3", {**SMALL, "head_dim": 16, "tie_word_embeddings": True, "num_hidden_layers": 7,
+                               "sliding_window": 9, "query_pre_attn_scalar": 16}),
+    "gemma3_text-scaled": ("Gemma3", {**SMALL, "head_dim": 16, "tie_word_embeddings": True, "sliding_window": 9,
+                                      "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+                                      "rope_parameters": {"full_attention": dict(rope_type="linear", rope_theta=1e5, factor=4.0),
+                                                          "sliding_attention": dict(rope_type="default", rope_theta=1e3)}}),
+    "gpt_oss": ("GptOss", {**SMALL, "head_dim": 16, "num_hidden_layers": 4, "num_local_experts": 5, "sliding_window": 6,
+                           "num_experts_per_tok": 2, "intermediate_size": 24,
+                           "rope_parameters": {**YARN, "truncate": False, "factor": 8.0}}),
     "gpt2": ("GPT2", dict(vocab_size=96, n_embd=48, n_layer=3, n_head=4, n_positions=64)),
     "gpt_neox": ("GPTNeoX", dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
                                  intermediate_size=96, max_position_embeddings=64, rotary_pct=0.5)),
@@ -55,8 +68,9 @@ def moec(*arguments):
 
 def tiny(kind, options, seed):
     torch.manual_seed(seed)
-    config = getattr(transformers, kind + "Config")(**options)
-    names = [kind + "ForCausalLM", kind + "LMHeadModel"]
+    config = next(getattr(transformers, kind + end) for end in ("TextConfig", "Config") if hasattr(transformers, kind + end))
+    config = config(**options)
+    names = [kind + "TextForCausalLM", kind + "ForCausalLM", kind + "LMHeadModel"]
     model = next(getattr(transformers, name) for name in names if hasattr(transformers, name))(config)
     with torch.no_grad():  # fresh models have zeros and ones where a mistake would not show
         for parameter in model.parameters():
@@ -67,6 +81,12 @@ def tiny(kind, options, seed):
 def logits_of(model, tokens):
     with torch.no_grad():
         return model(torch.tensor(tokens)).logits
+
+
+def greedy(model, tokens, count):
+    for _ in range(count):
+        tokens = tokens + [logits_of(model, [tokens])[0, -1].argmax().item()]
+    return tokens
 
 
 def compare(name, folder):
@@ -84,6 +104,10 @@ def compare(name, folder):
     ours = load_file(folder / "out.safetensors")["logits"]
     theirs = logits_of(model, [row[:64] for row in tokens])
     error = (ours - theirs).abs().max().item() / theirs.abs().max().item()
+    begin = tokens[0][:9]
+    said = moec("generate", folder / "run", "--numbers", "--prompt", " ".join(map(str, begin)), "--tokens", "30",
+                "--temperature", "0").split()
+    assert list(map(int, said)) == greedy(model, begin, 30), "another text"
     moec("export", folder / "run", "--as", name.split("-")[0], "--out", folder / "again")
     before, after = {}, load_file(folder / "again" / "model.safetensors")
     for file in (folder / "theirs").glob("*.safetensors"):
