@@ -169,11 +169,12 @@ bool moec_layout_unread(MoecCompiler *compiler, const char *name, const char *ke
 /* ---- tensors ---- */
 
 const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *compiler, const char *name,
+                                                 MoecCompiler *model,
                                                  const MoecNamedTensor *tensors, int tensor_count,
                                                  int *count) {
     const Layout *layout = find(compiler, name);
     if (!layout || moec_failed(compiler)) return NULL;
-    List found = layout_tensors(moec_unit(compiler), layout, tensors, tensor_count);
+    List found = layout_tensors(moec_unit(compiler), layout, model, tensors, tensor_count);
     *count = found.count;
     list_push(moec_arena(compiler), &found, NULL);
     return moec_failed(compiler) ? NULL : (const MoecFileTensor *const *)found.items;

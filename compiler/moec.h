@@ -271,6 +271,8 @@ typedef struct MoecFileTensor {
     MoecSlice *slices;
 } MoecFileTensor;
 
+/* Whether `use NAME` means a file of the standard library. */
+bool moec_standard_file(const char *name);
 /* The layouts of FILE and of what it uses; NULL: those of the standard library. */
 MoecCompiler *moec_open_layouts(const char *file, const char *search);
 const char *const *moec_layouts(MoecCompiler *layouts, int *count);
@@ -289,6 +291,7 @@ const MoecPair *moec_layout_pairs(MoecCompiler *layouts, const char *layout, Moe
 bool moec_layout_unread(MoecCompiler *layouts, const char *layout, const char *key);
 /* Which tensors the family has for those of a model; NULL after an error. */
 const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *layouts, const char *layout,
+                                                 MoecCompiler *model,
                                                  const MoecNamedTensor *tensors, int tensor_count,
                                                  int *count);
 /* Whether the family's files may hold a tensor that says nothing of the model. */

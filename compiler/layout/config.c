@@ -518,8 +518,10 @@ static void add_group(Text *text, const List *options, const char *prefix, int d
 
 char *layout_spec(Arena *arena, const Layout *layout, const char *name, const List *options) {
     Text text = {.arena = arena};
-    text_add(&text, "# Imported by the layout '%s'.\nuse %s\n\nmodel %s = %s {", layout->name,
-             layout->base, name, layout->base);
+    text_add(&text, "# Imported by the layout '%s'.\nuse %s\n", layout->name, layout->base);
+    for (int i = 0; i < layout->uses.count; i++)
+        text_add(&text, "use %s\n", ((Node *)layout->uses.items[i])->name);
+    text_add(&text, "\nmodel %s = %s {", name, layout->base);
     add_group(&text, options, "", 0);
     text_add(&text, "\n}\n");
     return text.text;
@@ -527,7 +529,7 @@ char *layout_spec(Arena *arena, const Layout *layout, const char *name, const Li
 
 /* ---- the other way ---- */
 
-static bool option_number(void *context, const char *path, double *value) {
+bool layout_option_number(void *context, const char *path, double *value) {
     *value = moec_option_number(context, path, NAN);
     return !isnan(*value);
 }
@@ -579,7 +581,8 @@ static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPai
     if (repeated) {
         const char *list = moec_option(model, layout_path(unit->arena, repeated));
         double count = 0;
-        if (!list || !layout_number(unit->arena, times, option_number, model, &count)) return false;
+        if (!list || !layout_number(unit->arena, times, layout_option_number, model, &count))
+            return false;
         pair->kind = MOEC_PAIR_LIST;
         pair->text = layout_lines(unit->arena, rule, list, (long)count);
         return pair->text != NULL;
@@ -588,7 +591,8 @@ static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPai
     const char *path = layout_path(unit->arena, value);
     if (path) return word_pair(unit, rule, model, path, pair);
     pair->kind = MOEC_PAIR_NUMBER;
-    if (!layout_number(unit->arena, value, option_number, model, &pair->number)) return false;
+    if (!layout_number(unit->arena, value, layout_option_number, model, &pair->number))
+        return false;
     pair->number = near_whole(pair->number);
     return true;
 }

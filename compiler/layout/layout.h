@@ -41,11 +41,13 @@ typedef struct Layout {
     List unread;             /* Node * NODE_NAME: keys that say nothing of the model */
     List lines;              /* LayoutLine * */
     List axes;               /* Node * NODE_AXIS */
+    List uses;               /* Node * NODE_USE: files that the spec uses besides */
 } Layout;
 
-/* mapping.c: which elements of `tensors` make up which tensor of theirs, MoecFileTensor *. Errors
- * point into the layout. */
-List layout_tensors(Unit *unit, const Layout *layout, const MoecNamedTensor *tensors, int count);
+/* mapping.c: which elements of `tensors`, of a model, make up which tensor of theirs,
+ * MoecFileTensor *. Errors point into the layout. */
+List layout_tensors(Unit *unit, const Layout *layout, MoecCompiler *model,
+                    const MoecNamedTensor *tensors, int count);
 
 /* config.c: whether the first rule holds. */
 bool layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count);
@@ -80,6 +82,8 @@ char *layout_lines(Arena *arena, const Node *rule, const char *list, long count)
  * gives the value of an option by its path. */
 typedef bool (*FindOption)(void *context, const char *path, double *value);
 bool layout_number(Arena *arena, const Node *node, FindOption find, void *context, double *value);
+/* A FindOption whose context is a MoecCompiler *. */
+bool layout_option_number(void *context, const char *path, double *value);
 /* The indices of one subscript: h and e of (h,e). NULL: it is none; reversed: -h, from the end. */
 int layout_indices(const Node *sub);
 const Node *layout_index(const Node *sub, int i, bool *reversed);

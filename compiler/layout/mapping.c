@@ -23,6 +23,7 @@ typedef struct Mapper {
     Unit *unit;
     Arena *arena;
     const Layout *layout;
+    MoecCompiler *model;
     const MoecNamedTensor *tensors;
     int count;
     Table by_name;
@@ -84,20 +85,14 @@ static bool matches(Mapper *mapper, const char *name) {
     return !*pattern && !*name;
 }
 
-static bool no_option(void *context, const char *path, double *value) {
-    (void)context;
-    (void)path;
-    (void)value;
-    return false;
-}
-
 /* The sizes that the layout declares. */
 static void declared_sizes(Mapper *mapper) {
     const List *axes = &mapper->layout->axes;
     for (int i = 0; i < axes->count; i++) {
         const Node *axis = axes->items[i];
         double size;
-        if (layout_number(mapper->arena, axis->kids[0], no_option, NULL, &size))
+        if (!find_size(mapper, axis->name) &&
+            layout_number(mapper->arena, axis->kids[0], layout_option_number, mapper->model, &size))
             add_size(mapper, axis->name, (long)size, axis->span);
     }
 }
@@ -358,6 +353,30 @@ static bool same_outside(Mapper *mapper) {
     return true;
 }
 
+static bool has_index(const Node *subs, const char *name) {
+    bool reversed;
+    for (int i = 0; subs && i < subs->count; i++)
+        for (int j = 0; j < layout_indices(subs->kids[i]); j++)
+            if (!strcmp(layout_index(subs->kids[i], j, &reversed)->name, name)) return true;
+    return false;
+}
+
+/* What stands before the parts is as large as in the first of them. */
+static void known_outside(Mapper *mapper) {
+    const Node *subs = mapper->line->node->kids[0];
+    for (int i = 0; subs && i < subs->count; i++) {
+        bool reversed;
+        for (int j = 0; j < layout_indices(subs->kids[i]); j++) {
+            const Node *index = layout_index(subs->kids[i], j, &reversed);
+            const Size *first = size_within(mapper, 0, index->name);
+            if (is_choice(mapper, index->name)) break;
+            if (!first || !mapper->part || find_size(mapper, index->name)) continue;
+            if (has_index(part_at_hand(mapper)->subs, index->name))
+                add_size(mapper, index->name, first->size, first->span);
+        }
+    }
+}
+
 /* The tensors that a line speaks of once the first of its parts is found. */
 static bool map_parts(Mapper *mapper) {
     int count = mapper->line->part_count;
@@ -371,6 +390,7 @@ static bool map_parts(Mapper *mapper) {
     for (int k = 0; k < count; k++) {
         mapper->part = k;
         declared_sizes(mapper);
+        known_outside(mapper);
         if (!solve_sizes(mapper, &mapper->tensors[mapper->tensor[k]])) return false;
     }
     if (!same_outside(mapper)) return false;
@@ -391,9 +411,14 @@ static bool map_line(Mapper *mapper) {
     return true;
 }
 
-List layout_tensors(Unit *unit, const Layout *layout, const MoecNamedTensor *tensors, int count) {
-    Mapper mapper = {
-        .unit = unit, .arena = unit->arena, .layout = layout, .tensors = tensors, .count = count};
+List layout_tensors(Unit *unit, const Layout *layout, MoecCompiler *model,
+                    const MoecNamedTensor *tensors, int count) {
+    Mapper mapper = {.unit = unit,
+                     .arena = unit->arena,
+                     .layout = layout,
+                     .model = model,
+                     .tensors = tensors,
+                     .count = count};
     for (int i = 0; i < layout->lines.count; i++) {
         mapper.line = layout->lines.items[i];
         if (mapper.line->part_count) map_line(&mapper);

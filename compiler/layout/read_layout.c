@@ -225,11 +225,18 @@ static bool known_names(Reader *reader, const Names *left, const Names *right) {
     return true;
 }
 
-/* Every index of the left is one of a part, or counts the parts. */
-static bool used_names(Reader *reader, const Names *left, const bool *used,
+static bool declares(const Layout *layout, const char *axis) {
+    for (int i = 0; i < layout->axes.count; i++)
+        if (strcmp(((Node *)layout->axes.items[i])->name, axis) == 0) return true;
+    return false;
+}
+
+/* Every index of the left is one of a part, counts the parts, or is declared. */
+static bool used_names(Reader *reader, const Layout *layout, const Names *left, const bool *used,
                        const LayoutLine *line) {
     for (int i = 0; i < left->count; i++) {
         if (used[i] || (line->choice && strcmp(line->choice, left->names[i]) == 0)) continue;
+        if (declares(layout, left->names[i])) continue;
         report_error(reader->reports, left->spans[i], "index '%s' is not among those of '%s'",
                      left->names[i], line->parts[0].path);
         report_note(reader->reports, line->parts[0].node->span,
@@ -251,7 +258,7 @@ static bool is_none(const Node *node) {
     return node->kind == NODE_NAME && strcmp(node->name, "none") == 0;
 }
 
-static bool read_line(Reader *reader, LayoutLine *line) {
+static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
     const Node *node = line->node, *value = node->kids[1];
     if (is_none(value)) return true;
     Names left = {.count = 0};
@@ -277,7 +284,7 @@ static bool read_line(Reader *reader, LayoutLine *line) {
             return false;
         for (int j = 0; j < right.count; j++) used[find_name(&left, right.names[j])] = true;
     }
-    return used_names(reader, &left, used, line);
+    return used_names(reader, layout, &left, used, line);
 }
 
 /* ---- a whole layout ---- */
@@ -302,7 +309,7 @@ static bool is_own(Reader *reader, const Layout *layout, const Node *before, con
 static void add_line(Reader *reader, Layout *layout, const Node *node) {
     LayoutLine *line = arena_alloc(reader->arena, sizeof *line);
     line->node = node;
-    if (!read_line(reader, line)) return;
+    if (!read_line(reader, layout, line)) return;
     List *lines = &layout->lines;
     int kept = 0, place = -1; /* where the first stood whose place it takes */
     for (int i = 0; i < lines->count; i++) {
@@ -382,6 +389,9 @@ static void add_statement(Reader *reader, Layout *layout, Node *node) {
         break;
     case NODE_AXIS:
         list_push(reader->arena, &layout->axes, node);
+        break;
+    case NODE_USE:
+        list_push(reader->arena, &layout->uses, node);
         break;
     case NODE_UNREAD:
         for (int i = 0; i < node->count; i++) add_unread(reader, layout, node->kids[i]);

@@ -433,6 +433,10 @@ static void format_scan(Format *format, const Node *node) {
 
 static void statement(Format *format, const Node *node) {
     switch (node->kind) {
+    case NODE_USE:
+        add(format, "use ");
+        add(format, node->name);
+        break;
     case NODE_RULE:
     case NODE_UNREAD:
     case NODE_TENSOR:
@@ -512,6 +516,7 @@ static bool is_simple(const Node *node) {
     case NODE_FOR:
     case NODE_MATCH:
     case NODE_KIND:
+    case NODE_USE:
     case NODE_RULE:
     case NODE_UNREAD:
     case NODE_TENSOR:

@@ -161,6 +161,7 @@ row: FROM path '=' value rule_end otherwise_value
         { $$ = $paths; $$->kind = NODE_UNREAD; $$->span = @$; }
    | AXIS name '=' expr
         { $$ = with(parser, titled(parser, NODE_AXIS, @$, $2), $4); }
+   | USE name                                           { $$ = titled(parser, NODE_USE, @$, $2); }
    | STRING optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_TENSOR, @$, $1), $2), $4); }
    | place '=' value

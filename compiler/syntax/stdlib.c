@@ -35,6 +35,15 @@ const char *stdlib_text(const char *name, size_t *length) {
     return NULL;
 }
 
+bool moec_standard_file(const char *name) {
+    size_t size = strlen(name);
+    for (int i = 0; i < stdlib_file_count; i++) {
+        const char *own = stdlib_files[i].name;
+        if (strncmp(own, name, size) == 0 && strcmp(own + size, ".moe") == 0) return true;
+    }
+    return false;
+}
+
 /* Whether a line of the text declares `name`. */
 static bool declares(const char *text, const char *name) {
     static const char *const kinds[] = {"layer ", "optimizer ", "schedule ", "parametrization "};

@@ -70,6 +70,18 @@ bool conversion_origin(Conversion *conversion, int place, const Entry *source,
     return true;
 }
 
+void conversion_drop_empty(Conversion *conversion) {
+    int kept = 0;
+    for (int i = 0; i < conversion->count; i++) {
+        Target *target = &conversion->targets[i];
+        if (target->count)
+            conversion->targets[kept++] = *target;
+        else
+            free(target->entry.name);
+    }
+    conversion->count = kept;
+}
+
 /* One slice on its way: where elements are read and written. */
 typedef struct Way {
     const MoecSlice *slice;

@@ -34,6 +34,8 @@ void conversion_target(Conversion *conversion, int place, const char *name, int 
 /* False after a message: the source holds no numbers of floating point. */
 bool conversion_origin(Conversion *conversion, int place, const Entry *source,
                        const MoecSlice *slice);
+/* Leaves out the targets that nothing goes into. */
+void conversion_drop_empty(Conversion *conversion);
 /* Writes all targets; false after a message. */
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes);
 /* "float32", or "bfloat16" or "float16" where all tensors are so. */

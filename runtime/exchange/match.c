@@ -11,7 +11,7 @@
 enum { MAX_TOLD = 40 };
 
 typedef struct Match {
-    MoecCompiler *layouts;
+    MoecCompiler *layouts, *compiler; /* compiler: of the model */
     const char *layout;
     const Model *model;
     const MoecFileTensor *const *theirs;
@@ -58,28 +58,35 @@ static void tell_shape(Match *match, const Entry *entry, const long *shape, int 
     free(wanted);
 }
 
+/* Parameters, and behind them the states of layers. */
+static const PublicTensor *tensor_at(const Model *model, int i) {
+    int count = model->parameter_count;
+    return i < count ? &model->parameters[i] : &model->states[i - count];
+}
+
 static bool begin(Match *match) {
-    int count = match->model->parameter_count;
+    int count = match->model->parameter_count + match->model->state_count;
     MoecNamedTensor *tensors = memory_new(sizeof *tensors * ((size_t)count + 1));
     for (int i = 0; i < count; i++) {
-        const PublicTensor *one = &match->model->parameters[i];
+        const PublicTensor *one = tensor_at(match->model, i);
         tensors[i] = (MoecNamedTensor){one->name, one->axes, one->rank, one->shape};
     }
-    match->theirs =
-        moec_layout_tensors(match->layouts, match->layout, tensors, count, &match->count);
+    match->theirs = moec_layout_tensors(match->layouts, match->layout, match->compiler, tensors,
+                                        count, &match->count);
     free(tensors);
     if (!match->theirs) fputs(moec_reports(match->layouts), stderr);
     return match->theirs != NULL;
 }
 
-/* Parameters that no line of the layout speaks of. */
+/* Parameters that no line of the layout speaks of. Of a state that the function needs the options
+ * tell, which a family without it cannot say. */
 static void check_spoken(Match *match) {
-    int count = match->model->parameter_count;
+    int count = match->model->parameter_count + match->model->state_count;
     bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
     for (int i = 0; i < match->count; i++)
         for (int k = 0; k < match->theirs[i]->slice_count; k++)
             spoken[match->theirs[i]->slices[k].tensor] = true;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < match->model->parameter_count; i++)
         if (!spoken[i]) tell(match, "no place for", match->model->parameters[i].name);
     free(spoken);
 }
@@ -103,14 +110,15 @@ static void add_their(Match *match, Conversion *conversion, const Shards *shards
             match->wrong++;
 }
 
-Conversion *match_import(MoecCompiler *layouts, const char *layout, const Model *model,
-                         const Shards *shards) {
-    Match match = {.layouts = layouts, .layout = layout, .model = model};
+Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
+                         const Model *model, const Shards *shards) {
+    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
     if (!begin(&match)) return NULL;
-    Conversion *conversion = conversion_new(model->parameter_count, true);
-    for (int i = 0; i < model->parameter_count; i++)
-        conversion_target(conversion, i, model->parameters[i].name, model->parameters[i].rank,
-                          model->parameters[i].shape);
+    Conversion *conversion = conversion_new(model->parameter_count + model->state_count, true);
+    for (int i = 0; i < conversion->count; i++) {
+        const PublicTensor *one = tensor_at(model, i);
+        conversion_target(conversion, i, one->name, one->rank, one->shape);
+    }
     bool *used = memory_new(sizeof *used * ((size_t)shards->count + 1));
     check_spoken(&match);
     for (int i = 0; i < match.count; i++)
@@ -119,6 +127,7 @@ Conversion *match_import(MoecCompiler *layouts, const char *layout, const Model 
         if (!used[i] && !moec_layout_ignores(layouts, layout, shards->entries[i]->name))
             tell(&match, "unknown", shards->entries[i]->name);
     free(used);
+    conversion_drop_empty(conversion);
     if (told(&match, remedy_import)) return conversion;
     conversion_free(conversion);
     return NULL;
@@ -128,7 +137,7 @@ static void add_our(Match *match, Conversion *conversion, const Safetensors *fil
     const MoecFileTensor *their = match->theirs[place];
     conversion_target(conversion, place, their->name, their->rank, their->shape);
     for (int k = 0; k < their->slice_count; k++) {
-        const PublicTensor *one = &match->model->parameters[their->slices[k].tensor];
+        const PublicTensor *one = tensor_at(match->model, their->slices[k].tensor);
         const Entry *entry = safetensors_find(file, one->name);
         if (!entry)
             tell(match, "missing", one->name);
@@ -139,9 +148,9 @@ static void add_our(Match *match, Conversion *conversion, const Safetensors *fil
     }
 }
 
-Conversion *match_export(MoecCompiler *layouts, const char *layout, const Model *model,
-                         const Safetensors *file) {
-    Match match = {.layouts = layouts, .layout = layout, .model = model};
+Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
+                         const Model *model, const Safetensors *file) {
+    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
     if (!begin(&match)) return NULL;
     Conversion *conversion = conversion_new(match.count, false);
     check_spoken(&match);

@@ -9,10 +9,10 @@
 
 /* What is written when `shards`, laid out as the family does, become the parameters of the model;
  * NULL after messages that name every tensor that is missing, of another shape, or not known. */
-Conversion *match_import(MoecCompiler *layouts, const char *layout, const Model *model,
-                         const Shards *shards);
+Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
+                         const Model *model, const Shards *shards);
 /* The other way: from a checkpoint of the model. */
-Conversion *match_export(MoecCompiler *layouts, const char *layout, const Model *model,
-                         const Safetensors *file);
+Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
+                         const Model *model, const Safetensors *file);
 
 #endif

@@ -5,6 +5,8 @@ cd "$work"
 
 cat > m.moe <<'SPEC'
 use decoder
+use latent
+use recurrent
 model m = decoder { vocab = 64, dim = 16, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden = 24 }
 model gated = m { attention.gate = { at = sdpa } }
 model capped = m { cap = 30 }
@@ -25,6 +27,20 @@ model clipped = m {
   pattern = [local, full], local_attention.window = 6, attention = { bias = true, sink = true }
   ffn = moe { experts = 3, top = 2, expert = clipped_swiglu { hidden = 8 }, weights = renormalised, router_bias = true }
 }
+model latent = m {
+  attention = latent_attention { heads = 2, head_dim = 6, rotary_dim = 4, value_dim = 5, rank = 7, query_rank = 9, rotary.pairs = neighbours }
+  first = 1, first_ffn = swiglu { hidden = 20 }
+  ffn = moe {
+    experts = 6, top = 2, nodes = 3, top_nodes = 2, score = sigmoid, weights = renormalised, route = 2.5, steer = 0.001
+    expert = swiglu { hidden = 8 }, shared = swiglu { hidden = 16 }
+  }
+}
+model delta = routed {
+  layers = 3, pattern = [recurrent, recurrent, full], norm.offset = 1
+  recurrence = gated_delta { heads = { k = 2, v = 4 }, head_dim = 4, value_dim = 3 }
+  attention = { gate = { at = sdpa }, norm.offset = 1, rotary.dim = 4 }
+  ffn = { shared = swiglu { hidden = 12 }, shared_gate = true }
+}
 model neox = decoder {
   vocab = 64, dim = 16, layers = 2, parallel = true, norm = layer_norm, ffn = mlp { act = gelu, bias = true }
   attention = { heads.q = 2, head_dim = 8, bias = true, rotary.dim = 4 }
@@ -43,8 +59,8 @@ again() { # MODEL LAYOUT: out, in, out again: the same bytes, and the run is the
     cmp "$1/config.json" "again_$1/config.json" || wrong "the configuration of $1 is not the same"
     moec weights "$1.safetensors" > before
     moec weights "run_$1" | cmp - before || wrong "the weights of $1 are not the same"
-    moec fmt --check "run_$1/$1.moe" || wrong "the spec of $1 is not in the one layout"
-    moec check "run_$1/$1.moe" > log || wrong "the spec of $1 is wrong"
+    moec fmt --check "run_$1/$1"*.moe || wrong "the spec of $1 is not in the one layout"
+    moec check "run_$1/$1"*.moe > log || wrong "the spec of $1 is wrong"
 }
 again m llama
 again normed qwen3
@@ -55,6 +71,8 @@ again scaled llama
 again near mistral
 again near_and_far gemma3_text
 again clipped gpt_oss
+again latent deepseek_v3
+again delta qwen3_next
 again fused phi3
 again post olmo2
 again offset gemma

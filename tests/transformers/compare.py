@@ -20,6 +20,9 @@ MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
 LLAMA3 = dict(rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=24)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16)
+DEEPSEEK = {**SMALL, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 6, "v_head_dim": 10,
+            "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "n_shared_experts": 2,
+            "moe_intermediate_size": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4}
 FAMILIES = {
     "llama": ("Llama", SMALL),
     "llama-tied-wide": ("Llama", {**SMALL, "tie_word_embeddings": True, "head_dim": 16, "num_key_value_heads": 4}),
@@ -53,6 +56,12 @@ FAMILIES = {
     "gpt_oss": ("GptOss", {**SMALL, "head_dim": 16, "num_hidden_layers": 4, "num_local_experts": 5, "sliding_window": 6,
                            "num_experts_per_tok": 2, "intermediate_size": 24,
                            "rope_parameters": {**YARN, "truncate": False, "factor": 8.0}}),
+    "deepseek_v3": ("DeepseekV3", DEEPSEEK),
+    "deepseek_v3-yarn": ("DeepseekV3", {**DEEPSEEK, "q_lora_rank": None, "n_group": 1, "topk_group": 1, "n_shared_experts": 1,
+                                        "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    "qwen3_next": ("Qwen3Next", {**SMALL, **MOE, "head_dim": 16, "num_hidden_layers": 5, "shared_expert_intermediate_size": 20,
+                                 "linear_key_head_dim": 8, "linear_value_head_dim": 10, "linear_num_key_heads": 2,
+                                 "linear_num_value_heads": 4}),
     "gpt2": ("GPT2", dict(vocab_size=96, n_embd=48, n_layer=3, n_head=4, n_positions=64)),
     "gpt_neox": ("GPTNeoX", dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
                                  intermediate_size=96, max_position_embeddings=64, rotary_pct=0.5)),
@@ -73,7 +82,8 @@ def tiny(kind, options, seed):
     names = [kind + "TextForCausalLM", kind + "ForCausalLM", kind + "LMHeadModel"]
     model = next(getattr(transformers, name) for name in names if hasattr(transformers, name))(config)
     with torch.no_grad():  # fresh models have zeros and ones where a mistake would not show
-        for parameter in model.parameters():
+        corrections = [buffer for name, buffer in model.named_buffers() if "correction" in name]
+        for parameter in [*model.parameters(), *corrections]:
             parameter.add_(0.05 * torch.randn_like(parameter))
     return model.float().eval()
 

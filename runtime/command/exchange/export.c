@@ -52,7 +52,8 @@ static bool look(Export *export) {
     if (!export->layouts || !reports_good(export->layouts) || !find_layout(export)) return false;
     export->model = model_describe(export->compiler, &shape);
     if (!export->model) return false;
-    export->conversion = match_export(export->layouts, export->layout, export->model, export->file);
+    export->conversion = match_export(export->layouts, export->layout, export->compiler,
+                                      export->model, export->file);
     if (moec_failed(export->layouts)) return false;
     export->pairs =
         moec_layout_pairs(export->layouts, export->layout, export->compiler, &export->pair_count);

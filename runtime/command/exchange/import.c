@@ -33,7 +33,7 @@ typedef struct Import {
     Conversion *conversion;
 } Import;
 
-/* "Qwen3-0.6B" becomes "qwen3_0_6b". */
+/* "Qwen3-0.6B" becomes "qwen3_0_6b", "decoder", which specs use, "decoder_model". */
 static char *model_name(const char *folder) {
     char *copy = memory_format("%s", folder);
     for (size_t end = strlen(copy); end > 0 && copy[end - 1] == '/';) copy[--end] = 0;
@@ -43,7 +43,10 @@ static char *model_name(const char *folder) {
     for (char *at = name; *at; at++)
         *at = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : '_';
     free(copy);
-    return name;
+    if (!moec_standard_file(name)) return name;
+    char *longer = memory_format("%s_model", name);
+    free(name);
+    return longer;
 }
 
 /* "llama, mistral and qwen3" */
@@ -132,8 +135,8 @@ static bool look(Import *import) {
            (import->shards = shards_open(import->folder)) != NULL &&
            (import->model = model_describe(import->compiler, &shape)) != NULL;
     if (good)
-        import->conversion =
-            match_import(import->layouts, import->layout, import->model, import->shards);
+        import->conversion = match_import(import->layouts, import->layout, import->compiler,
+                                          import->model, import->shards);
     return import->conversion != NULL;
 }
 
