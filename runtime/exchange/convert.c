@@ -130,8 +130,16 @@ static void move(const Way *way, int dim, long from, long to) {
         move(way, dim + 1, from + i * from_step, to + i * to_step);
 }
 
-static void fill(void *context, int place, void *bytes) {
-    const Conversion *conversion = context;
+void conversion_widen_vectors(Conversion *conversion) {
+    for (int i = 0; i < conversion->count; i++) {
+        Entry *entry = &conversion->targets[i].entry;
+        if (entry->rank > 1) continue;
+        entry->number = NUMBER_F32;
+        entry->bytes = elements_of(entry) * width_of(NUMBER_F32);
+    }
+}
+
+void conversion_fill(const Conversion *conversion, int place, void *bytes) {
     const Target *target = &conversion->targets[place];
     for (int i = 0; i < target->count; i++) {
         const MoecSlice *slice = target->origins[i].slice;
@@ -145,6 +153,10 @@ static void fill(void *context, int place, void *bytes) {
                    .to = bytes};
         move(&way, 0, inward ? slice->theirs : slice->ours, inward ? slice->ours : slice->theirs);
     }
+}
+
+static void fill(void *context, int place, void *bytes) {
+    conversion_fill(context, place, bytes);
 }
 
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes) {

@@ -36,6 +36,10 @@ bool conversion_origin(Conversion *conversion, int place, const Entry *source,
                        const MoecSlice *slice);
 /* Leaves out the targets that nothing goes into. */
 void conversion_drop_empty(Conversion *conversion);
+/* Vectors become F32, whatever their origins are. */
+void conversion_widen_vectors(Conversion *conversion);
+/* The bytes of one target. */
+void conversion_fill(const Conversion *conversion, int place, void *bytes);
 /* Writes all targets; false after a message. */
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes);
 /* "float32", or "bfloat16" or "float16" where all tensors are so. */

@@ -80,6 +80,18 @@ again query_bias qwen2
 head -c 100 /dev/zero | tr '\0' '\1' > text
 moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 
+# One file of llama.cpp, by the first architecture that says what the model is.
+gguf() { # MODEL LAYOUT
+    moec export "$1.safetensors" --as gguf --out "gguf_$1" > log 2>&1 || wrong "gguf $1: $(cat log)"
+    grep -q "layout '$2'" log || wrong "$1 is no $2: $(cat log)"
+    [ "$(head -c 4 "gguf_$1/model.gguf")" = GGUF ] || wrong "$1 is no GGUF"
+}
+gguf m gguf_llama
+gguf query_bias gguf_qwen2
+gguf normed gguf_qwen3
+gguf routed gguf_qwen3moe
+gguf learned gguf_gpt2
+
 # What says nothing of the model travels with it: the tokens that end a text, the template of chats.
 cp -r m chatty
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8192, "eos_token_id": [1, 2]/' chatty/config.json
@@ -126,6 +138,8 @@ fails() { # TEXT COMMAND...
 }
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
 fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x
+fails "no architecture of GGUF" moec export near.safetensors --as gguf --out nowhere
+fails "window is 5 here, 0 there" moec export near.safetensors --as gguf_llama --out nowhere
 fails "window is 5 here, 0 there" moec export near.safetensors --as llama --out nowhere
 fails "no place for  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --as llama --out nowhere
 fails "cap is 30 here, 0 there" moec export capped.safetensors --as llama --out nowhere

@@ -5,6 +5,7 @@
 #include "command/commands.h"
 #include "exchange/config.h"
 #include "exchange/folder.h"
+#include "exchange/gguf.h"
 #include "exchange/match.h"
 #include "model/reports.h"
 #include "training/checkpoint.h"
@@ -16,6 +17,7 @@
 
 typedef struct Export {
     const char *run, *out, *layout, *layouts_file;
+    bool bare; /* without a tokenizer */
     Safetensors *file;
     MoecCompiler *compiler, *layouts;
     Model *model;
@@ -42,14 +44,38 @@ static bool find_layout(const Export *export) {
     return found;
 }
 
+static bool open_layouts(Export *export) {
+    if (export->layouts) moec_close(export->layouts);
+    export->layouts = moec_open_layouts(export->layouts_file, getenv("MOEC_PATH"));
+    return reports_good(export->layouts);
+}
+
+/* "gguf" stands for the first of its architectures that says what the model is. */
+static bool find_architecture(Export *export) {
+    int count, pairs;
+    if (strcmp(export->layout, "gguf") != 0) return true;
+    const char *const *names = moec_layouts(export->layouts, &count);
+    for (int i = 0; i < count; i++) {
+        if (strncmp(names[i], "gguf_", 5) != 0) continue;
+        MoecCompiler *layouts = moec_open_layouts(export->layouts_file, getenv("MOEC_PATH"));
+        bool says = moec_layout_pairs(layouts, names[i], export->compiler, &pairs) != NULL;
+        moec_close(layouts);
+        if (!says) continue;
+        export->layout = names[i];
+        return true;
+    }
+    return error_message("--as gguf_llama, gguf_qwen3 and so on tell what each of them cannot say",
+                         "no architecture of GGUF that is known here says what this model is");
+}
+
 /* Both that tensors have no place and that options cannot be said are told, in one go. */
 static bool look(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
     export->compiler = export->file ? checkpoint_spec(export->file, NULL, 0) : NULL;
-    export->layouts =
-        export->compiler ? moec_open_layouts(export->layouts_file, getenv("MOEC_PATH")) : NULL;
-    if (!export->layouts || !reports_good(export->layouts) || !find_layout(export)) return false;
+    if (!export->compiler || !open_layouts(export) || !find_architecture(export) ||
+        !find_layout(export))
+        return false;
     export->model = model_describe(export->compiler, &shape);
     if (!export->model) return false;
     export->conversion = match_export(export->layouts, export->layout, export->compiler,
@@ -101,21 +127,46 @@ static bool write_folder(const Export *export) {
     return good;
 }
 
+/* One file; "DIR/model.gguf". */
+static bool write_gguf(const Export *export) {
+    char *path = path_join(export->out, "model.gguf");
+    const Safetensors *file = export->file;
+    Gguf gguf = {0};
+    const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
+    long vocabulary = (long)moec_option_number(export->compiler, "vocab", 0);
+    gguf_text(&gguf, "general.name", moec_model(export->compiler));
+    bool good = (!file_exists(path) ||
+                 error_message("choose another --out", "%s is already there", path)) &&
+                gguf_tokenizer(&gguf, json, vocabulary) && folder_make(export->out);
+    if (good && json)
+        gguf_specials(&gguf, checkpoint_file(file, "config.json"),
+                      checkpoint_file(file, "tokenizer_config.json"),
+                      checkpoint_file(file, "chat_template.jinja"));
+    good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count);
+    if (good)
+        printf("%s: %d tensors, %s, as layout '%s' has them\n", path, export->conversion->count,
+               conversion_type(export->conversion), export->layout);
+    free(path);
+    return good;
+}
+
 int command_export(int argc, char **argv) {
     const Command *command = command_row("export");
     Export export = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--as", "LAYOUT", &export.layout, "the family: llama, qwen3, gpt2 ..."},
+        {OPTION_TEXT, "--as", "LAYOUT", &export.layout, "the family: llama, qwen3, gpt2 ...; gguf"},
         {OPTION_TEXT, "--out", "DIR", &export.out, "the folder to make"},
         {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
          "layouts of your own, instead of those of the standard library"},
+        {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "leave the tokenizer out of a GGUF"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &export.run);
     if (code >= 0) return code;
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export needs --as and --out");
-    bool good = look(&export) && write_folder(&export);
+    bool good = look(&export) && (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
+                                                                         : write_folder(&export));
     conversion_free(export.conversion);
     model_close(export.model);
     if (export.layouts) moec_close(export.layouts);

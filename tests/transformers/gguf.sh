@@ -1,0 +1,18 @@
+#!/bin/sh
+# Installs the packages gguf and gpt4all, which brings llama.cpp with it, into a folder of its own (WORK, /tmp/moec_gguf) and compares:
+# see gguf_text.py.
+#
+#     tests/transformers/gguf.sh [MODEL...]      not part of `make test`
+set -eu
+cd "$(dirname "$0")/../.."
+WORK=${WORK:-/tmp/moec_gguf}
+PYTHON=${PYTHON:-python3}
+export PYTHONPATH="$WORK/site"
+"$PYTHON" -c 'import gguf, gpt4all' 2>/dev/null || "$PYTHON" -m pip install --quiet --target "$WORK/site" gguf gpt4all
+make "${BUILD:-build}/moec"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+PATH=$PWD/${BUILD:-build}:$PATH "$PYTHON" tests/transformers/gguf_text.py "$folder" "$@" 2> "$folder/errors" || {
+    cat "$folder/errors" # which also tells of libraries for cards that are not here
+    exit 1
+}

@@ -1,0 +1,82 @@
+"""GGUF files of moec in llama.cpp; see gguf.sh.
+
+For each architecture a small model with a tokenizer is trained for a few steps and exported: its keys and tensors are what the gguf
+package knows of the architecture, and llama.cpp writes the text that moec writes.
+"""
+import pathlib
+import subprocess
+import sys
+
+import gguf
+
+MODELS = """use decoder
+model llama = decoder {
+  vocab = 400, dim = 64, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 16 }, ffn.hidden = 96
+  train = { context = 256, batch = 2, lr = 3e-3, steps = 60 }
+}
+model llama_tied = llama { tied = true }
+model mixtral = llama { ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 48 }, weights = renormalised } }
+model qwen2 = llama { attention = { bias = true, out_bias = false } }
+model qwen3 = llama { attention.qk_norm = true }
+model qwen3moe = mixtral { attention.qk_norm = true }
+model gpt2 = llama {
+  positions = learned, norm = layer_norm, ffn = mlp { act = gelu_tanh, bias = true, hidden = 96 }
+  attention = { heads = { q = 4, k = 4 }, bias = true, rotary = none }
+}
+"""
+UNKNOWN_TO_LLAMA = {"qwen3", "qwen3moe"}  # the llama.cpp of the package gpt4all is older than these
+
+
+def moec(*arguments):
+    done = subprocess.run(["moec", *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"moec {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def check_names(path, architecture):
+    """Every tensor is one that the package knows for the architecture."""
+    reader = gguf.GGUFReader(path)
+    number = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
+    known = {gguf.TENSOR_NAMES[kind] for kind in gguf.MODEL_TENSORS[number]}
+    for tensor in reader.tensors:
+        stem = tensor.name.rsplit(".", 1)[0]
+        parts = stem.split(".")
+        if parts[0] == "blk":
+            stem = ".".join(["blk", "{bid}", *parts[2:]])
+        assert stem in known, f"{tensor.name} is none of {architecture}"
+    return len(reader.tensors)
+
+
+def compare(name, folder, text, tokenizer):
+    architecture = {"llama_tied": "llama", "mixtral": "llama"}.get(name, name)
+    spec, run, out = folder / "models.moe", folder / name, folder / f"{name}_gguf"
+    moec("train", f"{spec}:{name}", "--tokenizer", tokenizer, "--data", text, "--out", run)
+    moec("export", run, "--as", "gguf", "--out", out)
+    count = check_names(out / "model.gguf", architecture)
+    if name in UNKNOWN_TO_LLAMA:
+        print(f"{name}: {count} tensors, all known to the gguf package; its llama.cpp is too old for the text")
+        return True
+    from gpt4all import GPT4All  # loads the library
+    prompt = "The language is"
+    ours = moec("generate", run, "--prompt", prompt, "--tokens", 40, "--temperature", 0)
+    model = GPT4All("model.gguf", model_path=str(out), allow_download=False, device="cpu", n_ctx=256)
+    theirs = prompt + model.generate(prompt, max_tokens=40, temp=0, top_k=1, repeat_penalty=1.0)
+    model.close()
+    print(f"{name}: {count} tensors, {'the same text' if ours == theirs else f'{theirs!r} instead of {ours!r}'}")
+    return ours == theirs
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    text, tokenizer = folder / "text", folder / "tokenizer.json"
+    (folder / "models.moe").write_text(MODELS)
+    text.write_bytes(pathlib.Path("README.md").read_bytes() + pathlib.Path("stdlib/LANGUAGE.md").read_bytes())
+    moec("tokenizer", "train", text, "--vocab", 400, "--out", tokenizer)
+    names = sys.argv[2:] or [line.split()[1] for line in MODELS.splitlines() if line.startswith("model ")]
+    failed = [name for name in names if not compare(name, folder, text, tokenizer)]
+    print(f"{len(failed)} failed: {' '.join(failed)}" if failed else "all agree")
+    return 1 if failed else 0
+
+
+sys.exit(main())
