@@ -12,18 +12,25 @@ layer strong(x[s,d]) -> y[s,d] {
   axis h = 3
   axis e = 16
   axis c = 16
-  param q[d,h,e], k[d,h,e], v[d,h,c], b[d,h], out[h,c,d], rate[h] ~ ones
+  param q[d,h,e], k[d,h,e], v[d,h,c], part[d,h], out[h,c,d], rate[h] ~ ones
   key[s,h,e] = sum[d] x[s,d] * k[d,h,e]
   unit[s,h,e] = key[s,h,e] * rsqrt((sum[e] key[s,h,e] * key[s,h,e]) + 1e-6)
   val[s,h,c] = sum[d] x[s,d] * v[d,h,c]
-  beta[s,h] = sigmoid(sum[d] x[s,d] * b[d,h])
+  beta[s,h] = sigmoid(sum[d] x[s,d] * part[d,h])
   slow[s,h] = where(h == 1, where(s % 64 > 60, 0, 3.4), (s % 7 == 0) * 3)
   a[s,h] = (s != 20) * exp(-exp(rate[h]) * where(h == 0, 3.4, slow[s,h]))
   scan S[h,e,c] over s {
     S[h,e,c] = a[s,h] * S[h,e,c] + beta[s,h] * unit[s,h,e] * (val[s,h,c] - (sum[e] unit[s,h,e] * a[s,h] * S[h,e,c]))
   }
   scan L[h,e,c] over s { L[h,e,c] = a[s,h] * L[h,e,c] + key[s,h,e] * val[s,h,c] }
-  o[s,h,c] = (sum[e] (sum[d] x[s,d] * q[d,h,e]) * S[s,h,e,c]) + 0.1 * (sum[e] unit[s,h,e] * L[s,h,e,c])
+  b[s,h,e] = where(e == 3, 1, where(e == 5, (s + e) % 9 > 0, where(e == 7, 1e-4, a[s,h])))
+  scan E[h,e,c] over s {
+    E[h,e,c] = b[s,h,e] * E[h,e,c] - beta[s,h] * unit[s,h,e] * (sum[e] unit[s,h,e] * E[h,e,c]) + key[s,h,e] * val[s,h,c]
+  }
+  scan F[h,e,c] over s { F[h,e,c] = b[s,h,e] * F[h,e,c] + key[s,h,e] * val[s,h,c] }
+  p[s,h,e] = sum[d] x[s,d] * q[d,h,e]
+  o[s,h,c] = (sum[e] p[s,h,e] * S[s,h,e,c]) + 0.1 * (sum[e] unit[s,h,e] * L[s,h,e,c])
+           + 0.1 * (sum[e] p[s,h,e] * E[s,h,e,c]) + 0.1 * (sum[e] p[s,h,e] * F[s,h,e,c])
   y[s,d] = sum[h,c] o[s,h,c] * out[h,c,d]
 }
 
@@ -37,7 +44,7 @@ model m = decoder {
 }
 END_OF_SPEC
 chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -c '_border\[.*scan(')
-[ "$chunked" = 2 ] || wrong "$chunked of 2 scans by chunks"
+[ "$chunked" = 4 ] || wrong "$chunked of 4 scans by chunks"
 moec verify "$work/strong.moe" --context 300 --batch 1 >"$work/said" || { cat "$work/said"; exit 1; }
 MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --context 40 --batch 1 --set train.places=16 \
     >"$work/said" || { cat "$work/said"; exit 1; }
@@ -59,7 +66,7 @@ moec generate "$work/once" --prompt "The " --tokens 40 --temperature 0 >"$work/h
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program writes another text"
 
 [ "${1:-}" = all ] || exit 0
-for mixer in retention 'gated_delta { heads.k = 2 }' 'mamba2 { heads = 2 }' linear_attention; do
+for mixer in retention 'gated_delta { heads.k = 2 }' 'mamba2 { heads = 2 }' linear_attention 'gla { heads = 2 }' 'rwkv7 { heads = 2 }'; do
     cat >"$work/layer.moe" <<END_OF_SPEC
 use decoder
 use recurrent

@@ -148,7 +148,7 @@ static const char *const matrix_sides[] = {
     "tanh(0.5 * M[f,r] + A[s,f] * e[r]) + 0.1 * (sum[q] M[f,q])",
 };
 
-/* What a state L[p,r,f] fades by: numbers, factors from 1e-4 to 1, resets; by element, which chunks cannot. */
+/* What a state L[p,r,f] fades by: numbers, factors from 1e-4 to 1, resets; by element of what is read, of what is summed over. */
 static const char *const linear_fades[] = {
     "",
     "0.9 * ",

@@ -35,16 +35,11 @@ static Expr *index_of(const Chunks *chunks, Index *index) {
 
 /* What rows take of what earlier places of their chunk brought. */
 static Expr *met_inside(const Chunks *chunks, const Parts *parts, Expr *query, Dims query_heads) {
-    Dims both = query_heads | parts->summed_heads;
-    Dims heads = both | parts->scale_heads | chunks->faded;
-    Spot at = chunk_spot(chunks, both, chunks->row, chunks->column, 0);
-    Expr *product = multiply(chunks, query, chunk_key(chunks, parts));
-    Tensor *scores = chunk_make(chunks, "scores", at, chunks->recurrence->summed, NULL, product);
-    Expr *since =
-        decay_since(chunks, index_of(chunks, chunks->row), index_of(chunks, chunks->column));
-    Expr *weight =
-        chunk_scaled(chunks, parts, multiply(chunks, since, chunk_read(chunks, scores, at)));
-    at = chunk_spot(chunks, heads, chunks->row, chunks->column, 0);
+    Dims heads;
+    Expr *weight = chunk_scaled(
+        chunks, parts, chunk_pairs(chunks, "scores", query, query_heads, parts, false, &heads));
+    heads |= parts->scale_heads;
+    Spot at = chunk_spot(chunks, heads, chunks->row, chunks->column, 0);
     Expr *met = chunk_read(chunks, chunk_make(chunks, "met", at, 0, NULL, weight), at);
     at = chunk_spot(chunks, heads | parts->value_heads, chunks->row, NULL, parts->columns);
     return chunk_read(chunks,
@@ -60,11 +55,11 @@ static Expr *taken_of(const Chunks *chunks, const Parts *parts) {
     Spot at = chunk_spot(chunks, 0, chunks->column, NULL, parts->columns);
     Expr *left =
         chunk_left(chunks, parts, "left", chunk_value(chunks, parts), parts->value_heads, &at);
-    Spot taken = chunk_spot(chunks, at.before | parts->summed_heads, NULL, NULL,
+    Spot taken = chunk_spot(chunks, at.before | parts->left_heads, NULL, NULL,
                             chunks->recurrence->summed | parts->columns);
     return chunk_read(chunks,
                       chunk_make(chunks, "taken", taken, 0, chunks->column,
-                                 multiply(chunks, chunk_key(chunks, parts), left)),
+                                 multiply(chunks, chunk_key_left(chunks, parts), left)),
                       taken);
 }
 
@@ -212,6 +207,23 @@ static void rewrite_reader(const Chunks *chunks, const Reader *reader, Tensor *m
     if (kept == count) statement->reduction = REDUCE_NONE;
 }
 
+/* What rows find in the state that their chunk began with. */
+static Expr *found_outside(const Chunks *chunks, Expr *query, Dims heads, Tensor *border) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Expr *whole = decay_whole(chunks, index_of(chunks, chunks->row));
+    if (chunks->element) {
+        heads |= chunks->faded;
+        Spot at = chunk_spot(chunks, heads, chunks->row, NULL, recurrence->summed);
+        query = chunk_read(
+            chunks, chunk_make(chunks, "faded", at, 0, NULL, multiply(chunks, query, whole)), at);
+    }
+    Spot at = chunk_spot(chunks, recurrence->heads, chunks->row, NULL, recurrence->columns);
+    Expr *product = multiply(chunks, query, chunk_read(chunks, border, border_spot(chunks)));
+    Expr *outside = chunk_read(
+        chunks, chunk_make(chunks, "outside", at, recurrence->summed, NULL, product), at);
+    return chunks->element ? outside : multiply(chunks, outside, whole);
+}
+
 static void serve(const Chunks *chunks, const Reader *reader, const Parts *parts, Tensor *border) {
     const Recurrence *recurrence = chunks->recurrence;
     Program *program = chunks->program;
@@ -224,14 +236,9 @@ static void serve(const Chunks *chunks, const Reader *reader, const Parts *parts
     for (int i = 0; i < recurrence->input_count; i++)
         value =
             expr_apply(program, OP_ADD, value, met_inside(chunks, &parts[i], query, heads), NULL);
-    if (border) {
-        Spot at = chunk_spot(chunks, recurrence->heads, chunks->row, NULL, recurrence->columns);
-        Expr *product = multiply(chunks, query, chunk_read(chunks, border, border_spot(chunks)));
-        Expr *outside =
-            chunk_read(chunks, chunk_make(chunks, "outside", at, summed, NULL, product), at);
-        outside = multiply(chunks, outside, decay_whole(chunks, index_of(chunks, chunks->row)));
-        value = expr_apply(program, OP_ADD, value, outside, NULL);
-    }
+    if (border)
+        value =
+            expr_apply(program, OP_ADD, value, found_outside(chunks, query, heads, border), NULL);
     rewrite_reader(chunks, reader, along_axis(chunks, value));
 }
 
@@ -257,12 +264,11 @@ static void chunk_state(const Recurrence *recurrence, List *insertions, long pla
     Expr *taken = expr_number(program, 0);
     Correction correction = {0};
     make_decays(&chunks);
-    for (int i = 0; i < recurrence->input_count; i++) {
+    for (int i = 0; i < recurrence->input_count; i++)
         parts[i] = parts_of(&chunks, &recurrence->inputs[i]);
-        if (i == recurrence->corrected) correction = correct(&chunks, &parts[i]);
-        if (chunks.chunk->size > 1)
-            taken = expr_apply(program, OP_ADD, taken, taken_of(&chunks, &parts[i]), NULL);
-    }
+    if (recurrence->corrected >= 0) correction = correct(&chunks, parts);
+    for (int i = 0; i < recurrence->input_count && chunks.chunk->size > 1; i++)
+        taken = expr_apply(program, OP_ADD, taken, taken_of(&chunks, &parts[i]), NULL);
     bool carried = chunks.chunk->size > 1 || recurrence->begin;
     Parts *bent = recurrence->corrected >= 0 ? &parts[recurrence->corrected] : NULL;
     Expr *matrix = bent && carried ? transition(&chunks, &correction, bent) : NULL;
@@ -366,8 +372,6 @@ static const char *stays(Recurrence *recurrence, const Block *block) {
     linear(recurrence);
     readers(recurrence);
     if (recurrence->reason) return recurrence->reason;
-    if (recurrence->corrected >= 0 && recurrence->input_count > 1)
-        return "it has another input beside the one that is corrected";
     for (int i = 0; i < recurrence->readers.count; i++)
         if (!is_in(&block->statements, ((Reader *)recurrence->readers.items[i])->statement))
             return "its states are read elsewhere";

@@ -65,7 +65,9 @@ static int add_dims(const Chunks *chunks, Dims dims, Index *const *indices, Expr
 static int subs_of(const Chunks *chunks, const Spot *spot, Expr **subs) {
     int count = add_dims(chunks, spot->before, chunks->dims, subs, 0);
     subs[count++] = spot->number;
+    if (spot->block) subs[count++] = spot->block;
     if (spot->row) subs[count++] = spot->row;
+    if (spot->other_block) subs[count++] = spot->other_block;
     if (spot->column) subs[count++] = spot->column;
     count = add_dims(chunks, spot->behind, chunks->dims, subs, count);
     return add_dims(chunks, spot->other, chunks->other, subs, count);
@@ -152,11 +154,25 @@ Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, 
                       at_place(chunks, value, row, 0));
 }
 
+/* Keys as far as they are left, where decays differ along them. */
+static void leave(const Chunks *chunks, Parts *parts) {
+    Expr *key = chunk_key(chunks, parts);
+    Spot at = chunk_spot(chunks, chunks->faded, chunks->column, NULL, chunks->element);
+    Expr *rest = chunk_read(chunks, chunks->rest, at);
+    at.before = parts->left_heads = parts->summed_heads | chunks->faded;
+    at.behind = chunks->recurrence->summed;
+    parts->left = chunk_make(chunks, "key_left", at, 0, NULL, multiply(chunks, key, rest));
+    parts->brought = block_keys(chunks, parts);
+}
+
 Parts parts_of(const Chunks *chunks, const Input *input) {
     const Recurrence *recurrence = chunks->recurrence;
     Parts parts = {.columns = dims_of_list(recurrence, &input->column) & recurrence->columns};
     parts.summed = chunk_part(chunks, "key", &input->summed, 1, chunks->column, recurrence->summed,
                               &parts.summed_heads);
+    parts.left = parts.summed;
+    parts.left_heads = parts.summed_heads;
+    if (chunks->element) leave(chunks, &parts);
     parts.value = chunk_part(chunks, "value", &input->column, 1, chunks->column, parts.columns,
                              &parts.value_heads);
     parts.scale = chunk_part(chunks, "scale", &input->scale, input->number, chunks->column, 0,
@@ -166,49 +182,74 @@ Parts parts_of(const Chunks *chunks, const Input *input) {
 
 /* ---- decays ---- */
 
-/* A scan over the places of each chunk: tensor[i] = value, where value reads tensor[i-1]. */
-static Tensor *recur(Chunks *chunks, const char *name, bool column,
-                     Expr *(*value)(Chunks *chunks, Expr *place, Expr *before, Expr *decay)) {
+Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *place, bool reverse,
+                    Expr *(*value)(const Chunks *chunks, Spot at, Tensor *own)) {
     Program *program = chunks->program;
-    Index *place = index_new(program, chunks->row->name, chunks->places);
-    Statement *scan =
-        statement_scan(program, chunks->block, place, false, chunks->recurrence->scan->span);
-    Spot at = chunk_spot(chunks, chunks->faded, place, column ? chunks->column : NULL, 0),
-         past = at, decay = chunk_spot(chunks, chunks->faded, place, NULL, 0);
+    Span span = chunks->recurrence->scan->span;
+    Statement *scan = statement_scan(program, chunks->block, place, reverse, span);
     Tensor *tensor = chunk_tensor(chunks, name, &at);
-    past.row = apply(chunks, OP_SUB, at.row, number_of(chunks, 1));
-    Expr *made = value(chunks, at.row, chunk_read(chunks, tensor, past),
-                       chunk_read(chunks, chunks->decay, decay));
     statement_loop(program, &scan->body, chunk_read(chunks, tensor, at), false, REDUCE_NONE, NULL,
-                   0, made, chunks->recurrence->scan->span);
+                   0, value(chunks, at, tensor), span);
     scan_operands(program, scan);
     return tensor;
 }
 
-static Expr *since_column(Chunks *chunks, Expr *place, Expr *before, Expr *decay) {
-    Expr *column = expr_index(chunks->program, chunks->column);
-    return expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, column, place),
-                      apply(chunks, OP_MUL, before, decay), apply(chunks, OP_EQ, column, place));
+/* The value so many rows further. */
+static Expr *row_by(const Chunks *chunks, Tensor *tensor, Spot at, double rows) {
+    at.row = apply(chunks, OP_ADD, at.row, number_of(chunks, rows));
+    if (rows < 0) at.row = apply(chunks, OP_SUB, at.row->args[0], number_of(chunks, -rows));
+    return chunk_read(chunks, tensor, at);
 }
 
-static Expr *since_border(Chunks *chunks, Expr *place, Expr *before, Expr *decay) {
-    Expr *first = apply(chunks, OP_EQ, place, number_of(chunks, 0));
-    return apply(chunks, OP_MUL,
-                 expr_apply(chunks->program, OP_WHERE, first, number_of(chunks, 1), before), decay);
+static Expr *since_column(const Chunks *chunks, Spot at, Tensor *own) {
+    Spot there = at;
+    there.column = NULL;
+    Expr *longer =
+        multiply(chunks, row_by(chunks, own, at, -1), chunk_read(chunks, chunks->decay, there));
+    return expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, at.column, at.row), longer,
+                      apply(chunks, OP_EQ, at.column, at.row));
+}
+
+static Expr *since_border(const Chunks *chunks, Spot at, Tensor *own) {
+    Expr *first = apply(chunks, OP_EQ, at.row, number_of(chunks, 0));
+    Expr *before = expr_apply(chunks->program, OP_WHERE, first, number_of(chunks, 1),
+                              row_by(chunks, own, at, -1));
+    return multiply(chunks, before, chunk_read(chunks, chunks->decay, at));
+}
+
+static Expr *to_border(const Chunks *chunks, Spot at, Tensor *own) {
+    Expr *behind =
+        multiply(chunks, row_by(chunks, own, at, 1), row_by(chunks, chunks->decay, at, 1));
+    return expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, at.row, chunk_last(chunks)),
+                      behind, number_of(chunks, 1));
+}
+
+static Tensor *along_rows(const Chunks *chunks, const char *name, bool column, bool reverse,
+                          Expr *(*value)(const Chunks *chunks, Spot at, Tensor *own)) {
+    Index *place = index_new(chunks->program, chunks->row->name, chunks->places);
+    Spot at =
+        chunk_spot(chunks, chunks->faded, place, column ? chunks->column : NULL, chunks->element);
+    return chunk_recur(chunks, name, at, place, reverse, value);
 }
 
 void make_decays(Chunks *chunks) {
     const Recurrence *recurrence = chunks->recurrence;
     if (!recurrence->decay) return;
-    chunks->faded = dims_of(recurrence, recurrence->decay);
-    Spot at = chunk_spot(chunks, chunks->faded, chunks->row, NULL, 0);
+    Dims dims = dims_of(recurrence, recurrence->decay);
+    chunks->element = dims & recurrence->summed;
+    chunks->faded = dims & ~recurrence->summed;
+    Spot at = chunk_spot(chunks, chunks->faded, chunks->row, NULL, chunks->element);
     chunks->decay = chunk_make(chunks, "decay", at, 0, NULL,
                                at_place(chunks, recurrence->decay, chunks->row, 1));
-    chunks->since = recur(chunks, "since", true, since_column);
-    chunks->whole = recur(chunks, "whole", false, since_border);
+    if (!chunks->element) chunks->since = along_rows(chunks, "since", true, false, since_column);
+    chunks->whole = along_rows(chunks, "whole", false, false, since_border);
+    if (!chunks->element) return;
+    chunks->rest = along_rows(chunks, "rest", false, true, to_border);
+    make_blocks(chunks);
 }
 
-Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column) {
+/* The product of decays behind place `column` up to `row`, 0 where that is earlier. */
+static Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column) {
     if (!chunks->decay) return apply(chunks, OP_LE, column, row);
     Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, 0);
     at.row = row;
@@ -218,9 +259,28 @@ Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column) {
 
 Expr *decay_whole(const Chunks *chunks, Expr *row) {
     if (!chunks->decay) return number_of(chunks, 1);
-    Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, 0);
+    Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, chunks->element);
     at.row = row;
     return chunk_read(chunks, chunks->whole, at);
+}
+
+/* ---- pairs of places ---- */
+
+Expr *chunk_pairs(const Chunks *chunks, const char *name, Expr *query, Dims query_heads,
+                  const Parts *parts, bool past, Dims *heads) {
+    Dims both = query_heads | parts->summed_heads;
+    Spot at = chunk_spot(chunks, both, chunks->row, chunks->column, 0);
+    *heads = both | chunks->faded;
+    if (chunks->element) {
+        at.before = *heads;
+        return chunk_read(chunks,
+                          block_pairs(chunks, name, query, query_heads, parts, past, *heads), at);
+    }
+    Tensor *pairs = chunk_make(chunks, name, at, chunks->recurrence->summed, NULL,
+                               multiply(chunks, query, chunk_key(chunks, parts)));
+    Expr *row = at.row;
+    if (past) row = apply(chunks, OP_SUB, row, number_of(chunks, 1));
+    return multiply(chunks, decay_since(chunks, row, at.column), chunk_read(chunks, pairs, at));
 }
 
 /* ---- inputs ---- */
@@ -247,12 +307,21 @@ Expr *chunk_value(const Chunks *chunks, const Parts *parts) {
                       chunk_spot(chunks, parts->value_heads, chunks->column, NULL, parts->columns));
 }
 
+Expr *chunk_key_left(const Chunks *chunks, const Parts *parts) {
+    Spot at =
+        chunk_spot(chunks, parts->left_heads, chunks->column, NULL, chunks->recurrence->summed);
+    return chunk_read(chunks, parts->left, at);
+}
+
 /* What is left at the end of a chunk of the values of its places, over dimensions `behind`. */
 Expr *chunk_left(const Chunks *chunks, const Parts *parts, const char *name, Expr *value,
                  Dims heads, Spot *at) {
-    Expr *since =
-        decay_since(chunks, chunk_last(chunks), expr_index(chunks->program, chunks->column));
-    at->before = heads | parts->scale_heads | chunks->faded;
+    Expr *since = number_of(chunks, 1);
+    at->before = heads | parts->scale_heads;
+    if (!chunks->element) {
+        since = decay_since(chunks, chunk_last(chunks), at->row);
+        at->before |= chunks->faded;
+    }
     Tensor *left = chunk_make(chunks, name, *at, 0, NULL,
                               multiply(chunks, chunk_scaled(chunks, parts, since), value));
     return chunk_read(chunks, left, *at);

@@ -5,7 +5,7 @@
  * where the S that w meets is that of the place before: what the chunk began with and what its
  * earlier places brought.
  *
- *     z[i] - sum[j < i] pull[i,j] * z[j] = v[i] + reach[i] * border
+ *     z[i] - sum[j < i] pull[i,j] * z[j] = v[i] + other inputs + reach[i] * border
  *     pull[i,j] = share * since[i-1,j] * sum[e] w[i,e] * u[j,e]
  *     reach[i,e] = share * whole[i-1] * w[i,e]
  *
@@ -53,25 +53,47 @@ static Look look_of(const Chunks *chunks) {
     return look;
 }
 
-/* pull[i,j], what place j adds to the correction of a later place i. */
+/* pull[i,j], what an input of place j adds to the correction of a later place i. */
 static Expr *pull_of(const Chunks *chunks, const Look *look, const Parts *parts, Dims *heads) {
-    Dims both = look->looked_heads | parts->summed_heads;
-    Spot at = chunk_spot(chunks, both, chunks->row, chunks->column, 0);
-    Expr *product = multiply(chunks, look->looked, chunk_key(chunks, parts));
-    Tensor *pairs = chunk_make(chunks, "pairs", at, chunks->recurrence->summed, NULL, product);
-    Expr *row = expr_index(chunks->program, chunks->row),
-         *column = expr_index(chunks->program, chunks->column);
-    Expr *since = decay_since(chunks, before_row(chunks), column);
-    Expr *value =
-        multiply(chunks, chunk_scaled(chunks, parts, multiply(chunks, since, look->scale)),
-                 chunk_read(chunks, pairs, at));
-    *heads = both | look->heads | parts->scale_heads | chunks->faded;
-    at.before = *heads;
+    Expr *pairs =
+        chunk_pairs(chunks, "pairs", look->looked, look->looked_heads, parts, true, heads);
+    Expr *value = chunk_scaled(chunks, parts, multiply(chunks, pairs, look->scale));
+    *heads |= look->heads | parts->scale_heads;
+    Spot at = chunk_spot(chunks, *heads, chunks->row, chunks->column, 0);
     Tensor *pull =
         chunk_make(chunks, "pull", at, 0, NULL,
-                   expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, column, row), value,
-                              number_of(chunks, 0)));
+                   expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, at.column, at.row),
+                              value, number_of(chunks, 0)));
     return chunk_read(chunks, pull, at);
+}
+
+/* The value of rows with what the other inputs add to it, its heads and its columns. */
+static Expr *wanted_of(const Chunks *chunks, const Look *look, const Parts *parts, Dims *heads,
+                       Dims *columns) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Program *program = chunks->program;
+    const Parts *own = &parts[recurrence->corrected];
+    bool bare = recurrence->inputs[recurrence->corrected].bare;
+    Expr *row = expr_index(program, chunks->row);
+    Expr *value = expr_substitute(program, bare ? number_of(chunks, 0) : chunk_value(chunks, own),
+                                  &(Index *){chunks->column}, &row, 1);
+    *heads = own->value_heads;
+    *columns = own->columns;
+    for (int i = 0; i < recurrence->input_count; i++) {
+        if (i == recurrence->corrected) continue;
+        Dims pull_heads;
+        Expr *product = multiply(chunks, pull_of(chunks, look, &parts[i], &pull_heads),
+                                 chunk_value(chunks, &parts[i]));
+        Dims all = pull_heads | parts[i].value_heads;
+        Spot at = chunk_spot(chunks, all, chunks->row, NULL, parts[i].columns);
+        Tensor *met = chunk_make(chunks, "wanted", at, 0, chunks->column, product);
+        value = apply(chunks, OP_ADD, value, chunk_read(chunks, met, at));
+        *heads |= all;
+        *columns |= parts[i].columns;
+    }
+    if (recurrence->input_count == 1 || (bare && recurrence->input_count == 2)) return value;
+    Spot at = chunk_spot(chunks, *heads, chunks->row, NULL, *columns);
+    return chunk_read(chunks, chunk_make(chunks, "all_wanted", at, 0, NULL, value), at);
 }
 
 /* The inverse of 1 - pull, row by row: solved[i,k] = (i == k) + sum[j < i] pull[i,j] * solved[j,k].
@@ -117,19 +139,20 @@ static Expr *reach_of(const Chunks *chunks, const Look *look, Dims heads) {
 
 Correction correct(const Chunks *chunks, Parts *parts) {
     const Look look = look_of(chunks);
+    Parts *own = &parts[chunks->recurrence->corrected];
     Correction correction;
-    Expr *pull = pull_of(chunks, &look, parts, &correction.heads);
+    Dims heads, columns;
+    Expr *pull = pull_of(chunks, &look, own, &correction.heads);
+    Expr *value = wanted_of(chunks, &look, parts, &heads, &columns);
     Tensor *solved = solve(chunks, pull, correction.heads);
     /* Its rows are the places of the values that follow, so its columns are rows here. */
     Expr *rows = chunk_read(chunks, solved,
                             chunk_spot(chunks, correction.heads, chunks->column, chunks->row, 0));
-    Expr *value =
-        expr_substitute(chunks->program, chunk_value(chunks, parts), &(Index *){chunks->column},
-                        &(Expr *){expr_index(chunks->program, chunks->row)}, 1);
-    Dims heads = correction.heads | parts->value_heads;
-    Spot at = chunk_spot(chunks, heads, chunks->column, NULL, parts->columns);
-    parts->value = chunk_make(chunks, "own", at, 0, chunks->row, multiply(chunks, rows, value));
-    parts->value_heads = heads;
+    heads |= correction.heads;
+    Spot at = chunk_spot(chunks, heads, chunks->column, NULL, columns);
+    own->value = chunk_make(chunks, "own", at, 0, chunks->row, multiply(chunks, rows, value));
+    own->value_heads = heads;
+    own->columns = columns;
     at = chunk_spot(chunks, correction.heads, chunks->column, NULL, chunks->recurrence->summed);
     Expr *reach = reach_of(chunks, &look, correction.heads);
     correction.slope =
@@ -147,8 +170,8 @@ Expr *transition(const Chunks *chunks, const Correction *correction, const Parts
     Spot left = at;
     left.behind = 0;
     left.other = summed;
-    Expr *key = chunk_key(chunks, parts);
-    Spot matrix = chunk_spot(chunks, at.before | parts->summed_heads, NULL, NULL, summed);
+    Expr *key = chunk_key_left(chunks, parts);
+    Spot matrix = chunk_spot(chunks, at.before | parts->left_heads, NULL, NULL, summed);
     matrix.other = summed;
     Expr *product = multiply(chunks, key, chunk_read(chunks, left_slope, left));
     return chunk_read(chunks, chunk_make(chunks, "transition", matrix, 0, chunks->column, product),

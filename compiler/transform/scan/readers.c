@@ -197,7 +197,7 @@ static void add_input(Recurrence *recurrence, const Term *term) {
     recurrence->inputs[recurrence->input_count++] = sorted(recurrence, &term->factors);
 }
 
-/* The correction joins the input that goes the same way, or is one of its own. */
+/* The correction joins the input that goes the same way, or is an input of its own. */
 static void add_correction(Recurrence *recurrence, const Term *term) {
     Input correction = sorted(recurrence, &term->factors);
     if (recurrence->corrected >= 0) {
@@ -214,7 +214,12 @@ static void add_correction(Recurrence *recurrence, const Term *term) {
         recurrence->share = correction.number / input->number * recurrence->looked.number;
         return;
     }
-    fail(recurrence, "its correction goes another way than its input");
+    add_input(recurrence, term);
+    recurrence->corrected = recurrence->input_count - 1;
+    Input *bare = &recurrence->inputs[recurrence->corrected];
+    bare->bare = true;
+    recurrence->share = bare->number * recurrence->looked.number;
+    bare->number = 1;
 }
 
 static void sort_terms(Recurrence *recurrence) {
@@ -240,8 +245,6 @@ static void sort_terms(Recurrence *recurrence) {
 
 /* The sums that are taken are sums over dimensions that are not told apart elsewhere. */
 static void check_dims(Recurrence *recurrence) {
-    if (recurrence->decay && dims_of(recurrence, recurrence->decay) & recurrence->summed)
-        fail(recurrence, "its state fades by element along what is summed over");
     for (int i = 0; i < recurrence->input_count; i++) {
         const Input *input = &recurrence->inputs[i];
         if (!input->summed.count || (dims_of_list(recurrence, &input->column) & recurrence->summed))

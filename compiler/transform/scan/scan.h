@@ -4,6 +4,7 @@
  *     readers.c      who reads the states after each place, what they sum over, what that leaves
  *     chunk_scan.c   the pass: a linear recurrence by products, a chunk of places at a time
  *     chunks.c       the parts of that form: decays within a chunk, factors by chunks
+ *     blocks.c       pairs of places of a chunk where decays differ along what is summed over
  *     correction.c   inputs that are corrected by what the state gives
  */
 #ifndef SCAN_H
@@ -37,6 +38,7 @@ typedef struct Term {
 typedef struct Input {
     List summed, column, scale;
     double number;
+    bool bare; /* nothing but the correction comes in here */
 } Input;
 
 /* One state of a scan, taken apart:
@@ -44,8 +46,8 @@ typedef struct Input {
  *     S[h,e,c] = decay[h] * S[h,e,c] + sum of u[h,e] * (v[h,c] + share * sum[e] w[h,e] * S[h,e,c])
  *
  * where the sum in parentheses stands in at most one of the inputs. h are heads, e is what readers
- * sum over, c are columns; each may be several dimensions. Expressions are over the place of the
- * scan and the indices of the target. */
+ * sum over, c are columns; each may be several dimensions. The decay may differ along e as well.
+ * Expressions are over the place of the scan and the indices of the target. */
 typedef struct Recurrence {
     Program *program;
     Statement *scan;
@@ -90,6 +92,18 @@ Dims dims_of_list(const Recurrence *recurrence, const List *factors);
 
 /* ---- chunks.c ---- */
 
+/* Where decays differ along what is summed over: chunks in blocks, place width * block + row of the
+ * chunk, and the products of decays within them and between them. */
+typedef struct Blocks {
+    Axis *blocks, *within;
+    Index *block, *row, *other, *column; /* column of block `other` */
+    Tensor *start; /* [faded, number, block, row, summed]: from the first of the block up to row */
+    Tensor *rest;  /* [faded, number, block, row, summed]: behind row to the end of the block */
+    Tensor *between; /* [faded, number, block, other, summed]: of the blocks between the two; 0
+                        where `other` is not the earlier one */
+    Tensor *since;   /* [faded, number, block, row, column, summed]: within one block */
+} Blocks;
+
 /* The chunked form while it is made. Place C * number + row of the axis, or that many from its
  * end. */
 typedef struct Chunks {
@@ -100,27 +114,35 @@ typedef struct Chunks {
     Index *number, *row, *column; /* column: another place of the chunk, not behind row */
     Index *dims[MAX_RANK];        /* of the state; other: besides them */
     Index *other[MAX_RANK];
-    Dims faded;    /* dimensions that the decay uses */
-    Tensor *decay; /* [faded, number, row]; NULL: 1 */
+    Dims faded;    /* heads that the decay uses */
+    Dims element;  /* what it uses of what is summed over; then `blocks` take the place of since */
+    Tensor *decay; /* [faded, number, row, element]; NULL: 1 */
     Tensor *since; /* [faded, number, row, column]: the product of the decays behind column up to
                       row, 0 where column is behind row */
-    Tensor *whole; /* [faded, number, row]: of all up to row */
+    Tensor *whole; /* [faded, number, row, element]: of all up to row */
+    Tensor *rest;  /* [faded, number, row, element]: of all behind row */
+    Blocks blocks;
 } Chunks;
 
 /* The subscripts of a tensor of the chunked form: dimensions of the state, the chunk, places in it,
  * dimensions of the state. */
 typedef struct Spot {
     Dims before;
-    Expr *number, *row, *column; /* NULL: it has no such dimension */
+    /* NULL: it has no such dimension. */
+    Expr *number, *block, *row, *other_block, *column;
     Dims behind, other;
 } Spot;
 
 /* What an input becomes; NULL: it has no such factors. */
 typedef struct Parts {
-    Tensor *summed; /* [summed_heads, number, column, summed] */
-    Tensor *value;  /* [value_heads, number, column, columns] */
-    Tensor *scale;  /* [scale_heads, number, column] */
-    Dims summed_heads, value_heads, scale_heads, columns;
+    Tensor *summed;  /* [summed_heads, number, column, summed] */
+    Tensor *left;    /* [left_heads, number, column, summed]: what of that is left at the end of
+                       the chunk; where decays do not differ along it, all */
+    Tensor *brought; /* [left_heads, number, block, other, column, summed]: at the beginning of a
+                        later block */
+    Tensor *value;   /* [value_heads, number, column, columns] */
+    Tensor *scale;   /* [scale_heads, number, column] */
+    Dims summed_heads, left_heads, value_heads, scale_heads, columns;
 } Parts;
 
 Chunks chunks_of(const Recurrence *recurrence, Block *block, long places);
@@ -141,16 +163,36 @@ Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, 
                    Index *row, Dims behind, Dims *heads);
 Parts parts_of(const Chunks *chunks, const Input *input);
 void make_decays(Chunks *chunks);
-/* The product of decays behind place `column` up to `row`, 0 where that is earlier. */
-Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column);
 /* The same from the beginning of the chunk. */
 Expr *decay_whole(const Chunks *chunks, Expr *row);
 Expr *multiply(const Chunks *chunks, Expr *a, Expr *b);
 /* What an input is made of at place `column`: what is summed over, the value, and `value` by its
  * scale. */
 Expr *chunk_key(const Chunks *chunks, const Parts *parts);
+Expr *chunk_key_left(const Chunks *chunks, const Parts *parts);
 Expr *chunk_value(const Chunks *chunks, const Parts *parts);
 Expr *chunk_scaled(const Chunks *chunks, const Parts *parts, Expr *value);
+
+/* What a vector of each row, `query`, finds of what each column brought: sum[e] query[e] * decays *
+ * key[e], over the row and the column of a chunk and heads, which it sets. `past`: of what is there
+ * before the row's own decay; then it means something for earlier columns alone, else for those up
+ * to the row. */
+Expr *chunk_pairs(const Chunks *chunks, const char *name, Expr *query, Dims query_heads,
+                  const Parts *parts, bool past, Dims *heads);
+/* A scan over the places `axis` of each chunk, or of each block, from the last to the first when
+ * `reverse`: a new tensor at the spot, whose row is `place`. */
+Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *place, bool reverse,
+                    Expr *(*value)(const Chunks *chunks, Spot at, Tensor *own));
+
+/* ---- blocks.c ---- */
+
+/* How many places a block has. */
+long block_width(long places);
+void make_blocks(Chunks *chunks);
+Tensor *block_keys(const Chunks *chunks, const Parts *parts);
+/* The tensor of chunk_pairs, [heads, number, row, column]. */
+Tensor *block_pairs(const Chunks *chunks, const char *name, Expr *query, Dims query_heads,
+                    const Parts *parts, bool past, Dims heads);
 
 /* The last place of a chunk. */
 Expr *chunk_last(const Chunks *chunks);
@@ -167,7 +209,7 @@ typedef struct Correction {
     Dims heads;
 } Correction;
 
-/* `parts->value` becomes what the values are where the border is 0. */
+/* `parts[corrected].value` becomes what the values are where the border is 0. */
 Correction correct(const Chunks *chunks, Parts *parts);
 /* What a border becomes in a chunk by the correction alone, a matrix of [summed, other]. */
 Expr *transition(const Chunks *chunks, const Correction *correction, const Parts *parts);

@@ -1,0 +1,218 @@
+/* blocks: pairs of places of a chunk where the decay differs along what is summed over.
+ *
+ *     scores[i,j] = sum[e] q[i,e] * (a[j+1,e] * ... * a[i,e]) * k[j,e]
+ *
+ * is a product of two matrices once the decays have gone to q and to k, and no quotient: between
+ * them lies the border of a block, with decays up to it beside k, those behind it beside q.
+ *
+ *     rows[I,r,e] = start[I,r,e] * q[I,r,e]
+ *     brought[I,J,c,e] = between[I,J,e] * rest[J,c,e] * k[J,c,e]              J < I, else 0
+ *     far[I,r,J,c] = sum[e] rows[I,r,e] * brought[I,J,c,e]
+ *     near[I,r,c] = sum[e] q[I,r,e] * since[I,r,c,e] * k[I,c,e]               within a block
+ *
+ * Chunks of 64 places are 8 blocks of 8.
+ */
+#include "transform/scan/scan.h"
+
+static Expr *number_of(const Chunks *chunks, double number) {
+    return expr_number(chunks->program, number);
+}
+
+static Expr *apply(const Chunks *chunks, OpCode op, Expr *a, Expr *b) {
+    return expr_apply(chunks->program, op, a, b, NULL);
+}
+
+static Expr *where(const Chunks *chunks, Expr *condition, Expr *yes, Expr *no) {
+    return expr_apply(chunks->program, OP_WHERE, condition, yes, no);
+}
+
+long block_width(long places) {
+    long width = 1;
+    for (long i = 2; i * i <= places; i++)
+        if (places % i == 0) width = i;
+    return width;
+}
+
+/* ---- places ---- */
+
+static double width_of(const Chunks *chunks) {
+    return (double)chunks->blocks.within->size;
+}
+
+/* The place in the chunk of a row of a block. */
+static Expr *place_in(const Chunks *chunks, Expr *block, Expr *row) {
+    return apply(chunks, OP_ADD, apply(chunks, OP_MUL, block, number_of(chunks, width_of(chunks))),
+                 row);
+}
+
+static Spot block_spot(const Chunks *chunks, Dims before, Index *block, Index *row, Dims behind) {
+    Spot spot = chunk_spot(chunks, before, row, NULL, behind);
+    if (block) spot.block = expr_index(chunks->program, block);
+    return spot;
+}
+
+/* An expression over a place of the chunk, for a row of a block. */
+static Expr *in_block(const Chunks *chunks, Expr *expr, Index *place, Index *block, Index *row) {
+    Program *program = chunks->program;
+    Expr *to = place_in(chunks, expr_index(program, block), expr_index(program, row));
+    return expr_substitute(program, expr, &place, &to, 1);
+}
+
+/* ---- decays ---- */
+
+static Expr *row_by(const Chunks *chunks, Tensor *tensor, Spot at, OpCode op) {
+    at.row = apply(chunks, op, at.row, number_of(chunks, 1));
+    return chunk_read(chunks, tensor, at);
+}
+
+static Expr *decay_at(const Chunks *chunks, const Spot *spot, Expr *row) {
+    Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, chunks->element);
+    at.row = place_in(chunks, spot->block, row);
+    return chunk_read(chunks, chunks->decay, at);
+}
+
+static Expr *from_start(const Chunks *chunks, Spot at, Tensor *own) {
+    Expr *first = apply(chunks, OP_EQ, at.row, number_of(chunks, 0));
+    Expr *before = where(chunks, first, number_of(chunks, 1), row_by(chunks, own, at, OP_SUB));
+    return multiply(chunks, before, decay_at(chunks, &at, at.row));
+}
+
+static Expr *to_end(const Chunks *chunks, Spot at, Tensor *own) {
+    Expr *next = apply(chunks, OP_ADD, at.row, number_of(chunks, 1));
+    Expr *behind = multiply(chunks, row_by(chunks, own, at, OP_ADD), decay_at(chunks, &at, next));
+    Expr *last = number_of(chunks, width_of(chunks) - 1);
+    return where(chunks, apply(chunks, OP_LT, at.row, last), behind, number_of(chunks, 1));
+}
+
+static Expr *within_block(const Chunks *chunks, Spot at, Tensor *own) {
+    Expr *longer = multiply(chunks, row_by(chunks, own, at, OP_SUB), decay_at(chunks, &at, at.row));
+    return where(chunks, apply(chunks, OP_LT, at.column, at.row), longer,
+                 apply(chunks, OP_EQ, at.column, at.row));
+}
+
+/* The products of the decays of all blocks behind `other` and before the one at hand. */
+static Expr *between_blocks(const Chunks *chunks, Spot at, Tensor *own) {
+    Spot last = at;
+    at.block = apply(chunks, OP_SUB, at.block, number_of(chunks, 1));
+    last.block = at.block;
+    last.other_block = NULL;
+    last.row = number_of(chunks, width_of(chunks) - 1);
+    Expr *longer = multiply(chunks, chunk_read(chunks, own, at),
+                            chunk_read(chunks, chunks->blocks.start, last));
+    return where(chunks, apply(chunks, OP_LT, at.other_block, at.block), longer,
+                 apply(chunks, OP_EQ, at.other_block, at.block));
+}
+
+void make_blocks(Chunks *chunks) {
+    Program *program = chunks->program;
+    const Recurrence *recurrence = chunks->recurrence;
+    Blocks *blocks = &chunks->blocks;
+    long width = block_width(chunks->places->size);
+    const char *axis = recurrence->scan->index->axis->name;
+    Span span = recurrence->scan->span;
+    blocks->blocks = axis_new(program, arena_format(program->arena, "%s_block", axis),
+                              chunks->places->size / width, AXIS_PLAIN, span);
+    blocks->within = axis_new(program, arena_format(program->arena, "%s_in_block", axis), width,
+                              AXIS_PLAIN, span);
+    blocks->block = index_new(program, "block", blocks->blocks);
+    blocks->other = index_new(program, "other", blocks->blocks);
+    blocks->row = index_new(program, "r", blocks->within);
+    blocks->column = index_new(program, "c", blocks->within);
+    Index *place = index_new(program, "r", blocks->within);
+    Spot at = block_spot(chunks, chunks->faded, blocks->block, place, chunks->element);
+    blocks->start = chunk_recur(chunks, "start", at, place, false, from_start);
+    place = index_new(program, "r", blocks->within);
+    at.row = expr_index(program, place);
+    blocks->rest = chunk_recur(chunks, "rest", at, place, true, to_end);
+    place = index_new(program, "r", blocks->within);
+    at.row = expr_index(program, place);
+    at.column = expr_index(program, blocks->column);
+    blocks->since = chunk_recur(chunks, "since", at, place, false, within_block);
+    place = index_new(program, "block", blocks->blocks);
+    at = block_spot(chunks, chunks->faded, place, NULL, chunks->element);
+    at.other_block = expr_index(program, blocks->other);
+    blocks->between = chunk_recur(chunks, "between", at, place, false, between_blocks);
+}
+
+/* ---- pairs ---- */
+
+Tensor *block_keys(const Chunks *chunks, const Parts *parts) {
+    const Blocks *blocks = &chunks->blocks;
+    Spot at = block_spot(chunks, chunks->faded, blocks->other, blocks->column, chunks->element);
+    Expr *key =
+        in_block(chunks, chunk_key(chunks, parts), chunks->column, blocks->other, blocks->column);
+    Expr *rest = multiply(chunks, key, chunk_read(chunks, blocks->rest, at));
+    at = block_spot(chunks, chunks->faded, blocks->block, NULL, chunks->element);
+    at.other_block = expr_index(chunks->program, blocks->other);
+    Expr *value = multiply(chunks, rest, chunk_read(chunks, blocks->between, at));
+    at.before = parts->left_heads;
+    at.column = expr_index(chunks->program, blocks->column);
+    at.behind = chunks->recurrence->summed;
+    return chunk_make(chunks, "brought", at, 0, NULL, value);
+}
+
+/* Pairs of different blocks; those of the same one and of later ones are 0. */
+static Expr *far_pairs(const Chunks *chunks, Expr *query, Dims query_heads, const Parts *parts,
+                       bool past, Dims heads) {
+    const Blocks *blocks = &chunks->blocks;
+    Dims summed = chunks->recurrence->summed;
+    Spot at = block_spot(chunks, chunks->faded, blocks->block, blocks->row, chunks->element);
+    Expr *start =
+        past ? row_by(chunks, blocks->start, at, OP_SUB) : chunk_read(chunks, blocks->start, at);
+    if (past)
+        start = where(chunks, apply(chunks, OP_EQ, at.row, number_of(chunks, 0)),
+                      number_of(chunks, 1), start);
+    at = block_spot(chunks, query_heads | chunks->faded, blocks->block, blocks->row, summed);
+    Tensor *rows = chunk_make(chunks, "rows", at, 0, NULL, multiply(chunks, query, start));
+    Spot brought = block_spot(chunks, parts->left_heads, blocks->block, blocks->column, summed);
+    brought.column = brought.row;
+    brought.row = NULL;
+    brought.other_block = expr_index(chunks->program, blocks->other);
+    Expr *product =
+        multiply(chunks, chunk_read(chunks, rows, at), chunk_read(chunks, parts->brought, brought));
+    at.before = heads;
+    at.behind = 0;
+    at.other_block = brought.other_block;
+    at.column = brought.column;
+    return chunk_read(chunks, chunk_make(chunks, "far", at, summed, NULL, product), at);
+}
+
+static Expr *near_pairs(const Chunks *chunks, Expr *query, const Parts *parts, bool past,
+                        Dims heads) {
+    const Blocks *blocks = &chunks->blocks;
+    Expr *key =
+        in_block(chunks, chunk_key(chunks, parts), chunks->column, blocks->block, blocks->column);
+    Spot at = block_spot(chunks, chunks->faded, blocks->block, blocks->row, chunks->element);
+    at.column = expr_index(chunks->program, blocks->column);
+    Expr *since =
+        past ? row_by(chunks, blocks->since, at, OP_SUB) : chunk_read(chunks, blocks->since, at);
+    Expr *product = multiply(chunks, multiply(chunks, query, since), key);
+    if (past)
+        product =
+            where(chunks, apply(chunks, OP_LT, at.column, at.row), product, number_of(chunks, 0));
+    at.before = heads;
+    at.behind = 0;
+    Tensor *near = chunk_make(chunks, "near", at, chunks->recurrence->summed, NULL, product);
+    return chunk_read(chunks, near, at);
+}
+
+Tensor *block_pairs(const Chunks *chunks, const char *name, Expr *query, Dims query_heads,
+                    const Parts *parts, bool past, Dims heads) {
+    const Blocks *blocks = &chunks->blocks;
+    Program *program = chunks->program;
+    query = in_block(chunks, query, chunks->row, blocks->block, blocks->row);
+    Expr *far = far_pairs(chunks, query, query_heads, parts, past, heads);
+    Expr *near = near_pairs(chunks, query, parts, past, heads);
+    Spot at = chunk_spot(chunks, heads, chunks->row, chunks->column, 0);
+    Expr *width = number_of(chunks, width_of(chunks));
+    Expr *block = expr_apply(program, OP_FLOOR, apply(chunks, OP_DIV, at.row, width), NULL, NULL),
+         *other =
+             expr_apply(program, OP_FLOOR, apply(chunks, OP_DIV, at.column, width), NULL, NULL);
+    Index *from[] = {blocks->block, blocks->row, blocks->other, blocks->column};
+    Expr *to[] = {block, apply(chunks, OP_MOD, at.row, width), other,
+                  apply(chunks, OP_MOD, at.column, width)};
+    Expr *value = where(chunks, apply(chunks, OP_EQ, block, other),
+                        expr_substitute(program, near, from, to, 4),
+                        expr_substitute(program, far, from, to, 4));
+    return chunk_make(chunks, name, at, 0, NULL, value);
+}
