@@ -1,7 +1,7 @@
 #!/bin/sh
 # Recurrences by chunks are what they mean: decays from 1e-4 to 1, chunks of nothing but strong ones, decays of 0, a length that no
-# chunk divides, one place after the other when decoding; on the CPU and, with fewer places, on the simulated device. `all`: the
-# layers of the standard library at 1,024 places, too.
+# chunk divides, one place after the other when decoding; on the CPU and, with fewer places, on the simulated device. A few random
+# ones of all kinds. `all`: 500 of them, and the layers of the standard library at 1,024 places.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O1 OMP_NUM_THREADS=1
 cat >"$work/strong.moe" <<'END_OF_SPEC'
@@ -64,6 +64,12 @@ make -s -C "$work/c"
 moec generate "$work/once" --prompt "The " --tokens 40 --temperature 0 >"$work/hosted"
 "$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " --tokens 40 >"$work/alone"
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program writes another text"
+
+# Random recurrences beside their meaning, 500 with `all`.
+random=6
+[ "${1:-}" = all ] && random=500
+MOEC_MODELS=$random "$BUILD/tests/unit/test_models" recurrences
+MOEC_MODELS=$random MOEC_CUDA=$simulator MOEC_DEVICE=cuda "$BUILD/tests/unit/test_models" recurrences
 
 [ "${1:-}" = all ] || exit 0
 for mixer in retention 'gated_delta { heads.k = 2 }' 'mamba2 { heads = 2 }' linear_attention 'gla { heads = 2 }' 'rwkv7 { heads = 2 }'; do

@@ -28,13 +28,19 @@ static long between(Random *random, long low, long high) {
     return low + (long)(draw(random) % (uint64_t)(high - low + 1));
 }
 
-static int chance(Random *random, long percent) { return between(random, 1, 100) <= percent; }
+static int chance(Random *random, long percent) {
+    return between(random, 1, 100) <= percent;
+}
 
 /* A number in -1 .. 1. */
-static double spread(Random *random) { return (double)(draw(random) >> 11) * 0x1p-52 - 1; }
+static double spread(Random *random) {
+    return (double)(draw(random) >> 11) * 0x1p-52 - 1;
+}
 
-#define PICK(random, ...)                                                                                              \
-    ((const char *const[]){__VA_ARGS__})[draw(random) % (sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))]
+#define PICK(random, ...)                                                                          \
+    ((const char *const[]){                                                                        \
+        __VA_ARGS__})[draw(random) %                                                               \
+                      (sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))]
 
 typedef struct Spec {
     char text[SPEC_BYTES];
@@ -42,6 +48,7 @@ typedef struct Spec {
     Random random;
     int causal; /* may be decoded */
     int images; /* reads those instead of tokens */
+    int resets; /* states begin anew where on[s] is 0 */
     long context, vocabulary, batch, dim;
 } Spec;
 
@@ -49,7 +56,8 @@ static void add(Spec *spec, const char *format, ...) __attribute__((format(print
 static void add(Spec *spec, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int written = vsnprintf(spec->text + spec->length, SPEC_BYTES - spec->length, format, arguments);
+    int written =
+        vsnprintf(spec->text + spec->length, SPEC_BYTES - spec->length, format, arguments);
     va_end(arguments);
     spec->length += (size_t)written;
 }
@@ -88,7 +96,8 @@ static const char *const causal_sides[] = {
     "floor(A[s,f]) * 0.1 + relu2(B[s,f])",
     "look@lookN(A)[s,f] + B[s,f]",
     "A[s,(f * 2654435761 + s * 16777619) % size(f)] + B[s,f]",
-    "A[s,((f + K) * 1099511627776 + s) * 9007199254740881 % size(f)] + (s * 1000003 % 7) / 7 * B[s,f]",
+    "A[s,((f + K) * 1099511627776 + s) * 9007199254740881 % size(f)] + (s * 1000003 % 7) / 7 * "
+    "B[s,f]",
 };
 
 /* The same of which no single step can be decoded. */
@@ -110,8 +119,10 @@ static void add_equation(Spec *spec, long i) {
     Random *random = &spec->random;
     int other = !spec->causal && chance(random, 40);
     const char *side = other ? ANY_OF(random, other_sides) : ANY_OF(random, causal_sides);
-    long a = between(random, 0, i - 1), b = between(random, 0, i - 1), by = between(random, 0, i - 1);
-    if (strstr(side, "nearN")) add(spec, "  near%ld[s,f] = top[f](t%ld[s,f], %ld)\n", i, by, between(random, 1, 2));
+    long a = between(random, 0, i - 1), b = between(random, 0, i - 1),
+         by = between(random, 0, i - 1);
+    if (strstr(side, "nearN"))
+        add(spec, "  near%ld[s,f] = top[f](t%ld[s,f], %ld)\n", i, by, between(random, 1, 2));
     if (strstr(side, "farN")) add(spec, "  far%ld[s,f] = top[s](t%ld[s,f], 2)\n", i, by);
     add(spec, "  t%ld[s,f] = ", i);
     for (const char *at = side; *at; at++) {
@@ -144,7 +155,8 @@ static const char *const state_sides[] = {
 /* The same of a matrix M[f,r]: linear in it, corrected by what it gives, anything else. */
 static const char *const matrix_sides[] = {
     "sigmoid(A[s,f]) * M[f,r] + tanh(B[s,f]) * e[r]",
-    "0.9 * M[f,r] + 0.2 * tanh(A[s,f]) * (tanh((sum[g] B[s,g] * w[g,r])) - (sum[g] tanh(A[s,g]) * M[g,r]))",
+    "0.9 * M[f,r] + 0.2 * tanh(A[s,f]) * (tanh((sum[g] B[s,g] * w[g,r])) - (sum[g] tanh(A[s,g]) * "
+    "M[g,r]))",
     "tanh(0.5 * M[f,r] + A[s,f] * e[r]) + 0.1 * (sum[q] M[f,q])",
 };
 
@@ -158,6 +170,7 @@ static const char *const linear_fades[] = {
     "(s != 4) * exp(-softplus(B[s,0])) * ",
     "sigmoid(A[s,f]) * ",
     "sigmoid(key[s,p,r]) * ",
+    "where(r == 0, s % 4 > 0, where(r == 1, 1e-4, exp(-softplus(4 * key[s,p,r])))) * ",
 };
 
 /* The same of its input: outer products, corrected by what the state gives for a key. */
@@ -166,6 +179,9 @@ static const char *const linear_inputs[] = {
     "0.5 * key[s,p,r] * (A[s,f] - key[s,0,r] * B[s,f]) + tanh(B[s,f]) * e[r]",
     "key[s,p,r] * sigmoid(B[s,0]) * (A[s,f] - (sum[r] key[s,p,r] * L[p,r,f]))",
     "0.4 * key[s,p,r] * A[s,f] - 0.4 * key[s,p,r] * (sum[r] e[r] * sigmoid(B[s,0]) * L[p,r,f])",
+    "key[s,p,r] * A[s,f] - 0.4 * tanh(key[s,p,r] * e[r]) * (sum[r] key[s,p,r] * L[p,r,f])",
+    "e[r] * B[s,f] + key[s,p,r] * (0.3 * A[s,f] - sigmoid(B[s,0]) * (sum[r] key[s,p,r] * "
+    "L[p,r,f]))",
 };
 
 static const char *const linear_readers[] = {
@@ -187,17 +203,20 @@ static void add_side(Spec *spec, const char *side, long a, long b) {
 /* t<i>[s,f] by a state that recurs linearly and is read by a sum: what is computed by chunks. */
 static void add_linear(Spec *spec, Random *random, long i, const char *way) {
     long a = between(random, 0, i - 1), b = between(random, 0, i - 1);
-    add(spec, "  axis p = 2\n  key[s,p,r] = 0.6 * tanh((sum[g] t%ld[s,g] * w[g,r]) * (p + 1))\n", b);
+    add(spec, "  axis p = 2\n  key[s,p,r] = 0.6 * tanh((sum[g] t%ld[s,g] * w[g,r]) * (p + 1))\n",
+        b);
     const char *from = PICK(random, "", " from 0.3", " from c[f]", " from e[r] * c[f]");
     int two = chance(random, 30);
-    add(spec, "  scan L[p,r,f]%s%s over s%s {\n    L[p,r,f] = ", from, two ? ", T[r]" : "", way);
+    add(spec, "  scan L[p,r,f]%s%s over s%s {\n", from, two ? ", G[r]" : "", way);
+    if (spec->resets) add(spec, "    L[p,r,f] = on[s] * L[p,r,f]\n");
+    add(spec, "    L[p,r,f] = ");
     add_side(spec, ANY_OF(random, linear_fades), a, b);
     add(spec, "L[p,r,f] + ");
     add_side(spec, ANY_OF(random, linear_inputs), a, b);
-    if (two) add(spec, "\n    T[r] = 0.8 * T[r] + key[s,0,r]");
+    if (two) add(spec, "\n    G[r] = 0.8 * G[r] + key[s,0,r]");
     add(spec, "\n  }\n  t%ld[s,f] = ", i);
     add_side(spec, ANY_OF(random, linear_readers), a, b);
-    add(spec, "%s\n", two ? " + 0.1 * (sum[r] T[s,r] * u[r,0])" : "");
+    add(spec, "%s\n", two ? " + 0.1 * (sum[r] G[s,r] * u[r,0])" : "");
 }
 
 /* t<i>[s,f] by a recurrence of one or two states. Drawn apart, so that the rest of a model is what it is without. */
@@ -206,13 +225,16 @@ static void add_recurrence(Spec *spec, Random *random, long i) {
     const char *from = PICK(random, "", " from 0", " from 0.3", " from c[f]");
     const char *way = !spec->causal && chance(random, 40) ? " reversed" : "";
     if (chance(random, 30)) {
-        add(spec, "  scan M[f,r]%s over s%s { M[f,r] = ", chance(random, 50) ? "" : " from 0.1", way);
+        add(spec, "  scan M[f,r]%s over s%s {\n", chance(random, 50) ? "" : " from 0.1", way);
+        if (spec->resets) add(spec, "    M[f,r] = on[s] * M[f,r]\n");
+        add(spec, "    M[f,r] = ");
         add_side(spec, ANY_OF(random, matrix_sides), a, b);
-        add(spec, " }\n  t%ld[s,f] = sum[r] M[s,f,r] * u[r,f]\n", i);
+        add(spec, "\n  }\n  t%ld[s,f] = sum[r] M[s,f,r] * u[r,f]\n", i);
         return;
     }
     int two = chance(random, 40);
     add(spec, "  scan S[f]%s%s over s%s {\n", from, two ? ", T[f] from 0.2" : "", way);
+    if (spec->resets) add(spec, "    S[f] = on[s] * S[f]\n");
     if (two) add(spec, "    T[f] = 0.4 * T[f] + tanh(S[f]) + 0.2 * t%ld[s,f]\n", b);
     add(spec, "    S[f] = ");
     add_side(spec, ANY_OF(random, state_sides), a, b);
@@ -225,27 +247,35 @@ static void add_extras(Spec *spec, long last) {
     Random *random = &spec->random;
     if (chance(random, 15))
         add(spec,
-            "  state centre[f] = 0.1\n  update centre[f] = 0.9 * centre[f] + 0.1 * (mean[batch,s] t%ld[s,f])\n"
+            "  state centre[f] = 0.1\n  update centre[f] = 0.9 * centre[f] + 0.1 * (mean[batch,s] "
+            "t%ld[s,f])\n"
             "  z[s,f] = t%ld[s,f] - centre[f]\n",
             between(random, 0, last), last);
     else
         add(spec, "  z[s,f] = t%ld[s,f]\n", last);
-    if (chance(random, 15)) add(spec, "  aux extra = 0.01 * (mean[batch,s,f] t%ld[s,f] ^ 2)\n", between(random, 0, last));
-    if (chance(random, 15)) add(spec, "  probe largest = max[batch,s,f] abs(t%ld[s,f])\n", between(random, 0, last));
+    if (chance(random, 15))
+        add(spec, "  aux extra = 0.01 * (mean[batch,s,f] t%ld[s,f] ^ 2)\n",
+            between(random, 0, last));
+    if (chance(random, 15))
+        add(spec, "  probe largest = max[batch,s,f] abs(t%ld[s,f])\n", between(random, 0, last));
 }
 
 static void add_layer(Spec *spec) {
     Random *random = &spec->random;
     long count = between(random, 2, 6);
-    add(spec, "layer look(x[s,f]) -> y[s,f] {\n  axis h = 2\n  axis c = %ld\n", between(random, 1, 4));
+    add(spec, "layer look(x[s,f]) -> y[s,f] {\n  axis h = 2\n  axis c = %ld\n",
+        between(random, 1, 4));
     add(spec, "  param q[f,h,c], v[f,c], out[h,c,f]\n");
     add(spec, "  a[s,h,c] = sum[f] x[s,f] * q[f,h,c]\n  one[s,c] = sum[f] x[s,f] * v[f,c]\n");
-    add(spec, "  o[s,h,c] = attend(a, a, a; %s)\n", PICK(random, "mask = causal", "mask = window, window = 3"));
+    add(spec, "  o[s,h,c] = attend(a, a, a; %s)\n",
+        PICK(random, "mask = causal", "mask = window, window = 3"));
     add(spec, "  y[s,f] = sum[h,c] (o[s,h,c] * one[s,c] + 0.3 * o.lse[s,h]) * out[h,c,f]\n}\n\n");
-    add(spec, "layer made(x[s,d]) -> y[s,d] {\n  option size: int = 5\n  axis f = size\n  axis r = %ld\n",
+    add(spec,
+        "layer made(x[s,d]) -> y[s,d] {\n  option size: int = 5\n  axis f = size\n  axis r = %ld\n",
         between(random, 1, 4));
-    add(spec, "  param a[d,f], b[f,d], c[f] ~ normal(1), e[r] ~ ones\n  param w[f,r], u[r,f], m[f,f]\n"
-              "  t0[s,f] = sum[d] x[s,d] * a[d,f]\n");
+    add(spec,
+        "  param a[d,f], b[f,d], c[f] ~ normal(1), e[r] ~ ones\n  param w[f,r], u[r,f], m[f,f]\n"
+        "  t0[s,f] = sum[d] x[s,d] * a[d,f]\n");
     for (long i = 1; i <= count; i++) add_equation(spec, i);
     Random apart = {random->state ^ 0x5CA17A11u};
     if (chance(&apart, 50)) add_recurrence(spec, &apart, ++count);
@@ -262,9 +292,12 @@ static void add_gate(Spec *spec) {
     Random *random = &spec->random;
     const char *at = PICK(random, "sdpa", "v", "k", "q", "out");
     int out = strcmp(at, "out") == 0;
-    add(spec, "{ at = %s, per = %s, act = %s, mode = %s", at, out ? "element" : PICK(random, "element", "head", "shared"),
-        PICK(random, "sigmoid", "silu", "ns_sigmoid", "identity", "tanh"), PICK(random, "multiply", "add"));
-    if (chance(random, 25)) add(spec, ", reads = %s", out ? "itself" : PICK(random, "nothing", "itself"));
+    add(spec, "{ at = %s, per = %s, act = %s, mode = %s", at,
+        out ? "element" : PICK(random, "element", "head", "shared"),
+        PICK(random, "sigmoid", "silu", "ns_sigmoid", "identity", "tanh"),
+        PICK(random, "multiply", "add"));
+    if (chance(random, 25))
+        add(spec, ", reads = %s", out ? "itself" : PICK(random, "nothing", "itself"));
     if (chance(random, 25)) add(spec, ", average = logits");
     if (chance(random, 25)) add(spec, ", after = norm");
     add(spec, " }");
@@ -283,7 +316,8 @@ static void add_heads(Spec *spec) {
     int rotated = chance(random, 70) && width > 1;
     if (rotated && chance(random, 60)) width += width % 2;
     long heads = between(random, 1, 8);
-    add(spec, "    heads = { q = %ld, k = %ld, v = %ld }\n", heads, divisor(random, heads), divisor(random, heads));
+    add(spec, "    heads = { q = %ld, k = %ld, v = %ld }\n", heads, divisor(random, heads),
+        divisor(random, heads));
     add(spec, "    head_dim = %ld\n    value_dim = %ld\n", width, between(random, 1, 7));
     if (!rotated)
         add(spec, "    rotary = none\n");
@@ -291,9 +325,12 @@ static void add_heads(Spec *spec) {
         add(spec, "    rotary = { dim = 2, base = %ld }\n", between(random, 10, 10000));
     if (width > 1 && chance(random, 15)) {
         add(spec, "    key_dim = %ld\n", between(random, 1, width - 1));
-        add(spec, "    widen = { per = %s, hidden = %s }\n", PICK(random, "shared", "head"), PICK(random, "0", "3"));
+        add(spec, "    widen = { per = %s, hidden = %s }\n", PICK(random, "shared", "head"),
+            PICK(random, "0", "3"));
     }
-    if (chance(random, 15)) add(spec, "    augment = augment { hidden = 5, residual = %s }\n", PICK(random, "true", "false"));
+    if (chance(random, 15))
+        add(spec, "    augment = augment { hidden = 5, residual = %s }\n",
+            PICK(random, "true", "false"));
 }
 
 static void add_attention(Spec *spec) {
@@ -310,7 +347,8 @@ static void add_attention(Spec *spec) {
         add(spec, "]\n");
     }
     if (chance(random, 30)) add(spec, "    qk_norm = true\n");
-    if (chance(random, 20)) add(spec, "    out_norm = true\n    out_scale = %s\n", PICK(random, "head", "shared"));
+    if (chance(random, 20))
+        add(spec, "    out_norm = true\n    out_scale = %s\n", PICK(random, "head", "shared"));
     if (!spec->causal && chance(random, 30))
         add(spec, "    mask = none\n");
     else if (chance(random, 20))
@@ -330,21 +368,24 @@ static void add_block(Spec *spec, int depth);
 
 static void add_lores(Spec *spec) {
     Random *random = &spec->random;
-    add(spec, "lore_mlp { hidden = %ld, lores = 4, top = %ld, rank = %ld", between(random, 3, 11), between(random, 1, 2),
-        between(random, 1, 3));
+    add(spec, "lore_mlp { hidden = %ld, lores = 4, top = %ld, rank = %ld", between(random, 3, 11),
+        between(random, 1, 2), between(random, 1, 3));
     if (chance(random, 20)) add(spec, ", routed = false");
-    if (chance(random, 25)) add(spec, ", on = output, inner = %s", PICK(random, "gelu", "identity", "tanh"));
+    if (chance(random, 25))
+        add(spec, ", on = output, inner = %s", PICK(random, "gelu", "identity", "tanh"));
     if (chance(random, 25)) add(spec, ", gated = true");
     add(spec, " }");
 }
 
 static void add_moe(Spec *spec, int depth) {
     Random *random = &spec->random;
-    long groups = chance(random, 25) ? between(random, 2, 3) : 1, each = between(random, 1 + (groups == 1), groups > 1 ? 3 : 6);
+    long groups = chance(random, 25) ? between(random, 2, 3) : 1,
+         each = between(random, 1 + (groups == 1), groups > 1 ? 3 : 6);
     long top = between(random, 1, each < 3 ? each : 3);
     add(spec, "moe {\n    experts = %ld\n    top = %ld\n", groups * each, groups * top);
     if (groups > 1) add(spec, "    groups = %ld\n", groups);
-    add(spec, "    score = %s\n    weights = %s\n", PICK(random, "softmax", "sigmoid"), PICK(random, "raw", "renormalised"));
+    add(spec, "    score = %s\n    weights = %s\n", PICK(random, "softmax", "sigmoid"),
+        PICK(random, "raw", "renormalised"));
     if (chance(random, 30)) add(spec, "    balance = 0.01\n");
     if (chance(random, 30)) add(spec, "    z = 0.001\n");
     if (chance(random, 15)) add(spec, "    route = 1.5\n");
@@ -362,14 +403,22 @@ static void add_moe(Spec *spec, int depth) {
 static void add_block(Spec *spec, int depth) {
     Random *random = &spec->random;
     switch (between(random, 0, depth == 0 ? 7 : depth == 1 ? 4 : 3)) {
-    case 0: add(spec, "swiglu { hidden = %ld }", between(random, 3, 17)); break;
+    case 0:
+        add(spec, "swiglu { hidden = %ld }", between(random, 3, 17));
+        break;
     case 1:
-        add(spec, "mlp { hidden = %ld, bias = %s, act = %s }", between(random, 3, 17), PICK(random, "true", "false"),
+        add(spec, "mlp { hidden = %ld, bias = %s, act = %s }", between(random, 3, 17),
+            PICK(random, "true", "false"),
             PICK(random, "gelu", "gelu_tanh", "relu", "relu2", "silu"));
         break;
-    case 2: add(spec, "made { size = %ld }", between(random, 3, 9)); break;
-    case 3: add_lores(spec); break;
-    default: add_moe(spec, depth);
+    case 2:
+        add(spec, "made { size = %ld }", between(random, 3, 9));
+        break;
+    case 3:
+        add_lores(spec);
+        break;
+    default:
+        add_moe(spec, depth);
     }
 }
 
@@ -380,28 +429,41 @@ static void add_stack(Spec *spec) {
     Random *random = &spec->random;
     add(spec, "layer stack {\n  option attention: layer = attention\n  option ffn: layer = swiglu\n"
               "  option norm: layer = rms_norm\n  option train: layer = train\n");
-    add(spec, "  axis d = %ld\n  axis v = %ld\n  sequence s = train.context\n", spec->dim, spec->vocabulary);
-    add(spec, "  input tokens[s]: token\n  input targets[s]: next\n  param embedding[v,d] ~ normal(1), mix[d,d]\n");
-    add(spec, "  x[s,d] = embedding[tokens[s],d]\n  repeat block[i < %ld] {\n", between(random, 2, 6));
+    add(spec, "  axis d = %ld\n  axis v = %ld\n  sequence s = train.context\n", spec->dim,
+        spec->vocabulary);
+    add(spec, "  input tokens[s]: token\n  input targets[s]: next\n  param embedding[v,d] ~ "
+              "normal(1), mix[d,d]\n");
+    add(spec, "  x[s,d] = embedding[tokens[s],d]\n  repeat block[i < %ld] {\n",
+        between(random, 2, 6));
     long every = between(random, 2, 3);
-    add(spec, "    if i %% %ld == %ld { x = x + attention(norm@first(x)) }", every, between(random, 0, every - 1));
-    if (chance(random, 50)) add(spec, " else { x = x + 0.3 * (i + 1) * swiglu@other(norm@first(x); hidden = 5) }");
+    add(spec, "    if i %% %ld == %ld { x = x + attention(norm@first(x)) }", every,
+        between(random, 0, every - 1));
+    if (chance(random, 50))
+        add(spec, " else { x = x + 0.3 * (i + 1) * swiglu@other(norm@first(x); hidden = 5) }");
     add(spec, "\n    y[s,j] = sum[d] x[s,d] * mix[d,j]\n    x = x + 0.3 * tanh(y)\n");
-    if (chance(random, 50)) add(spec, "    if i > 0 { x = x + ffn(norm@second(x)) }\n");
-    else add(spec, "    x = x + ffn(norm@second(x))\n");
+    if (chance(random, 50))
+        add(spec, "    if i > 0 { x = x + ffn(norm@second(x)) }\n");
+    else
+        add(spec, "    x = x + ffn(norm@second(x))\n");
     add(spec, "  }\n  logits[s,v] = sum[d] norm@last(x)[s,d] * embedding[v,d]\n  output logits\n");
     add(spec, "  loss = mean[batch,s] ((logsumexp[v] logits[s,v]) - logits[s,targets[s]])\n}\n\n");
 }
 
 static void add_training(Spec *spec) {
     Random *random = &spec->random, apart = {random->state ^ 0x91ACE5u};
-    add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch, spec->images ? 1 : spec->context,
-        PICK(random, "none", "layer"));
+    add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch,
+        spec->images ? 1 : spec->context, PICK(random, "none", "layer"));
     add(spec, ", places = %ld", between(&apart, 1, 5));
     switch (between(random, 0, 3)) {
-    case 0: add(spec, ", optimizer = sgd { nesterov = %s, decay = 0.1 }", PICK(random, "true", "false")); break;
-    case 1: add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, decay = 0.3 }"); break;
-    default: break;
+    case 0:
+        add(spec, ", optimizer = sgd { nesterov = %s, decay = 0.1 }",
+            PICK(random, "true", "false"));
+        break;
+    case 1:
+        add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, decay = 0.3 }");
+        break;
+    default:
+        break;
     }
     add(spec, " }\n}\n");
 }
@@ -411,10 +473,14 @@ static void add_images(Spec *spec) {
     Random *random = &spec->random;
     spec->images = 1;
     spec->causal = 0;
-    add(spec, "model random = diffusion {\n  patches = %ld\n  numbers = %ld\n  classes = %ld\n  dim = %ld\n  draws = %s\n",
-        spec->context, between(random, 1, 5), between(random, 2, 5), spec->dim, PICK(random, "inside", "given"));
-    add(spec, "  layers = %ld\n  attention = { heads.q = %ld, head_dim = 4, qk_norm = %s }\n  ffn = ", between(random, 1, 3),
-        between(random, 1, 3), PICK(random, "true", "false"));
+    add(spec,
+        "model random = diffusion {\n  patches = %ld\n  numbers = %ld\n  classes = %ld\n  dim = "
+        "%ld\n  draws = %s\n",
+        spec->context, between(random, 1, 5), between(random, 2, 5), spec->dim,
+        PICK(random, "inside", "given"));
+    add(spec,
+        "  layers = %ld\n  attention = { heads.q = %ld, head_dim = 4, qk_norm = %s }\n  ffn = ",
+        between(random, 1, 3), between(random, 1, 3), PICK(random, "true", "false"));
     add_block(spec, 0);
     add(spec, "\n");
     add_training(spec);
@@ -426,11 +492,13 @@ static void add_transfer(Spec *spec) {
     if (!chance(random, 40)) return;
     add(spec, "\nparametrization mixed {\n  lr = lr * %s\n", PICK(random, "0.5", "2"));
     add(spec, "  kind last if last { forward = 0.7  lr = lr / 3 }\n");
-    add(spec, "  kind branch if product and joins { forward = forward * 1.5 / share  decay = decay * 3  eps = eps * 10 }\n");
+    add(spec, "  kind branch if product and joins { forward = forward * 1.5 / share  decay = decay "
+              "* 3  eps = eps * 10 }\n");
     add(spec, "  kind matrix if product { forward = 0.8  beta1 = 0.7  init = init * 2 }\n");
     add(spec, "  kind other { eps = 1e-4 }\n}\nmodel tuned = random {");
-    if (chance(random, 50)) add(spec, " parameters = [{ of = \"%s\", %s }] ", PICK(random, "*", "*weight"),
-                                PICK(random, "freeze = true", "lr = 0.25", "decay = 0.5, lr = 3"));
+    if (chance(random, 50))
+        add(spec, " parameters = [{ of = \"%s\", %s }] ", PICK(random, "*", "*weight"),
+            PICK(random, "freeze = true", "lr = 0.25", "decay = 0.5, lr = 3"));
     add(spec, "} transfer mixed from random\n");
 }
 
@@ -461,12 +529,53 @@ static void make_model(Spec *spec, uint64_t seed) {
     add_block(spec, 0);
     add(spec, "\n  norm = %s\n", PICK(random, "rms_norm", "layer_norm"));
     if (!stack) {
-        add(spec, "  vocab = %ld\n  dim = %ld\n  layers = %ld\n", spec->vocabulary, spec->dim, between(random, 1, 4));
-        add(spec, "  sandwich = %s\n  tied = %s\n  cap = %s\n", PICK(random, "false", "true"), PICK(random, "false", "true"),
-            PICK(random, "0", "0", "5"));
+        add(spec, "  vocab = %ld\n  dim = %ld\n  layers = %ld\n", spec->vocabulary, spec->dim,
+            between(random, 1, 4));
+        add(spec, "  sandwich = %s\n  tied = %s\n  cap = %s\n", PICK(random, "false", "true"),
+            PICK(random, "false", "true"), PICK(random, "0", "0", "5"));
         if (chance(random, 15)) add(spec, "  separator = %ld\n", between(random, 0, 5));
-        add(spec, "  positions = %s\n  probes = %s\n", PICK(random, "none", "none", "learned"), PICK(random, "false", "true"));
+        add(spec, "  positions = %s\n  probes = %s\n", PICK(random, "none", "none", "learned"),
+            PICK(random, "false", "true"));
     }
+    add_training(spec);
+}
+
+/* A decoder whose mixer is a recurrence or two, of any kind, or whose experts are. */
+static void make_recurrence(Spec *spec, uint64_t seed) {
+    *spec = (Spec){.random = {seed * 0x2545F4914F6CDD1Du}};
+    Random *random = &spec->random;
+    draw(random);
+    spec->causal = chance(random, 70);
+    spec->context = between(random, 4, 13);
+    spec->vocabulary = between(random, 11, 30);
+    spec->batch = between(random, 1, 2);
+    spec->dim = between(random, 3, 9);
+    int chosen = chance(random, 25), two = chance(random, 20), linear = chance(random, 60);
+    spec->resets = chance(random, 40);
+    add(spec, "use decoder\nuse recurrent\n\nlayer made(x[s,d]) -> y[s,d] {\n  option documents: "
+              "any = none\n");
+    add(spec, "  axis f = %ld\n  axis r = %ld\n", between(random, 2, 5), between(random, 1, 4));
+    add(spec,
+        "  param a[d,f], b[f,d], c[f] ~ normal(1), e[r] ~ ones\n  param w[f,r], u[r,f], m[f,f]\n");
+    if (spec->resets)
+        add(spec,
+            "  if documents != none { on = goes_on(documents) } else { on[s] = s %% 5 != 3 }\n");
+    add(spec,
+        "  t0[s,f] = sum[d] x[s,d] * a[d,f]\n  t1[s,f] = t0[s,f] * c[f] + 0.3 * t0[s - 1,f]\n");
+    const char *way = !spec->causal && chance(random, 60) ? " reversed" : "";
+    if (linear) add_linear(spec, random, 2, way);
+    if (!linear || two) add_recurrence(spec, random, 2 + linear);
+    add(spec, "  y[s,d] = sum[f] t%d[s,f] * b[f,d]\n}\n\n", 2 + (linear && two));
+    add(spec, "model random = decoder {\n  vocab = %ld\n  dim = %ld\n  layers = %ld\n",
+        spec->vocabulary, spec->dim, between(random, 1, 2));
+    if (spec->resets && !chosen) add(spec, "  separator = %ld\n", between(random, 0, 3));
+    if (chosen)
+        add(spec,
+            "  attention = { heads.q = 1, rotary = none }\n  ffn = moe { experts = 3, top = %ld, "
+            "expert = made }\n",
+            between(random, 1, 2));
+    else
+        add(spec, "  attention = made\n  ffn = swiglu { hidden = 5 }\n");
     add_training(spec);
 }
 

@@ -8,6 +8,7 @@
  * roundings on every value that it makes, several times: twice what that does to the result is allowed as well, and counted.
  *
  *     test_models                         100 models from seed 1
+ *     test_models recurrences             the same, of recurrences alone
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well
  *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
@@ -485,10 +486,12 @@ static int write_file(const char *path, const char *text) {
 }
 
 /* With tokens for which rounding may turn a choice around nothing is shown: then others are tried. */
+static void (*make)(Spec *spec, uint64_t seed) = make_spec;
+
 static int run_trial(Device *device, uint64_t seed, const char *folder, char *problem, size_t size,
                      Tally *tally) {
     Spec *spec = memory_new(sizeof *spec);
-    make_spec(spec, seed);
+    make(spec, seed);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
     int good = write_file(path, spec->text), undecided = 1;
     if (getenv("MOEC_SHOW")) printf("%s", spec->text);
@@ -562,7 +565,7 @@ static Tally total_of(const Tally *tallies, long workers) {
 }
 
 int main(int argc, char **argv) {
-    (void)argc;
+    if (argc > 1 && strcmp(argv[1], "recurrences") == 0) make = make_recurrence;
     setenv("OMP_NUM_THREADS", "2", 0);
     threads_wait_briefly(argv);
     long count = number_from("MOEC_MODELS", DEFAULT_MODELS),
