@@ -159,6 +159,7 @@ static const char *const published[] = {
     "models/structmoe.moe:structmoe_410m train.precision=bf16",
     "models/complete_mue.moe:mue_e128a8g4s1 train.precision=bf16",
     "tests/gpu.moe:moe_layer",
+    "tests/gpu.moe:recurrences train.precision=bf16",
 };
 
 static Case *cases;
