@@ -329,6 +329,7 @@ struct Statement {
     bool reverse;
     Block body;
     const char *slow; /* CALL_SCAN: why it runs place by place; NULL: nobody has looked */
+    bool again;       /* what it makes takes more room than making it again is worth */
 };
 
 /* ---- programs ---- */

@@ -13,7 +13,7 @@
  *                                                      d_h[b,f] = t_again[b,f] * h[i,b,f]
  *
  * With `recompute` all but the carried tensors is computed again; otherwise only what is pointwise,
- * cheap, and made of values that are kept anyway.
+ * cheap, and made of values that are kept anyway, and what says so itself (`again`).
  */
 #include "ir/rewrite.h"
 
@@ -116,12 +116,13 @@ static void add_cost(Expr *expr, void *data) {
 
 /* The choice of the largest is always kept: another rounding could choose otherwise. */
 static bool is_computed_again(const Saving *saving, const Statement *statement) {
-    if (statement->kind == STATEMENT_CALL) return saving->recompute && statement->call != CALL_TOP;
+    bool recompute = saving->recompute || statement->again;
+    if (statement->kind == STATEMENT_CALL) return recompute && statement->call != CALL_TOP;
     if (statement->kind != STATEMENT_LOOP) return false;
     Recomputation remat = {.saving = saving};
     expr_walk(statement->value, add_cost, &remat);
     if (remat.state) return false;
-    if (saving->recompute) return true;
+    if (recompute) return true;
     return statement->reduction == REDUCE_NONE && !statement->accumulate &&
            !statement_is_scatter(statement) && !remat.missing && !remat.gather &&
            remat.cost <= CHEAP;

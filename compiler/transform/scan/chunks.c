@@ -101,7 +101,8 @@ Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summe
     if (reduced) over[count++] = reduced;
     statement_loop(chunks->program, chunks->block, chunk_read(chunks, tensor, spot), false,
                    count ? REDUCE_SUM : REDUCE_NONE, over, count, value,
-                   chunks->recurrence->scan->span);
+                   chunks->recurrence->scan->span)
+        ->again = true;
     return tensor;
 }
 
@@ -187,6 +188,7 @@ Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *plac
     Program *program = chunks->program;
     Span span = chunks->recurrence->scan->span;
     Statement *scan = statement_scan(program, chunks->block, place, reverse, span);
+    scan->again = true;
     Tensor *tensor = chunk_tensor(chunks, name, &at);
     statement_loop(program, &scan->body, chunk_read(chunks, tensor, at), false, REDUCE_NONE, NULL,
                    0, value(chunks, at, tensor), span);

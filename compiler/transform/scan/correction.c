@@ -113,6 +113,7 @@ static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
     Expr *value = expr_apply(program, OP_WHERE, apply(chunks, OP_LT, earlier.row, row), product,
                              number_of(chunks, 0));
     Statement *scan = statement_scan(program, chunks->block, place, false, span);
+    scan->again = true;
     statement_loop(program, &scan->body, chunk_read(chunks, sums, at), false, REDUCE_SUM, &column,
                    1, value, span);
     value = apply(chunks, OP_ADD, chunk_read(chunks, sums, at),
