@@ -4,7 +4,7 @@
  *     readers.c      who reads the states after each place, what they sum over, what that leaves
  *     chunk_scan.c   the pass: a linear recurrence by products, a chunk of places at a time
  *     chunks.c       the parts of that form: decays within a chunk, factors by chunks
- *     blocks.c       pairs of places of a chunk where decays differ along what is summed over
+ *     sub_chunks.c   pairs of places of a chunk where decays differ along what is summed over
  *     correction.c   inputs that are corrected by what the state gives
  */
 #ifndef SCAN_H
@@ -184,7 +184,7 @@ Expr *chunk_pairs(const Chunks *chunks, const char *name, Expr *query, Dims quer
 Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *place, bool reverse,
                     Expr *(*value)(const Chunks *chunks, Spot at, Tensor *own));
 
-/* ---- blocks.c ---- */
+/* ---- sub_chunks.c ---- */
 
 /* How many places a block has. */
 long block_width(long places);

@@ -1,4 +1,4 @@
-/* blocks: pairs of places of a chunk where the decay differs along what is summed over.
+/* sub_chunks: pairs of places of a chunk where the decay differs along what is summed over.
  *
  *     scores[i,j] = sum[e] q[i,e] * (a[j+1,e] * ... * a[i,e]) * k[j,e]
  *
