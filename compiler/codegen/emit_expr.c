@@ -47,7 +47,7 @@ static const Term *subscript_term(Emitter *emitter, const Expr *sub) {
     if (!contains_read(sub)) return place;
     const char *tensor = sub->kind == EXPR_READ ? sub->tensor->name : NULL;
     return term_invariant(emitter->arena, place, tensor ? READ_ONCE : COMPUTED_ONCE, "const long",
-                          tensor ? arena_format(emitter->arena, "%s_at", tensor) : "at");
+                          tensor);
 }
 
 static const Term *slot_term(Emitter *emitter, const Expr *sub) {
@@ -88,8 +88,7 @@ static const Term *element_of(Emitter *emitter, const Term *array, const Term *o
 /* The element of a tensor without axes, which may be read once. */
 static const Term *number_of(Emitter *emitter, const Term *element, const Tensor *tensor) {
     return term_invariant(emitter->arena, element, READ_ONCE,
-                          tensor->type == TYPE_INT ? "const int32_t" : "const float",
-                          arena_format(emitter->arena, "%s_at", tensor->name));
+                          tensor->type == TYPE_INT ? "const int32_t" : "const float", tensor->name);
 }
 
 const Term *element_term(Emitter *emitter, const Expr *access, const Term **inside) {
@@ -250,8 +249,7 @@ const Term *real_term(Emitter *emitter, const Expr *expr) {
     const Term *made =
         expr->kind == EXPR_READ ? real_read(emitter, expr) : real_apply(emitter, expr);
     if (expr->kind == EXPR_READ)
-        return term_value(emitter->arena, made, VALUE_READ,
-                          arena_format(emitter->arena, "%s_at", expr->tensor->name));
+        return term_value(emitter->arena, made, VALUE_READ, expr->tensor->name);
     bool long_one = op_table[expr->op].cost >= LONG_OPERATION;
-    return term_value(emitter->arena, made, long_one ? VALUE_LONG : VALUE_SHORT, "part");
+    return term_value(emitter->arena, made, long_one ? VALUE_LONG : VALUE_SHORT, NULL);
 }

@@ -34,7 +34,8 @@ static FormNode *name_in(Arena *arena, FormBlock *block, FormNode *before, const
     while (now && (part = find_part(now, now)) != NULL) {
         before = form_insert(arena, block, before, FORM_LET);
         before->type = "const float";
-        before->name = term_variable(arena, part->wanted);
+        const char *wanted = part->of ? arena_format(arena, "%s_at", part->of) : "part";
+        before->name = term_variable(arena, wanted);
         before->values[0] = part;
         now = term_replace(arena, now, part, before->name);
     }

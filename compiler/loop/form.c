@@ -104,22 +104,22 @@ bool term_uses(const Term *term, const Term *name) {
 }
 
 const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invariant,
-                           const char *type, const char *wanted) {
+                           const char *type, const char *of) {
     if (term->kind != TERM_APPLY) return term;
     Term *made = arena_alloc(arena, sizeof *made);
     *made = *term;
     made->invariant = invariant;
     made->type = type;
-    made->wanted = wanted;
+    made->of = of;
     return made;
 }
 
-const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *wanted) {
+const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *of) {
     if (term->kind != TERM_APPLY) return term;
     Term *made = arena_alloc(arena, sizeof *made);
     *made = *term;
     made->value = value;
-    if (!made->wanted) made->wanted = wanted;
+    if (!made->of) made->of = of;
     return made;
 }
 

@@ -64,7 +64,7 @@ typedef struct Term {
     const struct Term *args[TERM_ARGUMENTS];
     TermInvariant invariant;
     TermValue value;
-    const char *type, *wanted; /* of a variable for it */
+    const char *type, *of; /* of a variable for it: its type, the tensor that it is an element of */
 } Term;
 
 const Term *term_name(Arena *arena, const char *name);
@@ -81,8 +81,8 @@ bool term_is_zero(const Term *term); /* the number 0 */
 bool term_uses(const Term *term, const Term *name);
 /* The same, marked for licm.c and for cse.c. */
 const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invariant,
-                           const char *type, const char *wanted);
-const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *wanted);
+                           const char *type, const char *of);
+const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *of);
 /* The term with `by` wherever `part` stands in it. */
 const Term *term_replace(Arena *arena, const Term *term, const Term *part, const Term *by);
 /* What is stored into by a place: "x" of "x[i]" and of "&x[i]". */

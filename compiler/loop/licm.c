@@ -66,6 +66,10 @@ static const Term *find(const Search *search, const FormNode *first) {
     return found;
 }
 
+static const char *name_for(Arena *arena, const Term *found) {
+    return found->of ? arena_format(arena, "%s_at", found->of) : "at";
+}
+
 /* In the order of the statements; first what is read, so that it is the same wherever it stands. */
 static void hoist_to(Search *search, FormBlock *block) {
     FormNode *at = NULL;
@@ -77,7 +81,7 @@ static void hoist_to(Search *search, FormBlock *block) {
                (found = find(search, search->first)) != NULL) {
             FormNode *let = form_insert(search->arena, block, at, FORM_LET);
             let->type = found->type;
-            let->name = term_variable(search->arena, found->wanted);
+            let->name = term_variable(search->arena, name_for(search->arena, found));
             form_replace(search->arena, let->next, found, let->name);
             let->values[0] = found;
             at = let;

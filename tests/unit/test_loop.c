@@ -208,7 +208,7 @@ static void test_barriers(void **state) {
 }
 
 static const Term *subscript(Arena *arena, const Term *value) {
-    return term_invariant(arena, value, READ_ONCE, "long", "at");
+    return term_invariant(arena, value, READ_ONCE, "long", NULL);
 }
 
 static void expect_text(Arena *arena, const FormBlock *block, const char *expected) {
@@ -303,13 +303,13 @@ static void test_licm(void **state) {
 static void test_cse(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
-    const Term *part = term_value(arena, term(arena, "f($0)", a), VALUE_LONG, "part");
-    const Term *brief = term_value(arena, term(arena, "$0 + $1", b, c), VALUE_SHORT, "part");
+    const Term *part = term_value(arena, term(arena, "f($0)", a), VALUE_LONG, NULL);
+    const Term *brief = term_value(arena, term(arena, "$0 + $1", b, c), VALUE_SHORT, NULL);
     const Term *sum = term(arena, "$0 * $0 + $1 * $1", part, brief);
     FormNode *guard = form_add(arena, &block, FORM_IF);
     guard->values[0] = b;
     guard->layout = ON_SAME_LINE;
-    set(arena, &guard->body, a, term_value(arena, sum, VALUE_SHORT, "part"));
+    set(arena, &guard->body, a, term_value(arena, sum, VALUE_SHORT, NULL));
     run(arena, name_common, &block, &target_device);
     expect_text(arena, &block,
                 "const float part = f(a);\n"
