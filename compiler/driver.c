@@ -317,8 +317,8 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
                         bool standalone) {
     Schedule **schedules = schedules_of(compiler, programs, count);
     if (moec_failed(compiler)) return NULL;
-    return emit_c(compiler->arena, schedules, count,
-                  standalone ? TARGET_STANDALONE : TARGET_HOSTED);
+    const Hosting hosted = compiler->marks ? TARGET_MARKED : TARGET_HOSTED;
+    return emit_c(compiler->arena, schedules, count, standalone ? TARGET_STANDALONE : hosted);
 }
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,

@@ -18,6 +18,7 @@ struct MoecCompiler {
     bool checked;
     bool gathers;
     bool trains;                  /* its programs share weights with training */
+    bool marks;                   /* they say when a unit of work ends */
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* that it was opened for, or NULL */
 };

@@ -61,6 +61,8 @@ void moec_probe(MoecCompiler *compiler);
 /* From now on MOEC_TRAIN has the gradients of real inputs among its outputs, before all others:
  * "gradient:NAME". */
 void moec_differentiate_inputs(MoecCompiler *compiler);
+/* From now on C for the host says when each unit of work ends: see MoecHost.mark. */
+void moec_mark_units(MoecCompiler *compiler);
 /* Whether some states are means over all micro-batches of a step. The outputs of MOEC_GATHER, under
  * the names of those states, are what one micro-batch gives; the states are to be their mean before
  * MOEC_TRAIN sees the first micro-batch. */

@@ -318,6 +318,10 @@ bool moec_option_real(MoecCompiler *compiler, const char *path) {
     return setting && setting->real;
 }
 
+void moec_mark_units(MoecCompiler *compiler) {
+    compiler->marks = true;
+}
+
 void moec_trains(MoecCompiler *compiler) {
     compiler->trains = true;
 }

@@ -211,7 +211,7 @@ const double *interpreter_margins(const Interpreter *interpreter, size_t *count)
 /* fuse and plan: see kernel.h. Programs with their schedules are emitted into one C text with one
  * exported table. */
 struct Schedule;
-typedef enum Hosting { TARGET_HOSTED, TARGET_STANDALONE } Hosting;
+typedef enum Hosting { TARGET_HOSTED, TARGET_MARKED, TARGET_STANDALONE } Hosting;
 char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting);
 /* The same of programs for a device; *device receives the text of the kernels. */
 char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting,

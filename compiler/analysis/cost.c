@@ -11,6 +11,7 @@
  *
  *     up[n[r],d,f] over rows r of k choices out of |n| for each token: active = k / |n|
  */
+#include "analysis/access.h"
 #include "passes.h"
 
 #include <stdlib.h>
@@ -191,8 +192,8 @@ static double attend_cost(const Statement *statement) {
                   2;
     double keys =
         average_keys(&statement->attention, (double)key->tensor->axes[key->count - 3]->size);
-    double queries = (double)tensor_elements(query->tensor) /
-                     (double)query->tensor->axes[query->count - 1]->size;
+    double queries =
+        access_elements(query, true) / (double)query->tensor->axes[query->count - 1]->size;
     return each * keys * queries;
 }
 
@@ -233,7 +234,7 @@ double statement_flops(const Statement *statement) {
     case CALL_ATTEND_GRAD: /* two products of the forward pass, again, and four of its own */
         return 2.5 * attend_cost(statement);
     case CALL_TOP:
-        return (double)tensor_elements(((Expr *)statement->inputs.items[0])->tensor);
+        return access_elements(statement->inputs.items[0], true);
     default:
         return 0;
     }

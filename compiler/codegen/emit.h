@@ -73,6 +73,7 @@ typedef struct EmitTarget {
     void (*update)(Module *module, const Update *update);
     const char *update_function; /* its entry of MoecUpdate */
     bool apart;                  /* kernels stand in a text of their own */
+    bool marks;                  /* the program says when a unit ends: see MoecHost.mark */
     bool variants; /* the host chooses between variants of a kernel: see MoecHost.launch_variant */
 } EmitTarget;
 

@@ -156,6 +156,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     emit_units(emitter, &emitter->schedule->units);
 
     emitter->out = &head;
+    if (emitter->target->marks) emit_line(emitter, "moec_mark(run, -1);");
     declare_tensors(emitter, &module->weights, &module->states);
     if (emitter->functions.length)
         text_add_bytes(kernels, emitter->functions.text, emitter->functions.length);

@@ -186,6 +186,8 @@ void emit_units(Emitter *emitter, const List *units) {
             emit_repeat(emitter, unit);
             break;
         }
+        if (emitter->target->marks && unit->kind != UNIT_REPEAT)
+            emit_line(emitter, "moec_mark(run, %d);", unit->first);
         if (!unit->once) continue;
         emitter->indent--;
         emit_line(emitter, "}");

@@ -261,7 +261,8 @@ const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
     static const char *const names[] = {"forward", "training",  "decoding",
                                         "update",  "measuring", "gathering"};
     Arena *arena = moec_arena(compiler);
-    Program *program = moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE ? 1 : 0);
+    const long one = graph == MOEC_DECODE; /* sequence, new token; else the spec's */
+    Program *program = moec_compile(compiler, graph, one, 0, one);
     Program *forward = program ? moec_compile(compiler, MOEC_FORWARD, 0, 0, 0) : NULL;
     if (!forward) return NULL;
     moec_lower(compiler, program, device);

@@ -146,11 +146,11 @@ static json_t *units_json(const Explanation *explanation) {
         for (int k = 0; k < unit->statements.count; k++)
             json_array_append_new(fused, json_string(result_of(unit->statements.items[k])));
         json_array_append_new(
-            list,
-            json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:o}", "name", unit->name, "kind",
-                      unit->kind, "runs", unit->runs, "flops", unit->flops, "bytes", unit->bytes,
-                      "seconds", unit->seconds, "bound", unit->by_memory ? "memory" : "products",
-                      "from", place_of(explanation->arena, span_of(unit)), "statements", fused));
+            list, json_pack("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:o}", "at", unit->at,
+                            "name", unit->name, "kind", unit->kind, "runs", unit->runs, "flops",
+                            unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
+                            unit->by_memory ? "memory" : "products", "from",
+                            place_of(explanation->arena, span_of(unit)), "statements", fused));
     }
     return list;
 }

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 11, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 12, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -179,6 +179,10 @@ typedef struct MoecHost {
     void (*launch_variant)(void *self, int kernel, const MoecKernelVariant *variants,
                            size_t size_bytes, const MoecWritten *written,
                            const MoecMatrices *matrices, void **arguments);
+    /* programs whose units of work are timed only: unit `unit` of the schedule ends here; negative:
+     * a run begins */
+    void (*mark)(void *marked, int unit);
+    void *marked;
 } MoecHost;
 
 struct MoecRun {

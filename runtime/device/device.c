@@ -4,6 +4,7 @@
 #include "base/message.h"
 #include "device/cuda/cuda.h"
 #include "base/memory.h"
+#include "base/seconds.h"
 #include "device/products.h"
 
 #include <stdlib.h>
@@ -68,6 +69,17 @@ static void engine_free(Engine *engine) {
     free(engine);
 }
 
+/* What went on since the last mark is the work of that unit. */
+static void mark(void *marked, int unit) {
+    Engine *engine = marked;
+    if (unit >= 0) kernel_times_add(engine->times, NULL, unit, seconds_now() - engine->since, 0);
+    engine->since = seconds_now();
+}
+
+static void add_time(const Engine *engine, const char *name, double began) {
+    if (engine->times) kernel_times_add(engine->times, name, -1, seconds_now() - began, 0);
+}
+
 static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run) {
     run->host = &engine->host;
     graph->run(run);
@@ -76,7 +88,7 @@ static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run)
 
 /* In chunks of fixed length, whatever the threads. */
 static bool square_sum(Engine *engine, const float *values, size_t count, double *sum) {
-    (void)engine;
+    const double began = seconds_now();
     long chunks = (long)((count + CHUNK - 1) / CHUNK);
     double *sums = memory_new(sizeof *sums * (size_t)(chunks + 1)), total = 0;
 #pragma omp parallel for schedule(static)
@@ -90,10 +102,12 @@ static bool square_sum(Engine *engine, const float *values, size_t count, double
     for (long chunk = 0; chunk < chunks; chunk++) total += sums[chunk];
     free(sums);
     *sum = total;
+    add_time(engine, "square_sum", began);
     return true;
 }
 
 static bool update_all(Engine *engine, const BlockUpdate *given) {
+    const double began = seconds_now();
     const MoecTable *table = engine->table;
     const MoecUpdate *update = table->update;
     float *scalars = update_numbers(update, given->scalars);
@@ -109,6 +123,7 @@ static bool update_all(Engine *engine, const BlockUpdate *given) {
     }
     free(moments);
     free(scalars);
+    add_time(engine, "update", began);
     return true;
 }
 
@@ -118,8 +133,7 @@ static bool round_weights(Engine *engine, const float *weights, void *rounded) {
 }
 
 static double best_products(Device *device, bool rounded) {
-    (void)device;
-    return ceiling_products(rounded);
+    return device->brief ? ceiling_products_quick(rounded) : ceiling_products(rounded);
 }
 
 static double best_read(Device *device) {
@@ -128,9 +142,10 @@ static double best_read(Device *device) {
 }
 
 static bool time_kernels(Engine *engine, KernelTimes *times) {
-    (void)engine;
-    return !times ||
-           error_message("give --device cuda", "on the CPU kernels are not timed one by one");
+    engine->times = times;
+    engine->host.mark = times ? mark : NULL;
+    engine->host.marked = engine;
+    return true;
 }
 
 static const DeviceKind kind = {

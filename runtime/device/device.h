@@ -9,6 +9,7 @@
 #ifndef DEVICE_H
 #define DEVICE_H
 
+#include "device/kernel_times.h"
 #include "device/products.h"
 
 #include <stdbool.h>
@@ -22,6 +23,8 @@ typedef struct Engine {
     const MoecTable *table;
     MoecHost host;      /* what it lends to the program */
     Products *products; /* the CPU's */
+    KernelTimes *times; /* the same: receives what units of work take, or NULL */
+    double since;       /* when the last of them ended */
     double seconds;     /* that loading took */
     bool cached;        /* nothing had to be compiled */
     char startup[256];  /* what starting took, by phase; empty where there is nothing to tell */
@@ -36,19 +39,6 @@ typedef struct BlockUpdate {
     const float
         *scalars; /* host: by scalar_names; what parameters have for themselves is not in it */
 } BlockUpdate;
-
-/* What a kernel took in one run of a graph, all its launches together; flops: 0 where they are not
- * known. */
-typedef struct KernelTime {
-    char *name;
-    long launches;
-    double seconds, flops;
-} KernelTime;
-
-typedef struct KernelTimes {
-    KernelTime *rows;
-    int count;
-} KernelTimes;
 
 typedef struct DeviceKind {
     void *(*allocate)(Device *device,
@@ -69,8 +59,9 @@ typedef struct DeviceKind {
     bool (*update)(Engine *engine, const BlockUpdate *update);
     bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */
 
-    /* From now on every kernel is run several times and adds a row to `times`: what is computed is
-     * then of no use. NULL ends it. False after a message. */
+    /* From now on what every kernel takes goes to a row of `times`. On a device it is run several
+     * times: what is computed is then of no use. On the CPU rows are units of work, of programs
+     * that were compiled with moec_mark_units. NULL ends it. False after a message. */
     bool (*time_kernels)(Engine *engine, KernelTimes *times);
 
     /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of

@@ -40,6 +40,11 @@
 #define MOEC_OMP(...)
 #endif
 
+/* In programs whose units of work are timed. */
+MOEC_INLINE void moec_mark(const MoecRun *run, int unit) {
+    if (run->host != NULL && run->host->mark != NULL) run->host->mark(run->host->marked, unit);
+}
+
 /* Hosted programs do not compile the kernels again for every model: MOEC_KERNELS_HERE makes the one
  * object that has them, and a program compiled with MOEC_KERNELS_APART calls those. */
 #define MOEC_ENTRIES(ENTRY)                                                                        \

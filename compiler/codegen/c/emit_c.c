@@ -145,9 +145,17 @@ static void add_absent(Text *text, Schedule *const *schedules, int count) {
     if (!int8) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
 }
 
+static const EmitTarget *target_of(Arena *arena, Hosting hosting) {
+    if (hosting != TARGET_MARKED) return &target_c;
+    EmitTarget *marked = arena_alloc(arena, sizeof *marked);
+    *marked = target_c;
+    marked->marks = true;
+    return marked;
+}
+
 char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hosting) {
     Text text = {.arena = arena};
-    Module *module = emit_module(arena, schedules, count, &target_c, NULL);
+    Module *module = emit_module(arena, schedules, count, target_of(arena, hosting), NULL);
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              hosting == TARGET_STANDALONE ? " to stand alone" : "");
     emit_overview(module, &text);

@@ -40,7 +40,9 @@ bool bench_starts(const Bench *bench);
 bool bench_training(const Bench *bench);
 bool bench_decoding(const Bench *bench);
 
-/* Does the work once with every kernel timed, when that is wanted; and the lines for a reader. */
+/* The spec, to be compiled so that its kernels can be timed when that is wanted. */
+MoecCompiler *bench_open(const Bench *bench);
+/* Does the work with every kernel timed, when that is wanted; and the lines for a reader. */
 bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data), void *data);
 void bench_print_kernels(const Bench *bench);
 

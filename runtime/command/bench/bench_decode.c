@@ -126,7 +126,7 @@ static bool work_token(void *data) {
 
 bool bench_decoding(const Bench *bench) {
     const long places = bench->prefix ? bench->prefix + AFTER_PREFIX : 0;
-    MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
+    MoecCompiler *compiler = bench_open(bench);
     Decoder *decoder =
         compiler ? decoder_open_on(bench->on, compiler, bench->batch, 0, places) : NULL;
     const double weights = decoder ? weight_bytes(bench, compiler, decoder) : 0;

@@ -351,8 +351,11 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     const char *wanted = getenv("MOEC_OVERLAP");
     engine->overlaps = engine->device->major >= 9 && (!wanted || strcmp(wanted, "off") != 0);
     engine->products = cuda_products_new(engine->device, table, keep);
-    engine->base.host =
-        (MoecHost){engine, host_product, host_launch, host_zero, host_launch_variant};
+    engine->base.host = (MoecHost){.self = engine,
+                                   .product = host_product,
+                                   .launch = host_launch,
+                                   .zero = host_zero,
+                                   .launch_variant = host_launch_variant};
     size_t numbers = table->update ? numbers_bytes(table->update) : 0;
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + numbers;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),

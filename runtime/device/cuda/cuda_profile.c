@@ -28,15 +28,6 @@ void cuda_profile_free(CudaProfile *profile) {
     free(profile);
 }
 
-static KernelTime *row_of(KernelTimes *times, const char *name) {
-    for (int i = 0; i < times->count; i++)
-        if (strcmp(times->rows[i].name, name) == 0) return &times->rows[i];
-    times->rows = memory_grow(times->rows, sizeof *times->rows * (size_t)(times->count + 1));
-    KernelTime *row = &times->rows[times->count++];
-    *row = (KernelTime){.name = memory_format("%s", name)};
-    return row;
-}
-
 static int by_size(const void *a, const void *b) {
     double one = *(const double *)a, other = *(const double *)b;
     return (one > other) - (one < other);
@@ -68,9 +59,6 @@ int cuda_profile_work(CudaProfile *profile, const char *name, double flops, Cuda
     }
     if (result) return result;
     qsort(seconds, (size_t)tries, sizeof seconds[0], by_size);
-    KernelTime *row = row_of(profile->times, name);
-    row->launches++;
-    row->seconds += seconds[tries / 2];
-    row->flops += flops;
+    kernel_times_add(profile->times, name, -1, seconds[tries / 2], flops);
     return 0;
 }

@@ -1,0 +1,37 @@
+#include "device/kernel_times.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static KernelTime *row_of(KernelTimes *times, const char *name, int unit) {
+    for (int i = 0; i < times->count; i++) {
+        KernelTime *row = &times->rows[i];
+        if (name ? row->name && strcmp(row->name, name) == 0 : row->unit == unit) return row;
+    }
+    times->rows = memory_grow(times->rows, sizeof *times->rows * (size_t)(times->count + 1));
+    KernelTime *row = &times->rows[times->count++];
+    *row = (KernelTime){.name = name ? memory_format("%s", name) : NULL, .unit = unit};
+    return row;
+}
+
+void kernel_times_add(KernelTimes *times, const char *name, int unit, double seconds,
+                      double flops) {
+    KernelTime *row = row_of(times, name, unit);
+    row->launches++;
+    row->seconds += seconds;
+    row->flops += flops;
+}
+
+double kernel_times_sum(const KernelTimes *times) {
+    double sum = 0;
+    for (int i = 0; i < times->count; i++) sum += times->rows[i].seconds;
+    return sum;
+}
+
+void kernel_times_free(KernelTimes *times) {
+    for (int i = 0; i < times->count; i++) free(times->rows[i].name);
+    free(times->rows);
+    *times = (KernelTimes){.count = 0};
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# bench --kernels on the CPU tells of every unit of work that explain knows, as often as it runs, once; and without it a
+# program says nothing of its units.
+. "$(dirname "$0")/../begin.sh"
+cat >"$work/two.moe" <<'MODEL'
+use decoder
+
+model two = decoder {
+  dim = 32, layers = 3
+  attention = { heads = { q = 2 }, head_dim = 16 }
+  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 16 }, weights = renormalised }
+  train = { batch = 2, context = 32 }
+}
+MODEL
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+for graph in train decode; do
+    moec explain "$work/two.moe" --graph $graph --json --gflops 1 --gbytes 1 >"$work/explained"
+    moec bench "$work/two.moe" --graph $graph --quick --kernels --json >"$work/bench"
+    # "NAME RUNS" of both; what the host does itself is known to bench alone
+    sed -n -e '/"units"/,$ s/.*"name": "\(.*\)".*/\1/p' -e 's/.*"runs": \([0-9]*\).*/\1/p' "$work/explained" | paste -d ' ' - - |
+        sort >"$work/known"
+    sed -n -e '/"kernels"/,$ s/.*"name": "\(.*\)".*/\1/p' -e 's/.*"launches": \([0-9]*\).*/\1/p' "$work/bench" | paste -d ' ' - - |
+        grep -v -e '^square_sum ' -e '^update ' -e '^between units ' | sort >"$work/timed"
+    [ "$(wc -l <"$work/timed")" -gt 8 ] || wrong "$graph: too few units are timed"
+    cmp "$work/known" "$work/timed" || wrong "$graph: $(diff "$work/known" "$work/timed")"
+done
+moec bench "$work/two.moe" --graph decode --quick --kernels >"$work/text"
+grep -q 'us .* times .*GFLOP/s .*GB/s .* %  logits, product' "$work/text" || wrong "$(cat "$work/text")"
+moec emit "$work/two.moe" --target c --out "$work/emitted" >"$work/log"
+! grep -rq "moec_mark(run," "$work/emitted" || wrong "a program that is not timed tells of its units"
