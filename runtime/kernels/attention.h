@@ -36,7 +36,9 @@ typedef struct MoecAttend {
 enum {
     MOEC_ATTEND_QUERIES = 128, /* of a block */
     MOEC_ATTEND_KEYS = 128,
-    MOEC_ATTEND_WIDTH = 256,    /* of values, where the output is bf16 */
+    MOEC_ATTEND_STEP = 144,     /* from a key to the next where queries lie side by side */
+    MOEC_ATTEND_WIDTH = 256,    /* so much of the width is packed at a time; of values, where the
+                                   output is bf16, there is no more */
     MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
     MOEC_STEP_KEYS = 16,        /* keys read by one head before the next head reads them */
     MOEC_STEP_PART = 128,       /* keys a task takes at least */
@@ -44,12 +46,22 @@ enum {
     MOEC_STEP_BEST = 4096       /* `best` is at most this */
 };
 
-/* What one thread has on its way. */
+/* An operand that is packed for several products, one after the other; data NULL: none yet. */
+typedef struct MoecKept {
+    const void *data;
+    float words[MOEC_ATTEND_QUERIES * MOEC_ATTEND_WIDTH];
+} MoecKept;
+
+/* What one thread has on its way. Of a pair of blocks all cells lie key by key, queries side by
+ * side: a softmax of many queries at once, and products read them as they lie. */
 typedef struct MoecAttendScratch {
-    float score[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS],
-        slope[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS];
+    float score[MOEC_ATTEND_KEYS * MOEC_ATTEND_STEP], slope[MOEC_ATTEND_KEYS * MOEC_ATTEND_STEP];
     float largest[MOEC_ATTEND_QUERIES], sum[MOEC_ATTEND_QUERIES], total[MOEC_ATTEND_QUERIES];
+    float less[MOEC_ATTEND_QUERIES], fade[MOEC_ATTEND_QUERIES];
     float output[MOEC_ATTEND_QUERIES * MOEC_ATTEND_WIDTH]; /* unfinished, where it is bf16 */
+    /* queries and gradients of outputs: width, or values, along the depth; then queries along it;
+     * keys, or values: keys along the depth */
+    MoecKept query, grad, query_rows, grad_rows, key_rows;
 } MoecAttendScratch;
 
 static _Thread_local MoecAttendScratch moec_attend_scratch __attribute__((unused, aligned(64)));
@@ -121,29 +133,10 @@ MOEC_INLINE MoecRange moec_visible(const MoecAttend *attend, long place) {
     return range;
 }
 
-/* The same, as columns of the block of `count` keys from `first_key` on. */
-MOEC_INLINE MoecRange moec_visible_columns(const MoecAttend *attend, long place, long first_key,
-                                           long count) {
-    MoecRange range = moec_visible(attend, place);
-    range.first = range.first > first_key ? range.first - first_key : 0;
-    range.end = moec_least(range.end - first_key, count);
-    return range;
-}
-
 /* A block of queries against a block of keys. `offset`: place of query 0. */
 typedef struct MoecPair {
     long query, queries, key, keys, offset;
 } MoecPair;
-
-/* Gives the cells of row i of a pair that are of another document that value. */
-MOEC_LARGE void moec_hide(const MoecHead *head, const MoecPair *pair, long i, float *row,
-                          float hidden) {
-    if (head->documents == NULL) return;
-    const float *document = head->documents + pair->key;
-    const float own = head->documents[pair->offset + pair->query + i];
-#pragma omp simd
-    for (long j = 0; j < pair->keys; j++) row[j] = document[j] == own ? row[j] : hidden;
-}
 
 /* Whether the numbers of documents of queries and keys lie apart: no query sees any of the keys. */
 MOEC_FUNCTION int moec_apart(const MoecHead *head, const MoecPair *pair) {
@@ -170,53 +163,6 @@ MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step,
     return (MoecOperand){moec_at(data, first * step, type), 1, step, NULL, NULL, type};
 }
 
-/* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
-MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
-                            float *score) {
-    const MoecBlockProduct product = {
-        pair->queries,
-        pair->keys,
-        attend->width,
-        moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
-        moec_rows_of(head->k, pair->key, head->k_step, attend->k_type),
-        score,
-        MOEC_ATTEND_KEYS,
-        0,
-        attend->rounded,
-        MOEC_F32};
-    moec_block_multiply(&product);
-    for (long i = 0; i < pair->queries; i++) {
-        float *row = score + i * MOEC_ATTEND_KEYS;
-        if (attend->cap == 0.0f) {
-#pragma omp simd
-            for (long j = 0; j < pair->keys; j++) row[j] *= attend->scale;
-        } else {
-#pragma omp simd
-            for (long j = 0; j < pair->keys; j++)
-                row[j] = attend->cap * moec_tanh(row[j] * attend->scale / attend->cap);
-        }
-    }
-}
-
-MOEC_LARGE float moec_row_max(const float *row, MoecRange range, float largest) {
-#pragma omp simd reduction(max : largest)
-    for (long j = range.first; j < range.end; j++) largest = row[j] > largest ? row[j] : largest;
-    return largest;
-}
-
-/* row = exp(row - less) inside the range, 0 outside; returns the sum. */
-MOEC_LARGE float moec_row_weights(float *row, MoecRange range, long count, float less) {
-    float sum = 0.0f;
-    for (long j = 0; j < range.first && j < count; j++) row[j] = 0.0f;
-#pragma omp simd reduction(+ : sum)
-    for (long j = range.first; j < range.end; j++) {
-        row[j] = moec_exp(row[j] - less);
-        sum += row[j];
-    }
-    for (long j = range.end > 0 ? range.end : 0; j < count; j++) row[j] = 0.0f;
-    return sum;
-}
-
 MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
 #pragma omp simd
     for (long j = 0; j < count; j++) row[j] *= factor;
@@ -230,36 +176,161 @@ typedef struct MoecOutput {
     long step;
 } MoecOutput;
 
+/* Nothing is packed yet. */
+MOEC_INLINE void moec_keep_nothing(MoecAttendScratch *scratch) {
+    scratch->query.data = scratch->grad.data = NULL;
+    scratch->query_rows.data = scratch->grad_rows.data = scratch->key_rows.data = NULL;
+}
+
+/* What products of a pair have in common. */
+MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecPair *pair,
+                                               MoecTriangle triangle) {
+    return (MoecPanelProduct){.pairs = MOEC_HAS_PAIRS && attend->rounded,
+                              .triangle = attend->mask == MOEC_MASK_NONE ? MOEC_ALL : triangle,
+                              .diagonal = pair->key - pair->offset - pair->query};
+}
+
+MOEC_FUNCTION const float *moec_kept(MoecKept *kept, const MoecOperand *x, long lanes, long depth,
+                                     int pairs) {
+    if (kept->data != x->data) moec_pack_panels(x, lanes, depth, MOEC_TILE_N, pairs, kept->words);
+    kept->data = x->data;
+    return kept->words;
+}
+
+/* cell[key][query] = sum over c of left[key][c] * right[query][c]; cells that a causal mask hides
+ * hold anything. */
+MOEC_FUNCTION void moec_pair_cells(const MoecAttend *attend, const MoecPair *pair,
+                                   const MoecOperand *left, const MoecOperand *right, long width,
+                                   MoecKept *kept, float *cell) {
+    MoecPanelProduct product = moec_pair_product(attend, pair, MOEC_LANES_AFTER);
+    product.m = pair->keys;
+    product.n = pair->queries;
+    product.c = cell;
+    product.c_m = MOEC_ATTEND_STEP;
+    for (long c = 0; c < width; c += MOEC_ATTEND_WIDTH) {
+        const MoecOperand part = moec_from(*right, 0, c);
+        product.k = moec_least(width - c, MOEC_ATTEND_WIDTH);
+        product.a = moec_from(*left, 0, c);
+        product.b = moec_kept(kept, &part, product.n, product.k, product.pairs);
+        product.accumulate = c > 0;
+        moec_panel_multiply(&product);
+    }
+}
+
+/* to[key][c] += sum over queries of cell[key][query] * from[query][c], or the same with queries and
+ * keys exchanged. */
+MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecPair *pair, const float *cell,
+                                  int by_query, const MoecOperand *from, long width, MoecKept *kept,
+                                  MoecOutput to) {
+    MoecPanelProduct product =
+        moec_pair_product(attend, pair, by_query ? MOEC_DEPTH_BEFORE : MOEC_DEPTH_AFTER);
+    product.m = by_query ? pair->queries : pair->keys;
+    product.k = by_query ? pair->keys : pair->queries;
+    product.a = (MoecOperand){.data = cell,
+                              .lane = by_query ? 1 : MOEC_ATTEND_STEP,
+                              .depth = by_query ? MOEC_ATTEND_STEP : 1};
+    product.c_m = to.step;
+    product.accumulate = 1;
+    for (long c = 0; c < width; c += MOEC_ATTEND_WIDTH) {
+        const MoecOperand part = moec_from(*from, c, 0);
+        product.n = moec_least(width - c, MOEC_ATTEND_WIDTH);
+        product.b = moec_kept(kept, &part, product.n, product.k, product.pairs);
+        product.c = to.rows + c;
+        moec_panel_multiply(&product);
+    }
+}
+
+/* The queries of a pair that see key j of it. */
+MOEC_INLINE MoecRange moec_seeing(const MoecAttend *attend, const MoecPair *pair, long j) {
+    const long own = pair->key + j - pair->offset - pair->query;
+    if (attend->mask == MOEC_MASK_NONE) return (MoecRange){0, pair->queries};
+    const MoecRange range = {moec_within(own, pair->queries),
+                             attend->mask == MOEC_MASK_WINDOW
+                                 ? moec_within(own + attend->window, pair->queries)
+                                 : pair->queries};
+    return range;
+}
+
+/* Gives the cells of key j that are of another document that value. */
+MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecPair *pair, long j, float *row,
+                                  float hidden) {
+    if (head->documents == NULL) return;
+    const float *own = head->documents + pair->offset + pair->query;
+    const float document = head->documents[pair->key + j];
+#pragma omp simd
+    for (long i = 0; i < pair->queries; i++) row[i] = document == own[i] ? row[i] : hidden;
+}
+
+MOEC_INLINE void moec_row_clear(float *row, MoecRange range, long count) {
+    if (range.first > 0) memset(row, 0, (size_t)range.first * sizeof *row);
+    if (range.end < count) memset(row + range.end, 0, (size_t)(count - range.end) * sizeof *row);
+}
+
+/* Scores, scaled and capped, and the largest of each query so far. */
+MOEC_LARGE void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
+                                 const MoecPair *pair) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    const MoecOperand q = moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
+                      k = moec_rows_of(head->k, pair->key, head->k_step, attend->k_type);
+    const float scale = attend->scale, cap = attend->cap;
+    moec_pair_cells(attend, pair, &k, &q, attend->width, &scratch->query, scratch->score);
+    for (long j = 0; j < pair->keys; j++) {
+        const MoecRange range = moec_seeing(attend, pair, j);
+        float *row = scratch->score + j * MOEC_ATTEND_STEP, *largest = scratch->largest;
+        if (cap != 0.0f) {
+#pragma omp simd
+            for (long i = range.first; i < range.end; i++)
+                row[i] = cap * moec_tanh(row[i] * scale / cap);
+        } else {
+#pragma omp simd
+            for (long i = range.first; i < range.end; i++) row[i] *= scale;
+        }
+        moec_hide_queries(head, pair, j, row, -__builtin_inff());
+#pragma omp simd
+        for (long i = range.first; i < range.end; i++)
+            largest[i] = row[i] > largest[i] ? row[i] : largest[i];
+    }
+}
+
+/* Scores become weights, which the sums are told. */
+MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecPair *pair) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    const float *less = scratch->less;
+    float *sum = scratch->sum;
+    for (long j = 0; j < pair->keys; j++) {
+        const MoecRange range = moec_seeing(attend, pair, j);
+        float *row = scratch->score + j * MOEC_ATTEND_STEP;
+#pragma omp simd
+        for (long i = range.first; i < range.end; i++) {
+            row[i] = moec_exp(row[i] - less[i]);
+            sum[i] += row[i];
+        }
+        moec_row_clear(row, range, pair->queries);
+    }
+}
+
 /* Takes one block of keys into the running softmax and output of a block of queries. */
-MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecPair *pair, MoecOutput output) {
+MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecHead *head,
+                                           const MoecPair *pair, MoecOutput output) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
-    moec_scores(attend, head, pair, scratch->score);
+    float before[MOEC_ATTEND_QUERIES];
+    memcpy(before, scratch->largest, sizeof before);
+    moec_pair_scores(attend, head, pair);
+#pragma omp simd
     for (long i = 0; i < pair->queries; i++) {
-        float *row = scratch->score + i * MOEC_ATTEND_KEYS;
-        moec_hide(head, pair, i, row, -__builtin_inff());
-        const MoecRange range =
-            moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
-        const float before = scratch->largest[i], largest = moec_row_max(row, range, before);
-        const float fade = largest > before ? moec_exp(before - largest) : 1.0f;
-        const float less = largest == -__builtin_inff() ? 0.0f : largest;
-        scratch->largest[i] = largest;
-        scratch->sum[i] = scratch->sum[i] * fade + moec_row_weights(row, range, pair->keys, less);
-        if (fade != 1.0f) moec_row_scale(output.rows + i * output.step, attend->value_width, fade);
+        const float largest = scratch->largest[i];
+        scratch->fade[i] = largest > before[i] ? moec_exp(before[i] - largest) : 1.0f;
+        scratch->less[i] = largest == -__builtin_inff() ? 0.0f : largest;
+        scratch->sum[i] *= scratch->fade[i];
     }
-    const MoecBlockProduct product = {
-        pair->queries,
-        attend->value_width,
-        pair->keys,
-        moec_rows_of(scratch->score, 0, MOEC_ATTEND_KEYS, MOEC_F32),
-        moec_columns_of(head->v, pair->key, head->v_step, attend->v_type),
-        output.rows,
-        output.step,
-        1,
-        attend->rounded,
-        MOEC_F32};
-    moec_block_multiply(&product);
+    moec_pair_weights(attend, pair);
+    for (long i = 0; i < pair->queries; i++)
+        if (scratch->fade[i] != 1.0f)
+            moec_row_scale(output.rows + i * output.step, attend->value_width, scratch->fade[i]);
+    const MoecOperand v = moec_columns_of(head->v, pair->key, head->v_step, attend->v_type);
+    moec_pair_sums(attend, pair, scratch->score, 1, &v, attend->value_width, &scratch->key_rows,
+                   output);
 }
 
 /* All keys that a block of queries sees, as places first .. end-1. */
@@ -291,6 +362,7 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
         moec_is_bf16(attend->o_type)
             ? (MoecOutput){scratch->output, attend->value_width}
             : (MoecOutput){(float *)head->o + query * head->o_step, head->o_step};
+    moec_keep_nothing(scratch);
     for (long i = 0; i < queries; i++) {
         scratch->largest[i] = sink != NULL ? *sink : -__builtin_inff();
         scratch->sum[i] = sink != NULL ? 1.0f : 0.0f;
@@ -300,7 +372,7 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
     for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
         const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
                                offset};
-        moec_attend_pair(attend, head, &pair, output);
+        moec_attend_blocks_pair(attend, head, &pair, output);
     }
     for (long i = 0; i < queries; i++) {
         moec_attend_finish(attend, head, query + i, output.rows + i * output.step,
@@ -368,28 +440,27 @@ typedef struct MoecHeadGrad {
     float *dq, *dk, *dv;     /* steps like q, k, v */
 } MoecHeadGrad;
 
-/* From the scores, already in scratch, and the products of output_grad with the values in `slope`:
- * weights into `score`, adjoints of q.k into `slope`. */
-MOEC_LARGE void moec_attend_slopes(const MoecAttend *attend, const MoecHead *head,
-                                   const MoecPair *pair) {
+/* From the scores and the products of output_grad with the values in `slope`: weights into `score`,
+ * adjoints of q.k into `slope`. */
+MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
+                                 const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
-    const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f;
-    for (long i = 0; i < pair->queries; i++) {
-        float *row = scratch->score + i * MOEC_ATTEND_KEYS,
-              *slope = scratch->slope + i * MOEC_ATTEND_KEYS;
-        const MoecRange range =
-            moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
-        const float lse = head->lse[(pair->query + i) * head->lse_step], total = scratch->total[i];
-        for (long j = 0; j < range.first && j < pair->keys; j++) row[j] = slope[j] = 0.0f;
+    const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f, scale = attend->scale;
+    const float *less = scratch->less, *total = scratch->total;
+    for (long j = 0; j < pair->keys; j++) {
+        const MoecRange range = moec_seeing(attend, pair, j);
+        float *row = scratch->score + j * MOEC_ATTEND_STEP,
+              *slope = scratch->slope + j * MOEC_ATTEND_STEP;
 #pragma omp simd
-        for (long j = range.first; j < range.end; j++) {
-            const float z = row[j] * bend, weight = moec_exp(row[j] - lse);
-            slope[j] = weight * (slope[j] - total) * attend->scale * (1.0f - z * z);
-            row[j] = weight;
+        for (long i = range.first; i < range.end; i++) {
+            const float z = row[i] * bend, weight = moec_exp(row[i] - less[i]);
+            slope[i] = weight * (slope[i] - total[i]) * scale * (1.0f - z * z);
+            row[i] = weight;
         }
-        for (long j = range.end > 0 ? range.end : 0; j < pair->keys; j++) row[j] = slope[j] = 0.0f;
-        moec_hide(head, pair, i, row, 0.0f);
-        moec_hide(head, pair, i, slope, 0.0f);
+        moec_row_clear(row, range, pair->queries);
+        moec_row_clear(slope, range, pair->queries);
+        moec_hide_queries(head, pair, j, row, 0.0f);
+        moec_hide_queries(head, pair, j, slope, 0.0f);
     }
 }
 
@@ -397,32 +468,25 @@ MOEC_LARGE void moec_attend_slopes(const MoecAttend *attend, const MoecHead *hea
 MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHead *head,
                                          const MoecHeadGrad *grad, const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
-    const long m = pair->queries, n = pair->keys, wide = MOEC_ATTEND_KEYS;
-    const int rounded = attend->rounded;
     if (moec_apart(head, pair)) return;
-    moec_scores(attend, head, pair, scratch->score);
-    const MoecBlockProduct products[] = {
-        /* slope[query,key] = sum[c] output_grad[query,c] * v[key,c] */
-        {m, n, attend->value_width,
-         moec_rows_of(grad->output_grad, pair->query, head->o_step, attend->grad_type),
-         moec_rows_of(head->v, pair->key, head->v_step, attend->v_type), scratch->slope, wide, 0,
-         rounded, MOEC_F32},
-        /* dv[key,c] += sum[query] weight[query,key] * output_grad[query,c] */
-        {n, attend->value_width, m, moec_columns_of(scratch->score, 0, wide, MOEC_F32),
-         moec_columns_of(grad->output_grad, pair->query, head->o_step, attend->grad_type),
-         grad->dv + pair->key * head->v_step, head->v_step, 1, rounded, MOEC_F32},
-        /* dk[key,e] += sum[query] slope[query,key] * q[query,e] */
-        {n, attend->width, m, moec_columns_of(scratch->slope, 0, wide, MOEC_F32),
-         moec_columns_of(head->q, pair->query, head->q_step, attend->q_type),
-         grad->dk + pair->key * head->k_step, head->k_step, 1, rounded, MOEC_F32},
-        /* dq[query,e] += sum[key] slope[query,key] * k[key,e] */
-        {m, attend->width, n, moec_rows_of(scratch->slope, 0, wide, MOEC_F32),
-         moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
-         grad->dq + pair->query * head->q_step, head->q_step, 1, rounded, MOEC_F32},
-    };
-    moec_block_multiply(&products[0]);
-    moec_attend_slopes(attend, head, pair);
-    for (int i = 1; i < 4; i++) moec_block_multiply(&products[i]);
+    const MoecType grad_type = attend->grad_type;
+    const MoecOperand output =
+                          moec_rows_of(grad->output_grad, pair->query, head->o_step, grad_type),
+                      value = moec_rows_of(head->v, pair->key, head->v_step, attend->v_type),
+                      q = moec_columns_of(head->q, pair->query, head->q_step, attend->q_type),
+                      k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
+                      outputs =
+                          moec_columns_of(grad->output_grad, pair->query, head->o_step, grad_type);
+    const MoecOutput dq = {grad->dq + pair->query * head->q_step, head->q_step},
+                     dk = {grad->dk + pair->key * head->k_step, head->k_step},
+                     dv = {grad->dv + pair->key * head->v_step, head->v_step};
+    const long values = attend->value_width;
+    moec_pair_scores(attend, head, pair);
+    moec_pair_cells(attend, pair, &value, &output, values, &scratch->grad, scratch->slope);
+    moec_pair_slopes(attend, head, pair);
+    moec_pair_sums(attend, pair, scratch->score, 0, &outputs, values, &scratch->grad_rows, dv);
+    moec_pair_sums(attend, pair, scratch->slope, 0, &q, attend->width, &scratch->query_rows, dk);
+    moec_pair_sums(attend, pair, scratch->slope, 1, &k, attend->width, &scratch->key_rows, dq);
 }
 
 /* The product of an output and its gradient, from that element on. */
@@ -439,8 +503,10 @@ MOEC_INLINE float moec_output_dot(const MoecAttend *attend, const void *o, const
 MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHead *head,
                                           const MoecHeadGrad *grad, long query) {
     const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
+    moec_keep_nothing(&moec_attend_scratch);
     for (long i = 0; i < queries; i++) {
         const long at = (query + i) * head->o_step;
+        moec_attend_scratch.less[i] = head->lse[(query + i) * head->lse_step];
         moec_attend_scratch.total[i] = moec_output_dot(attend, head->o, grad->output_grad, at);
         memset(grad->dq + (query + i) * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
     }

@@ -4,6 +4,108 @@
 
 #include "attention.h"
 
+/* ---- a few queries against a few keys: rows of scores ---- */
+
+/* The same, as columns of the block of `count` keys from `first_key` on. */
+MOEC_INLINE MoecRange moec_visible_columns(const MoecAttend *attend, long place, long first_key,
+                                           long count) {
+    MoecRange range = moec_visible(attend, place);
+    range.first = range.first > first_key ? range.first - first_key : 0;
+    range.end = moec_least(range.end - first_key, count);
+    return range;
+}
+
+/* Gives the cells of row i of a pair that are of another document that value. */
+MOEC_LARGE void moec_hide(const MoecHead *head, const MoecPair *pair, long i, float *row,
+                          float hidden) {
+    if (head->documents == NULL) return;
+    const float *document = head->documents + pair->key;
+    const float own = head->documents[pair->offset + pair->query + i];
+#pragma omp simd
+    for (long j = 0; j < pair->keys; j++) row[j] = document[j] == own ? row[j] : hidden;
+}
+
+/* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
+MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
+                            float *score) {
+    const MoecBlockProduct product = {
+        pair->queries,
+        pair->keys,
+        attend->width,
+        moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
+        moec_rows_of(head->k, pair->key, head->k_step, attend->k_type),
+        score,
+        MOEC_ATTEND_KEYS,
+        0,
+        attend->rounded,
+        MOEC_F32};
+    moec_block_multiply(&product);
+    for (long i = 0; i < pair->queries; i++) {
+        float *row = score + i * MOEC_ATTEND_KEYS;
+        if (attend->cap == 0.0f) {
+#pragma omp simd
+            for (long j = 0; j < pair->keys; j++) row[j] *= attend->scale;
+        } else {
+#pragma omp simd
+            for (long j = 0; j < pair->keys; j++)
+                row[j] = attend->cap * moec_tanh(row[j] * attend->scale / attend->cap);
+        }
+    }
+}
+
+MOEC_LARGE float moec_row_max(const float *row, MoecRange range, float largest) {
+#pragma omp simd reduction(max : largest)
+    for (long j = range.first; j < range.end; j++) largest = row[j] > largest ? row[j] : largest;
+    return largest;
+}
+
+/* row = exp(row - less) inside the range, 0 outside; returns the sum. */
+MOEC_LARGE float moec_row_weights(float *row, MoecRange range, long count, float less) {
+    float sum = 0.0f;
+    for (long j = 0; j < range.first && j < count; j++) row[j] = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (long j = range.first; j < range.end; j++) {
+        row[j] = moec_exp(row[j] - less);
+        sum += row[j];
+    }
+    for (long j = range.end > 0 ? range.end : 0; j < count; j++) row[j] = 0.0f;
+    return sum;
+}
+
+/* Takes one block of keys into the running softmax and output of a block of queries. */
+MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
+                                 const MoecPair *pair, MoecOutput output) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    if (moec_apart(head, pair)) return;
+    moec_scores(attend, head, pair, scratch->score);
+    for (long i = 0; i < pair->queries; i++) {
+        float *row = scratch->score + i * MOEC_ATTEND_KEYS;
+        moec_hide(head, pair, i, row, -__builtin_inff());
+        const MoecRange range =
+            moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
+        const float before = scratch->largest[i], largest = moec_row_max(row, range, before);
+        const float fade = largest > before ? moec_exp(before - largest) : 1.0f;
+        const float less = largest == -__builtin_inff() ? 0.0f : largest;
+        scratch->largest[i] = largest;
+        scratch->sum[i] = scratch->sum[i] * fade + moec_row_weights(row, range, pair->keys, less);
+        if (fade != 1.0f) moec_row_scale(output.rows + i * output.step, attend->value_width, fade);
+    }
+    const MoecBlockProduct product = {
+        pair->queries,
+        attend->value_width,
+        pair->keys,
+        moec_rows_of(scratch->score, 0, MOEC_ATTEND_KEYS, MOEC_F32),
+        moec_columns_of(head->v, pair->key, head->v_step, attend->v_type),
+        output.rows,
+        output.step,
+        1,
+        attend->rounded,
+        MOEC_F32};
+    moec_block_multiply(&product);
+}
+
+/* ---- parts of the keys ---- */
+
 /* Unfinished softmax and output of one query and head over one part of the keys: largest, sum,
  * output[value_width]. */
 typedef struct MoecStep {

@@ -49,7 +49,10 @@ static _Thread_local MoecScratch moec_scratch __attribute__((unused, aligned(64)
 
 typedef struct MoecTile {
     long k;         /* words */
-    const float *a; /* [k][MOEC_TILE_M] */
+    const float *a; /* [k] of MOEC_TILE_M neighbours, a_step apart; by_rows: rows of [k], so far
+                       apart */
+    long a_step;
+    int by_rows;
     const float *b; /* [k] rows of MOEC_TILE_N, b_step apart */
     int pairs;      /* what the words are: see operands.h */
     long b_step;
@@ -58,21 +61,26 @@ typedef struct MoecTile {
     int add; /* to what stands in c */
 } MoecTile;
 
-/* c[rows][MOEC_TILE_N] (+)= a * b. `rows` and `pairs` are constants wherever this is inlined, so
- * that `sum` stays in registers. */
-MOEC_INLINE void moec_tile_rows(const MoecTile *tile, const long rows, const int pairs) {
+/* c[rows][MOEC_TILE_N] (+)= a * b. `rows`, `pairs` and `by_rows` are constants wherever this is
+ * inlined, so that `sum` stays in registers; of the rows of a, every third has one. */
+MOEC_INLINE void moec_tile_rows(const MoecTile *tile, const long rows, const int pairs,
+                                const int by_rows) {
     MoecVector sum[MOEC_TILE_M][2];
-    const float *a = tile->a, *b = tile->b;
+    const float *a = tile->a, *b = tile->b, *third[(MOEC_TILE_M + 2) / 3];
+    const long step = tile->a_step;
+#pragma GCC unroll 14
+    for (long i = 0; i < rows; i += 3) third[i / 3] = a + i * step;
 #pragma GCC unroll 14
     for (long i = 0; i < rows; i++) sum[i][0] = sum[i][1] = (MoecVector){0};
     for (long p = 0; p < tile->k; p++) {
         const MoecVector left = moec_load_vector(b), right = moec_load_vector(b + MOEC_LANES);
 #pragma GCC unroll 14
         for (long i = 0; i < rows; i++) {
-            sum[i][0] = moec_add_words(sum[i][0], a[i], left, pairs);
-            sum[i][1] = moec_add_words(sum[i][1], a[i], right, pairs);
+            const float word = by_rows ? third[i / 3][i % 3 * step + p] : a[i];
+            sum[i][0] = moec_add_words(sum[i][0], word, left, pairs);
+            sum[i][1] = moec_add_words(sum[i][1], word, right, pairs);
         }
-        a += MOEC_TILE_M;
+        a += step;
         b += tile->b_step;
     }
 #pragma GCC unroll 14
@@ -89,12 +97,14 @@ MOEC_INLINE void moec_tile_rows(const MoecTile *tile, const long rows, const int
 
 /* Any number of rows: the next larger of three sizes. */
 MOEC_INLINE void moec_tile_sizes(const MoecTile *tile, long rows, const int pairs) {
-    if (rows <= MOEC_TILE_M / 4)
-        moec_tile_rows(tile, MOEC_TILE_M / 4, pairs);
+    if (tile->by_rows)
+        moec_tile_rows(tile, MOEC_TILE_M, pairs, 1);
+    else if (rows <= MOEC_TILE_M / 4)
+        moec_tile_rows(tile, MOEC_TILE_M / 4, pairs, 0);
     else if (rows <= MOEC_TILE_M / 2)
-        moec_tile_rows(tile, MOEC_TILE_M / 2, pairs);
+        moec_tile_rows(tile, MOEC_TILE_M / 2, pairs, 0);
     else
-        moec_tile_rows(tile, MOEC_TILE_M, pairs);
+        moec_tile_rows(tile, MOEC_TILE_M, pairs, 0);
 }
 
 /* A tile into a copy where its size does not fit. */
@@ -404,14 +414,15 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
                 const MoecOperand part = moec_from(a, i, 0);
                 const long words =
                     moec_pack_panels(&part, rows, depth, MOEC_TILE_M, pairs, moec_scratch.a);
-                const MoecTile pattern = {words,
-                                          moec_scratch.a,
-                                          in_place ? b.data : moec_scratch.b,
-                                          pairs,
-                                          in_place ? b.depth : MOEC_TILE_N,
-                                          (float *)block->c + i * block->c_m + j,
-                                          block->c_m,
-                                          block->accumulate || p > 0};
+                const MoecTile pattern = {.k = words,
+                                          .a = moec_scratch.a,
+                                          .a_step = MOEC_TILE_M,
+                                          .b = in_place ? b.data : moec_scratch.b,
+                                          .pairs = pairs,
+                                          .b_step = in_place ? b.depth : MOEC_TILE_N,
+                                          .c = (float *)block->c + i * block->c_m + j,
+                                          .c_m = block->c_m,
+                                          .add = block->accumulate || p > 0};
                 moec_block_tiles(block, rows, columns, &pattern);
             }
         }
@@ -455,6 +466,81 @@ MOEC_INLINE void moec_block_multiply(const MoecBlockProduct *block) {
         moec_block_rounded(block);
     else
         moec_block_floats(block);
+}
+
+/* ---- b packed already, part of a triangle ---- */
+
+/* What there is to do for lane i of a, where a matrix of lanes of a and of b, or of lanes and depth
+ * of a, has a diagonal at column i + diagonal. */
+typedef enum MoecTriangle {
+    MOEC_ALL,
+    MOEC_LANES_AFTER,  /* lanes of b from the diagonal on */
+    MOEC_DEPTH_AFTER,  /* depth from the diagonal on: a is 0 before */
+    MOEC_DEPTH_BEFORE, /* lane i is at depth i - diagonal, and a is 0 beyond */
+} MoecTriangle;
+
+/* A product for one thread. b: panels of MOEC_TILE_N lanes, made by moec_pack_panels. */
+typedef struct MoecPanelProduct {
+    long m, n, k; /* k: at most MOEC_BLOCK_K */
+    MoecOperand a;
+    const float *b;
+    float *c;
+    long c_m;
+    int accumulate, pairs;
+    MoecTriangle triangle;
+    long diagonal;
+} MoecPanelProduct;
+
+/* The words of a full tile, where they lie: 0 when they have to be packed. */
+MOEC_FUNCTION int moec_panel_in_place(const MoecOperand *a, long depth, int pairs, MoecTile *tile) {
+    if (a->lanes != NULL || a->depths != NULL) return 0;
+    tile->a = a->data;
+    tile->by_rows = a->depth == 1;
+    tile->a_step = tile->by_rows ? a->lane : a->depth;
+    if (!pairs) return moec_is_f32(a->type) && (a->lane == 1 || a->depth == 1);
+    tile->a_step /= 2;
+    return moec_is_bf16(a->type) && tile->by_rows && a->lane % 2 == 0 && depth % 2 == 0 &&
+           (uintptr_t)a->data % sizeof(float) == 0;
+}
+
+/* From depth `from` on, which is even where there are pairs. */
+MOEC_FUNCTION void moec_panel_a(const MoecPanelProduct *x, long i, long rows, long from,
+                                MoecTile *tile) {
+    const MoecOperand a = moec_from(x->a, i, from);
+    if (rows == MOEC_TILE_M && moec_panel_in_place(&a, tile->k, x->pairs, tile)) {
+        tile->k = x->pairs ? tile->k / 2 : tile->k;
+        return;
+    }
+    tile->k = moec_pack_panels(&a, rows, tile->k, MOEC_TILE_M, x->pairs, moec_scratch.a);
+    tile->a = moec_scratch.a;
+    tile->a_step = MOEC_TILE_M;
+    tile->by_rows = 0;
+}
+
+MOEC_INLINE long moec_within(long x, long most) { return x < 0 ? 0 : moec_least(x, most); }
+
+MOEC_LARGE void moec_panel_multiply(const MoecPanelProduct *x) {
+    const long words = x->pairs ? moec_ceil_div(x->k, 2) : x->k;
+    for (long i = 0; i < x->m; i += MOEC_TILE_M) {
+        const long rows = moec_least(x->m - i, MOEC_TILE_M);
+        long column = 0, from = 0, to = x->k;
+        if (x->triangle == MOEC_LANES_AFTER)
+            column = moec_within(i + x->diagonal, x->n) / MOEC_TILE_N * MOEC_TILE_N;
+        if (x->triangle == MOEC_DEPTH_AFTER) from = moec_within(i + x->diagonal, x->k) / 2 * 2;
+        if (x->triangle == MOEC_DEPTH_BEFORE)
+            to = moec_within(moec_ceil_div(moec_within(i + rows - x->diagonal, x->k), 2) * 2, x->k);
+        MoecTile tile = {.k = to - from,
+                         .pairs = x->pairs,
+                         .b_step = MOEC_TILE_N,
+                         .c_m = x->c_m,
+                         .add = x->accumulate};
+        if (to > from) moec_panel_a(x, i, rows, from, &tile);
+        for (long j = column; j < x->n; j += MOEC_TILE_N) {
+            tile.b = x->b + j * words + (x->pairs ? from / 2 : from) * MOEC_TILE_N;
+            tile.c = x->c + i * x->c_m + j;
+            moec_tile(&tile, rows, moec_least(x->n - j, MOEC_TILE_N));
+        }
+    }
 }
 
 /* ---- threads ---- */
