@@ -4,5 +4,7 @@
 
 /* Since some moment that stays the same while the machine runs. */
 double seconds_now(void);
+/* Of processor time that this thread has had. */
+double seconds_of_thread(void);
 
 #endif

@@ -4,7 +4,6 @@
 #include "base/message.h"
 #include "device/cuda/cuda.h"
 #include "base/memory.h"
-#include "base/seconds.h"
 #include "device/products.h"
 
 #include <stdlib.h>
@@ -72,12 +71,13 @@ static void engine_free(Engine *engine) {
 /* What went on since the last mark is the work of that unit. */
 static void mark(void *marked, int unit) {
     Engine *engine = marked;
-    if (unit >= 0) kernel_times_add(engine->times, NULL, unit, seconds_now() - engine->since, 0);
-    engine->since = seconds_now();
+    if (unit >= 0)
+        kernel_times_add(engine->times, NULL, unit, kernel_times_clock() - engine->since, 0);
+    engine->since = kernel_times_clock();
 }
 
 static void add_time(const Engine *engine, const char *name, double began) {
-    if (engine->times) kernel_times_add(engine->times, name, -1, seconds_now() - began, 0);
+    if (engine->times) kernel_times_add(engine->times, name, -1, kernel_times_clock() - began, 0);
 }
 
 static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run) {
@@ -88,7 +88,7 @@ static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run)
 
 /* In chunks of fixed length, whatever the threads. */
 static bool square_sum(Engine *engine, const float *values, size_t count, double *sum) {
-    const double began = seconds_now();
+    const double began = kernel_times_clock();
     long chunks = (long)((count + CHUNK - 1) / CHUNK);
     double *sums = memory_new(sizeof *sums * (size_t)(chunks + 1)), total = 0;
 #pragma omp parallel for schedule(static)
@@ -107,7 +107,7 @@ static bool square_sum(Engine *engine, const float *values, size_t count, double
 }
 
 static bool update_all(Engine *engine, const BlockUpdate *given) {
-    const double began = seconds_now();
+    const double began = kernel_times_clock();
     const MoecTable *table = engine->table;
     const MoecUpdate *update = table->update;
     float *scalars = update_numbers(update, given->scalars);

@@ -16,6 +16,9 @@ typedef struct KernelTimes {
     int count;
 } KernelTimes;
 
+/* The clock for units of work of a processor. Where one thread does everything it is that thread's
+ * own: others who use the machine do not count. */
+double kernel_times_clock(void);
 /* Adds one launch to the row of that name, or of that unit. */
 void kernel_times_add(KernelTimes *times, const char *name, int unit, double seconds, double flops);
 double kernel_times_sum(const KernelTimes *times);

@@ -1,7 +1,6 @@
 /* bench_kernels: what the single kernels of a step take: on a device by its events; on a processor
  * by unit of work, beside what the unit would take at the limits of the machine. */
 #include "command/bench/bench.h"
-#include "base/seconds.h"
 #include "command/spec.h"
 
 #include <stdio.h>
@@ -99,9 +98,9 @@ static void tell_kernels(const Bench *bench, KernelTimes *times, const Limits *l
 static bool time_once(const Bench *bench, Engine *engine, bool (*work)(void *data), void *data,
                       KernelTimes *times) {
     if (!bench->on->kind->time_kernels(engine, times)) return false;
-    double began = seconds_now();
+    double began = kernel_times_clock();
     bool good = work(data);
-    double rest = seconds_now() - began - kernel_times_sum(times);
+    double rest = kernel_times_clock() - began - kernel_times_sum(times);
     bench->on->kind->time_kernels(engine, NULL);
     if (good && !bench->on->apart) kernel_times_add(times, "between units", -1, rest, 0);
     return good;
