@@ -22,9 +22,10 @@ enum {
         4, /* so many rows and fewer: the product is bound by reading b, which is then not packed */
     MOEC_FEW_DOTS = 8, /* the same where b lies along k and packing would have to transpose it */
     MOEC_SHORT_ROWS =
-        48,             /* so many rows and fewer: b is read in place if its rows are contiguous */
-    MOEC_STREAMS = 8,   /* rows of b read side by side when there are few rows */
-    MOEC_RESULT_N = 256 /* columns that are made as f32 before they are stored as bf16 */
+        48,           /* so many rows and fewer: b is read in place if its rows are contiguous */
+    MOEC_STREAMS = 8, /* rows of b read side by side when there are few rows */
+    MOEC_PREFETCH_K = 128, /* so deep, and c is fetched while the sums are made */
+    MOEC_RESULT_N = 256    /* columns that are made as f32 before they are stored as bf16 */
 };
 
 /* A product for one thread. */
@@ -72,6 +73,11 @@ MOEC_INLINE void moec_tile_rows(const MoecTile *tile, const long rows, const int
     for (long i = 0; i < rows; i += 3) third[i / 3] = a + i * step;
 #pragma GCC unroll 14
     for (long i = 0; i < rows; i++) sum[i][0] = sum[i][1] = (MoecVector){0};
+    if (tile->k >= MOEC_PREFETCH_K)
+        for (long i = 0; i < rows; i++) {
+            __builtin_prefetch(tile->c + i * tile->c_m, 1);
+            __builtin_prefetch(tile->c + i * tile->c_m + MOEC_LANES, 1);
+        }
     for (long p = 0; p < tile->k; p++) {
         const MoecVector left = moec_load_vector(b), right = moec_load_vector(b + MOEC_LANES);
 #pragma GCC unroll 14
