@@ -23,12 +23,18 @@ static double bytes_of(const Program *program, Role role) {
     return bytes;
 }
 
-static int optimizer_states(MoecCompiler *compiler) {
-    const Program *update = moec_compile(compiler, MOEC_UPDATE, 0, 0, 0);
+/* What the optimizer keeps of `weights` bytes of parameters: as much for each of its states, and
+ * what it says where it sees parameters as a whole. */
+static double optimizer_bytes(MoecCompiler *compiler, double weights) {
+    const Program *update = moec_compile(compiler, MOEC_UPDATE, 0, 0, 0),
+                  *step = moec_unit(compiler)->whole.count
+                              ? moec_compile(compiler, MOEC_STEP, 0, 0, 0)
+                              : NULL;
     int count = 0;
     for (int i = 0; update && i < update->tensors.count; i++)
         if (((Tensor *)update->tensors.items[i])->role == ROLE_STATE) count++;
-    return count;
+    if (!step) return count * weights;
+    return count * (weights - bytes_of(step, ROLE_PARAMETER)) + bytes_of(step, ROLE_STATE);
 }
 
 /* Memory of training: weights, their copy as bf16, gradients, what the optimizer keeps for each
@@ -42,12 +48,12 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
     const Schedule *schedule = moec_schedule(compiler, train);
-    int copies = trains ? 2 + optimizer_states(compiler) : 1;
     summary->weights = bytes_of(forward, ROLE_PARAMETER);
     summary->states = bytes_of(forward, ROLE_STATE);
     summary->temporaries = (double)schedule->arena_bytes;
     double rounded = train->rounded ? summary->weights / 2 : 0;
-    summary->peak = copies * summary->weights + rounded + summary->states + summary->temporaries;
+    double training = trains ? summary->weights + optimizer_bytes(compiler, summary->weights) : 0;
+    summary->peak = summary->weights + training + rounded + summary->states + summary->temporaries;
     return true;
 }
 

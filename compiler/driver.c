@@ -117,8 +117,9 @@ enum {
     DECODE = 1 << GRAPH_DECODE,
     UPDATE = 1 << GRAPH_UPDATE,
     MEASURE = 1 << GRAPH_MEASURE,
+    STEP = 1 << GRAPH_STEP,
     GATHER = 1 << GRAPH_GATHER,
-    MODELS = FORWARD | TRAIN | DECODE | MEASURE | GATHER
+    MODELS = FORWARD | TRAIN | DECODE | MEASURE | STEP | GATHER
 };
 
 typedef enum Machine { ANY, DEVICE } Machine;
@@ -313,8 +314,24 @@ double moec_weight_traffic(MoecProgram *program) {
     return traffic(program);
 }
 
+/* The program of whole parameters, where there are any, beside that of elements. */
+static MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs,
+                                     int *count) {
+    MoecProgram **all = arena_alloc(compiler->arena, ((size_t)*count + 1) * sizeof(MoecProgram *));
+    bool updates = false;
+    for (int i = 0; i < *count; i++) {
+        all[i] = programs[i];
+        updates |= programs[i]->graph == GRAPH_UPDATE;
+    }
+    if (!updates || !compiler->unit->whole.count) return programs;
+    all[*count] = moec_compile(compiler, MOEC_STEP, 0, 0, 0);
+    if (all[*count]) ++*count;
+    return all;
+}
+
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone) {
+    programs = with_step(compiler, programs, &count);
     Schedule **schedules = schedules_of(compiler, programs, count);
     if (moec_failed(compiler)) return NULL;
     const Hosting hosted = compiler->marks ? TARGET_MARKED : TARGET_HOSTED;
@@ -324,6 +341,7 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, const char **device) {
     char *kernels;
+    programs = with_step(compiler, programs, &count);
     for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
     if (moec_failed(compiler)) return NULL;
     Schedule **schedules = schedules_of(compiler, programs, count);

@@ -20,13 +20,15 @@ typedef struct MoecCompiler MoecCompiler;
 typedef struct Program MoecProgram;
 
 /* MOEC_MEASURE: MOEC_FORWARD with an output "nats" instead of those of many numbers: of each token
- * how unlikely it was. MOEC_GATHER: see moec_gathers. */
+ * how unlikely it was. MOEC_STEP: what optimizers do to parameters that they see as a whole; where
+ * there are any, it is emitted with MOEC_UPDATE. MOEC_GATHER: see moec_gathers. */
 typedef enum MoecGraph {
     MOEC_FORWARD,
     MOEC_TRAIN,
     MOEC_DECODE,
     MOEC_UPDATE,
     MOEC_MEASURE,
+    MOEC_STEP,
     MOEC_GATHER
 } MoecGraph;
 

@@ -83,18 +83,35 @@ static void note_own(MoecCompiler *compiler, const Program *program) {
     }
 }
 
+static void mark_whole(const Unit *unit, const Program *program) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; tensor->role == ROLE_PARAMETER && j < unit->whole.count; j++)
+            tensor->whole |= !strcmp(tensor->path, unit->whole.items[j]);
+    }
+}
+
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context) {
     List *settings = compiler->checked ? NULL : &compiler->settings;
     compiler->checked = true;
     Program *program = elaborate(compiler->unit, compiler->model, graph, batch, context, settings);
     if (!program) return NULL;
     program->rounded = moec_rounded(compiler);
+    if (graph == GRAPH_STEP) return program;
     if (!compiler->trains) choose_weights(program, moec_option(compiler, "train.weights"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
     parameter_facts(program);
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
+    mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
     return program;
+}
+
+static void elaborate_step(MoecCompiler *compiler, Program *program) {
+    Unit *unit = compiler->unit;
+    unit->parameters = program;
+    unit->flows = (List){0};
+    elaborate(unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
 }
 
 /* Elaborates the model once, so that its errors and settings are known before anything else is
@@ -111,7 +128,7 @@ static void elaborate_model(MoecCompiler *compiler) {
     if (compiler->tuning) tune(compiler->tuning, program);
     note_own(compiler, program);
     if (!compiler->reports.errors && program->loss && moec_option(compiler, "train.optimizer"))
-        elaborate(compiler->unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
+        elaborate_step(compiler, program);
 }
 
 /* Every experiment is read for its errors. The base of the one that is asked for is the model; so

@@ -23,6 +23,11 @@ typedef struct Unit {
     const struct Program *shape;
     bool probing; /* holds as a condition in GRAPH_MEASURE */
     List own;     /* const char *: options of the optimizer that some parameter has for itself */
+    /* Of the model that is open, for its optimizer: the program that says what its parameters are,
+     * what parameter_flow found in it, and const char *: paths of parameters that are updated whole
+     * (GRAPH_STEP) instead of element by element */
+    Program *parameters;
+    List flows, whole;
 } Unit;
 
 /* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in

@@ -319,7 +319,7 @@ typedef struct Emitted {
 typedef struct Layout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by place in tensors */
-    size_t bytes, frozen_bytes;
+    size_t bytes, frozen_bytes, whole_bytes;
     Table places; /* int *: places in tensors, by path */
 } Layout;
 

@@ -27,16 +27,18 @@ static void add_tensor(Arena *arena, Layout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
-/* Offsets of the tensors that are frozen, or of those that are not. unit: of which they are
- * multiples. */
-static void place(Layout *layout, bool frozen, size_t unit) {
+/* Offsets of the tensors that are frozen, or updated whole, or neither. unit: of which they are
+ * multiples. Returns their bytes. */
+static size_t place(Layout *layout, bool frozen, bool whole, size_t unit) {
+    const size_t before = layout->bytes;
     for (int i = 0; i < layout->tensors.count; i++) {
         const Tensor *tensor = layout->tensors.items[i];
         size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
-        if (tensor->frozen != frozen) continue;
+        if (tensor->frozen != frozen || (!frozen && tensor->whole != whole)) continue;
         layout->offsets[i] = layout->bytes;
         layout->bytes += (bytes + unit - 1) / unit * unit;
     }
+    return layout->bytes - before;
 }
 
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
@@ -52,10 +54,9 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     }
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
-    place(&layout, false, unit);
-    size_t trained = layout.bytes;
-    place(&layout, true, unit);
-    layout.frozen_bytes = layout.bytes - trained;
+    place(&layout, false, false, unit);
+    layout.whole_bytes = place(&layout, false, true, unit);
+    layout.frozen_bytes = place(&layout, true, false, unit);
     return layout;
 }
 
@@ -128,8 +129,8 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Tensor *tensor = emitter->program->tensors.items[i];
         const Place *place = &emitter->schedule->places[i];
-        bool fixed = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT ||
-                     tensor->role == ROLE_ROUNDED;
+        bool fixed = (tensor->role == ROLE_PARAMETER && emitter->program->graph != GRAPH_STEP) ||
+                     tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED;
         if (emitter->declared[i] || place->cleared)
             emit_line(emitter, "%s%s *const %s = %s; /* %s%s */", fixed ? "const " : "",
                       type_name(tensor), emitter->names[i],

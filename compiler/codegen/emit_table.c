@@ -44,6 +44,7 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
         text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
                  init_kinds[info.init], info.a, info.b, info.matrix);
     if (info.frozen) text_add(text, ", .frozen = 1");
+    if (tensor->whole) text_add(text, ", .whole = 1");
     if (group) text_add(text, ", .group = %d", group);
     if (tensor->role == ROLE_INPUT)
         text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
@@ -64,11 +65,9 @@ static void add_tensors(Arena *arena, Text *text, const char *name, const List *
 
 /* Inputs, outputs and caches of one graph; returns the entry of the graph table. */
 static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
-    static const char *const kinds[] = {[GRAPH_FORWARD] = "FORWARD",
-                                        [GRAPH_TRAIN] = "TRAIN",
-                                        [GRAPH_DECODE] = "DECODE",
-                                        [GRAPH_MEASURE] = "MEASURE",
-                                        [GRAPH_GATHER] = "GATHER"};
+    static const char *const kinds[] = {
+        [GRAPH_FORWARD] = "FORWARD", [GRAPH_TRAIN] = "TRAIN", [GRAPH_DECODE] = "DECODE",
+        [GRAPH_MEASURE] = "MEASURE", [GRAPH_STEP] = "STEP",   [GRAPH_GATHER] = "GATHER"};
     Program *program = emitted->program;
     const List inputs = tensors_with(arena, program, ROLE_INPUT);
     const Layout caches = layout_of(arena, &program, 1, ROLE_CACHE);
@@ -177,6 +176,7 @@ void emit_table(Module *module, Text *text, const char *model) {
         text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
     text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
     if (weights->frozen_bytes) text_add(text, "    .frozen_bytes = %zu,\n", weights->frozen_bytes);
+    if (weights->whole_bytes) text_add(text, "    .whole_bytes = %zu,\n", weights->whole_bytes);
     if (emitted->count)
         text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
     if (module->update) text_add(text, "    .update = &update,\n");

@@ -162,7 +162,7 @@ static void check_output_name(Elaborator *e, const char *name, Span span) {
     }
 }
 
-static Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span) {
+Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span) {
     check_output_name(e, name, span);
     Tensor *tensor = tensor_new(e->program, name, ROLE_OUTPUT, TYPE_REAL, 0, NULL, span);
     tensor->path = name;
@@ -312,164 +312,10 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
         list_push(e->arena, &e->program->body.statements, e->once.items[i]);
 }
 
-/* ---- the optimizer ---- */
-
-static Value *scalar_input(Elaborator *e, Scope *scope, const char *name, ScalarKind kind) {
-    Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
-    tensor->path = name;
-    tensor->input = INPUT_SCALAR;
-    tensor->scalar = kind;
-    tensor->init = (Init){INIT_CONSTANT, 1, 0}; /* for a parameter that has none of its own */
-    Value *value = value_tensor(e, expr_read(e->program, tensor, NULL), NULL, 0, (Span){0});
-    scope_bind(e, scope, name, value, (Span){0});
-    return value;
-}
-
-static Tensor *element_tensor(Elaborator *e, Scope *scope, const char *name, Role role,
-                              Index *index, Span span) {
-    Tensor *tensor = tensor_new(e->program, name, role, TYPE_REAL, 1, &index->axis, span);
-    tensor->path = name;
-    scope_bind(e, scope, name,
-               value_tensor(e, expr_read_indices(e->program, tensor, &index), &index, 1, span),
-               span);
-    return tensor;
-}
-
-static void element_update(Elaborator *e, const Node *node, Index *index) {
-    Binding *binding = scope_find(e->scope, node->name);
-    Tensor *tensor =
-        binding && binding->value->kind == KIND_TENSOR && binding->value->expr->kind == EXPR_READ
-            ? binding->value->expr->tensor
-            : NULL;
-    if (!tensor || (tensor->role != ROLE_STATE && tensor->role != ROLE_PARAMETER)) {
-        report_error(e->reports, node->name_span,
-                     "'%s' is neither 'weight' nor a state of the optimizer", node->name);
-        return;
-    }
-    Equation own = {0};
-    EquationIndex entry = {.name = index->name, .index = index};
-    list_push(e->arena, &own.indices, &entry);
-    e->equation = &own;
-    Value *value = evaluate(e, node->kids[1]);
-    Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
-    e->equation = NULL;
-    if (!expr) return;
-    Expr *target = expr_read_indices(e->program, tensor, &index);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
-}
-
-/* An optimizer works on each element by itself: nothing in it has subscripts or is reduced. */
-static bool is_by_element(Elaborator *e, const Node *node) {
-    if (!node) return true;
-    if (node->kind == NODE_INDEXED || node->kind == NODE_SUBS || node->kind == NODE_REDUCE) {
-        report_error(e->reports, node->span, "an optimizer works on each element by itself: %s",
-                     node->kind == NODE_REDUCE ? "there is nothing to reduce over"
-                                               : "its equations have no subscripts");
-        report_help(e->reports, "write the names alone: weight - lr * grad");
-        return false;
-    }
-    for (int i = 0; i < node->count; i++)
-        if (!is_by_element(e, node->kids[i])) return false;
-    return true;
-}
-
-/* An option that parameters have for themselves is no number of the program but one it is given;
- * what the others have is its initial value. */
-static void own_option(Elaborator *e, const char *name) {
-    bool own = false;
-    for (int i = 0; i < e->unit->own.count; i++) own |= !strcmp(e->unit->own.items[i], name);
-    Binding *binding = own ? scope_find(e->scope, name) : NULL;
-    if (!binding || binding->value->kind != KIND_NUMBER) return;
-    double number = binding->value->number;
-    Scope scope = {0};
-    binding->value = scalar_input(e, &scope, name, SCALAR_OPTION);
-    binding->value->expr->tensor->init = (Init){INIT_CONSTANT, number, 0};
-}
-
-static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
-    for (int i = 0; i < body->count; i++) {
-        const Node *node = body->kids[i];
-        if (node->kind != NODE_IF && !is_by_element(e, node)) continue;
-        if (node->kind == NODE_STATE) {
-            double start = 0;
-            if (!evaluate_number(e, node->kids[1], "the start of a state", &start)) continue;
-            element_tensor(e, e->scope, node->name, ROLE_STATE, index, node->name_span)->init =
-                (Init){INIT_CONSTANT, start, 0};
-        } else if (node->kind == NODE_UPDATE)
-            element_update(e, node, index);
-        else if (node->kind == NODE_EQUATION || node->kind == NODE_OPTION ||
-                 node->kind == NODE_REQUIRE) {
-            Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&body->kids[i], .count = 1};
-            block_statements(e, &wrapper);
-            if (node->kind == NODE_OPTION) own_option(e, node->name);
-        } else if (node->kind == NODE_IF) {
-            bool yes;
-            if (!evaluate_flag(e, node->kids[0], &yes)) continue;
-            const Node *branch = yes ? node->kids[1] : node->kids[2];
-            if (branch) optimizer_body(e, branch, index);
-        } else
-            report_error(e->reports, node->span, "this cannot stand in an optimizer");
-    }
-}
-
-static void enter(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given) {
-    *frame = (Frame){.layer = layer, .path = "", .call = layer->name_span, .caller = frame};
-    e->frame = frame;
-    e->scope = scope;
-    Value *options = value_new(e, KIND_RECORD, layer->span);
-    options->record = given;
-    scope_bind(e, scope, "(options)", options, layer->span);
-    check_unknown_options(e, layer, given);
-}
-
-static void schedule_program(Elaborator *e, const Value *schedule) {
-    Scope scope = {0};
-    Frame frame;
-    scalar_input(e, &scope, "schedule_step", SCALAR_SCHEDULE_STEP);
-    ((Binding *)scope.bindings.items[0])->name = "step";
-    scalar_input(e, &scope, "steps", SCALAR_SCHEDULE_STEPS);
-    enter(e, &frame, &scope, schedule->layer, schedule->record);
-    block_statements(e, layer_body(schedule->layer));
-    Binding *rate = scope_find(&scope, "rate");
-    Expr *expr = rate ? value_expr(e, rate->value) : NULL;
-    if (!rate)
-        report_error(e->reports, schedule->layer->name_span, "schedule '%s' never defines 'rate'",
-                     schedule->layer->name);
-    if (expr) output_scalar(e, "rate", expr, rate->span);
-}
-
 Value *group_layer(Elaborator *e, const Value *train, const char *name) {
     Value *value =
         train && train->kind == KIND_LAYER ? layer_option(e, train, name, train->span) : NULL;
     return value && value->kind == KIND_LAYER ? value : NULL;
-}
-
-static void update_program(Elaborator *e, const Node *layer, Record *record) {
-    Value *train = train_group(e, layer, record);
-    if (!train || train->kind != KIND_LAYER) {
-        if (!e->reports->errors)
-            report_error(e->reports, layer->name_span,
-                         "layer '%s' has no option 'train': it cannot be trained", layer->name);
-        return;
-    }
-    Value *schedule = group_layer(e, train, "schedule"),
-          *optimizer = group_layer(e, train, "optimizer");
-    if (e->reports->errors || !optimizer) return;
-    if (schedule) schedule_program(e, schedule);
-    Scope scope = {0};
-    Frame frame;
-    Axis *axis = axis_new(e->program, "elements", 1, AXIS_ELEMENTS, layer->span);
-    Index *index = index_new(e->program, "i", axis);
-    scalar_input(e, &scope, "lr", SCALAR_RATE);
-    scalar_input(e, &scope, "step", SCALAR_STEP);
-    scalar_input(e, &scope, "steps", SCALAR_STEPS);
-    scalar_input(e, &scope, "matrix", SCALAR_MATRIX);
-    scalar_input(e, &scope, "clip", SCALAR_CLIP);
-    element_tensor(e, &scope, "weight", ROLE_PARAMETER, index, optimizer->layer->span);
-    element_tensor(e, &scope, "grad", ROLE_INPUT, index, optimizer->layer->span)->input =
-        INPUT_REAL;
-    enter(e, &frame, &scope, optimizer->layer, optimizer->record);
-    optimizer_body(e, layer_body(optimizer->layer), index);
 }
 
 Elaborator *elaborator_new(Unit *unit) {
@@ -516,6 +362,8 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     override(e, record, "train.context", (double)context);
     if (graph == GRAPH_UPDATE)
         update_program(e, layer, record);
+    else if (graph == GRAPH_STEP)
+        step_program(e, layer, record);
     else
         model_program(e, model, layer, record);
     unit->reports->at = model->name_span;

@@ -5,6 +5,7 @@
  *                  against what it was given
  *     layer.c      one layer applied to its arguments
  *     statement.c  the statements of its body
+ *     optimizer.c  what is done to parameters in a step
  *     repeat.c     a body repeated over depth
  *     scan.c       a recurrence along an axis
  *     equation.c   indices of one equation, tensors it defines
@@ -177,7 +178,8 @@ typedef struct Elaborator {
     Value *loss;
     Value *attributes; /* `parameters` of the model, or NULL */
     List *settings;
-    List watches; /* Watch * */
+    List watches;   /* Watch * */
+    double average; /* memory of the mean of the weights, 0: there is none (optimizer.c) */
     int random_places;
     long steps; /* statements and expressions read so far */
 } Elaborator;
@@ -221,6 +223,12 @@ Value *group_layer(Elaborator *e, const Value *train, const char *name);
 /* span: receives the place where it was written; may be NULL. */
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                     Span *span);
+
+Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span);
+
+/* ---- optimizer.c ---- */
+void update_program(Elaborator *e, const Node *layer, Record *record);
+void step_program(Elaborator *e, const Node *layer, Record *record);
 
 /* ---- attributes.c ---- */
 void set_own(Arena *arena, Tensor *tensor, const char *name, double value);

@@ -52,6 +52,10 @@ static void report_axis_conflict(Elaborator *e, const EquationIndex *entry, cons
 }
 
 static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
+    if (!e->batch) {
+        report_error(e->reports, span, "there is no batch here: 'grad' is that of a whole step");
+        return NULL;
+    }
     if (!axis || axis == e->batch->axis) return e->batch;
     report_error(e->reports, span,
                  "'batch' stands for the sequences of a micro-batch (%ld), but this dimension is "

@@ -195,7 +195,9 @@ static Value *condition(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {
         e->program->by_training = true;
-        return flag(e, graph == GRAPH_TRAIN || graph == GRAPH_UPDATE || graph == GRAPH_GATHER,
+        return flag(e,
+                    graph == GRAPH_TRAIN || graph == GRAPH_UPDATE || graph == GRAPH_STEP ||
+                        graph == GRAPH_GATHER,
                     node->span);
     }
     if (!strcmp(node->name, "probing"))
@@ -364,7 +366,9 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
             return false;
         }
         if (!value && !strcmp(binder->name, "batch")) {
-            indices[(*count)++] = e->batch;
+            Index *batch = equation_index(e, binder->name, NULL, binder->span);
+            if (!batch) return false;
+            indices[(*count)++] = batch;
             continue;
         }
         for (int j = 0; list && j < list->count; j++) {

@@ -463,9 +463,27 @@ static void inner_block(Elaborator *e, const Node *block, bool transparent) {
     scope_pop(e);
 }
 
+/* What a choice would define that cannot be made: names that are known, and told of before. */
+static void names_unknown(Elaborator *e, const Node *node) {
+    for (int i = 0; node && i < node->count; i++) {
+        const Node *kid = node->kids[i];
+        if (!kid) continue;
+        bool within = kid->kind == NODE_BLOCK || kid->kind == NODE_CASE || kid->kind == NODE_LIST ||
+                      kid->kind == NODE_IF || kid->kind == NODE_MATCH;
+        bool defines = kid->kind == NODE_EQUATION || kid->kind == NODE_AXIS ||
+                       kid->kind == NODE_PARAM || kid->kind == NODE_STATE;
+        if (within) names_unknown(e, kid);
+        if (defines && !scope_find(e->scope, kid->name))
+            scope_bind(e, e->scope, kid->name, value_error(e, kid->span), kid->name_span);
+    }
+}
+
 static void if_statement(Elaborator *e, const Node *node) {
     bool yes;
-    if (!evaluate_flag(e, node->kids[0], &yes)) return;
+    if (!evaluate_flag(e, node->kids[0], &yes)) {
+        names_unknown(e, node);
+        return;
+    }
     const Node *branch = yes ? node->kids[1] : node->kids[2];
     if (!branch) return;
     if (branch->kind == NODE_IF)
@@ -476,7 +494,10 @@ static void if_statement(Elaborator *e, const Node *node) {
 
 static void match_statement(Elaborator *e, const Node *node) {
     Value *value = evaluate(e, node->kids[0]);
-    if (value->kind == KIND_ERROR) return;
+    if (value->kind == KIND_ERROR) {
+        names_unknown(e, node);
+        return;
+    }
     for (int i = 1; i < node->count; i++) {
         const Node *branch = node->kids[i], *patterns = branch->kids[0];
         bool matches = patterns->count == 0;

@@ -138,6 +138,7 @@ typedef struct Tensor {
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
     int repeats; /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen; /* parameters: not trained */
+    bool whole;  /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
     List own;    /* OwnNumber *, parameters: what the optimizer reads for it alone */
     Probe probe; /* outputs */
     bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
@@ -342,6 +343,7 @@ typedef enum Graph {
     GRAPH_UPDATE,  /* the optimizer: one parameter, axis ELEMENTS */
     GRAPH_MEASURE, /* for evaluation: loss, aux and probe values, and how unlikely the next tokens
                       are */
+    GRAPH_STEP,    /* what optimizers do to parameters that they see as a whole */
     GRAPH_GATHER   /* step_mean: of one micro-batch, what a step wants to know of all of them before
                       their gradients; outputs under the names of the states */
 } Graph;

@@ -220,7 +220,8 @@ char *print_statement(Arena *arena, const Statement *statement) {
 const char *graph_name(Graph graph) {
     static const char *const names[] = {
         [GRAPH_FORWARD] = "forward", [GRAPH_TRAIN] = "train",     [GRAPH_DECODE] = "decode",
-        [GRAPH_UPDATE] = "update",   [GRAPH_MEASURE] = "measure", [GRAPH_GATHER] = "gather"};
+        [GRAPH_UPDATE] = "update",   [GRAPH_MEASURE] = "measure", [GRAPH_GATHER] = "gather",
+        [GRAPH_STEP] = "step"};
     return names[graph];
 }
 

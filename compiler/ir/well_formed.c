@@ -180,7 +180,8 @@ static void check_is_set(Verify *verify, const Expr *expr) {
 }
 
 static void check_may_be_set(Verify *verify, const Tensor *tensor) {
-    bool updating = verify->program->graph == GRAPH_UPDATE;
+    const Graph graph = verify->program->graph;
+    bool updating = graph == GRAPH_UPDATE || graph == GRAPH_STEP;
     if (tensor->role == ROLE_INPUT || (tensor->role == ROLE_PARAMETER && !updating))
         error_message(verify, "%s is given, not computed", tensor->name);
     verify->set[tensor->id] = true;

@@ -80,6 +80,7 @@ typedef struct MoecTensor {
      * applies) */
     int matrix;
     int frozen; /* parameters: not trained, the optimizer leaves it alone */
+    int whole;  /* parameters: updated by MOEC_GRAPH_STEP instead of MoecUpdate */
     /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
     int group;
     MoecProbe probe; /* outputs */
@@ -203,6 +204,7 @@ typedef enum MoecGraphKind {
     MOEC_GRAPH_TRAIN,
     MOEC_GRAPH_DECODE,
     MOEC_GRAPH_MEASURE,
+    MOEC_GRAPH_STEP, /* reads gradients, writes weights: the optimizer on whole parameters */
     MOEC_GRAPH_GATHER
 } MoecGraphKind;
 
@@ -253,8 +255,10 @@ typedef struct MoecTable {
     int parameter_count, state_count;
     size_t weight_bytes, state_bytes;
     /* the end of the weights block, which holds what is declared frozen: blocks of gradients and of
-     * the optimizer's states are by so much shorter */
+     * the states of MoecUpdate are by so much shorter */
     size_t frozen_bytes;
+    /* before that, what is updated whole: blocks of the states of MoecUpdate end there */
+    size_t whole_bytes;
     const MoecGraphEntry *graphs;
     int graph_count;
     const MoecUpdate *update; /* NULL when not compiled in */

@@ -11,9 +11,12 @@ static inline size_t tensor_count(const MoecTensor *tensor) {
     return count;
 }
 
-/* Of a block of gradients, or of a state of the optimizer. */
+/* Of a block of gradients; of a state of the optimizer for elements. */
 static inline size_t trained_bytes(const MoecTable *table) {
     return table->weight_bytes - table->frozen_bytes;
+}
+static inline size_t moment_bytes(const MoecTable *table) {
+    return trained_bytes(table) - table->whole_bytes;
 }
 
 #endif

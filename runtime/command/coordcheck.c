@@ -100,7 +100,7 @@ static bool sized_open(MoecCompiler *compiler, Sized *sized) {
 static bool draw_weights(Model *model, uint64_t seed) {
     const MoecUpdate *update = model->table->update;
     for (int i = 0; update && i < update->state_count; i++)
-        memset(model->moments[i], 0, trained_bytes(model->table));
+        memset(model->moments[i], 0, moment_bytes(model->table));
     model_initialise(model, seed);
     return model_put(model);
 }

@@ -233,7 +233,7 @@ static void print_plan(const Training *training, size_t program) {
     const Model *model = training->model;
     double trained = (double)trained_bytes(model->table),
            weights = (double)model->table->weight_bytes + trained,
-           moments = trained * model->table->update->state_count;
+           moments = (double)moment_bytes(model->table) * model->table->update->state_count;
     double lent = (double)(training->train->bytes + training->measure->bytes), parameters = 0;
     for (int i = 0; i < model->parameter_count; i++)
         parameters += (double)model->parameters[i].count;
@@ -353,8 +353,7 @@ static void log_measured(json_t *line, json_t *measured) {
 
 /* Measures the held-out windows, logs what comes out and keeps the weights when they are the best
  * so far. */
-static bool validate(Training *training) {
-    if (!training->held_windows) return true;
+static bool measure(Training *training) {
     Evaluation found;
     Probes *probes = probes_open(training->measure);
     bool good = measure_loss(training->measure, training->other ? training->other : training->data,
@@ -378,6 +377,12 @@ static bool validate(Training *training) {
     if (!(found.nats < training->place.best)) return true;
     training->place.best = found.nats;
     return save(training, "best.safetensors", false);
+}
+
+static bool validate(Training *training) {
+    if (!training->held_windows) return true;
+    return model_take_averages(training->model) && measure(training) &&
+           model_give_averages(training->model);
 }
 
 /* Says which checkpoint is left; returns false, as what has failed before does. */

@@ -115,7 +115,7 @@ static bool update_all(Engine *engine, const BlockUpdate *given) {
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
         size_t offset = tensor->offset / sizeof(float);
-        if (tensor->frozen) continue;
+        if (tensor->frozen || tensor->whole) continue;
         for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
         update->run(given->weights + offset, given->gradients + offset, moments,
                     (long)tensor_count(tensor), scalars + tensor->group * update->scalar_count,

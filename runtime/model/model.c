@@ -83,7 +83,7 @@ static bool take_there(Model *model) {
     ModelMemory *there = &model->there;
     int moments = moment_count(model);
     size_t weights = rounded(table->weight_bytes), states = rounded(table->state_bytes);
-    size_t trained = rounded(trained_bytes(table));
+    size_t trained = rounded(trained_bytes(table)), moment = rounded(moment_bytes(table));
     there->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
     if (!model->device->apart) {
         there->weights = model->weights;
@@ -95,15 +95,15 @@ static bool take_there(Model *model) {
         return there->arena && (there->rounded || !table->round);
     }
     size_t halves = table->round ? rounded(table->weight_bytes / 2) : 0;
-    there->bytes = weights + trained * (size_t)(model->trains + moments) + states + halves +
-                   model->arena_bytes;
+    there->bytes = weights + trained * (size_t)model->trains + moment * (size_t)moments + states +
+                   halves + model->arena_bytes;
     there->block = model->device->kind->allocate(model->device, there->bytes);
     if (!there->block) return false;
     unsigned char *at = there->block;
     there->weights = (float *)(void *)at;
     there->layer_states = (float *)(void *)(at += weights);
     at += states;
-    for (int i = 0; i < moments; i++, at += trained) there->moments[i] = (float *)(void *)at;
+    for (int i = 0; i < moments; i++, at += moment) there->moments[i] = (float *)(void *)at;
     there->gradients = model->trains ? (float *)(void *)at : NULL;
     at += model->trains ? trained : 0;
     there->rounded = halves ? at : NULL;
@@ -176,6 +176,7 @@ void model_close(Model *model) {
         memory_unmap(model->there.rounded, table->weight_bytes / 2);
     }
     free(model->there.moments);
+    free(model->own);
     public_free(model->parameters, model->parameter_count);
     public_free(model->states, model->state_count);
     if (model->engine) model->device->kind->engine_free(model->engine);
@@ -192,7 +193,7 @@ bool model_put(const Model *model) {
     bool good = put(model->device, there->weights, model->weights, table->weight_bytes) &&
                 put(model->device, there->layer_states, model->layer_states, table->state_bytes);
     for (int i = 0; good && i < moment_count(model); i++)
-        good = put(model->device, there->moments[i], model->moments[i], trained_bytes(table));
+        good = put(model->device, there->moments[i], model->moments[i], moment_bytes(table));
     return good && (!there->rounded ||
                     model->device->kind->round(model->engine, there->weights, there->rounded));
 }
@@ -204,7 +205,7 @@ bool model_get(const Model *model, bool optimizer) {
     bool good = get(model->device, model->weights, there->weights, table->weight_bytes) &&
                 get(model->device, model->layer_states, there->layer_states, table->state_bytes);
     for (int i = 0; good && optimizer && i < moment_count(model); i++)
-        good = get(model->device, model->moments[i], there->moments[i], trained_bytes(table));
+        good = get(model->device, model->moments[i], there->moments[i], moment_bytes(table));
     return good;
 }
 
@@ -215,7 +216,7 @@ bool model_get_gradients(const Model *model) {
 
 bool model_finite(const Model *model, bool *finite) {
     const ModelMemory *there = &model->there;
-    size_t weights = model->table->weight_bytes, moments = trained_bytes(model->table);
+    size_t weights = model->table->weight_bytes, moments = moment_bytes(model->table);
     *finite = true;
     for (int i = -1; i < moment_count(model); i++) {
         double squares;
@@ -255,11 +256,10 @@ const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
 
 size_t model_bytes(const Model *model) {
     const MoecTable *table = model->table;
-    size_t trained =
-        model->trains ? 1 + (size_t)(table->update ? table->update->state_count : 0) : 0;
+    size_t moments = (size_t)moment_count(model);
     size_t halves = table->round ? table->weight_bytes / 2 : 0;
-    return table->weight_bytes + trained * trained_bytes(table) + halves + table->state_bytes +
-           model->arena_bytes;
+    return table->weight_bytes + (model->trains ? trained_bytes(table) : 0) +
+           moments * moment_bytes(table) + halves + table->state_bytes + model->arena_bytes;
 }
 
 static double initial_value(const MoecTensor *tensor, uint64_t seed, uint64_t place) {
@@ -284,9 +284,12 @@ static void initialise_block(const PublicTensor *tensors, int count, float *bloc
                           random_seed_for(seed, tensors[i].name));
 }
 
+static void begin_averages(Model *model);
+
 void model_initialise(Model *model, uint64_t seed) {
     initialise_block(model->parameters, model->parameter_count, model->weights, seed);
     initialise_block(model->states, model->state_count, model->layer_states, seed);
+    begin_averages(model);
     model_put(model);
 }
 
@@ -308,8 +311,8 @@ static char *shape_text(const long *shape, int rank) {
     return closed;
 }
 
-static bool read_tensor(const Safetensors *file, const char *name, const PublicTensor *one,
-                        float *block, bool needed, bool *used) {
+static bool read_values(const Safetensors *file, const char *name, const PublicTensor *one,
+                        float *values, bool needed, bool *used) {
     const Entry *entry = safetensors_find(file, name);
     if (entry) used[entry - file->entries] = true;
     if (!entry)
@@ -325,7 +328,17 @@ static bool read_tensor(const Safetensors *file, const char *name, const PublicT
         free(wanted);
         return false;
     }
-    return safetensors_floats(file, entry, block + one->offset / sizeof(float), one->count);
+    return safetensors_floats(file, entry, values, one->count);
+}
+
+static bool read_tensor(const Safetensors *file, const char *name, const PublicTensor *one,
+                        float *block, bool needed, bool *used) {
+    return read_values(file, name, one, block + one->offset / sizeof(float), needed, used);
+}
+
+/* Of tensors in files; of states in a table: of an optimizer that sees parameters as a whole. */
+static bool is_optimizers(const char *name) {
+    return strncmp(name, "optimizer.", 10) == 0;
 }
 
 /* What the file holds beside what was read: a run that goes on must not lose it, others are
@@ -335,7 +348,7 @@ static bool nothing_left(const Safetensors *file, const bool *used, bool optimiz
     const char *first = NULL;
     for (int i = 0; i < file->count; i++) {
         const char *name = file->entries[i].name;
-        if (used[i] || (!optimizer && strncmp(name, "optimizer.", 10) == 0)) continue;
+        if (used[i] || (!optimizer && is_optimizers(name))) continue;
         if (!left++) first = name;
     }
     if (left && optimizer)
@@ -348,12 +361,104 @@ static bool nothing_left(const Safetensors *file, const bool *used, bool optimiz
     return true;
 }
 
+/* Is it updated element by element? */
+static bool is_moved(const PublicTensor *parameter) {
+    return !parameter->tensor->frozen && !parameter->tensor->whole;
+}
+
+/* ---- averages ---- */
+
+/* The state of that name among those of elements, or -1. */
+static int moment_called(const Model *model, const char *name) {
+    for (int j = 0; j < moment_count(model); j++)
+        if (strcmp(model->table->update->state_names[j], name) == 0) return j;
+    return -1;
+}
+
+static const char of_average[] = "optimizer.average:";
+
+/* Is the state such a mean of one of the parameters that are updated whole? */
+static bool is_average(const Model *model, const PublicTensor *state) {
+    const size_t length = strlen(of_average);
+    if (strncmp(state->name, of_average, length) != 0) return false;
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        if (strcmp(one->name, state->name + length) == 0) return one->count == state->count;
+    }
+    return false;
+}
+
+/* The mean of a parameter that its optimizer keeps, where the host has it, or NULL: what is used of
+ * the model by all but the steps of its training. */
+static float *average_of(const Model *model, const PublicTensor *one) {
+    int moment = is_moved(one) ? moment_called(model, "average") : -1;
+    if (moment >= 0) return model->moments[moment] + one->offset / sizeof(float);
+    if (!model->trains || !one->tensor->whole) return NULL;
+    char *name = memory_format("%s%s", of_average, one->name);
+    float *found = NULL;
+    for (int i = 0; i < model->state_count && !found; i++)
+        if (strcmp(model->states[i].name, name) == 0 && model->states[i].count == one->count)
+            found = model->layer_states + model->states[i].offset / sizeof(float);
+    free(name);
+    return found;
+}
+
+static bool has_average(const Model *model) {
+    bool found = false;
+    for (int i = 0; i < model->parameter_count && !found; i++)
+        found = average_of(model, &model->parameters[i]) != NULL;
+    return found;
+}
+
+/* Before the first step a mean is what there is. */
+static void begin_averages(Model *model) {
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        float *average = average_of(model, one);
+        if (average)
+            memcpy(average, model->weights + one->offset / sizeof(float),
+                   one->count * sizeof(float));
+    }
+}
+
+static bool put_weights(const Model *model) {
+    const ModelMemory *there = &model->there;
+    return model->device->kind->put(model->device, there->weights, model->weights,
+                                    model->table->weight_bytes) &&
+           (!there->rounded ||
+            model->device->kind->round(model->engine, there->weights, there->rounded));
+}
+
+bool model_take_averages(Model *model) {
+    if (!has_average(model)) return true;
+    if (!model_get(model, true)) return false;
+    model->own = memory_new(model->table->weight_bytes);
+    memcpy(model->own, model->weights, model->table->weight_bytes);
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        const float *average = average_of(model, one);
+        if (average)
+            memcpy(model->weights + one->offset / sizeof(float), average,
+                   one->count * sizeof(float));
+    }
+    return put_weights(model);
+}
+
+bool model_give_averages(Model *model) {
+    if (!model->own) return true;
+    memcpy(model->weights, model->own, model->table->weight_bytes);
+    free(model->own);
+    model->own = NULL;
+    return put_weights(model);
+}
+
 /* The states of the optimizer that belong to a parameter. */
 static bool read_moments(Model *model, const Safetensors *file, const PublicTensor *one,
                          bool *used) {
     const MoecUpdate *update = model->table->update;
     bool good = true;
-    for (int j = 0; good && update && !one->tensor->frozen && j < update->state_count; j++) {
+    for (int j = 0; good && update && is_moved(one) && j < update->state_count; j++) {
+        if (j == moment_called(model, "average")) continue;
         char *name = memory_format("optimizer.%s:%s", update->state_names[j], one->name);
         good = read_tensor(file, name, one, model->moments[j], true, used);
         free(name);
@@ -361,16 +466,30 @@ static bool read_moments(Model *model, const Safetensors *file, const PublicTens
     return good;
 }
 
+/* Under its name stands what all others read, the mean; what is trained has a name of its own. */
+static bool read_trained(Model *model, const Safetensors *file, const PublicTensor *one,
+                         bool *used) {
+    float *average = average_of(model, one);
+    if (!average) return read_tensor(file, one->name, one, model->weights, true, used);
+    char *name = memory_format("optimizer.weight:%s", one->name);
+    bool good = read_values(file, one->name, one, average, true, used) &&
+                read_tensor(file, name, one, model->weights, true, used);
+    free(name);
+    return good;
+}
+
 bool model_read(Model *model, const Safetensors *file, bool optimizer) {
     bool good = true, *used = memory_new(sizeof *used * ((size_t)file->count + 1));
     for (int i = 0; i < model->parameter_count && good; i++) {
         const PublicTensor *one = &model->parameters[i];
-        good = read_tensor(file, one->name, one, model->weights, true, used) &&
+        good = (optimizer ? read_trained(model, file, one, used)
+                          : read_tensor(file, one->name, one, model->weights, true, used)) &&
                (!optimizer || read_moments(model, file, one, used));
     }
     for (int i = 0; i < model->state_count && good; i++)
-        good = read_tensor(file, model->states[i].name, &model->states[i], model->layer_states,
-                           false, used);
+        if (optimizer || !is_optimizers(model->states[i].name))
+            good = read_tensor(file, model->states[i].name, &model->states[i], model->layer_states,
+                               false, used);
     good = good && nothing_left(file, used, optimizer);
     free(used);
     return good && model_put(model);
@@ -416,10 +535,11 @@ bool model_begin(Model *model, const Safetensors *file, bool lacking) {
         if (!safetensors_find(file, one->name)) add_name(&absent, one->name);
     }
     for (int i = 0; i < model->state_count; i++)
-        good &= read_tensor(file, model->states[i].name, &model->states[i], model->layer_states,
-                            false, used);
+        if (!is_optimizers(model->states[i].name))
+            good &= read_tensor(file, model->states[i].name, &model->states[i], model->layer_states,
+                                false, used);
     for (int i = 0; i < file->count; i++)
-        if (!used[i] && strncmp(file->entries[i].name, "optimizer.", 10) != 0)
+        if (!used[i] && !is_optimizers(file->entries[i].name))
             add_name(&left, file->entries[i].name);
     good = tell_lacking(file, &absent, lacking) && good;
     if (good && left.count)
@@ -428,16 +548,37 @@ bool model_begin(Model *model, const Safetensors *file, bool lacking) {
     free(absent.text);
     free(left.text);
     free(used);
+    begin_averages(model);
     return good && model_put(model);
 }
 
-static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one,
-                      const float *block) {
+static void add_values(Entry *entries, int *count, char *name, const PublicTensor *one,
+                       const float *values) {
     Entry *entry = &entries[(*count)++];
     *entry = (Entry){
         .name = name, .number = NUMBER_F32, .rank = one->rank, .bytes = one->count * sizeof(float)};
     memcpy(entry->shape, one->shape, sizeof(long) * (size_t)one->rank);
-    entry->data = block + one->offset / sizeof(float);
+    entry->data = values;
+}
+
+static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one,
+                      const float *block) {
+    add_values(entries, count, name, one, block + one->offset / sizeof(float));
+}
+
+/* A parameter as all others read it, and as it is trained. */
+static void add_parameter(const Model *model, Entry *entries, int *count, const PublicTensor *one,
+                          bool optimizer) {
+    const float *average = model->own ? NULL : average_of(model, one);
+    char *name = memory_format("%s", one->name);
+    if (!average) {
+        add_entry(entries, count, name, one, model->weights);
+        return;
+    }
+    add_values(entries, count, name, one, average);
+    if (optimizer)
+        add_entry(entries, count, memory_format("optimizer.weight:%s", one->name), one,
+                  model->weights);
 }
 
 static void add_axes(json_t *notes, const PublicTensor *one) {
@@ -447,7 +588,7 @@ static void add_axes(json_t *notes, const PublicTensor *one) {
 }
 
 Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count) {
-    if (!model_get(model, optimizer)) return NULL;
+    if (!model_get(model, optimizer || has_average(model))) return NULL;
     const MoecUpdate *update = optimizer ? model->table->update : NULL;
     int copies = 1 + (update ? update->state_count : 0);
     Entry *entries = memory_new(sizeof *entries *
@@ -455,17 +596,19 @@ Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *cou
     *count = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
-        add_entry(entries, count, memory_format("%s", one->name), one, model->weights);
+        add_parameter(model, entries, count, one, optimizer);
         add_axes(notes, one);
     }
     for (int i = 0; i < model->state_count; i++) {
         const PublicTensor *one = &model->states[i];
+        if (is_optimizers(one->name) && (!optimizer || is_average(model, one))) continue;
         add_entry(entries, count, memory_format("%s", one->name), one, model->layer_states);
         add_axes(notes, one);
     }
+    const int average = moment_called(model, "average");
     for (int j = 0; j < copies - 1; j++)
         for (int i = 0; i < model->parameter_count; i++)
-            if (!model->parameters[i].tensor->frozen)
+            if (j != average && is_moved(&model->parameters[i]))
                 add_entry(entries, count,
                           memory_format("optimizer.%s:%s", update->state_names[j],
                                         model->parameters[i].name),

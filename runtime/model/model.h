@@ -35,6 +35,7 @@ typedef struct Model {
     int parameter_count, state_count;
     float *weights, *layer_states, *gradients;
     float **moments; /* the optimizer's states, each laid out like the weights */
+    float *own;      /* the weights that are trained, while their averages are in their place */
     size_t arena_bytes;
     bool trains;
     ModelMemory there;
@@ -54,6 +55,10 @@ void model_close(Model *model);
  * reads them. Nothing happens where they are the same. */
 bool model_put(const Model *model);
 bool model_get(const Model *model, bool optimizer);
+/* An optimizer may keep a mean of the weights, the state `average`: while what others read is
+ * measured, it is in their place. False after a message. */
+bool model_take_averages(Model *model);
+bool model_give_averages(Model *model);
 bool model_get_gradients(const Model *model);
 /* Whether weights and the optimizer's states are finite numbers, where the device has them; false
  * when that does not tell. */

@@ -58,7 +58,7 @@ void update_run(const MoecTable *table, float *weights, const float *gradients,
     for (int p = 0; state && p < table->parameter_count; p++) {
         const MoecTensor *tensor = &table->parameters[p];
         size_t offset = tensor->offset / sizeof(float);
-        if (tensor->frozen) continue;
+        if (tensor->frozen || tensor->whole) continue;
         for (int i = 0; i < update->state_count; i++) state[i] = states[i] + offset;
         update->run(weights + offset, gradients + offset, state, (long)block_count(tensor),
                     scalars + tensor->group * update->scalar_count,

@@ -27,21 +27,32 @@ typedef struct Options {
 } Options;
 
 typedef struct Trainer {
-    const MoecGraphEntry *graph;
+    const MoecGraphEntry *graph, *whole; /* whole: MOEC_GRAPH_STEP, or NULL */
     const MoecUpdate *update;
     float *weights, *gradients, *states;
     void *rounded;   /* see weights_round */
     float **moments; /* the optimizer's states, each laid out like the weights */
     unsigned char *arena;
     void **inputs, **outputs; /* by slot */
+    void **numbers;           /* the inputs of `whole` */
     Data data;
     int loss; /* its slot */
     Options options;
 } Trainer;
 
-/* Of a block of gradients, or of a state of the optimizer. */
+/* Of a block of gradients; of a state of the optimizer for elements. */
 static size_t trained_bytes(const MoecTable *table) {
     return table->weight_bytes - table->frozen_bytes;
+}
+
+static size_t moment_bytes(const MoecTable *table) {
+    return trained_bytes(table) - table->whole_bytes;
+}
+
+static size_t arena_bytes(const Trainer *trainer) {
+    const size_t train = trainer->graph->arena_bytes,
+                 whole = trainer->whole ? trainer->whole->arena_bytes : 0;
+    return train > whole ? train : whole;
 }
 
 static const char *take_memory(Trainer *trainer) {
@@ -50,22 +61,28 @@ static const char *take_memory(Trainer *trainer) {
     trainer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     trainer->gradients = block_new(trained_bytes(&moec_table));
     trainer->states = block_new(moec_table.state_bytes);
-    trainer->arena = block_new(graph->arena_bytes);
+    trainer->arena = block_new(arena_bytes(trainer));
     trainer->inputs = slots_new(graph->inputs, graph->input_count);
     trainer->outputs = slots_new(graph->outputs, graph->output_count);
+    trainer->numbers =
+        trainer->whole ? slots_new(trainer->whole->inputs, trainer->whole->input_count) : NULL;
     trainer->moments = calloc((size_t)trainer->update->state_count + 1, sizeof *trainer->moments);
     int good = trainer->weights && trainer->rounded && trainer->gradients && trainer->states &&
-               trainer->arena && trainer->inputs && trainer->outputs && trainer->moments;
+               trainer->arena && trainer->inputs && trainer->outputs && trainer->moments &&
+               (trainer->numbers || !trainer->whole);
     for (int i = 0; good && i < trainer->update->state_count; i++) {
-        trainer->moments[i] = block_new(trained_bytes(&moec_table));
+        trainer->moments[i] = block_new(moment_bytes(&moec_table));
         good = trainer->moments[i] != NULL;
     }
     return good ? NULL : "not enough memory";
 }
 
 static const char *open_trainer(Trainer *trainer) {
-    for (int i = 0; i < moec_table.graph_count; i++)
-        if (moec_table.graphs[i].kind == MOEC_GRAPH_TRAIN) trainer->graph = &moec_table.graphs[i];
+    for (int i = 0; i < moec_table.graph_count; i++) {
+        const MoecGraphEntry *graph = &moec_table.graphs[i];
+        if (graph->kind == MOEC_GRAPH_TRAIN) trainer->graph = graph;
+        if (graph->kind == MOEC_GRAPH_STEP) trainer->whole = graph;
+    }
     trainer->update = moec_table.update;
     if (!trainer->graph || !trainer->update) return "the program has no train graph";
     const MoecGraphEntry *graph = trainer->graph;
@@ -79,6 +96,7 @@ static const char *open_trainer(Trainer *trainer) {
     if (!error && weights_read(trainer->options.weights, &moec_table, block_put, trainer->weights,
                                trainer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
+    if (!error) weights_round(&moec_table, trainer->weights, trainer->rounded);
     return error;
 }
 
@@ -95,6 +113,7 @@ static void close_trainer(Trainer *trainer) {
         slots_free(trainer->inputs, trainer->graph->input_count);
         slots_free(trainer->outputs, trainer->graph->output_count);
     }
+    if (trainer->whole) slots_free(trainer->numbers, trainer->whole->input_count);
     data_close(&trainer->data);
 }
 
@@ -107,23 +126,53 @@ static void set_scalar(Trainer *trainer, const char *name, double value) {
         *(float *)trainer->inputs[slot] = (float)value;
 }
 
-static void update_all(Trainer *trainer, long step, double rate, double factor) {
+/* The numbers of a step. */
+typedef struct Given {
+    double rate, step, steps, clip;
+} Given;
+
+static float given_number(const Given *given, const char *name) {
+    if (strcmp(name, "lr") == 0) return (float)given->rate;
+    if (strcmp(name, "step") == 0) return (float)given->step;
+    if (strcmp(name, "steps") == 0) return (float)given->steps;
+    return strcmp(name, "clip") == 0 ? (float)given->clip : 1;
+}
+
+/* The memory of a run, which has inputs and outputs yet to be given. */
+static MoecRun run_of(const Trainer *trainer) {
+    return (MoecRun){
+        .weights = trainer->weights,
+        .rounded = trainer->rounded,
+        .gradients = trainer->gradients,
+        .states = trainer->states,
+        .arena = trainer->arena,
+    };
+}
+
+/* Parameters that are not updated element by element. */
+static void update_whole(Trainer *trainer, const Given *given) {
+    const MoecGraphEntry *whole = trainer->whole;
+    MoecRun run = run_of(trainer);
+    for (int i = 0; i < whole->input_count; i++)
+        *(float *)trainer->numbers[i] = given_number(given, whole->inputs[i].name);
+    run.inputs = (const void *const *)trainer->numbers;
+    run.last_micro_batch = 1;
+    graph_run(whole, &run);
+    weights_round(&moec_table, trainer->weights, trainer->rounded);
+}
+
+static void update_all(Trainer *trainer, const Given *given) {
     const MoecUpdate *update = trainer->update;
     int count = update->group_count * update->scalar_count;
     float *scalars = calloc((size_t)count + 1, sizeof *scalars);
-    for (int i = 0; scalars && i < count; i++) {
-        const char *name = update->scalar_names[i % update->scalar_count];
+    for (int i = 0; scalars && i < count; i++)
         scalars[i] =
-            update->own[i] * (float)(strcmp(name, "lr") == 0      ? rate
-                                     : strcmp(name, "step") == 0  ? (double)step + 1
-                                     : strcmp(name, "steps") == 0 ? (double)trainer->options.steps
-                                     : strcmp(name, "clip") == 0  ? factor
-                                                                  : 1);
-    }
+            update->own[i] * given_number(given, update->scalar_names[i % update->scalar_count]);
     if (scalars)
         update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars,
                    trainer->rounded);
     free(scalars);
+    if (trainer->whole) update_whole(trainer, given);
 }
 
 /* One optimizer step; *loss is the mean over its micro-batches. */
@@ -140,17 +189,11 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         const char *error =
             data_put(&trainer->data, graph, trainer->inputs, (uint64_t)(number * graph->batch));
         if (error) return error;
-        MoecRun run = {
-            .weights = trainer->weights,
-            .rounded = trainer->rounded,
-            .gradients = trainer->gradients,
-            .states = trainer->states,
-            .arena = trainer->arena,
-            .inputs = (const void *const *)trainer->inputs,
-            .outputs = (float *const *)trainer->outputs,
-            .seed = random_bits(trainer->options.seed, (uint64_t)number),
-            .last_micro_batch = part == parts - 1,
-        };
+        MoecRun run = run_of(trainer);
+        run.inputs = (const void *const *)trainer->inputs;
+        run.outputs = (float *const *)trainer->outputs;
+        run.seed = random_bits(trainer->options.seed, (uint64_t)number);
+        run.last_micro_batch = part == parts - 1;
         graph_run(graph, &run);
         *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;
     }
@@ -158,11 +201,47 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
     if (!isfinite(*loss) || !isfinite(norm))
         return "the loss is not a finite number any more: try a lower learning rate";
-    double rate =
-        SETTING_RATE * trainer->update->rate((double)step, (double)trainer->options.steps);
-    update_all(trainer, step, rate,
-               SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1);
+    const Given given = {
+        .rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->options.steps),
+        .step = (double)step + 1,
+        .steps = (double)trainer->options.steps,
+        .clip = SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1,
+    };
+    update_all(trainer, &given);
     return NULL;
+}
+
+/* A mean of a parameter that its optimizer keeps: the block where it lies, its place there in
+ * *offset; NULL: there is none. */
+static float *average_of(const Trainer *trainer, const MoecTensor *parameter, size_t *offset) {
+    static const char prefix[] = "optimizer.average:";
+    const size_t length = sizeof prefix - 1;
+    *offset = parameter->offset;
+    for (int i = 0; !parameter->whole && i < trainer->update->state_count; i++)
+        if (strcmp(trainer->update->state_names[i], "average") == 0) return trainer->moments[i];
+    for (int i = 0; parameter->whole && i < moec_table.state_count; i++) {
+        const MoecTensor *state = &moec_table.states[i];
+        *offset = state->offset;
+        if (strncmp(state->name, prefix, length) == 0 &&
+            strcmp(state->name + length, parameter->name) == 0 &&
+            block_count(state) == block_count(parameter))
+            return trainer->states;
+    }
+    return NULL;
+}
+
+/* What others read of the weights takes their place. */
+static void take_averages(Trainer *trainer) {
+    for (int i = 0; i < moec_table.parameter_count; i++) {
+        const MoecTensor *parameter = &moec_table.parameters[i];
+        size_t offset, bytes = block_count(parameter) * sizeof(float);
+        const float *block = parameter->frozen ? NULL : average_of(trainer, parameter, &offset);
+        float *values = block ? malloc(bytes) : NULL;
+        if (!values) continue;
+        block_get(block, offset, values, bytes);
+        block_put(trainer->weights, parameter->offset, values, bytes);
+        free(values);
+    }
 }
 
 static const char *train(Trainer *trainer) {
@@ -175,6 +254,7 @@ static const char *train(Trainer *trainer) {
     }
     if (!isfinite(block_squares(trainer->weights, moec_table.weight_bytes / sizeof(float))))
         return "the weights are no finite numbers any more: try a lower learning rate";
+    if (trainer->options.steps > 0) take_averages(trainer);
     if (weights_write(trainer->options.out, &moec_table, block_get, trainer->weights,
                       trainer->states) != WEIGHTS_FINE)
         return "the trained weights cannot be written";

@@ -30,7 +30,9 @@ bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *gather = model_graph(model, MOEC_GRAPH_GATHER);
     long context = stepper->order.context;
     stepper->windows = memory_new(sizeof(int32_t) * (size_t)(graph->batch * (context + 1)));
+    const MoecGraphEntry *whole = model_graph(model, MOEC_GRAPH_STEP);
     stepper->probes = probes_open(stepper->train);
+    if (whole && !(stepper->whole = call_open(model, whole, NULL))) return false;
     if (!gather) return true;
     stepper->gather = call_open(model, gather, NULL);
     stepper->sums = sums_of(gather);
@@ -42,6 +44,7 @@ void step_release(Stepper *stepper) {
     probes_close(stepper->probes);
     if (stepper->gather) sums_free(stepper->sums, stepper->gather->graph);
     call_close(stepper->gather);
+    call_close(stepper->whole);
 }
 
 /* The windows of a micro-batch of the step whose windows begin at `position`. */
@@ -67,6 +70,22 @@ static double scalar_value(const char *name, const Stepper *stepper, const StepR
     return strcmp(name, "clip") == 0 ? factor : 1;
 }
 
+/* Parameters that are not updated element by element. What is kept of all weights as bf16 is made
+ * from them anew. */
+static bool update_whole(const Stepper *stepper, const StepResult *result, long step,
+                         double factor) {
+    static const char *const names[] = {"lr", "step", "steps", "clip"};
+    const Model *model = stepper->train->model;
+    Call *call = stepper->whole;
+    if (!model_graph(model, MOEC_GRAPH_STEP)) return true;
+    if (!call) return false;
+    for (int i = 0; i < 4; i++)
+        call_set_scalar(call, names[i], scalar_value(names[i], stepper, result, step, factor));
+    return call_run(call, stepper->seed, true) &&
+           (!model->there.rounded ||
+            model->device->kind->round(model->engine, model->there.weights, model->there.rounded));
+}
+
 static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {
     const Model *model = stepper->train->model;
     const MoecUpdate *update = model->table->update;
@@ -82,7 +101,7 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
     };
     bool good = model->device->kind->update(model->engine, &given);
     free(scalars);
-    return good;
+    return good && update_whole(stepper, result, step, factor);
 }
 
 /* Random numbers of a micro-batch. */

@@ -12,6 +12,7 @@
 typedef struct Stepper {
     Call *train;
     Call *gather; /* NULL: no state is a mean over the micro-batches of a step */
+    Call *whole;  /* NULL: every parameter is updated element by element */
     const Data *data;
     const int32_t
         *given; /* the windows of a step, one micro-batch after the other; NULL: of data */

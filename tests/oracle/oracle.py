@@ -2,7 +2,7 @@
 tests/unit/test_oracle.c reads, and compares; with --write the files are written anew.
 
 Of every tensor: its name, number of axes and of elements, norm, a fixed random projection, and three elements. `gradient:` is of the loss
-with its auxiliary terms, `step:` the weight after ten steps of AdamW on one window (on both images), `decode` the logits of decoding.
+with its auxiliary terms, `step:` the weight after ten steps of AdamW, or of the row's optimizer, on one window (on both images), `decode` the logits of decoding.
 """
 import math
 import os
@@ -10,6 +10,7 @@ import sys
 
 import torch
 
+from optimizers import OPTIMIZERS
 from published import Weights, flow_matching, forward, losses, number, tokens, velocity
 from recurrent import is_factor
 from rows import FAMILIES
@@ -56,6 +57,21 @@ def run(w, row, given):
     return "logits", out, losses(row, out, log, given)
 
 
+def whole(row, given):
+    """Ten steps of an optimizer that sees matrices: gradient clipped to norm 1."""
+    w = Weights()
+    run(w, row, given)
+    kept, seen = {name: {} for name in w.all}, []
+    for step in range(STEPS):
+        scalars = run(w, row, given)[2]
+        grads = torch.autograd.grad(scalars["total"], list(w.all.values()))
+        seen.append(scalars["loss"].item())
+        clip = min(1.0, 1.0 / math.sqrt(sum(g.pow(2).sum().item() for g in grads)))
+        for (name, p), g in zip(w.all.items(), grads):
+            OPTIMIZERS[row["optimizer"]](name, p, g * clip, step + 1, kept[name], row["lr"] * warmed(step))
+    return w, seen
+
+
 def adamw(row, given):
     """Ten steps: gradient clipped to norm 1, decay of matrices times the rate."""
     w = Weights()
@@ -94,7 +110,8 @@ def describe(name, row):
             out.append(line("decode", forward(w, row, given[:1], decoding=True)[0]))
     for key, p in w.all.items():
         out.append(line("gradient:" + key, p.grad))
-    trained, seen = adamw(row, given if images else given[:1].repeat(BATCH, 1))
+    steps = whole if row.get("optimizer") else adamw
+    trained, seen = steps(row, given if images else given[:1].repeat(BATCH, 1))
     out += [f"scalar step{i} {value:.10g}" for i, value in enumerate(seen)]
     out += [line("step:" + key, p) for key, p in trained.all.items()]
     return out

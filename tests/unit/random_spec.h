@@ -463,7 +463,10 @@ static void add_training(Spec *spec) {
         add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, decay = 0.3 }");
         break;
     default:
-        break;
+        if (chance(&apart, 30))
+            add(spec, ", optimizer = muon { iterations = %ld }", between(&apart, 1, 5));
+        else if (chance(&apart, 30))
+            add(spec, ", optimizer = adafactor");
     }
     add(spec, " }\n}\n");
 }
@@ -515,7 +518,7 @@ static void make_model(Spec *spec, uint64_t seed) {
     spec->dim = wide ? between(random, 16, 48) : between(random, 3, 14);
     int images = chance(random, 7);
     if (images) spec->causal = 0;
-    add(spec, "use decoder\nuse diffusion\n\n");
+    add(spec, "use adafactor\nuse decoder\nuse diffusion\nuse muon\n\n");
     add_layer(spec);
     if (images) {
         add_images(spec);

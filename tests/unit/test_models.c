@@ -445,10 +445,66 @@ static int check_update(Trial *trial) {
         moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
     int good = 1;
     for (int i = 0; i < model->parameter_count && good; i++)
-        good = compare_update(trial, eval, &model->parameters[i], before, steps);
+        good = model->parameters[i].tensor->whole ||
+               compare_update(trial, eval, &model->parameters[i], before, steps);
     memcpy(model->weights, before, model->table->weight_bytes);
     model_put(model);
     free(before);
+    moec_interpreter_free(eval);
+    return good;
+}
+
+static int compare_whole(Trial *trial, MoecInterpreter *eval, const PublicTensor *parameter) {
+    double *expected = memory_new(sizeof *expected * (parameter->count + 1)), squares = 0, norm = 0;
+    moec_interpreter_get(eval, parameter->name, expected, parameter->count);
+    const float *actual = trial->model->weights + parameter->offset / sizeof(float);
+    for (size_t i = 0; i < parameter->count; i++) {
+        const double off = (double)actual[i] - expected[i];
+        squares += off * off;
+        norm += expected[i] * expected[i];
+    }
+    free(expected);
+    if (sqrt(squares) <= result_limit * sqrt(norm)) return 1;
+    return fail(trial, "%s is off by %.2e of %.3e after two steps", parameter->name, sqrt(squares),
+                sqrt(norm));
+}
+
+/* What is updated as a whole, by the other program of the step, with the same gradients. */
+static int check_whole(Trial *trial) {
+    Model *model = trial->model;
+    const MoecGraphEntry *graph = model_graph(model, MOEC_GRAPH_STEP);
+    Call *call = graph ? call_open(model, graph, NULL) : NULL;
+    if (!call) return !graph || fail(trial, "the step of whole parameters does not begin");
+    float *before = copy_of(model->weights, model->table->weight_bytes);
+    MoecInterpreter *eval =
+        moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_STEP, 0, 0, 0));
+    set_all(eval, model->parameters, model->parameter_count, model->weights);
+    set_all(eval, model->states, model->state_count, model->layer_states);
+    for (int i = 0; i < model->parameter_count; i++) {
+        char *name = memory_format("gradient:%s", model->parameters[i].name);
+        PublicTensor gradient = model->parameters[i];
+        gradient.name = name;
+        set_all(eval, &gradient, 1, model->gradients);
+        free(name);
+    }
+    for (long step = 1; step <= 2; step++) {
+        for (int i = 0; i < graph->input_count; i++) {
+            const double value = scalar_value(graph->inputs[i].name, step);
+            call_set_scalar(call, graph->inputs[i].name, value);
+            moec_interpreter_set(eval, graph->inputs[i].name, &value, 1);
+        }
+        call_run(call, 0, true);
+        moec_interpreter_run(eval, 0, true);
+    }
+    model_get(model, false);
+    int good = 1;
+    for (int i = 0; i < model->parameter_count && good; i++)
+        if (model->parameters[i].tensor->whole)
+            good = compare_whole(trial, eval, &model->parameters[i]);
+    memcpy(model->weights, before, model->table->weight_bytes);
+    model_put(model);
+    free(before);
+    call_close(call);
     moec_interpreter_free(eval);
     return good;
 }
@@ -473,7 +529,7 @@ static int check_model(Trial *trial, Random *random) {
     model_put(trial->model);
     Meaning forward;
     int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
-               check_training(trial) && check_update(trial) &&
+               check_training(trial) && check_update(trial) && check_whole(trial) &&
                (!trial->spec->causal || check_decoding(trial, &forward));
     forget(&forward);
     model_close(trial->model);

@@ -17,7 +17,7 @@ static long add_shares(Module *module, long each, int *shares) {
     for (int i = 0; i < weights->tensors.count; i++) {
         const Tensor *tensor = weights->tensors.items[i];
         long count = tensor_elements(tensor);
-        if (!is_trained(tensor)) continue;
+        if (!is_trained(tensor) || tensor->whole) continue;
         ++*shares;
         text_add(text, "    {%ld, %zu, %ld, %d}, /* %s */\n", blocks, weights->offsets[i] / 4,
                  count, module->groups[i], tensor->name);

@@ -1,0 +1,261 @@
+/* optimizer: the program of one step of training, GRAPH_UPDATE and GRAPH_STEP.
+ *
+ * Most optimizers do the same to every element of every parameter: their program has one parameter
+ * of unknown length, `weight[i]`. One that asks what a parameter is, or names its rows and columns,
+ * is read for each parameter it takes (parameter_step.c); what it hands on, `by = other`,
+ * goes the same way, or to the program for elements.
+ */
+#include "elaborate/elaborate.h"
+
+#include "analysis/parameter_facts.h"
+#include "elaborate/parameter_step.h"
+
+#include <string.h>
+
+/* A number that the runtime gives a program once, whoever reads it. */
+static Tensor *scalar_tensor(Elaborator *e, const char *name, ScalarKind kind) {
+    for (int i = 0; i < e->program->tensors.count; i++) {
+        Tensor *tensor = e->program->tensors.items[i];
+        if (tensor->role == ROLE_INPUT && tensor->scalar == kind && !strcmp(tensor->path, name))
+            return tensor;
+    }
+    Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
+    tensor->path = name;
+    tensor->input = INPUT_SCALAR;
+    tensor->scalar = kind;
+    tensor->init = (Init){INIT_CONSTANT, 1, 0}; /* for a parameter that has none of its own */
+    return tensor;
+}
+
+static Value *scalar_input(Elaborator *e, Scope *scope, const char *name, ScalarKind kind) {
+    Tensor *tensor = scalar_tensor(e, name, kind);
+    Value *value = value_tensor(e, expr_read(e->program, tensor, NULL), NULL, 0, (Span){0});
+    scope_bind(e, scope, name, value, (Span){0});
+    return value;
+}
+
+static Tensor *element_tensor(Elaborator *e, Scope *scope, const char *name, Role role,
+                              Index *index, Span span) {
+    Tensor *tensor = tensor_new(e->program, name, role, TYPE_REAL, 1, &index->axis, span);
+    tensor->path = name;
+    scope_bind(e, scope, name,
+               value_tensor(e, expr_read_indices(e->program, tensor, &index), &index, 1, span),
+               span);
+    return tensor;
+}
+
+static void element_update(Elaborator *e, const Node *node, Index *index) {
+    Binding *binding = scope_find(e->scope, node->name);
+    Tensor *tensor =
+        binding && binding->value->kind == KIND_TENSOR && binding->value->expr->kind == EXPR_READ
+            ? binding->value->expr->tensor
+            : NULL;
+    if (!tensor || (tensor->role != ROLE_STATE && tensor->role != ROLE_PARAMETER)) {
+        report_error(e->reports, node->name_span,
+                     "'%s' is neither 'weight' nor a state of the optimizer", node->name);
+        return;
+    }
+    Equation own = {0};
+    EquationIndex entry = {.name = index->name, .index = index};
+    list_push(e->arena, &own.indices, &entry);
+    e->equation = &own;
+    Value *value = evaluate(e, node->kids[1]);
+    Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
+    e->equation = NULL;
+    if (!expr) return;
+    Expr *target = expr_read_indices(e->program, tensor, &index);
+    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+}
+
+/* An option that parameters have for themselves is no number of the program but one it is given;
+ * what the others have is its initial value. */
+static void own_option(Elaborator *e, const char *name) {
+    bool own = false;
+    for (int i = 0; i < e->unit->own.count; i++) own |= !strcmp(e->unit->own.items[i], name);
+    Binding *binding = own ? scope_find(e->scope, name) : NULL;
+    if (!binding || binding->value->kind != KIND_NUMBER) return;
+    double number = binding->value->number;
+    Scope scope = {0};
+    binding->value = scalar_input(e, &scope, name, SCALAR_OPTION);
+    binding->value->expr->tensor->init = (Init){INIT_CONSTANT, number, 0};
+}
+
+static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
+    for (int i = 0; i < body->count; i++) {
+        const Node *node = body->kids[i];
+        if (node->kind == NODE_STATE) {
+            double start = 0;
+            if (!evaluate_number(e, node->kids[1], "the start of a state", &start)) continue;
+            element_tensor(e, e->scope, node->name, ROLE_STATE, index, node->name_span)->init =
+                (Init){INIT_CONSTANT, start, 0};
+        } else if (node->kind == NODE_UPDATE)
+            element_update(e, node, index);
+        else if (node->kind == NODE_EQUATION || node->kind == NODE_OPTION ||
+                 node->kind == NODE_REQUIRE) {
+            Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&body->kids[i], .count = 1};
+            block_statements(e, &wrapper);
+            if (node->kind == NODE_OPTION) own_option(e, node->name);
+        } else if (node->kind == NODE_IF) {
+            bool yes;
+            if (!evaluate_flag(e, node->kids[0], &yes)) continue;
+            const Node *branch = yes ? node->kids[1] : node->kids[2];
+            const Node otherwise = {.kind = NODE_BLOCK, .kids = (Node **)&branch, .count = 1};
+            if (branch) optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
+        } else
+            report_error(e->reports, node->span, "this cannot stand in an optimizer");
+    }
+}
+
+void enter_body(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given) {
+    static Frame root = {.path = ""};
+    *frame = (Frame){.layer = layer, .path = "", .call = layer->name_span, .caller = &root};
+    e->frame = frame;
+    e->scope = scope;
+    Value *options = value_new(e, KIND_RECORD, layer->span);
+    options->record = given;
+    scope_bind(e, scope, "(options)", options, layer->span);
+    check_unknown_options(e, layer, given);
+}
+
+static void schedule_program(Elaborator *e, const Value *schedule) {
+    Scope scope = {0};
+    Frame frame;
+    scalar_input(e, &scope, "schedule_step", SCALAR_SCHEDULE_STEP);
+    ((Binding *)scope.bindings.items[0])->name = "step";
+    scalar_input(e, &scope, "steps", SCALAR_SCHEDULE_STEPS);
+    enter_body(e, &frame, &scope, schedule->layer, schedule->record);
+    block_statements(e, layer_body(schedule->layer));
+    Binding *rate = scope_find(&scope, "rate");
+    Expr *expr = rate ? value_expr(e, rate->value) : NULL;
+    if (!rate)
+        report_error(e->reports, schedule->layer->name_span, "schedule '%s' never defines 'rate'",
+                     schedule->layer->name);
+    if (expr) output_scalar(e, "rate", expr, rate->span);
+}
+
+/* (1 - memory) / (1 - memory^step): no state has to begin as the weights. */
+Expr *newest_share(Elaborator *e, const Scope *scope) {
+    Program *program = e->program;
+    Expr *step = scope_find(scope, "step")->value->expr, *one = expr_number(program, 1);
+    Expr *old = expr_apply(program, OP_POW, expr_number(program, e->average), step, NULL);
+    return expr_apply(program, OP_DIV, expr_number(program, 1 - e->average),
+                      expr_apply(program, OP_SUB, one, old, NULL), NULL);
+}
+
+bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer) {
+    if (e->average <= 0) return false;
+    const Binding *own = scope_own(scope, "average");
+    if (!own) return true;
+    report_error(e->reports, optimizer->name_span, "optimizer '%s' has an 'average' of its own",
+                 optimizer->name);
+    report_help(e->reports, "leave train.average at 0");
+    return false;
+}
+
+/* average = average + share * (weight - average), behind the update of the weight. */
+static void average_elements(Elaborator *e, Scope *scope, Index *index) {
+    Program *program = e->program;
+    Expr *weight = scope_find(scope, "weight")->value->expr;
+    Tensor *tensor = element_tensor(e, scope, "average", ROLE_STATE, index, weight->span);
+    Expr *average = expr_read_indices(program, tensor, &index);
+    Expr *change = expr_apply(program, OP_SUB, weight, average, NULL);
+    Expr *value =
+        expr_apply(program, OP_ADD, average,
+                   expr_apply(program, OP_MUL, newest_share(e, scope), change, NULL), NULL);
+    statement_loop(program, e->block, average, false, REDUCE_NONE, NULL, 0, value, weight->span);
+}
+
+/* The program for elements, of the optimizer that works so; NULL: none does. */
+static void element_program(Elaborator *e, const Value *optimizer, Span span) {
+    Scope scope = {0};
+    Frame frame;
+    Axis *axis = axis_new(e->program, "elements", 1, AXIS_ELEMENTS, span);
+    Index *index = index_new(e->program, "i", axis);
+    step_scalars(e, &scope, true);
+    element_tensor(e, &scope, "weight", ROLE_PARAMETER, index, span);
+    element_tensor(e, &scope, "grad", ROLE_INPUT, index, span)->input = INPUT_REAL;
+    if (!optimizer) return;
+    enter_body(e, &frame, &scope, optimizer->layer, optimizer->record);
+    optimizer_body(e, layer_body(optimizer->layer), index);
+    if (keeps_average(e, &scope, optimizer->layer)) average_elements(e, &scope, index);
+}
+
+void step_scalars(Elaborator *e, Scope *scope, bool elements) {
+    scalar_input(e, scope, "lr", SCALAR_RATE);
+    scalar_input(e, scope, "step", SCALAR_STEP);
+    scalar_input(e, scope, "steps", SCALAR_STEPS);
+    if (elements) scalar_input(e, scope, "matrix", SCALAR_MATRIX);
+    scalar_input(e, scope, "clip", SCALAR_CLIP);
+}
+
+static bool is_same(Elaborator *e, const Value *a, const Value *b) {
+    return a->layer == b->layer && !strcmp(value_text(e, a), value_text(e, b));
+}
+
+/* Which parameters are read one by one; returns the optimizer of all others, the first one met
+ * that works on elements, or NULL. What is made on the way is of no use. */
+static const Value *choose_optimizers(Elaborator *e, const Value *optimizer) {
+    Elaborator saved = *e;
+    const List *all = &e->unit->parameters->tensors;
+    const Value *others = NULL;
+    e->program = program_new(e->arena, e->reports, "step", GRAPH_STEP);
+    e->block = &e->program->body;
+    e->unit->whole = (List){0};
+    const int errors = e->reports->errors;
+    for (int i = 0; i < all->count && e->reports->errors == errors; i++) {
+        Tensor *tensor = all->items[i];
+        if (tensor->role != ROLE_PARAMETER || !is_trained(tensor)) continue;
+        const Value *mine = optimizer;
+        while (mine && sees_parameters(mine->layer) && e->reports->errors == errors)
+            mine = parameter_step(e, tensor, mine);
+        if (mine && !others) others = mine;
+        if (!mine || !is_same(e, mine, others))
+            list_push(e->arena, &e->unit->whole, (void *)(uintptr_t)tensor->path);
+    }
+    saved.watches = e->watches;
+    saved.steps = e->steps;
+    *e = saved;
+    return others;
+}
+
+static Value *train_layer(Elaborator *e, const Node *layer, Record *record) {
+    Value *train = train_group(e, layer, record);
+    if (train && train->kind == KIND_LAYER) {
+        e->average = group_number(e, train, "average", 0, NULL);
+        return train;
+    }
+    if (!e->reports->errors)
+        report_error(e->reports, layer->name_span,
+                     "layer '%s' has no option 'train': it cannot be trained", layer->name);
+    return NULL;
+}
+
+void update_program(Elaborator *e, const Node *layer, Record *record) {
+    Value *train = train_layer(e, layer, record);
+    if (!train) return;
+    Value *schedule = group_layer(e, train, "schedule");
+    const Value *optimizer = group_layer(e, train, "optimizer");
+    if (e->reports->errors || !optimizer) return;
+    if (schedule) schedule_program(e, schedule);
+    int errors = e->reports->errors;
+    if (sees_parameters(optimizer->layer)) optimizer = choose_optimizers(e, optimizer);
+    if (e->reports->errors == errors) element_program(e, optimizer, layer->span);
+}
+
+static bool is_listed(const List *paths, const char *path) {
+    for (int i = 0; i < paths->count; i++)
+        if (!strcmp(paths->items[i], path)) return true;
+    return false;
+}
+
+void step_program(Elaborator *e, const Node *layer, Record *record) {
+    Value *train = train_layer(e, layer, record);
+    const Value *optimizer = train ? group_layer(e, train, "optimizer") : NULL;
+    const List *all = &e->unit->parameters->tensors;
+    for (int i = 0; optimizer && i < all->count && !e->reports->errors; i++) {
+        Tensor *tensor = all->items[i];
+        if (tensor->role != ROLE_PARAMETER || !is_listed(&e->unit->whole, tensor->path)) continue;
+        const Value *mine = optimizer;
+        while (mine && !e->reports->errors) mine = parameter_step(e, tensor, mine);
+    }
+}

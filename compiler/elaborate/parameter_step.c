@@ -1,0 +1,452 @@
+/* parameter_step: an optimizer that asks what a parameter is, read for one parameter.
+ *
+ *     optimizer muon {
+ *       if not product { by = other }                 another one has it
+ *       state m[rows, columns] = 0
+ *       update m = memory * m + clip * grad
+ *       gram[rows, j] = sum[columns] m[rows, columns] * m[j, columns]
+ *
+ * A parameter is a matrix here: `rows` are what its product sums over, or what it is looked up by,
+ * `columns` the rest; neighbouring axes count as one. What its layer is applied under, and what is
+ * on both sides of its product, is ahead of the matrix: there is one for each of its values. A
+ * vector is a matrix of one column. Seen so it lies in memory as it did, and so do its gradient and
+ * states of its shape. A parameter of a repeat is taken layer by layer.
+ *
+ * Updates are stored when all of the body is read: what reads a state behind its update reads the
+ * new value itself.
+ */
+#include "elaborate/parameter_step.h"
+
+#include "analysis/parameter_facts.h"
+#include "analysis/parameter_flow.h"
+
+#include <string.h>
+
+typedef enum Side { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } Side;
+
+/* Neighbouring axes of a parameter on one side, as one. */
+typedef struct Part {
+    Side side;
+    double size;
+    const char *name;
+    AxisKind kind;
+} Part;
+
+/* The parameter, or a state that belongs to it. */
+typedef struct Kept {
+    const char *name;
+    Value *value; /* as it was before the step */
+} Kept;
+
+typedef struct Matrix {
+    const Tensor *parameter; /* of the model */
+    Axis *axes[MAX_RANK], *rows, *columns;
+    Index *indices[MAX_RANK];
+    int rank;
+    List kept, stores; /* Kept *; Expr *, Expr *: where to, what */
+} Matrix;
+
+/* ---- which optimizers ---- */
+
+static bool has_subscripts(const Node *node) {
+    if (!node) return false;
+    if (node->kind == NODE_SUBS || node->kind == NODE_REDUCE) return true;
+    for (int i = 0; i < node->count; i++)
+        if (has_subscripts(node->kids[i])) return true;
+    return false;
+}
+
+static bool hands_on(const Node *node) {
+    if (!node) return false;
+    if (node->kind == NODE_EQUATION && !strcmp(node->name, "by")) return true;
+    for (int i = 0; i < node->count; i++)
+        if (hands_on(node->kids[i])) return true;
+    return false;
+}
+
+bool sees_parameters(const Node *optimizer) {
+    static const char *const facts[] = {"rows",  "columns", "product", "lookup",
+                                        "joins", "first",   "last",    "repeated"};
+    const Node *body = layer_body(optimizer);
+    for (int i = 0; i < 8; i++)
+        if (node_mentions(body, facts[i])) return true;
+    return has_subscripts(body) || hands_on(body);
+}
+
+/* ---- a parameter as a matrix ---- */
+
+static Side side_of(const Tensor *parameter, int axis) {
+    const ParameterFacts *facts = parameter->facts;
+    const unsigned use = facts->axes[axis];
+    if (axis < parameter->lead) return SIDE_AHEAD;
+    if (facts->product && !(use & (AXIS_SUMMED | AXIS_KEPT)) && use & AXIS_SHARED)
+        return SIDE_AHEAD;
+    if (facts->product) return use & AXIS_SUMMED ? SIDE_ROWS : SIDE_COLUMNS;
+    return facts->lookup && !(use & AXIS_LOOKED_UP) ? SIDE_COLUMNS : SIDE_ROWS;
+}
+
+static int parts_of(const Tensor *parameter, Part *parts) {
+    int count = 0;
+    for (int i = 0; i < parameter->rank; i++) {
+        const Axis *axis = parameter->axes[i];
+        const Side side = side_of(parameter, i);
+        if (count && side != SIDE_AHEAD && parts[count - 1].side == side)
+            parts[count - 1].size *= (double)axis->size;
+        else
+            parts[count++] = (Part){side, (double)axis->size, axis->name, axis->kind};
+    }
+    return count;
+}
+
+/* Where a side has several parts, that do not lie side by side, the largest is it. */
+static void choose_part(Part *parts, int count, Side side) {
+    int largest = -1;
+    for (int i = 0; i < count; i++)
+        if (parts[i].side == side && (largest < 0 || parts[i].size > parts[largest].size))
+            largest = i;
+    for (int i = 0; i < count; i++)
+        if (parts[i].side == side && i != largest) parts[i].side = SIDE_AHEAD;
+}
+
+static void add_axis(Elaborator *e, Matrix *matrix, const Part *part) {
+    static const char *const names[] = {NULL, "rows", "columns"};
+    const char *name = part->side == SIDE_AHEAD ? part->name : names[part->side];
+    Axis *axis = axis_new(e->program, name, (long)part->size, part->kind, matrix->parameter->span);
+    if (part->side == SIDE_ROWS) matrix->rows = axis;
+    if (part->side == SIDE_COLUMNS) matrix->columns = axis;
+    matrix->indices[matrix->rank] = index_new(e->program, name, axis);
+    matrix->axes[matrix->rank++] = axis;
+}
+
+/* False after a report. */
+static bool as_matrix(Elaborator *e, Matrix *matrix) {
+    const Tensor *parameter = matrix->parameter;
+    Part parts[MAX_RANK];
+    int count = parts_of(parameter, parts);
+    choose_part(parts, count, SIDE_ROWS);
+    choose_part(parts, count, SIDE_COLUMNS);
+    for (int i = 0; i < count; i++) add_axis(e, matrix, &parts[i]);
+    if (!fits_rank(e, parameter->path, matrix->rank + 2, parameter->span)) return false;
+    if (!matrix->rows) add_axis(e, matrix, &(Part){SIDE_ROWS, 1, NULL, AXIS_PLAIN});
+    if (!matrix->columns) add_axis(e, matrix, &(Part){SIDE_COLUMNS, 1, NULL, AXIS_PLAIN});
+    return true;
+}
+
+static bool is_ahead(const Matrix *matrix, int axis) {
+    return matrix->axes[axis] != matrix->rows && matrix->axes[axis] != matrix->columns;
+}
+
+/* A tensor whose last axes, not those ahead, are the dimensions of its value. */
+static Value *value_of(Elaborator *e, Tensor *tensor, Index *const *indices, Index *const *dims,
+                       int rank, Span span) {
+    return value_tensor(e, expr_read_indices(e->program, tensor, indices), dims, rank, span);
+}
+
+static Tensor *like_weight(Elaborator *e, Matrix *matrix, const char *name, Role role) {
+    Tensor *tensor = tensor_new(e->program, name, role, TYPE_REAL, matrix->rank, matrix->axes,
+                                matrix->parameter->span);
+    Index *dims[2] = {NULL, NULL};
+    for (int i = 0; i < matrix->rank; i++) {
+        if (matrix->axes[i] == matrix->rows) dims[0] = matrix->indices[i];
+        if (matrix->axes[i] == matrix->columns) dims[1] = matrix->indices[i];
+    }
+    const char *word = role == ROLE_GRADIENT ? "grad" : "weight";
+    if (role == ROLE_STATE) return tensor;
+    scope_bind(e, e->scope, word, value_of(e, tensor, matrix->indices, dims, 2, (Span){0}),
+               (Span){0});
+    return tensor;
+}
+
+static void keep(Elaborator *e, Matrix *matrix, const char *name) {
+    Kept *kept = arena_alloc(e->arena, sizeof *kept);
+    *kept = (Kept){name, scope_find(e->scope, name)->value};
+    list_push(e->arena, &matrix->kept, kept);
+}
+
+/* ---- what its equations may ask ---- */
+
+static void bind_fact(Elaborator *e, const char *name, bool holds) {
+    Value *value = value_new(e, KIND_FLAG, (Span){0});
+    value->number = holds;
+    scope_bind(e, e->scope, name, value, (Span){0});
+}
+
+static const ParameterFlow *flow_of(Elaborator *e, const Tensor *parameter) {
+    List *flows = &e->unit->flows;
+    if (!flows->count) *flows = parameter_flow(e->unit->parameters);
+    for (int i = 0; i < flows->count; i++)
+        if (((ParameterFlow *)flows->items[i])->tensor == parameter) return flows->items[i];
+    return NULL;
+}
+
+static void bind_facts(Elaborator *e, const Matrix *matrix) {
+    const Tensor *parameter = matrix->parameter;
+    const ParameterFlow *flow = flow_of(e, parameter);
+    bind_fact(e, "product", parameter->facts->product);
+    bind_fact(e, "lookup", parameter->facts->lookup);
+    bind_fact(e, "matrix", is_matrix(parameter));
+    bind_fact(e, "joins", flow && flow->joins);
+    bind_fact(e, "first", flow && flow->first);
+    bind_fact(e, "last", flow && flow->last);
+    bind_fact(e, "repeated", parameter->repeats > 0);
+    Axis *const axes[] = {matrix->rows, matrix->columns};
+    for (int i = 0; i < 2; i++) {
+        Value *value = value_new(e, KIND_AXIS, parameter->span);
+        value->axis = axes[i];
+        scope_bind(e, e->scope, axes[i]->name, value, parameter->span);
+    }
+}
+
+static const OwnNumber *own_number(const Tensor *parameter, const char *name) {
+    for (int i = 0; i < parameter->own.count; i++) {
+        const OwnNumber *own = parameter->own.items[i];
+        if (!strcmp(own->name, name)) return own;
+    }
+    return NULL;
+}
+
+/* The factor that the parameter has on the learning rate. */
+static void scale_rate(Elaborator *e, const Tensor *parameter) {
+    const OwnNumber *own = own_number(parameter, "lr");
+    Value *rate = scope_find(e->scope, "lr")->value;
+    if (own)
+        rate->expr =
+            expr_apply(e->program, OP_MUL, rate->expr, expr_number(e->program, own->value), NULL);
+}
+
+/* ---- the body ---- */
+
+static void state_of(Elaborator *e, Matrix *matrix, const Node *node) {
+    double start = 0;
+    Index *indices[MAX_RANK], **dims;
+    int rank = 0;
+    if (!evaluate_number(e, node->kids[1], "the start of a state", &start)) return;
+    for (int i = 0; i < matrix->rank; i++)
+        if (is_ahead(matrix, i)) indices[rank++] = matrix->indices[i];
+    dims = indices + rank;
+    int own = 0;
+    Tensor *tensor;
+    if (node->kids[0]) {
+        Axis *axes[MAX_RANK];
+        if (!declared_dims(e, node->name, node->kids[0], dims, &own)) return;
+        if (!fits_rank(e, node->name, rank + own, node->span)) return;
+        for (int i = 0; i < rank + own; i++) axes[i] = indices[i]->axis;
+        tensor =
+            tensor_new(e->program, node->name, ROLE_STATE, TYPE_REAL, rank + own, axes, node->span);
+        scope_bind(e, e->scope, node->name, value_of(e, tensor, indices, dims, own, node->span),
+                   node->name_span);
+    } else {
+        const Value *weight = ((Kept *)matrix->kept.items[0])->value;
+        tensor = like_weight(e, matrix, node->name, ROLE_STATE);
+        scope_bind(e, e->scope, node->name,
+                   value_of(e, tensor, matrix->indices, weight->dims, 2, node->span),
+                   node->name_span);
+    }
+    tensor->path = arena_format(e->arena, "optimizer.%s:%s", node->name, matrix->parameter->path);
+    tensor->init = (Init){INIT_CONSTANT, start, 0};
+    keep(e, matrix, node->name);
+}
+
+static const Kept *kept_as(Elaborator *e, const Matrix *matrix, const Node *node) {
+    for (int i = 0; i < matrix->kept.count; i++) {
+        const Kept *kept = matrix->kept.items[i];
+        if (!strcmp(kept->name, node->name)) return kept;
+    }
+    report_error(e->reports, node->name_span,
+                 "'%s' is neither 'weight' nor a state of the optimizer", node->name);
+    return NULL;
+}
+
+static bool fits_kept(Elaborator *e, const Node *node, const Value *place, Expr *expr) {
+    Index *used[MAX_LOOPS];
+    int count = free_indices(e, expr, used);
+    for (int i = 0; i < count; i++) {
+        if (expr_uses_index(place->expr, used[i])) continue;
+        report_error(e->reports, node->kids[1]->span,
+                     "the new value of '%s' depends on index '%s', the old one does not",
+                     node->name, used[i]->name);
+        report_help(e->reports, "reduce it: sum[%s] ..., mean[%s] ...", used[i]->name,
+                    used[i]->name);
+        return false;
+    }
+    return true;
+}
+
+static void update_kept(Elaborator *e, Matrix *matrix, const Node *node) {
+    const Kept *kept = kept_as(e, matrix, node);
+    Equation own = {0}, *outer = e->equation;
+    if (!kept) return;
+    e->equation = &own;
+    Value *place = node->kids[0] ? subscript(e, kept->value, node->kids[0], node->span)
+                                 : read_value(e, kept->value, node->span);
+    Value *value = place->kind == KIND_ERROR ? place : evaluate(e, node->kids[1]);
+    Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
+    e->equation = outer;
+    if (!expr || !fits_kept(e, node, place, expr)) return;
+    Value *next = define(e, arena_format(e->arena, "%s_next", node->name), place->dims, place->rank,
+                         REDUCE_NONE, NULL, 0, expr, node->span);
+    if (next->kind == KIND_ERROR) return;
+    scope_find(e->scope, node->name)->value = next;
+    list_push(e->arena, &matrix->stores, place->expr);
+    list_push(e->arena, &matrix->stores, next->expr);
+}
+
+static const Value *run_body(Elaborator *e, Matrix *matrix, const Node *body);
+
+static const Value *run_if(Elaborator *e, Matrix *matrix, const Node *node) {
+    bool yes;
+    if (!evaluate_flag(e, node->kids[0], &yes)) return NULL;
+    const Node *branch = yes ? node->kids[1] : node->kids[2];
+    if (branch && branch->kind == NODE_IF) return run_if(e, matrix, branch);
+    return branch ? run_body(e, matrix, branch) : NULL;
+}
+
+static const Value *other_optimizer(Elaborator *e, const Node *node) {
+    const Value *value = evaluate(e, node->kids[1]);
+    if (value->kind == KIND_LAYER && value->layer->kind == NODE_OPTIMIZER) return value;
+    if (value->kind != KIND_ERROR) {
+        report_error(e->reports, node->kids[1]->span, "an optimizer stands here, not %s",
+                     value_kind_text(value));
+        report_help(e->reports, "name an option: option other: layer = adamw");
+    }
+    return NULL;
+}
+
+static void bind_own(Elaborator *e, const Matrix *matrix, const Node *option) {
+    const OwnNumber *own = own_number(matrix->parameter, option->name);
+    Binding *binding = own ? scope_find(e->scope, option->name) : NULL;
+    if (binding && binding->value->kind == KIND_NUMBER)
+        binding->value = value_number(e, own->value, option->span);
+}
+
+static const Value *run_statement(Elaborator *e, Matrix *matrix, const Node *node) {
+    Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&node, .count = 1};
+    switch (node->kind) {
+    case NODE_STATE:
+        state_of(e, matrix, node);
+        return NULL;
+    case NODE_UPDATE:
+        update_kept(e, matrix, node);
+        return NULL;
+    case NODE_IF:
+        return run_if(e, matrix, node);
+    case NODE_EQUATION:
+        if (!strcmp(node->name, "by")) return other_optimizer(e, node);
+        break;
+    case NODE_OPTION:
+    case NODE_REQUIRE:
+    case NODE_FOR:
+    case NODE_MATCH:
+    case NODE_REPEAT:
+        break;
+    default:
+        report_error(e->reports, node->span, "this cannot stand in an optimizer");
+        return NULL;
+    }
+    block_statements(e, &wrapper);
+    if (node->kind == NODE_OPTION) bind_own(e, matrix, node);
+    return NULL;
+}
+
+static const Value *run_body(Elaborator *e, Matrix *matrix, const Node *body) {
+    const Value *other = NULL;
+    const int errors = e->reports->errors;
+    for (int i = 0; i < body->count && !other && e->reports->errors == errors; i++)
+        other = run_statement(e, matrix, body->kids[i]);
+    return other;
+}
+
+/* The mean of the weights, as the program for elements has it. */
+static void average_of(Elaborator *e, Matrix *matrix) {
+    Program *program = e->program;
+    const Value *weight = scope_find(e->scope, "weight")->value;
+    Tensor *tensor = like_weight(e, matrix, "average", ROLE_STATE);
+    tensor->path = arena_format(e->arena, "optimizer.average:%s", matrix->parameter->path);
+    const Kept *kept = matrix->kept.items[0];
+    Value *average =
+        value_of(e, tensor, matrix->indices, kept->value->dims, 2, matrix->parameter->span);
+    Expr *change = expr_apply(program, OP_SUB,
+                              expr_substitute(program, weight->expr, weight->dims,
+                                              (Expr *[]){expr_index(program, average->dims[0]),
+                                                         expr_index(program, average->dims[1])},
+                                              2),
+                              average->expr, NULL);
+    Expr *value =
+        expr_apply(program, OP_ADD, average->expr,
+                   expr_apply(program, OP_MUL, newest_share(e, e->scope), change, NULL), NULL);
+    list_push(e->arena, &matrix->stores, average->expr);
+    list_push(e->arena, &matrix->stores, value);
+}
+
+static void store_all(Elaborator *e, const Matrix *matrix) {
+    for (int i = 0; i < matrix->stores.count; i += 2) {
+        Expr *target = matrix->stores.items[i];
+        statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0,
+                       matrix->stores.items[i + 1], target->tensor->span);
+    }
+}
+
+/* Weight, gradient, facts and numbers under their names. */
+static void bind_parameter(Elaborator *e, Matrix *matrix) {
+    const Tensor *parameter = matrix->parameter;
+    Tensor *weight = like_weight(e, matrix, parameter->name, ROLE_PARAMETER);
+    weight->path = parameter->path;
+    weight->init = parameter->init;
+    weight->facts = parameter->facts;
+    weight->whole = true;
+    const char *name = arena_format(e->arena, "%s_gradient", parameter->name);
+    like_weight(e, matrix, name, ROLE_GRADIENT)->of = weight;
+    keep(e, matrix, "weight");
+    bind_facts(e, matrix);
+    step_scalars(e, e->scope, false);
+    scale_rate(e, parameter);
+}
+
+/* The frame of the body: what is ahead of the matrix it is mapped over; of a repeat it is one
+ * step. */
+static void map_over(Elaborator *e, const Matrix *matrix, Frame *frame, Region *region) {
+    for (int i = 0; i < matrix->rank; i++) {
+        Index *index = matrix->indices[i];
+        if (!is_ahead(matrix, i)) continue;
+        if (index->axis->kind != AXIS_REPEAT) {
+            frame->ambient[frame->ambient_count++] = index;
+            continue;
+        }
+        Statement *repeat =
+            statement_repeat(e->program, e->block, index, false, matrix->parameter->span);
+        e->block = &repeat->body;
+        region->index = index;
+    }
+}
+
+const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer) {
+    Matrix matrix = {.parameter = parameter};
+    Scope scope = {0}, *outer_scope = e->scope;
+    Frame frame, *outer_frame = e->frame;
+    Block *outer = e->block, block = {{0}};
+    e->block = &block;
+    enter_body(e, &frame, &scope, optimizer->layer, optimizer->record);
+    Index unrolled = {.of_repeat = true}; /* a repeat of the text is written out */
+    Region region = {.index = &unrolled, .steps = 1}, *outer_region = e->region;
+    const Value *other = NULL;
+    const int errors = e->reports->errors;
+    if (as_matrix(e, &matrix)) {
+        map_over(e, &matrix, &frame, &region);
+        e->region = &region;
+        bind_parameter(e, &matrix);
+        other = run_body(e, &matrix, layer_body(optimizer->layer));
+        if (!other && keeps_average(e, &scope, optimizer->layer)) average_of(e, &matrix);
+        store_all(e, &matrix);
+    }
+    e->region = outer_region;
+    e->block = outer;
+    e->scope = outer_scope;
+    e->frame = outer_frame;
+    if (e->reports->errors > errors)
+        report_note(e->reports, parameter->span, "optimizer '%s' is read so for parameter '%s'",
+                    optimizer->layer->name, parameter->path);
+    if (other || e->reports->errors > errors) return other;
+    for (int i = 0; i < block.statements.count; i++)
+        list_push(e->arena, &outer->statements, block.statements.items[i]);
+    return NULL;
+}
