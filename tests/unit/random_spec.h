@@ -555,7 +555,8 @@ static void make_recurrence(Spec *spec, uint64_t seed) {
     spec->dim = between(random, 3, 9);
     int chosen = chance(random, 25), two = chance(random, 20), linear = chance(random, 60);
     spec->resets = chance(random, 40);
-    add(spec, "use decoder\nuse recurrent\n\nlayer made(x[s,d]) -> y[s,d] {\n  option documents: "
+    add(spec, "use adafactor\nuse decoder\nuse muon\nuse recurrent\n\nlayer made(x[s,d]) -> y[s,d] "
+              "{\n  option documents: "
               "any = none\n");
     add(spec, "  axis f = %ld\n  axis r = %ld\n", between(random, 2, 5), between(random, 1, 4));
     add(spec,
