@@ -35,6 +35,10 @@ gated_attention:dense_28 | table 2, row 1 | 1.7B | dense_small |
 gated_attention:dense_28_sdpa | row 2: SDPA, element | 1.7B | dense_small_sdpa |
 gated_attention:dense_28_3t | row 3 | =dense_28 | dense_small |
 gated_attention:dense_28_3t_sdpa | row 4 | =dense_28_sdpa | dense_small_sdpa |
+gated_attention:dense_28_3t_32k | table 5: 32k | =dense_28 | dense_small |
+gated_attention:dense_28_3t_32k_sdpa | table 5: 32k, SDPA, element | =dense_28_sdpa | dense_small_sdpa |
+gated_attention:dense_28_3t_yarn | table 5: YaRN, 128k | =dense_28 | dense_small_yarn |
+gated_attention:dense_28_3t_yarn_sdpa | table 5: YaRN, 128k, SDPA, element | =dense_28_sdpa | dense_small_yarn |
 gated_attention:dense_48 | row 5 | 1.7B | dense_small |
 gated_attention:dense_48_fast | row 6: rate 8e-3 | =dense_48 | dense_small |
 gated_attention:dense_48_sandwich | row 7: sandwich norm | =dense_48+147456 | dense_small_sandwich |

@@ -72,10 +72,22 @@ def norm(w, path, x, kind):
     return F.layer_norm(x, (size,), w.get(path + ".weight", size), w.get(path + ".shift", size), 1e-5)
 
 
-def rotate(x, base):
+def stretch(frequency, base, width, factor, original, fast, slow):
+    """YaRN (arXiv 2309.00071): pairs that turn more than `fast` times within the original context stay, those that turn less than
+    `slow` times are slowed by the factor, between whole pairs a ramp; and the factor of queries and keys."""
+    pair = lambda turns: width * math.log(original / (2 * math.pi * turns)) / (2 * math.log(base))
+    low, high = max(math.floor(pair(fast)), 0), min(math.ceil(pair(slow)), width - 1)
+    slowed = ((torch.arange(width // 2, dtype=frequency.dtype) - low) / (high - low)).clamp(0, 1)
+    return frequency * (1 - slowed) + frequency / factor * slowed, 1 + 0.1 * math.log(factor)
+
+
+def rotate(x, base, yarn=None):
     """x: batch, place, head, width. RoPE in halves."""
     width = x.shape[-1]
     frequency = base ** (-torch.arange(0, width, 2, dtype=x.dtype) / width)
+    if yarn:
+        frequency, magnitude = stretch(frequency, base, width, **yarn)
+        x = x * magnitude
     angle = torch.arange(x.shape[1], dtype=x.dtype)[:, None] * frequency
     cos, sin = angle.cos()[None, :, None], angle.sin()[None, :, None]
     first, second = x.chunk(2, -1)
@@ -158,8 +170,8 @@ def attention(w, path, row, x, log, best):
     q = gate(w, path + ".normed_query_gate", row, "q", q, x, log, after="norm")
     k = gate(w, path + ".normed_key_gate", row, "k", k, x, log, after="norm")
     if row["base"]:
-        q = rotate(q, row["base"])
-        k = k if row["turn_kept"] else rotate(k, row["base"])
+        q = rotate(q, row["base"], row["yarn"])
+        k = k if row["turn_kept"] else rotate(k, row["base"], row["yarn"])
     o = softmax_attention(row, q, k, v, log, best)
     if row["group_norm"]:
         o = rms_norm(o, w.get(path + ".out_norm.weight", value_width))

@@ -7,7 +7,7 @@ ranks as StructMoE, experts, active, groups, shared, A and R as Complete-muE.
 
 def decoder(dim=48, layers=3, q=4, k=4, v=None, width=12, base=10000, tied=False, norm="rms", **more):
     row = dict(vocab=256, dim=dim, layers=layers, q=q, k=k, v=v or k, width=width, key_width=width, base=base, tied=tied, norm=norm)
-    row.update(qk_norm=False, group_norm=False, sandwich=False, gate=None, augment=0, best=0, lr=4e-3, decay=0.1)
+    row.update(yarn=None, qk_norm=False, group_norm=False, sandwich=False, gate=None, augment=0, best=0, lr=4e-3, decay=0.1)
     row.update(probes=False, causal=True, turn_kept=False, widen_hidden=0, widen_per_head=False)
     row.update(branch=1, head=1, settings=None)  # factors of what a layer adds and of the logits; the optimizer of each weight
     row.update(parts=[None])  # of layers in turn: attention, or a recurrence
@@ -52,6 +52,8 @@ def gated_attention():
     rows["dense_small_sdpa"] = dense(128, gate=gate("sdpa"))
     rows["dense_small_head"] = dense(143, gate=gate("sdpa", "head"))
     rows["dense_small_sandwich"] = dense(sandwich=True, lr=8e-3)
+    stretched = dict(factor=4, original=16, fast=1.5, slow=0.1)
+    rows["dense_small_yarn"] = dense(128, gate=gate("sdpa"), base=100, yarn=stretched)
     return rows
 
 
