@@ -100,7 +100,7 @@ const char *term_text(Arena *arena, const Term *term);
 typedef enum FormKind {
     FORM_FOR,     /* name from values[0] up to values[1], step values[2] or 1 */
     FORM_LET,     /* type name = values[0], or without a value; an array where it has a size */
-    FORM_SET,     /* values[0] operator values[1]; operator "=" or "+=" */
+    FORM_SET,     /* values[0] becomes values[1], or joins it as `reduces` says */
     FORM_IF,      /* values[0] */
     FORM_SCOPE,   /* its body, whose names are its own */
     FORM_GROUP,   /* a loop that threads of a block share, and what they make of it together */
@@ -166,7 +166,7 @@ struct FormNode {
     long iterations;    /* of a loop of the schedule; 0: of one that only moves results */
     FormBy by;          /* of a loop */
     int width;          /* of a loop: so many neighbouring iterations at a time; 0: one */
-    int run;            /* FormRun *, of a loop */
+    int run;            /* of a loop: FormRun values joined by |; 0: one after the other */
     long alone;         /* a loop that runs in parallel does so beyond so many iterations; or 0 */
     FormLayout layout;
     FormBlock body;

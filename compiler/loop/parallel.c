@@ -199,7 +199,7 @@ static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode
     FormNode *chunk = add_loop(arena, block, "chunk", chunks);
     chunk->iterations = chunks;
     add_chunk(arena, chunk, sums, &chunked, loop);
-    chunk->iterations = 0;
+    chunk->iterations = 0; /* it only moves results */
     chunk->run = RUN_PARALLEL;
     form_append(block, sums);
     FormNode *all = add_loop(arena, block, "chunk", chunks);
@@ -213,8 +213,8 @@ static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode
 
 /* ---- a whole kernel ---- */
 
-/* What its elements are, only the run knows. */
-static bool is_endless(const FormNode *loop) {
+/* How many iterations it has, only the run knows. */
+static bool has_unknown_count(const FormNode *loop) {
     return loop->values[1]->kind == TERM_NAME;
 }
 
@@ -224,7 +224,7 @@ static void share_out(Arena *arena, FormNode *loop, int length) {
         return;
     }
     if (loop->iterations > 1) loop->run = RUN_PARALLEL;
-    if (is_endless(loop)) loop->alone = MAX_ALONE;
+    if (has_unknown_count(loop)) loop->alone = MAX_ALONE;
 }
 
 /* The sums of the loop behind them, with what they begin with. */

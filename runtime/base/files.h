@@ -27,9 +27,9 @@ bool folder_make_quietly(const char *path);
 char *path_join(const char *folder, const char *name);
 
 /* Writing aside: everything goes to PATH.partial, which takes the place of PATH in one step when it
- * is complete and on the disk. After any failure the old file is untouched and the partial one
- * gone. A link stays a link to the file, which keeps its mode; what is there and no file (a device,
- * a pipe, a folder) is refused. */
+ * is complete and, where `lasting` is set, on the disk. After any failure the old file is untouched
+ * and the partial one gone. A link stays a link to the file, which keeps its mode; what is there
+ * and no file (a device, a pipe, a folder) is refused. */
 typedef struct Aside {
     char *path, *partial;
     int descriptor;

@@ -52,8 +52,7 @@ static void insert(Decode *decode, Block *block, int position, Statement *statem
     items[position] = statement;
 }
 
-/* The axis of a repeat as a first dimension of the cache, when the tensor is computed anew at each
- * step. */
+/* The tensor has a dimension over a repeat already: one part for each of its steps. */
 static bool is_stacked(const Tensor *tensor) {
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->axes[i]->kind == AXIS_REPEAT) return true;
@@ -90,8 +89,8 @@ static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr
                           tensor->span);
 }
 
-/* Puts a store behind the last statement of each block that writes the tensor. Returns the repeat
- * it is written in. */
+/* The repeat whose body writes the tensor, NULL outside of any; *found: some statement writes it.
+ */
 static const Statement *find_writer(Block *block, const Tensor *tensor, const Statement *repeat,
                                     bool *found) {
     const Statement *result = NULL;
@@ -108,6 +107,7 @@ static const Statement *find_writer(Block *block, const Tensor *tensor, const St
     return result;
 }
 
+/* Puts a store behind the last statement of each block that writes the tensor. */
 static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *past,
                        const Statement *repeat) {
     int last = -1;
@@ -122,8 +122,9 @@ static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *pas
     insert(decode, block, last + 1, store(decode, tensor, past, wrote, repeat));
 }
 
-/* The cache of a tensor over the new places; made, and filled where the tensor is computed, when it
- * is wanted first. */
+/* The cache, over all places so far, of a tensor that is computed for the new ones; made, and
+ * filled where the tensor is computed, when it is first wanted. One that each step of a repeat
+ * computes anew gets the repeat's axis as a first dimension. */
 Tensor *cache(Decode *decode, Tensor *tensor) {
     Program *program = decode->program;
     Tensor *past = find_kept(decode, tensor);
