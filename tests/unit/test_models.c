@@ -339,6 +339,18 @@ static int check_training(Trial *trial) {
     return good;
 }
 
+/* Those of layers: a program that decodes has none of an optimizer's. */
+static void copy_states(Model *to, const Model *from) {
+    for (int i = 0; i < to->state_count; i++)
+        for (int j = 0; j < from->state_count; j++) {
+            const PublicTensor *mine = &to->states[i], *theirs = &from->states[j];
+            if (!strcmp(mine->name, theirs->name))
+                memcpy((char *)to->layer_states + mine->offset,
+                       (const char *)from->layer_states + theirs->offset,
+                       mine->count * sizeof(float));
+        }
+}
+
 /* The first sequence of the batch, token by token; the first ones at once where there are enough of them. */
 static int check_decoding(Trial *trial, Meaning *forward) {
     const Spec *spec = trial->spec;
@@ -347,8 +359,7 @@ static int check_decoding(Trial *trial, Meaning *forward) {
     if (!decoder) return fail(trial, "no decoder: %s", moec_reports(trial->compiler));
     const Model *model = trial->model;
     memcpy(decoder->model->weights, model->weights, model->table->weight_bytes);
-    if (model->table->state_bytes)
-        memcpy(decoder->model->layer_states, model->layer_states, model->table->state_bytes);
+    copy_states(decoder->model, model);
     model_put(decoder->model);
     size_t wide = (size_t)spec->vocabulary, total = (size_t)(spec->batch * spec->context) * wide;
     int good = 1;
