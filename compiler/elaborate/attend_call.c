@@ -90,20 +90,22 @@ static bool take_cap(Elaborator *e, const Node *entry, AttendOptions *options, G
     return evaluate_number(e, entry->kids[0], entry->name, &options->cap);
 }
 
-static bool take_window(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)given;
+/* An option that counts places. */
+static bool take_count(Elaborator *e, const Node *entry, long *count) {
     double number = 0;
     bool fine = evaluate_number(e, entry->kids[0], entry->name, &number);
-    options->window = (long)number;
+    *count = (long)number;
     return fine;
+}
+
+static bool take_window(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
+    (void)given;
+    return take_count(e, entry, &options->window);
 }
 
 static bool take_best(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
     (void)given;
-    double number = 0;
-    bool fine = evaluate_number(e, entry->kids[0], entry->name, &number);
-    options->best = (long)number;
-    return fine;
+    return take_count(e, entry, &options->best);
 }
 
 static const struct AttendOption {

@@ -231,6 +231,15 @@ FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind) {
     return node;
 }
 
+FormNode *form_add_loop(Arena *arena, FormBlock *block, const char *name, long count) {
+    FormNode *loop = form_add(arena, block, FORM_FOR);
+    loop->type = "long";
+    loop->name = term_name(arena, name);
+    loop->values[0] = term_whole(arena, 0);
+    loop->values[1] = term_whole(arena, count);
+    return loop;
+}
+
 FormNode *form_insert(Arena *arena, FormBlock *block, FormNode *before, FormKind kind) {
     FormBlock rest = {.first = before ? before->next : block->first, .last = block->last};
     if (before) before->next = NULL;

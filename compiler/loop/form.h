@@ -190,6 +190,8 @@ typedef struct KernelForm {
 } KernelForm;
 
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
+/* A serial loop from 0 up to `count`. */
+FormNode *form_add_loop(Arena *arena, FormBlock *block, const char *name, long count);
 /* Puts a new node behind `before`, which may be NULL: at the beginning. */
 FormNode *form_insert(Arena *arena, FormBlock *block, FormNode *before, FormKind kind);
 FormBlock form_copy(Arena *arena, const FormBlock *block);

@@ -116,21 +116,12 @@ static bool only_sums(Arena *arena, const FormBlock *block, const FormBlock *sum
     return true;
 }
 
-static FormNode *add_loop(Arena *arena, FormBlock *block, const char *name, long count) {
-    FormNode *loop = form_add(arena, block, FORM_FOR);
-    loop->type = "long";
-    loop->name = term_name(arena, name);
-    loop->values[0] = term_whole(arena, 0);
-    loop->values[1] = term_whole(arena, count);
-    return loop;
-}
-
 /* Joins or sets one sum, or each of its columns: in a loop of their own. */
 static void add_set(Arena *arena, FormBlock *block, const FormNode *sum, const Term *const pair[2],
                     Reduction reduces, FormLayout layout) {
     const Term *terms[2] = {pair[0], pair[1]};
     if (sum->size) {
-        FormNode *columns = add_loop(arena, block, "j", sum->size);
+        FormNode *columns = form_add_loop(arena, block, "j", sum->size);
         columns->type = "int";
         columns->layout = layout;
         block = &columns->body;
@@ -196,13 +187,13 @@ static void add_chunk(Arena *arena, FormNode *chunk, const FormBlock *sums, cons
 static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode *loop) {
     long chunks = loop->iterations < CHUNKS ? loop->iterations : CHUNKS;
     List chunked = chunked_sums(arena, block, sums, chunks);
-    FormNode *chunk = add_loop(arena, block, "chunk", chunks);
+    FormNode *chunk = form_add_loop(arena, block, "chunk", chunks);
     chunk->iterations = chunks;
     add_chunk(arena, chunk, sums, &chunked, loop);
     chunk->iterations = 0; /* it only moves results */
     chunk->run = RUN_PARALLEL;
     form_append(block, sums);
-    FormNode *all = add_loop(arena, block, "chunk", chunks);
+    FormNode *all = form_add_loop(arena, block, "chunk", chunks);
     for (int i = 0; i < chunked.count; i++) {
         const Chunked *one = chunked.items[i];
         const Term *part = term(arena, "$0[$1]", one->parts, all->name);

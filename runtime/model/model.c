@@ -186,16 +186,27 @@ void model_close(Model *model) {
 
 typedef bool (*Copy)(Device *device, void *to, const void *from, size_t bytes);
 
+bool model_round(const Model *model) {
+    const ModelMemory *there = &model->there;
+    return !there->rounded ||
+           model->device->kind->round(model->engine, there->weights, there->rounded);
+}
+
+static bool put_weights(const Model *model) {
+    return model->device->kind->put(model->device, model->there.weights, model->weights,
+                                    model->table->weight_bytes) &&
+           model_round(model);
+}
+
 bool model_put(const Model *model) {
     const MoecTable *table = model->table;
     const ModelMemory *there = &model->there;
     Copy put = model->device->kind->put;
-    bool good = put(model->device, there->weights, model->weights, table->weight_bytes) &&
+    bool good = put_weights(model) &&
                 put(model->device, there->layer_states, model->layer_states, table->state_bytes);
     for (int i = 0; good && i < moment_count(model); i++)
         good = put(model->device, there->moments[i], model->moments[i], moment_bytes(table));
-    return good && (!there->rounded ||
-                    model->device->kind->round(model->engine, there->weights, there->rounded));
+    return good;
 }
 
 bool model_get(const Model *model, bool optimizer) {
@@ -419,14 +430,6 @@ static void begin_averages(Model *model) {
             memcpy(average, model->weights + one->offset / sizeof(float),
                    one->count * sizeof(float));
     }
-}
-
-static bool put_weights(const Model *model) {
-    const ModelMemory *there = &model->there;
-    return model->device->kind->put(model->device, there->weights, model->weights,
-                                    model->table->weight_bytes) &&
-           (!there->rounded ||
-            model->device->kind->round(model->engine, there->weights, there->rounded));
 }
 
 bool model_take_averages(Model *model) {

@@ -81,9 +81,7 @@ static bool update_whole(const Stepper *stepper, const StepResult *result, long 
     if (!call) return false;
     for (int i = 0; i < 4; i++)
         call_set_scalar(call, names[i], scalar_value(names[i], stepper, result, step, factor));
-    return call_run(call, stepper->seed, true) &&
-           (!model->there.rounded ||
-            model->device->kind->round(model->engine, model->there.weights, model->there.rounded));
+    return call_run(call, stepper->seed, true) && model_round(model);
 }
 
 static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {

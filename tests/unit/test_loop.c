@@ -82,11 +82,7 @@ static void test_block(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
     Text text = {.arena = arena};
-    FormNode *loop = form_add(arena, &block, FORM_FOR);
-    loop->type = "long";
-    loop->name = term_name(arena, "i");
-    loop->values[0] = term_whole(arena, 0);
-    loop->values[1] = term_whole(arena, 8);
+    FormNode *loop = form_add_loop(arena, &block, "i", 8);
     FormNode *condition = form_add(arena, &loop->body, FORM_IF);
     condition->values[0] = term(arena, "$0 < 3", term_name(arena, "i"));
     condition->layout = ON_SAME_LINE;
@@ -135,11 +131,7 @@ static void test_unused(void **state) {
 }
 
 static FormNode *loop(Arena *arena, FormBlock *block, const char *name, long iterations) {
-    FormNode *node = form_add(arena, block, FORM_FOR);
-    node->type = "long";
-    node->name = term_name(arena, name);
-    node->values[0] = term_whole(arena, 0);
-    node->values[1] = term_whole(arena, iterations);
+    FormNode *node = form_add_loop(arena, block, name, iterations);
     node->iterations = iterations;
     return node;
 }
