@@ -116,12 +116,22 @@ emitted() {
     tell emitted "\"same\": $same, \"why\": $(text "$work/theirs")"
 }
 
+if [ -n "$QUICK" ]; then
+    tiny="--set dim=32 --set vocab=64 --set train.context=16 --set train.batch=1"
+    small="$tiny --set layers=1 --set attention.head_dim=8 --set ffn.hidden=32"
+    mix="$tiny --set ffn.experts=4 --set ffn.top=2 --set ffn.expert.hidden=16"
+    prefixes="16" variants="chosen wgmma"
+else
+    tiny="" small="" mix=""
+    prefixes="2048 4096 16384 32768 65536 131072" variants="chosen mma wgmma wide"
+fi
+
 stage_first() {
     small="--set dim=64 --set layers=1"
     for model in models/tiny.moe:tiny models/tiny.moe:tiny_moe; do
         for precision in f32 bf16; do
             # shellcheck disable=SC2086 # several words
-            for variant in chosen mma wgmma wide; do
+            for variant in $variants; do
                 [ $precision.$variant = f32.wgmma ] || [ $precision.$variant = f32.wide ] || compare_one $precision $variant $model $small
             done
         done
@@ -143,16 +153,6 @@ stage_models() {
     # shellcheck disable=SC2016 # for the shell inside
     xargs -P "${JOBS:-$(nproc)}" -I '{}' "$self" -o "$folder" -i models one '{}' <"$work/all"
 }
-
-if [ -n "$QUICK" ]; then
-    tiny="--set dim=32 --set vocab=64 --set train.context=16 --set train.batch=1"
-    small="$tiny --set layers=1 --set attention.head_dim=8 --set ffn.hidden=32"
-    mix="$tiny --set ffn.experts=4 --set ffn.top=2 --set ffn.expert.hidden=16"
-    prefixes="16 32"
-else
-    tiny="" small="" mix=""
-    prefixes="2048 4096 16384 32768 65536 131072"
-fi
 
 # What targets are about, each with all its kernels.
 # shellcheck disable=SC2086 # several words

@@ -4,8 +4,8 @@
 # state of an optimizer, a tensor of a schedule, an output, an option, a layer, a model, an input, a repeat; on the CPU and on
 # the simulated device, beside the definition.
 #
-#   tests/checks/names.sh        each in one role; what is named in emit_names.c and macros in small letters in every role
-#   tests/checks/names.sh all    each in every role
+#   tests/checks/names.sh        each in one role; on the CPU, what is named in emit_names.c and macros in small letters in every role
+#   tests/checks/names.sh all    each in every role on both
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0
 
@@ -48,5 +48,5 @@ roles=$(seq 0 14) some=
 try cpu "$work/words" $roles
 try cpu "$work/c" $some
 on_simulator
-try cuda "$work/words" $roles
+try cuda "$work/words" $some
 try cuda "$work/cuda" $some

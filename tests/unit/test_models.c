@@ -7,7 +7,7 @@
  * beyond that whoever computes them. So where a limit is passed, the interpreter runs the same program with noise of four
  * roundings on every value that it makes, several times: twice what that does to the result is allowed as well, and counted.
  *
- *     test_models                         60 models from seed 1
+ *     test_models                         40 models from seed 1
  *     test_models recurrences             the same, of recurrences alone
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well
@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEFAULT_MODELS = 60, PARTS = 2, NOISES = 6, WORKERS_MOST = 16, ATTEMPTS = 3 };
+enum { DEFAULT_MODELS = 40, PARTS = 2, NOISES = 6, WORKERS_MOST = 16, ATTEMPTS = 3 };
 
 static const double result_limit = 1e-5, gradient_limit = 1e-4, noise = 4 * 0x1p-24;
 /* A result that is next to nothing beside those compared together is held against this share of the largest: the gradient of
