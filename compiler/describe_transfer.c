@@ -31,8 +31,9 @@ static const char *growth_text(Arena *arena, const Tuning *tuning, const Tuned *
 }
 
 static const char *init_text(Arena *arena, const Init *init) {
-    if (init->kind == INIT_CONSTANT) return arena_format(arena, "%.4g", init->a);
-    if (init->kind == INIT_UNIFORM) return arena_format(arena, "%.4g .. %.4g", init->a, init->b);
+    if (init->kind == MOEC_INIT_CONSTANT) return arena_format(arena, "%.4g", init->a);
+    if (init->kind == MOEC_INIT_UNIFORM)
+        return arena_format(arena, "%.4g .. %.4g", init->a, init->b);
     return arena_format(arena, "%.4g", init->b);
 }
 
@@ -72,7 +73,7 @@ static const char *numbers_text(Arena *arena, const Tuned *row) {
     text_add(&text, "  %s\n", row->kind ? row->kind : "of no kind: nothing of its own");
     for (int i = 0; i < row->numbers.count; i++) {
         const TunedNumber *number = row->numbers.items[i];
-        bool init = !strcmp(number->name, "init"), random = row->init.kind != INIT_CONSTANT;
+        bool init = !strcmp(number->name, "init"), random = row->init.kind != MOEC_INIT_CONSTANT;
         if (init ? !random : number->after == number->before) continue;
         text_add(&text, "    %-8s %-10s", number->name,
                  init ? init_text(arena, &row->init) : arena_format(arena, "%.5g", number->after));

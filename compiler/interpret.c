@@ -103,7 +103,7 @@ static bool find_slice(const MoecInterpreter *interpreter, const char *name, Sli
         if (strncmp(name, kinds[i].prefix, prefix) != 0) continue;
         for (int j = 0; j < tensors->count; j++) {
             const Tensor *tensor = tensors->items[j];
-            bool scalar = tensor->role == ROLE_INPUT && tensor->input == INPUT_SCALAR;
+            bool scalar = tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_SCALAR;
             if (tensor->role == kinds[i].role && scalar == kinds[i].scalar &&
                 is_called(tensor, name + prefix, slice))
                 return true;

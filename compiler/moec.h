@@ -127,7 +127,7 @@ typedef struct MoecTensorInfo {
     bool is_int, matrix, frozen;
     int init; /* parameters and states */
     double a, b;
-    int input; /* inputs */
+    int input, scalar; /* inputs */
     long vocabulary;
     int probe; /* outputs */
 } MoecTensorInfo;

@@ -34,8 +34,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 8: logits */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
    query_rotary_angle[s,e] = (position + s) * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
@@ -136,7 +136,7 @@ static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
     }
 }
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:70
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:94
    ffn_norm_sum_of_squares[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -168,7 +168,7 @@ static void kernel_decode_6_act_y_2(const float *restrict ffn_gate_product, floa
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[b,s,f]   -- std/mlp.moe:35 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[b,s,f]   -- std/mlp.moe:52 */
 static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *restrict ffn_up_product,
         float *restrict ffn_h)
 {
@@ -178,7 +178,7 @@ static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *re
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75 */
+/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99 */
 static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -285,18 +285,18 @@ static void run_decode(const MoecRun *run)
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
         kernel_decode_5_ffn_norm_y_2(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_gate_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
+        /* ffn_gate_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:52 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_gate_product);
         kernel_decode_6_act_y_2(ffn_gate_product, act_y_2);
-        /* ffn_up_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
+        /* ffn_up_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_up_product);
         kernel_decode_7_ffn_h(act_y_2, ffn_up_product, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
         kernel_decode_8_x_2(i, x_2, x_3, ffn_y);
     }
     kernel_decode_9_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:84 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:108 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
 }
 

@@ -71,8 +71,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 26: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
@@ -187,7 +187,7 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
     }
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:70
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:94
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -235,7 +235,7 @@ static void kernel_train_6_act_y_2(long i, const float *restrict ffn_gate_produc
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:35 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:52 */
 static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const float *restrict ffn_up_product,
         float *restrict ffn_h)
 {
@@ -250,7 +250,7 @@ static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const fl
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99 */
 static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -295,8 +295,8 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:89
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:89 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:113
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:113 */
 static void kernel_train_10_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -321,12 +321,12 @@ static void kernel_train_10_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:89
-   loss = total * 0.015625   -- std/decoder.moe:89
-   d_total = loss_scale * 0.015625   -- std/decoder.moe:89
-   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89
-   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:84
-   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:89 */
+          -- std/decoder.moe:113
+   loss = total * 0.015625   -- std/decoder.moe:113
+   d_total = loss_scale * 0.015625   -- std/decoder.moe:113
+   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:113
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:108
+   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:113 */
 static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
@@ -407,7 +407,7 @@ static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75 */
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:99 */
 static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_sum_of_squares)
@@ -427,8 +427,8 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
 
 /* act_y_2_again[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
           -- std/activations.moe:19
-   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:35
-   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:35
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:52
+   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:52
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
@@ -436,7 +436,7 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
    d_ffn_gate_product[b,s,f] = d_act_y_2[b,s,f]
         * (sigmoid(ffn_gate_product[i,b,s,f])
         + ffn_gate_product[i,b,s,f] * (sigmoid(ffn_gate_product[i,b,s,f])
-        * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))   -- std/mlp.moe:35 */
+        * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))   -- std/mlp.moe:52 */
 static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3,
         const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
         const float *restrict ffn_gate_product, const float *restrict ffn_up_product,
@@ -517,7 +517,7 @@ static void kernel_train_15_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:70
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94
    sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89 */
 static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict attended,
         const float *restrict act_y, const float *restrict x_3, const float *restrict d_x_2,
@@ -676,7 +676,7 @@ static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99 */
 static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
@@ -695,7 +695,7 @@ static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *rest
     }
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:48 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
 static void kernel_train_22_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -843,55 +843,55 @@ static void run_train(const MoecRun *run)
         kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
         /* ffn_gate_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]
-                  -- std/mlp.moe:35 */
+                  -- std/mlp.moe:52 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48,
                 ffn_gate_product + i * 2 * 32 * 48);
         kernel_train_6_act_y_2(i, ffn_gate_product, act_y_2);
-        /* ffn_up_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
+        /* ffn_up_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48,
                 ffn_up_product + i * 2 * 32 * 48);
         kernel_train_7_ffn_h(i, act_y_2, ffn_up_product, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
         kernel_train_8_x_2(i, x_2, x_3, ffn_y);
     }
     kernel_train_9_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:84 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:108 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
     kernel_train_10_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_11_d_logits(targets, logits, largest, sum_of_powers, loss, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:84 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:108 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:84 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:108 */
     moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_12_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
             final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
             d_final_norm_sum_of_squares);
     kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_sum_of_squares);
     for (long i = 3; i >= 0; i--) {
-        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
+        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
         moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
                 block_ffn_down + i * 48 * 32, d_ffn_h);
         kernel_train_14_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product, d_ffn_gate_product,
                 ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_h_again);
-        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:36 */
+        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:53 */
         moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
                 d_block_ffn_down + i * 48 * 32);
-        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
+        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
         moec_product(run, 13, &moec_products[13], d_ffn_up_product, block_ffn_up + i * 32 * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_up_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:35 */
+                  -- std/mlp.moe:52 */
         moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_up_product,
                 d_block_ffn_up + i * 32 * 48);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_gate_product[b,s,f] * block_ffn_gate[i,d,f]
-                  -- std/mlp.moe:35 */
+                  -- std/mlp.moe:52 */
         moec_product(run, 15, &moec_products[15], d_ffn_gate_product, block_ffn_gate + i * 32 * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_gate_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:35 */
+                  -- std/mlp.moe:52 */
         moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_gate_product,
                 d_block_ffn_gate + i * 32 * 48);
         kernel_train_15_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,

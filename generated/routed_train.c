@@ -53,9 +53,9 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 17: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
-   balance[0] = 0   -- std/moe.moe:85
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
+   balance[0] = 0   -- std/moe.moe:108
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
@@ -147,7 +147,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:70
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:94
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -179,10 +179,10 @@ static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const
     }
 }
 
-/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:44
-   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:44
-   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:44
-   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44 */
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:54
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:54
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:54
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54 */
 static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float *restrict ffn_value,
         float *restrict ffn_total, float *restrict ffn_p)
 {
@@ -214,11 +214,11 @@ static const MoecPack moec_options_train_6 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:60
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:60
-   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:66
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:67
-   ffn_y[b,s,d] = 0   -- std/moe.moe:74 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:78
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:78
+   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:84
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:85
+   ffn_y[b,s,d] = 0   -- std/moe.moe:92 */
 static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_load, float *restrict ffn_total_3, float *restrict ffn_weight,
         float *restrict ffn_y)
@@ -279,9 +279,9 @@ static void kernel_train_8_act_y(long i, const float *restrict expert_gate_produ
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
+/* expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:74 */
+          -- std/moe.moe:92 */
 static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_weight,
         const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h_weighed, const int32_t *restrict chosen_batch,
@@ -302,13 +302,13 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
     }
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:74
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:85
-   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:85
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:89
-   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:89
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85 */
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:92
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:108
+   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:108
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:112
+   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:112
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:108 */
 static void kernel_train_10_balance(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
         float *restrict ffn_y, float *restrict ffn_busiest, float *restrict balance,
@@ -389,8 +389,8 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:89
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:89 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:113
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:113 */
 static void kernel_train_12_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -415,14 +415,14 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:89
-   loss = total * 0.015625   -- std/decoder.moe:89
-   balance_2 = balance[4]   -- std/moe.moe:85
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89
-   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:84
-   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:89 */
+          -- std/decoder.moe:113
+   loss = total * 0.015625   -- std/decoder.moe:113
+   balance_2 = balance[4]   -- std/moe.moe:108
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:113
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:113
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:113
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:108
+   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:113 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict logits, const float *restrict largest, const float *restrict sum_of_powers,
         float *restrict loss, float *restrict balance_2, float *restrict total_2,
@@ -507,8 +507,8 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[4] = loss_scale   -- std/moe.moe:85 */
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:99
+   d_balance_3[4] = loss_scale   -- std/moe.moe:108 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
@@ -533,12 +533,12 @@ static const MoecPack moec_options_train_16 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:85
-   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:85
-   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:108
+   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:108
+   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:67
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
+          -- std/moe.moe:85
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:52
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
@@ -586,18 +586,18 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
 
 /* act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
           -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:74
-   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:74
+        * expert_h_again[r,f]   -- std/moe.moe:92
+   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:92
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
-   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:52
+   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:52
    d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
    d_expert_gate_product[r,f] = d_act_y[r,f]
         * (sigmoid(expert_gate_product[i,r,f])
         + expert_gate_product[i,r,f] * (sigmoid(expert_gate_product[i,r,f])
-        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:35 */
+        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:52 */
 static void kernel_train_18_d_expert_gate_product(long i, const float *restrict expert_gate_product,
         const float *restrict expert_up_product, const float *restrict d_expert_h_weighed,
         float *restrict d_ffn_weight, float *restrict d_expert_up_product,
@@ -634,19 +634,19 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
     }
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:52
    d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:67
+          -- std/moe.moe:85
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
         1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:67
+          -- std/moe.moe:85
    d_ffn_p[b,s,n] = d_ffn_total_4[n]
         + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
-        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:44
-   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:44
-   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:44
-   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:44
-   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:42 */
+        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:54
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:54
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:54
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:54
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:52 */
 static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
         const float *restrict ffn_total, const float *restrict chosen, const float *restrict ffn_total_3,
         const float *restrict d_ffn_total_4, const float *restrict d_ffn_weight,
@@ -739,7 +739,7 @@ static void kernel_train_20_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:70
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94
    attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
           -- std/norms.moe:9
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
@@ -853,8 +853,8 @@ static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:85 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:108 */
 static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
@@ -874,7 +874,7 @@ static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float
     d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:48 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
 static void kernel_train_26_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -1046,21 +1046,21 @@ static void run_train(const MoecRun *run)
                 block_attention_output + i * 4 * 8 * 32, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
-        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:42 */
+        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */
         moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * 32 * 4, ffn_logit);
         kernel_train_5_ffn_p(i, ffn_logit, ffn_value, ffn_total, ffn_p);
-        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:56 */
+        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:75 */
         moec_top(64, 4, 1, 2, ffn_p, chosen + i * 2 * 32 * 4);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:56 */
+                  -- std/moe.moe:75 */
         moec_pack(&moec_options_train_6, chosen + i * 2 * 32 * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_train_7_ffn_y(i, ffn_p, chosen, ffn_load, ffn_total_3, ffn_weight, ffn_y);
         /* expert_gate_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1068,7 +1068,7 @@ static void run_train(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_gate_product + i * 128 * 48);
         kernel_train_8_act_y(i, expert_gate_product, act_y);
         /* expert_up_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1077,7 +1077,7 @@ static void run_train(const MoecRun *run)
         kernel_train_9_expert_h_weighed(i, ffn_weight, act_y, expert_up_product, expert_h_weighed,
                 chosen_batch, chosen_s, chosen_n);
         /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
-                  -- std/mlp.moe:36 */
+                  -- std/mlp.moe:53 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
@@ -1088,14 +1088,14 @@ static void run_train(const MoecRun *run)
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:84 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:108 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_12_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_13_d_logits(targets, balance, logits, largest, sum_of_powers, loss, balance_2, total_2,
             loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:84 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:108 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:84 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:108 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_14_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
             final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
@@ -1105,7 +1105,7 @@ static void run_train(const MoecRun *run)
     for (long i = 3; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:56 */
+                  -- std/moe.moe:75 */
         moec_pack(&moec_options_train_16, chosen + i * 2 * 32 * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
@@ -1114,7 +1114,7 @@ static void run_train(const MoecRun *run)
                 ffn_total, ffn_load, ffn_total_3, d_balance_3, d_ffn_total_4, d_ffn_norm_y_2,
                 ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_p_again, ffn_weight_again);
         /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-                * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:36 */
+                * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:53 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
@@ -1125,7 +1125,7 @@ static void run_train(const MoecRun *run)
                 d_ffn_weight, d_expert_up_product, d_expert_gate_product, ffn_weight_again,
                 expert_h_weighed_again, chosen_batch_2, chosen_s_2, chosen_n_2);
         /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-                * expert_h_weighed_again[r,f]   -- std/mlp.moe:36 */
+                * expert_h_weighed_again[r,f]   -- std/mlp.moe:53 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
@@ -1133,21 +1133,21 @@ static void run_train(const MoecRun *run)
                 expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
                         d_block_ffn_expert_down + i * 4 * 48 * 32);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_up_product[r,f]
-                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
+                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_up_product, block_ffn_expert_up + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_up_product[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_up_product, d_block_ffn_expert_up + i * 4 * 32 * 48);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_gate_product[r,f]
-                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
+                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
@@ -1157,16 +1157,16 @@ static void run_train(const MoecRun *run)
                 d_ffn_weight, d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2,
                 chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_gate_product[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * 4 * 32 * 48);
-        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:42 */
+        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */
         moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * 32 * 4, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
-                  -- std/moe.moe:42 */
+                  -- std/moe.moe:52 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
                 d_block_ffn_router + i * 32 * 4);
         kernel_train_20_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,

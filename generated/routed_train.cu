@@ -9,9 +9,9 @@
 /* update: the optimizer's step of one parameter. */
 #include "kernels.cuh"
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
-   balance[0] = 0   -- std/moe.moe:85
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
+   balance[0] = 0   -- std/moe.moe:108
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
@@ -203,10 +203,10 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
     }
 }
 
-/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:44
-   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:44
-   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:44
-   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44 */
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:54
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:54
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:54
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54 */
 extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict__ ffn_logit,
         float *__restrict__ ffn_value, float *__restrict__ ffn_total, float *__restrict__ ffn_p)
 {
@@ -240,8 +240,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:60
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:60 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:78
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restrict__ chosen,
         float *__restrict__ ffn_load)
 {
@@ -261,9 +261,9 @@ extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restri
     }
 }
 
-/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:66
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:67
-   ffn_y[b,s,d] = 0   -- std/moe.moe:74 */
+/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:84
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:85
+   ffn_y[b,s,d] = 0   -- std/moe.moe:92 */
 extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict__ ffn_p,
         const float *__restrict__ chosen, float *__restrict__ ffn_total_3, float *__restrict__ ffn_weight,
         float *__restrict__ ffn_y)
@@ -309,11 +309,11 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
 }
 
 /* expert_up_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-        * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35
+        * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:52
    act_y[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])   -- std/activations.moe:19
-   expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
+   expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:74 */
+          -- std/moe.moe:92 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ ffn_weight, const float *__restrict__ expert_gate_product,
@@ -335,13 +335,13 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
     });
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:74
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:85
-   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:85
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:89
-   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:89
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85 */
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:92
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:108
+   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:108
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:112
+   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:112
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:108 */
 extern "C" __global__ void kernel_train_9_balance(long i, float *__restrict__ x_2,
         const float *__restrict__ x_3, const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_busiest,
@@ -441,15 +441,15 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:89
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:89
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:113
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:113
    total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:89
-   loss = total * 0.015625   -- std/decoder.moe:89
-   balance_2 = balance[4]   -- std/moe.moe:85
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89 */
+          -- std/decoder.moe:113
+   loss = total * 0.015625   -- std/decoder.moe:113
+   balance_2 = balance[4]   -- std/moe.moe:108
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:113
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:113
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:113 */
 extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ logits, float *__restrict__ largest,
         float *__restrict__ loss, float *__restrict__ balance_2, float *__restrict__ total_2,
@@ -501,7 +501,7 @@ extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__rest
 }
 
 /* d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))
-        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:84 */
+        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:108 */
 extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ largest,
         const float *__restrict__ d_total_3, const float *__restrict__ d_sum_of_powers,
@@ -534,8 +534,8 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
         * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[4] = loss_scale   -- std/moe.moe:85 */
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:99
+   d_balance_3[4] = loss_scale   -- std/moe.moe:108 */
 extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
@@ -581,11 +581,11 @@ extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:85
-   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:85
-   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:108
+   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:108
+   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:67 */
+          -- std/moe.moe:85 */
 extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *__restrict__ ffn_value,
         const float *__restrict__ ffn_total, const float *__restrict__ ffn_load,
         const float *__restrict__ ffn_total_3, const float *__restrict__ d_balance_3,
@@ -626,20 +626,20 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
 }
 
 /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-        * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:36
+        * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:53
    act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
           -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:74
+        * expert_h_again[r,f]   -- std/moe.moe:92
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
-   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:52
+   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:52
    d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
    d_expert_gate_product[r,f] = d_act_y[r,f]
         * (sigmoid(expert_gate_product[i,r,f])
         + expert_gate_product[i,r,f] * (sigmoid(expert_gate_product[i,r,f])
-        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:35 */
+        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:52 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ expert_gate_product, const float *__restrict__ expert_up_product,
@@ -680,7 +680,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
     moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:74 */
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:92 */
 extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict__ d_expert_h_weighed,
         float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
@@ -703,7 +703,7 @@ extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict_
     }
 }
 
-/* d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
+/* d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:52
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
@@ -746,7 +746,7 @@ extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const floa
     }
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35 */
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:52 */
 extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_ffn_norm_y_2,
         const float *__restrict__ d_ffn_norm_y_2_rows, const int32_t *__restrict__ chosen_start_2,
         const int32_t *__restrict__ chosen_list_2)
@@ -756,17 +756,17 @@ extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_
 }
 
 /* d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:67
+          -- std/moe.moe:85
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
         1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:67
+          -- std/moe.moe:85
    d_ffn_p[b,s,n] = d_ffn_total_4[n]
         + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
-        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:44
-   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:44
-   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:44
-   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:44
-   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:42 */
+        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:54
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:54
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:54
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:54
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:52 */
 extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__restrict__ ffn_value,
         const float *__restrict__ ffn_total, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total_3, const float *__restrict__ d_ffn_total_4,
@@ -870,7 +870,7 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:70
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94
    attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
           -- std/norms.moe:9
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
@@ -1023,8 +1023,8 @@ extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:9
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:85 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:108 */
 extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_sum_of_squares,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
@@ -1072,7 +1072,7 @@ extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__re
     moec_barrier();
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:48 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
 extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {

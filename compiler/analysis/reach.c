@@ -85,8 +85,8 @@ Reach gradient_reach(Program *program) {
     reach->to_loss[program->loss->id] = true;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        bool input =
-            program->input_gradients && tensor->role == ROLE_INPUT && tensor->input == INPUT_REAL;
+        bool input = program->input_gradients && tensor->role == ROLE_INPUT &&
+                     tensor->input == MOEC_INPUT_REAL;
         reach->from_parameter[i] = input || (tensor->role == ROLE_PARAMETER &&
                                              tensor->type == TYPE_REAL && !tensor->frozen);
     }

@@ -356,6 +356,8 @@ void emit_type(Text *text, const char *operand, Type type);
 Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix);
 void emit_program(Module *module, Schedule *schedule, const char *prefix);
 void emit_update(Module *module, Program *program);
+/* "MOEC_SCALAR_RATE" */
+const char *scalar_text(MoecScalar kind);
 void emit_table(Module *module, Text *text, const char *model);
 /* What the text holds, as a comment: its graphs, what they are given and what they need. */
 void emit_overview(const Module *module, Text *text);

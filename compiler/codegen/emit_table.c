@@ -4,10 +4,26 @@
 
 #include <string.h>
 
-/* In the order of InputKind and InitKind, and of the enumerations of abi.h. */
+/* In the order of MoecInput, MoecInit and MoecProbe. */
 static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
 static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
 static const char *const probes[] = {"NONE", "MEAN", "LARGEST"};
+
+const char *scalar_text(MoecScalar kind) {
+    static const char *const kinds[] = {
+        [MOEC_SCALAR_OPTION] = "MOEC_SCALAR_OPTION",
+        [MOEC_SCALAR_RATE] = "MOEC_SCALAR_RATE",
+        [MOEC_SCALAR_STEP] = "MOEC_SCALAR_STEP",
+        [MOEC_SCALAR_STEPS] = "MOEC_SCALAR_STEPS",
+        [MOEC_SCALAR_CLIP] = "MOEC_SCALAR_CLIP",
+        [MOEC_SCALAR_MATRIX] = "MOEC_SCALAR_MATRIX",
+        [MOEC_SCALAR_SCHEDULE_STEP] = "MOEC_SCALAR_SCHEDULE_STEP",
+        [MOEC_SCALAR_SCHEDULE_STEPS] = "MOEC_SCALAR_SCHEDULE_STEPS",
+        [MOEC_SCALAR_LOSS_SCALE] = "MOEC_SCALAR_LOSS_SCALE",
+        [MOEC_SCALAR_POSITION] = "MOEC_SCALAR_POSITION",
+    };
+    return kinds[kind];
+}
 
 static const char *block_of(const Tensor *tensor) {
     switch (tensor->role) {
@@ -49,6 +65,8 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
     if (tensor->role == ROLE_INPUT)
         text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
                  info.vocabulary);
+    if (tensor->role == ROLE_INPUT && info.input == MOEC_INPUT_SCALAR)
+        text_add(text, ", .scalar = %s", scalar_text(tensor->scalar));
     if (info.probe) text_add(text, ", .probe = MOEC_PROBE_%s", probes[info.probe]);
     text_add(text, "},\n");
 }

@@ -102,7 +102,7 @@ static void emit_rate(Module *module, Program *program) {
         const Tensor *tensor = program->tensors.items[i];
         if (is_scalar(tensor) && emitter->used[i])
             emit_line(emitter, "const float %s[1] = {(float)%s};", emitter->names[i],
-                      tensor->scalar == SCALAR_SCHEDULE_STEP ? "step" : "steps");
+                      tensor->scalar == MOEC_SCALAR_SCHEDULE_STEP ? "step" : "steps");
         if (tensor->role != ROLE_OUTPUT) continue;
         result = arena_format(arena, "(double)%s[0]", emitter->names[i]);
         emit_line(emitter, "float %s[1];", emitter->names[i]);
@@ -143,6 +143,16 @@ static void add_names(Arena *arena, Text *text, const char *array, const List *t
     text_add(text, "};\n");
 }
 
+static void add_scalars(Arena *arena, Text *text, const List *scalars) {
+    if (!scalars->count) return;
+    text_add(text, "static const MoecUpdateScalar update_scalars[] = {\n");
+    for (int i = 0; i < scalars->count; i++) {
+        const Tensor *scalar = scalars->items[i];
+        text_add(text, "    {%s, %s},\n", scalar_text(scalar->scalar), quoted(arena, scalar->path));
+    }
+    text_add(text, "};\n");
+}
+
 static void add_statements(Arena *arena, Text *text, const List *statements) {
     for (int i = 0; i < statements->count; i++) {
         const Statement *statement = statements->items[i];
@@ -154,13 +164,13 @@ static void add_statements(Arena *arena, Text *text, const List *statements) {
 /* ---- what parameters have for themselves ---- */
 
 static double own_number(const Module *module, const Tensor *parameter, const Tensor *scalar) {
-    if (scalar->scalar == SCALAR_RATE && !is_trained(parameter)) return 0;
+    if (scalar->scalar == MOEC_SCALAR_RATE && !is_trained(parameter)) return 0;
     for (int i = 0; i < parameter->own.count; i++) {
         const OwnNumber *own = parameter->own.items[i];
         if (!strcmp(own->name, scalar->name)) return own->value;
     }
-    return scalar->scalar == SCALAR_MATRIX ? tensor_info(module->arena, parameter, 0).matrix
-                                           : scalar->init.a;
+    return scalar->scalar == MOEC_SCALAR_MATRIX ? tensor_info(module->arena, parameter, 0).matrix
+                                                : scalar->init.a;
 }
 
 /* Parameters with the same numbers are one group. Returns how many there are; *own: the numbers. */
@@ -244,11 +254,11 @@ void emit_update(Module *module, Program *program) {
     add_statements(arena, target->apart ? &module->device : text, &statements);
     target->update(module, &update);
     add_names(arena, text, "update_states", &update.states);
-    add_names(arena, text, "update_scalars", &update.scalars);
+    add_scalars(arena, text, &update.scalars);
     text_add(text,
              "static const MoecUpdate update = {\n"
              "    .%s, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
-             "    .scalar_names = %s, .scalar_count = %d,\n"
+             "    .scalars = %s, .scalar_count = %d,\n"
              "    .own = update_own, .group_count = %d,\n};\n\n",
              target->update_function, update.states.count ? "update_states" : "NULL",
              update.states.count, update.scalars.count ? "update_scalars" : "NULL",

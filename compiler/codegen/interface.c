@@ -34,6 +34,7 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset) {
         .a = tensor->init.a,
         .b = tensor->init.b,
         .input = (int)tensor->input,
+        .scalar = (int)tensor->scalar,
         .vocabulary = tensor->vocabulary,
         .probe = (int)tensor->probe,
     };

@@ -61,9 +61,9 @@ void set_own(Arena *arena, Tensor *tensor, const char *name, double value) {
 static void set_deviation(Tensor *tensor, double deviation) {
     Init *init = &tensor->init;
     double middle = (init->a + init->b) / 2;
-    if (init->kind == INIT_NORMAL) init->b = deviation;
-    if (init->kind == INIT_UNIFORM)
-        *init = (Init){INIT_UNIFORM, middle - deviation, middle + deviation};
+    if (init->kind == MOEC_INIT_NORMAL) init->b = deviation;
+    if (init->kind == MOEC_INIT_UNIFORM)
+        *init = (Init){MOEC_INIT_UNIFORM, middle - deviation, middle + deviation};
 }
 
 /* One attribute; value: NULL stands for true. False after a report. */

@@ -101,7 +101,7 @@ static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *con
                                 count, axes, node->name_span);
     bool largest = right->kind == NODE_REDUCE && !strcmp(right->name, "max");
     tensor->path = probe_path(e, node->name);
-    tensor->probe = largest ? PROBE_LARGEST : PROBE_MEAN;
+    tensor->probe = largest ? MOEC_PROBE_LARGEST : MOEC_PROBE_MEAN;
     statement_loop(e->program, e->block, expr_read_indices(e->program, tensor, all), false,
                    REDUCE_NONE, NULL, 0, expr, node->span);
     list_push(e->arena, &e->probed, tensor);

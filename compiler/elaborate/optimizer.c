@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* A number that the runtime gives a program once, whoever reads it. */
-static Tensor *scalar_tensor(Elaborator *e, const char *name, ScalarKind kind) {
+static Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
     for (int i = 0; i < e->program->tensors.count; i++) {
         Tensor *tensor = e->program->tensors.items[i];
         if (tensor->role == ROLE_INPUT && tensor->scalar == kind && !strcmp(tensor->path, name))
@@ -21,13 +21,13 @@ static Tensor *scalar_tensor(Elaborator *e, const char *name, ScalarKind kind) {
     }
     Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
     tensor->path = name;
-    tensor->input = INPUT_SCALAR;
+    tensor->input = MOEC_INPUT_SCALAR;
     tensor->scalar = kind;
-    tensor->init = (Init){INIT_CONSTANT, 1, 0}; /* for a parameter that has none of its own */
+    tensor->init = (Init){MOEC_INIT_CONSTANT, 1, 0}; /* for a parameter that has none of its own */
     return tensor;
 }
 
-static Value *scalar_input(Elaborator *e, Scope *scope, const char *name, ScalarKind kind) {
+static Value *scalar_input(Elaborator *e, Scope *scope, const char *name, MoecScalar kind) {
     Tensor *tensor = scalar_tensor(e, name, kind);
     Value *value = value_tensor(e, expr_read(e->program, tensor, NULL), NULL, 0, (Span){0});
     scope_bind(e, scope, name, value, (Span){0});
@@ -76,8 +76,8 @@ static void own_option(Elaborator *e, const char *name) {
     if (!binding || binding->value->kind != KIND_NUMBER) return;
     double number = binding->value->number;
     Scope scope = {0};
-    binding->value = scalar_input(e, &scope, name, SCALAR_OPTION);
-    binding->value->expr->tensor->init = (Init){INIT_CONSTANT, number, 0};
+    binding->value = scalar_input(e, &scope, name, MOEC_SCALAR_OPTION);
+    binding->value->expr->tensor->init = (Init){MOEC_INIT_CONSTANT, number, 0};
 }
 
 static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
@@ -87,7 +87,7 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
             double start = 0;
             if (!evaluate_number(e, node->kids[1], "the start of a state", &start)) continue;
             element_tensor(e, e->scope, node->name, ROLE_STATE, index, node->name_span)->init =
-                (Init){INIT_CONSTANT, start, 0};
+                (Init){MOEC_INIT_CONSTANT, start, 0};
         } else if (node->kind == NODE_UPDATE)
             element_update(e, node, index);
         else if (node->kind == NODE_EQUATION || node->kind == NODE_OPTION ||
@@ -120,9 +120,9 @@ void enter_body(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Re
 static void schedule_program(Elaborator *e, const Value *schedule) {
     Scope scope = {0};
     Frame frame;
-    scalar_input(e, &scope, "schedule_step", SCALAR_SCHEDULE_STEP);
+    scalar_input(e, &scope, "schedule_step", MOEC_SCALAR_SCHEDULE_STEP);
     ((Binding *)scope.bindings.items[0])->name = "step";
-    scalar_input(e, &scope, "steps", SCALAR_SCHEDULE_STEPS);
+    scalar_input(e, &scope, "steps", MOEC_SCALAR_SCHEDULE_STEPS);
     enter_body(e, &frame, &scope, schedule->layer, schedule->record);
     block_statements(e, layer_body(schedule->layer));
     Binding *rate = scope_find(&scope, "rate");
@@ -173,7 +173,7 @@ static void element_program(Elaborator *e, const Value *optimizer, Span span) {
     Index *index = index_new(e->program, "i", axis);
     step_scalars(e, &scope, true);
     element_tensor(e, &scope, "weight", ROLE_PARAMETER, index, span);
-    element_tensor(e, &scope, "grad", ROLE_INPUT, index, span)->input = INPUT_REAL;
+    element_tensor(e, &scope, "grad", ROLE_INPUT, index, span)->input = MOEC_INPUT_REAL;
     if (!optimizer) return;
     enter_body(e, &frame, &scope, optimizer->layer, optimizer->record);
     optimizer_body(e, layer_body(optimizer->layer), index);
@@ -181,11 +181,11 @@ static void element_program(Elaborator *e, const Value *optimizer, Span span) {
 }
 
 void step_scalars(Elaborator *e, Scope *scope, bool elements) {
-    scalar_input(e, scope, "lr", SCALAR_RATE);
-    scalar_input(e, scope, "step", SCALAR_STEP);
-    scalar_input(e, scope, "steps", SCALAR_STEPS);
-    if (elements) scalar_input(e, scope, "matrix", SCALAR_MATRIX);
-    scalar_input(e, scope, "clip", SCALAR_CLIP);
+    scalar_input(e, scope, "lr", MOEC_SCALAR_RATE);
+    scalar_input(e, scope, "step", MOEC_SCALAR_STEP);
+    scalar_input(e, scope, "steps", MOEC_SCALAR_STEPS);
+    if (elements) scalar_input(e, scope, "matrix", MOEC_SCALAR_MATRIX);
+    scalar_input(e, scope, "clip", MOEC_SCALAR_CLIP);
 }
 
 static bool is_same(Elaborator *e, const Value *a, const Value *b) {

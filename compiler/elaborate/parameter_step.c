@@ -243,7 +243,7 @@ static void state_of(Elaborator *e, Matrix *matrix, const Node *node) {
                    node->name_span);
     }
     tensor->path = arena_format(e->arena, "optimizer.%s:%s", node->name, matrix->parameter->path);
-    tensor->init = (Init){INIT_CONSTANT, start, 0};
+    tensor->init = (Init){MOEC_INIT_CONSTANT, start, 0};
     keep(e, matrix, node->name);
 }
 

@@ -204,7 +204,7 @@ static bool init_call(Elaborator *e, const Node *node, Init *init) {
     if ((!normal && !uniform) || args->count < 1 || args->count > 2) return false;
     for (int i = 0; i < args->count; i++)
         if (!evaluate_number(e, args->kids[i], "an initialisation", &numbers[i])) return true;
-    init->kind = normal ? INIT_NORMAL : INIT_UNIFORM;
+    init->kind = normal ? MOEC_INIT_NORMAL : MOEC_INIT_UNIFORM;
     init->a = normal && args->count == 1    ? 0
               : uniform && args->count == 1 ? -numbers[0]
                                             : numbers[0];
@@ -216,7 +216,7 @@ static bool init_call(Elaborator *e, const Node *node, Init *init) {
  * number. */
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init) {
     const Node *node = stored->init;
-    *init = (Init){INIT_NORMAL, 0, 1 / sqrt(fan_in)};
+    *init = (Init){MOEC_INIT_NORMAL, 0, 1 / sqrt(fan_in)};
     if (!node) return true;
     Scope scope = {.parent = stored->scope}, *outer = e->scope;
     scope_bind(e, &scope, "fan_in", value_number(e, fan_in, node->span), node->span);
@@ -227,7 +227,7 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
          ones = node->kind == NODE_NAME && !strcmp(node->name, "ones");
     bool fine = true;
     if (zeros || ones)
-        *init = (Init){INIT_CONSTANT, ones, 0};
+        *init = (Init){MOEC_INIT_CONSTANT, ones, 0};
     else if (node->kind != NODE_CALL || !init_call(e, node, init)) {
         double number = 0;
         const Node *name = node->kind == NODE_CALL ? node->kids[0] : node;
@@ -240,7 +240,7 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
             fine = false;
         } else
             fine = evaluate_number(e, node, "an initialisation", &number);
-        *init = (Init){INIT_CONSTANT, number, 0};
+        *init = (Init){MOEC_INIT_CONSTANT, number, 0};
     }
     e->scope = outer;
     return fine && e->reports->errors == errors;
@@ -262,12 +262,12 @@ static void stored_statement(Elaborator *e, const Node *node, Role role) {
 static const char *const input_kinds[] = {"token", "next", "real", "class"};
 
 /* A model reads one text, place by place, or examples of real and class inputs. */
-static bool fits_inputs(Elaborator *e, const Node *node, InputKind kind) {
-    const bool text = kind == INPUT_TOKEN || kind == INPUT_NEXT;
+static bool fits_inputs(Elaborator *e, const Node *node, MoecInput kind) {
+    const bool text = kind == MOEC_INPUT_TOKEN || kind == MOEC_INPUT_NEXT;
     for (int i = 0; i < e->program->tensors.count; i++) {
         const Tensor *other = e->program->tensors.items[i];
         if (other->role != ROLE_INPUT) continue;
-        const bool other_text = other->input == INPUT_TOKEN || other->input == INPUT_NEXT;
+        const bool other_text = other->input == MOEC_INPUT_TOKEN || other->input == MOEC_INPUT_NEXT;
         if (text && other->input == kind)
             report_error(e->reports, node->span, "a model reads one text: it has '%s' already",
                          other->name);
@@ -284,9 +284,9 @@ static bool fits_inputs(Elaborator *e, const Node *node, InputKind kind) {
     return true;
 }
 
-static bool is_text_shape(Elaborator *e, const Node *node, InputKind kind, Index *const *dims,
+static bool is_text_shape(Elaborator *e, const Node *node, MoecInput kind, Index *const *dims,
                           int rank) {
-    if (kind != INPUT_TOKEN && kind != INPUT_NEXT) return true;
+    if (kind != MOEC_INPUT_TOKEN && kind != MOEC_INPUT_NEXT) return true;
     if (rank == 1 && dims[0]->axis->kind == AXIS_SEQUENCE) return true;
     report_error(e->reports, node->span,
                  "'%s' must have one dimension, the sequence: a %s input is "
@@ -322,8 +322,8 @@ static void input_statement(Elaborator *e, const Node *node) {
     Value *value = value_error(e, node->span);
     if (declared_dims(e, node->name, node->kids[0], dims, &rank) &&
         fits_rank(e, node->name, rank + 1, node->span) &&
-        is_text_shape(e, node, (InputKind)which, dims, rank) &&
-        fits_inputs(e, node, (InputKind)which)) {
+        is_text_shape(e, node, (MoecInput)which, dims, rank) &&
+        fits_inputs(e, node, (MoecInput)which)) {
         all[0] = e->batch;
         for (int i = 0; i < rank; i++) all[i + 1] = dims[i];
         for (int i = 0; i <= rank; i++) axes[i] = all[i]->axis;
@@ -331,7 +331,7 @@ static void input_statement(Elaborator *e, const Node *node) {
             tensor_new(e->program, node->name, ROLE_INPUT, which == 2 ? TYPE_REAL : TYPE_INT,
                        rank + 1, axes, node->name_span);
         tensor->path = node->name;
-        tensor->input = (InputKind)which;
+        tensor->input = (MoecInput)which;
         value = value_tensor(e, expr_read_indices(e->program, tensor, all), dims, rank,
                              node->name_span);
     }

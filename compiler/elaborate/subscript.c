@@ -54,7 +54,7 @@ static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
 bool learns_next(const Elaborator *e) {
     for (int i = 0; i < e->program->tensors.count; i++) {
         const Tensor *tensor = e->program->tensors.items[i];
-        if (tensor->role == ROLE_INPUT && tensor->input == INPUT_NEXT) return true;
+        if (tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_NEXT) return true;
     }
     return false;
 }

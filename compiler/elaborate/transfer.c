@@ -191,7 +191,7 @@ static void add_number(Derivation *d, Scope *scope, const char *name, double pla
 }
 
 static double spread_of(const Init *init) {
-    return init->kind == INIT_NORMAL ? init->b : (init->b - init->a) / 2;
+    return init->kind == MOEC_INIT_NORMAL ? init->b : (init->b - init->a) / 2;
 }
 
 static const Tensor *parameter_called(const Program *program, const char *path) {
@@ -206,7 +206,7 @@ static const Tensor *parameter_called(const Program *program, const char *path) 
  * read at the width of the base. */
 static double first_spread(const Derivation *d) {
     const Tensor *own = d->flow->tensor, *its = d->counterpart ? d->counterpart->tensor : NULL;
-    if (own->init.kind == INIT_CONSTANT) return 0;
+    if (own->init.kind == MOEC_INIT_CONSTANT) return 0;
     if (!its) its = parameter_called(d->model.shaped, own->path);
     return spread_of(its && its->init.kind == own->init.kind ? &its->init : &own->init);
 }
@@ -355,8 +355,8 @@ static bool finite_numbers(Derivation *d) {
 static Init scaled_init(const Init *own, double spread) {
     Init init = *own;
     double middle = (own->a + own->b) / 2;
-    if (own->kind == INIT_NORMAL) init.b = spread;
-    if (own->kind == INIT_UNIFORM) {
+    if (own->kind == MOEC_INIT_NORMAL) init.b = spread;
+    if (own->kind == MOEC_INIT_UNIFORM) {
         init.a = middle - spread;
         init.b = middle + spread;
     }

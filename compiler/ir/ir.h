@@ -19,6 +19,7 @@
 #ifndef IR_H
 #define IR_H
 
+#include "abi/abi.h"
 #include "base/diagnostics.h"
 #include "ir/target.h"
 #include "base/table.h"
@@ -79,42 +80,17 @@ enum { INT8_GROUP = 64 };
 /* Bytes of an element; of a group without the number that it shares. */
 long type_bytes(Type type);
 
-typedef enum InitKind { INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM } InitKind;
-
 /* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
 typedef struct Init {
-    InitKind kind;
+    MoecInit kind;
     double a, b;
 } Init;
-
-typedef enum InputKind {
-    INPUT_TOKEN, /* TYPE_INT, token at that place of the window */
-    INPUT_NEXT,  /* TYPE_INT, the token after it */
-    INPUT_REAL,
-    INPUT_CLASS, /* TYPE_INT */
-    INPUT_SCALAR /* rank 0, set by the runtime by name: position, loss_scale, step, steps, rate */
-} InputKind;
-
-/* What a scalar of an update program says. */
-typedef enum ScalarKind {
-    SCALAR_OPTION, /* of the optimizer, that parameters may have for themselves; else init.a */
-    SCALAR_RATE,   /* the learning rate; 0 for what is not trained */
-    SCALAR_STEP,   /* from 1 */
-    SCALAR_STEPS,  /* of the run */
-    SCALAR_CLIP,   /* the factor of the gradient */
-    SCALAR_MATRIX, /* what the parameter is in its equations: see parameter_facts.h */
-    SCALAR_SCHEDULE_STEP, /* from 0, what a schedule knows */
-    SCALAR_SCHEDULE_STEPS
-} ScalarKind;
 
 /* An option of the optimizer that one parameter has for itself; of "lr": a factor. */
 typedef struct OwnNumber {
     const char *name;
     double value;
 } OwnNumber;
-
-/* Outputs that are probes, and how values of several batches become one. */
-typedef enum Probe { PROBE_NONE, PROBE_MEAN, PROBE_LARGEST } Probe;
 
 typedef struct Tensor {
     int id;           /* its place in program->tensors */
@@ -127,8 +103,8 @@ typedef struct Tensor {
     int rank;
     Axis *axes[MAX_RANK];
     Init init;           /* parameters and states */
-    InputKind input;     /* inputs */
-    ScalarKind scalar;   /* inputs of an update program */
+    MoecInput input;     /* inputs */
+    MoecScalar scalar;   /* inputs that are scalars */
     long vocabulary;     /* token and class inputs: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
     double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
@@ -136,14 +112,14 @@ typedef struct Tensor {
     int lead; /* parameters and states: axes before its own: the iteration of a repeat, what its
                  layer is applied under */
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
-    int repeats; /* parameters: iterations of the repeats it was declared in, 0: of none */
-    bool frozen; /* parameters: not trained */
-    bool whole;  /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
-    List own;    /* OwnNumber *, parameters: what the optimizer reads for it alone */
-    Probe probe; /* outputs */
-    bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
-    bool part;   /* of an equation: no name in the source stands for it */
-    Span span;   /* where it is defined */
+    int repeats;     /* parameters: iterations of the repeats it was declared in, 0: of none */
+    bool frozen;     /* parameters: not trained */
+    bool whole;      /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
+    List own;        /* OwnNumber *, parameters: what the optimizer reads for it alone */
+    MoecProbe probe; /* outputs */
+    bool cached;     /* `cache t` was said of it: decode keeps it and computes again what follows */
+    bool part;       /* of an equation: no name in the source stands for it */
+    Span span;       /* where it is defined */
 } Tensor;
 
 /* ---- expressions ---- */

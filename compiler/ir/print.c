@@ -172,9 +172,9 @@ static void add_block(Text *text, const Block *block, int depth) {
 /* ---- declarations ---- */
 
 static void add_init(Text *text, const Init *init) {
-    if (init->kind == INIT_CONSTANT) text_add(text, " ~ %.9g", init->a);
-    if (init->kind == INIT_NORMAL) text_add(text, " ~ normal(%.9g, %.9g)", init->a, init->b);
-    if (init->kind == INIT_UNIFORM) text_add(text, " ~ uniform(%.9g, %.9g)", init->a, init->b);
+    if (init->kind == MOEC_INIT_CONSTANT) text_add(text, " ~ %.9g", init->a);
+    if (init->kind == MOEC_INIT_NORMAL) text_add(text, " ~ normal(%.9g, %.9g)", init->a, init->b);
+    if (init->kind == MOEC_INIT_UNIFORM) text_add(text, " ~ uniform(%.9g, %.9g)", init->a, init->b);
 }
 
 static void add_tensor(Text *text, const Tensor *tensor) {

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 12, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 13, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -39,12 +39,26 @@ typedef enum MoecBlock {
 
 typedef enum MoecInit { MOEC_INIT_CONSTANT, MOEC_INIT_NORMAL, MOEC_INIT_UNIFORM } MoecInit;
 typedef enum MoecInput {
-    MOEC_INPUT_TOKEN,
-    MOEC_INPUT_NEXT,
+    MOEC_INPUT_TOKEN, /* int32_t, the token at that place of the window */
+    MOEC_INPUT_NEXT,  /* int32_t, the token after it */
     MOEC_INPUT_REAL,
-    MOEC_INPUT_CLASS,
-    MOEC_INPUT_SCALAR
+    MOEC_INPUT_CLASS, /* int32_t */
+    MOEC_INPUT_SCALAR /* one number, see MoecScalar */
 } MoecInput;
+
+/* What a scalar says to a program. */
+typedef enum MoecScalar {
+    MOEC_SCALAR_OPTION,        /* of the optimizer, what parameters may have for themselves: 1 */
+    MOEC_SCALAR_RATE,          /* the learning rate, after the schedule */
+    MOEC_SCALAR_STEP,          /* of training, from 1 */
+    MOEC_SCALAR_STEPS,         /* of the run */
+    MOEC_SCALAR_CLIP,          /* the factor of the gradient */
+    MOEC_SCALAR_MATRIX,        /* whether the parameter is one, see MoecTensor.matrix: 1 */
+    MOEC_SCALAR_SCHEDULE_STEP, /* from 0, what MoecUpdate.rate is given */
+    MOEC_SCALAR_SCHEDULE_STEPS,
+    MOEC_SCALAR_LOSS_SCALE, /* what the loss is multiplied by before its gradients */
+    MOEC_SCALAR_POSITION    /* of the first new token of a decode step */
+} MoecScalar;
 
 /* What real numbers are kept as. */
 typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8 } MoecType;
@@ -75,7 +89,8 @@ typedef struct MoecTensor {
     MoecInit init; /* constant: a.  normal: mean a, deviation b.  uniform: a to b */
     double a, b;
     MoecInput input;
-    long vocabulary; /* integer inputs: values are 0 .. vocabulary-1; 0: any */
+    MoecScalar scalar; /* inputs of kind MOEC_INPUT_SCALAR */
+    long vocabulary;   /* integer inputs: values are 0 .. vocabulary-1; 0: any */
     /* parameters: 1 when it is multiplied and summed over, or looked up in (weight decay
      * applies) */
     int matrix;
@@ -223,8 +238,14 @@ typedef struct MoecGraphEntry {
     double product_flops; /* of the matrix products alone: the floor of the benchmark */
 } MoecGraphEntry;
 
-/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by name of
- * the table. rounded: receives the new weights as MoecTable.round makes them; NULL where that
+/* A number that the optimizer reads, and what the spec calls it. */
+typedef struct MoecUpdateScalar {
+    MoecScalar kind;
+    const char *name;
+} MoecUpdateScalar;
+
+/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by place in
+ * the list below. rounded: receives the new weights as MoecTable.round makes them; NULL where that
  * is. */
 typedef struct MoecUpdate {
     void (*run)(float *weight, const float *gradient, float *const *state, long n,
@@ -232,9 +253,7 @@ typedef struct MoecUpdate {
     double (*rate)(double step, double steps); /* the schedule's factor of the learning rate */
     const char *const *state_names;
     int state_count;
-    /* "lr" (after the schedule), "step" (from 1), "steps", "clip" (factor of the gradient); others
-     * are 1 */
-    const char *const *scalar_names;
+    const MoecUpdateScalar *scalars;
     int scalar_count;
     /* What a parameter is given is each of these times its own: scalar_count factors for each of
      * group_count groups. */

@@ -115,7 +115,7 @@ static void take_outputs(const Options *options, const Call *call, Results *resu
 }
 
 static bool run_hosted(const Options *options, Call *call, const Batch *batch, Results *results) {
-    call_set_scalar(call, "loss_scale", 1);
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     call_set_windows(call, batch->tokens);
     bool good = call_run(call, (uint64_t)options->seed, true);
     for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
@@ -148,7 +148,7 @@ static void set_inputs(MoecInterpreter *interpreter, const Call *call, const Bat
         double *values = memory_new(sizeof *values * (count + 1));
         int shift = input->input == MOEC_INPUT_NEXT;
         if (input->input == MOEC_INPUT_SCALAR)
-            values[0] = strcmp(input->name, "loss_scale") == 0;
+            values[0] = input->scalar == MOEC_SCALAR_LOSS_SCALE;
         else
             for (size_t j = 0; j < count; j++)
                 values[j] =

@@ -131,7 +131,7 @@ static void set_inputs(const Comparison *comparison, Call *call) {
                     (int32_t)(random_bits(seed, place) % (uint64_t)most);
         }
     }
-    call_set_scalar(call, "loss_scale", 1);
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
 }
 
 static void give(MoecInterpreter *interpreter, const char *name, const void *values, size_t count,
@@ -456,7 +456,7 @@ static bool compare_training(Comparison *comparison) {
 
 static void set_step(Call *call, const int32_t *tokens, long place) {
     call_set_tokens(call, &tokens[place]);
-    call_set_scalar(call, "position", (double)place);
+    call_set_scalar(call, MOEC_SCALAR_POSITION, (double)place);
 }
 
 /* The same steps in the interpreters, where they mean something else than the whole. */

@@ -36,8 +36,8 @@ typedef struct BlockUpdate {
     const float *gradients;
     float *const *moments; /* the optimizer's states, a host array */
     void *rounded;         /* receives the new weights as bf16, where that is not NULL */
-    const float
-        *scalars; /* host: by scalar_names; what parameters have for themselves is not in it */
+    const float *
+        scalars; /* host: by MoecUpdate.scalars; what parameters have for themselves is not in it */
 } BlockUpdate;
 
 typedef struct DeviceKind {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 16 << 20 };
+enum { MAX_BYTES = 16 << 20 };
 
 static const struct {
     const char *name;
@@ -23,9 +23,9 @@ enum { KNOWN = sizeof known / sizeof *known };
 static bool take(json_t *files, const char *path, const char *name) {
     Mapping mapping;
     if (!file_map(path, "download the folder again", &mapping)) return false;
-    bool good = mapping.length <= MOST_BYTES ||
+    bool good = mapping.length <= MAX_BYTES ||
                 error_message("take it out of the folder", "%s has more than %d bytes", path,
-                              (int)MOST_BYTES);
+                              (int)MAX_BYTES);
     json_t *text = good ? json_stringn((const char *)mapping.bytes, mapping.length) : NULL;
     bool whole = text && strlen(json_string_value(text)) == mapping.length;
     char *note = memory_format("file:%s", name);

@@ -97,7 +97,7 @@ static bool differentiate(MoecModel *model, uint64_t seed) {
     Call *call = model->train;
     const Model *inner = model->model;
     if (!call) return error_message(NULL, "the model was loaded without MOEC_CAN_TRAIN");
-    call_set_scalar(call, "loss_scale", 1);
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     return inner->device->kind->zero(inner->device, inner->there.gradients,
                                      trained_bytes(inner->table)) &&
            model_put(inner) && step_gather(&model->stepper, seed) && run(call, seed) &&

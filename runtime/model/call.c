@@ -135,20 +135,20 @@ void call_set_tokens(Call *call, const int32_t *tokens) {
     }
 }
 
-static int find_input(const Call *call, const char *name) {
-    for (int i = 0; i < call->graph->input_count; i++)
-        if (call->graph->inputs[i].input == MOEC_INPUT_SCALAR &&
-            strcmp(call->graph->inputs[i].name, name) == 0)
-            return i;
+static int find_scalar(const Call *call, MoecScalar kind) {
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (input->input == MOEC_INPUT_SCALAR && input->scalar == kind) return i;
+    }
     return -1;
 }
 
-bool call_has_input(const Call *call, const char *name) {
-    return find_input(call, name) >= 0;
+bool call_has_scalar(const Call *call, MoecScalar kind) {
+    return find_scalar(call, kind) >= 0;
 }
 
-void call_set_scalar(Call *call, const char *name, double value) {
-    int slot = find_input(call, name);
+void call_set_scalar(Call *call, MoecScalar kind, double value) {
+    int slot = find_scalar(call, kind);
     if (slot < 0) return;
     if (call->graph->inputs[slot].is_int)
         *(int32_t *)call->inputs[slot] = (int32_t)value;

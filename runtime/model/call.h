@@ -32,9 +32,9 @@ void call_set_windows(Call *call, const int32_t *windows);
 void call_share_inputs(Call *to, const Call *from);
 /* New tokens of a decode step, graph->tokens of them. */
 void call_set_tokens(Call *call, const int32_t *tokens);
-/* A number by name; nothing happens when the graph does not read it. */
-void call_set_scalar(Call *call, const char *name, double value);
-bool call_has_input(const Call *call, const char *name);
+/* A number; nothing happens when the graph does not read it. */
+void call_set_scalar(Call *call, MoecScalar kind, double value);
+bool call_has_scalar(const Call *call, MoecScalar kind);
 /* The first input that is neither token, next nor scalar, or NULL: what a text cannot give. */
 const MoecTensor *call_foreign_input(const Call *call);
 /* How many values the token input takes (0: any); 0 when there is none. */

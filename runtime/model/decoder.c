@@ -114,7 +114,7 @@ bool decoder_reset(Decoder *decoder) {
 static bool run_part(Decoder *decoder, const int32_t *tokens, long count, Call **call) {
     *call = count == PREFILL_TOKENS ? decoder->prefill : decoder->step;
     call_set_tokens(*call, tokens);
-    call_set_scalar(*call, "position", (double)decoder->position);
+    call_set_scalar(*call, MOEC_SCALAR_POSITION, (double)decoder->position);
     decoder->position += count;
     return call_run(*call, 0, false);
 }

@@ -20,6 +20,7 @@ static MoecTensor tensor_of(const MoecTensorInfo *info, MoecBlock block) {
         .a = info->a,
         .b = info->b,
         .input = (MoecInput)info->input,
+        .scalar = (MoecScalar)info->scalar,
         .vocabulary = info->vocabulary,
         .matrix = info->matrix,
         .frozen = info->frozen,

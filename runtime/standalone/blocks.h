@@ -33,5 +33,7 @@ void **slots_new(const MoecTensor *tensors, int count);
 void slots_free(void **slots, int count);
 /* The slot of an input by its kind and, when that is not NULL, its name; -1 when there is none. */
 int slot_find(const MoecTensor *inputs, int count, MoecInput kind, const char *name);
+/* The slot of a scalar, or -1. */
+int slot_of_scalar(const MoecTensor *inputs, int count, MoecScalar kind);
 
 #endif

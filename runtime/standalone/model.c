@@ -31,8 +31,7 @@ static int find_slots(Model *model) {
     if (!graph || graph->output_count == 0 || graph->batch * graph->tokens != 1)
         return MODEL_NOT_TEXT;
     model->token_slot = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_TOKEN, NULL);
-    model->position_slot =
-        slot_find(graph->inputs, graph->input_count, MOEC_INPUT_SCALAR, "position");
+    model->position_slot = slot_of_scalar(graph->inputs, graph->input_count, MOEC_SCALAR_POSITION);
     if (model->token_slot < 0 || graph->input_count != 1 + (model->position_slot >= 0))
         return MODEL_NOT_TEXT;
     model->vocabulary = (long)block_count(&graph->outputs[0]);

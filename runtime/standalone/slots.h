@@ -37,4 +37,10 @@ int slot_find(const MoecTensor *inputs, int count, MoecInput kind, const char *n
     return -1;
 }
 
+int slot_of_scalar(const MoecTensor *inputs, int count, MoecScalar kind) {
+    for (int i = 0; i < count; i++)
+        if (inputs[i].input == MOEC_INPUT_SCALAR && inputs[i].scalar == kind) return i;
+    return -1;
+}
+
 #endif

@@ -117,25 +117,24 @@ static void close_trainer(Trainer *trainer) {
     data_close(&trainer->data);
 }
 
-static void set_scalar(Trainer *trainer, const char *name, double value) {
-    int slot =
-        slot_find(trainer->graph->inputs, trainer->graph->input_count, MOEC_INPUT_SCALAR, name);
-    if (slot >= 0 && trainer->graph->inputs[slot].is_int)
-        *(int32_t *)trainer->inputs[slot] = (int32_t)value;
-    else if (slot >= 0)
-        *(float *)trainer->inputs[slot] = (float)value;
-}
-
 /* The numbers of a step. */
 typedef struct Given {
     double rate, step, steps, clip;
 } Given;
 
-static float given_number(const Given *given, const char *name) {
-    if (strcmp(name, "lr") == 0) return (float)given->rate;
-    if (strcmp(name, "step") == 0) return (float)given->step;
-    if (strcmp(name, "steps") == 0) return (float)given->steps;
-    return strcmp(name, "clip") == 0 ? (float)given->clip : 1;
+static float given_number(const Given *given, MoecScalar kind) {
+    switch (kind) {
+    case MOEC_SCALAR_RATE:
+        return (float)given->rate;
+    case MOEC_SCALAR_STEP:
+        return (float)given->step;
+    case MOEC_SCALAR_STEPS:
+        return (float)given->steps;
+    case MOEC_SCALAR_CLIP:
+        return (float)given->clip;
+    default:
+        return 1;
+    }
 }
 
 /* The memory of a run, which has inputs and outputs yet to be given. */
@@ -154,7 +153,7 @@ static void update_whole(Trainer *trainer, const Given *given) {
     const MoecGraphEntry *whole = trainer->whole;
     MoecRun run = run_of(trainer);
     for (int i = 0; i < whole->input_count; i++)
-        *(float *)trainer->numbers[i] = given_number(given, whole->inputs[i].name);
+        *(float *)trainer->numbers[i] = given_number(given, whole->inputs[i].scalar);
     run.inputs = (const void *const *)trainer->numbers;
     run.last_micro_batch = 1;
     graph_run(whole, &run);
@@ -167,7 +166,7 @@ static void update_all(Trainer *trainer, const Given *given) {
     float *scalars = calloc((size_t)count + 1, sizeof *scalars);
     for (int i = 0; scalars && i < count; i++)
         scalars[i] =
-            update->own[i] * given_number(given, update->scalar_names[i % update->scalar_count]);
+            update->own[i] * given_number(given, update->scalars[i % update->scalar_count].kind);
     if (scalars)
         update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars,
                    trainer->rounded);
@@ -180,9 +179,8 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     const MoecGraphEntry *graph = trainer->graph;
     long parts = SETTING_ACCUMULATE;
     block_zero(trainer->gradients, trained_bytes(&moec_table));
-    set_scalar(trainer, "loss_scale", 1.0 / (double)parts);
-    set_scalar(trainer, "step", (double)step);
-    set_scalar(trainer, "steps", (double)trainer->options.steps);
+    int scale = slot_of_scalar(graph->inputs, graph->input_count, MOEC_SCALAR_LOSS_SCALE);
+    if (scale >= 0) *(float *)trainer->inputs[scale] = 1 / (float)parts;
     *loss = 0;
     for (long part = 0; part < parts; part++) {
         long number = step * parts + part;

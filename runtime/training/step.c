@@ -61,26 +61,35 @@ static bool set_windows(Stepper *stepper, uint64_t position, long part) {
     return true;
 }
 
-/* The values that an update program asks for by name. */
-static double scalar_value(const char *name, const Stepper *stepper, const StepResult *result,
+/* What an update program asks for. */
+static double scalar_value(MoecScalar kind, const Stepper *stepper, const StepResult *result,
                            long step, double factor) {
-    if (strcmp(name, "lr") == 0) return result->rate;
-    if (strcmp(name, "step") == 0) return (double)step + 1;
-    if (strcmp(name, "steps") == 0) return (double)stepper->settings.steps;
-    return strcmp(name, "clip") == 0 ? factor : 1;
+    switch (kind) {
+    case MOEC_SCALAR_RATE:
+        return result->rate;
+    case MOEC_SCALAR_STEP:
+        return (double)step + 1;
+    case MOEC_SCALAR_STEPS:
+        return (double)stepper->settings.steps;
+    case MOEC_SCALAR_CLIP:
+        return factor;
+    default:
+        return 1;
+    }
 }
 
 /* Parameters that are not updated element by element. What is kept of all weights as bf16 is made
  * from them anew. */
 static bool update_whole(const Stepper *stepper, const StepResult *result, long step,
                          double factor) {
-    static const char *const names[] = {"lr", "step", "steps", "clip"};
+    static const MoecScalar kinds[] = {MOEC_SCALAR_RATE, MOEC_SCALAR_STEP, MOEC_SCALAR_STEPS,
+                                       MOEC_SCALAR_CLIP};
     const Model *model = stepper->train->model;
     Call *call = stepper->whole;
     if (!model_graph(model, MOEC_GRAPH_STEP)) return true;
     if (!call) return false;
     for (int i = 0; i < 4; i++)
-        call_set_scalar(call, names[i], scalar_value(names[i], stepper, result, step, factor));
+        call_set_scalar(call, kinds[i], scalar_value(kinds[i], stepper, result, step, factor));
     return call_run(call, stepper->seed, true) && model_round(model);
 }
 
@@ -89,7 +98,7 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
     const MoecUpdate *update = model->table->update;
     float *scalars = memory_new(sizeof *scalars * (size_t)(update->scalar_count + 1));
     for (int i = 0; i < update->scalar_count; i++)
-        scalars[i] = (float)scalar_value(update->scalar_names[i], stepper, result, step, factor);
+        scalars[i] = (float)scalar_value(update->scalars[i].kind, stepper, result, step, factor);
     const BlockUpdate given = {
         .weights = model->there.weights,
         .gradients = model->there.gradients,
@@ -171,7 +180,7 @@ static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
 
 /* ---- a step ---- */
 
-static bool begin(Stepper *stepper, long step) {
+static bool begin(Stepper *stepper) {
     Call *call = stepper->train;
     const Model *model = call->model;
     if (!model->device->kind->zero(model->device, model->there.gradients,
@@ -179,9 +188,7 @@ static bool begin(Stepper *stepper, long step) {
         return false;
     stepper->loss = 0;
     probes_clear(stepper->probes);
-    call_set_scalar(call, "loss_scale", 1.0 / (double)stepper->settings.accumulate);
-    call_set_scalar(call, "step", (double)step);
-    call_set_scalar(call, "steps", (double)stepper->settings.steps);
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1.0 / (double)stepper->settings.accumulate);
     return true;
 }
 
@@ -191,7 +198,8 @@ static bool end(Stepper *stepper, long step, StepResult *result) {
     const Settings *settings = &stepper->settings;
     /* A graph that cannot scale its loss gives the sum over the micro-batches; the factor makes it
      * the mean. */
-    double mean = call_has_input(call, "loss_scale") ? 1 : 1.0 / (double)settings->accumulate;
+    double mean =
+        call_has_scalar(call, MOEC_SCALAR_LOSS_SCALE) ? 1 : 1.0 / (double)settings->accumulate;
     result->loss = stepper->loss;
     double squares; /* padding between tensors stays zero: the block is summed whole */
     if (!model->device->kind->square_sum(model->engine, model->there.gradients,
@@ -207,7 +215,7 @@ static bool end(Stepper *stepper, long step, StepResult *result) {
 }
 
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
-    if (!begin(stepper, step) || !gather_parts(stepper, step, position)) return false;
+    if (!begin(stepper) || !gather_parts(stepper, step, position)) return false;
     for (long part = 0; part < stepper->settings.accumulate; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
     return end(stepper, step, result);

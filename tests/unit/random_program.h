@@ -20,10 +20,10 @@ static double random_number(uint64_t *seed) {
 
 /* What emitters and templates call their own variables may be the name of anything in a program. */
 static const char *const words[] = {
-    "row",  "own",  "from",   "end",  "part",   "hit",     "total",   "before", "n",    "of",
+    "row",  "own",       "from",   "end",  "part",   "hit",     "total",   "before", "n",    "of",
     "lane", "iteration", "column", "sum",  "chunk",  "grouped", "group",   "a",      "b",    "c",
-    "i",    "j",    "run",    "host", "weight", "seed",    "threads", "x",      "more", "step",
-    "new",  "self", "arena",  "size", "index",  "launch",  "weights", "kernel", "tile", "exp"};
+    "i",    "j",         "run",    "host", "weight", "seed",    "threads", "x",      "more", "step",
+    "new",  "self",      "arena",  "size", "index",  "launch",  "weights", "kernel", "tile", "exp"};
 
 typedef struct Builder {
     Program *program;
@@ -243,7 +243,7 @@ static void add_given(Builder *builder, int number) {
     for (int i = 0; i < 4; i++) {
         Tensor *tensor = random_tensor(builder, i < 2 ? ROLE_PARAMETER : ROLE_INPUT, TYPE_REAL,
                                        1 + (int)dice(builder, 3));
-        tensor->input = INPUT_REAL;
+        tensor->input = MOEC_INPUT_REAL;
         if (i < 2) tensor->path = arena_format(arena, "x%d_of_%d", i, number);
         list_push(arena, &builder->tensors, tensor);
     }
@@ -260,9 +260,11 @@ static void add_operation(Program *program, OpCode op, Axis *axis, Tensor *const
     Expr *args[3] = {expr_number(program, op), expr_index(program, index), NULL};
     for (int i = 0; i < op_table[op].arity && !op_is_random(op); i++)
         args[i] = expr_read_indices(program, given[i], &index);
-    Tensor *value = tensor_new(program, op_table[op].name, ROLE_OUTPUT, TYPE_REAL, 1, &axis, nowhere);
+    Tensor *value =
+        tensor_new(program, op_table[op].name, ROLE_OUTPUT, TYPE_REAL, 1, &axis, nowhere);
     statement_loop(program, &program->body, expr_read_indices(program, value, &index), false,
-                   REDUCE_NONE, NULL, 0, expr_apply(program, op, args[0], args[1], args[2]), nowhere);
+                   REDUCE_NONE, NULL, 0, expr_apply(program, op, args[0], args[1], args[2]),
+                   nowhere);
     list_push(program->arena, &program->outputs, value);
 }
 
@@ -276,7 +278,7 @@ static void add_operations(Builder *builder) {
         given[i]->path = arena_format(program->arena, "given %d", i);
         given[i]->init.a = 1.2 + i;
         given[i]->init.b = 0.4;
-        given[i]->init.kind = INIT_NORMAL;
+        given[i]->init.kind = MOEC_INIT_NORMAL;
     }
     for (int op = 0; op < OP_COUNT; op++) add_operation(program, (OpCode)op, axis, given);
 }
@@ -346,7 +348,8 @@ static double length(const double *values, long count) {
 
 /* How far noise carries a tensor of a program that `exact` has run; infinite or no number at an
  * edge. */
-static double carried_by_noise(Program *program, Interpreter *exact, const Tensor *tensor, uint64_t seed) {
+static double carried_by_noise(Program *program, Interpreter *exact, const Tensor *tensor,
+                               uint64_t seed) {
     double most = 0;
     for (uint64_t number = 1; number <= NOISES; number++) {
         Interpreter *noisy = interpreter_new(program);
@@ -355,14 +358,16 @@ static double carried_by_noise(Program *program, Interpreter *exact, const Tenso
             size_t count = (size_t)tensor_elements(given);
             if (given->role != ROLE_PARAMETER && given->role != ROLE_INPUT) continue;
             if (given->type == TYPE_INT)
-                memcpy(interpreter_int(noisy, given), interpreter_int(exact, given), count * sizeof(long));
+                memcpy(interpreter_int(noisy, given), interpreter_int(exact, given),
+                       count * sizeof(long));
             else
-                memcpy(interpreter_real(noisy, given), interpreter_real(exact, given), count * sizeof(double));
+                memcpy(interpreter_real(noisy, given), interpreter_real(exact, given),
+                       count * sizeof(double));
         }
         interpreter_noise(noisy, noise, number);
         interpreter_run(noisy, seed, true);
-        double moved =
-            distance(interpreter_real(exact, tensor), interpreter_real(noisy, tensor), tensor_elements(tensor));
+        double moved = distance(interpreter_real(exact, tensor), interpreter_real(noisy, tensor),
+                                tensor_elements(tensor));
         if (!(moved <= most)) most = moved;
         interpreter_free(noisy);
     }
@@ -371,8 +376,8 @@ static double carried_by_noise(Program *program, Interpreter *exact, const Tenso
 
 /* Whether noise explains that a tensor of a random program is off by `beyond` its limit, where
  * `scale` is of its size. */
-static bool noise_explains(Program *program, Interpreter *exact, const Tensor *tensor, uint64_t seed,
-                           double beyond, double scale, Verdicts *verdicts) {
+static bool noise_explains(Program *program, Interpreter *exact, const Tensor *tensor,
+                           uint64_t seed, double beyond, double scale, Verdicts *verdicts) {
     if (strcmp(program->name, "random") != 0) return false;
     double moved = carried_by_noise(program, exact, tensor, seed);
     bool undecided = !(moved <= undecided_share * scale);

@@ -92,8 +92,10 @@ static Expr *product(Build *build, const char *name, const char *letters, const 
 static Expr *documents(Build *build, Index *t) {
     Program *program = build->program;
     Tensor *tokens = program->tensors.items[0];
-    Index *b = build->indices['b'], *s = build->indices['s'], *r = index_new(program, "r", build->axes['s']);
-    Expr *four = op(build, OP_EQ, expr_read_indices(program, tokens, (Index *[]){b, r}), number(build, 4));
+    Index *b = build->indices['b'], *s = build->indices['s'],
+          *r = index_new(program, "r", build->axes['s']);
+    Expr *four =
+        op(build, OP_EQ, expr_read_indices(program, tokens, (Index *[]){b, r}), number(build, 4));
     Expr *earlier = op(build, OP_LE, expr_index(program, r), expr_index(program, s));
     Tensor *document = tensor(build, "document", "bs", ROLE_TEMP);
     statement_loop(program, build->block, at(build, document, "bs"), false, REDUCE_SUM, &r, 1,
@@ -135,8 +137,10 @@ static Expr *attention(Build *build, Expr *x, const Options *options) {
     if (document) list_push(program->arena, &attend->inputs, document);
     list_push(program->arena, &attend->outputs, o);
     list_push(program->arena, &attend->outputs, lse);
-    attend->attention = (AttendOptions){
-        .mask = options->windowed ? MASK_WINDOW : MASK_CAUSAL, .window = 4, .scale = 0.5, .documents = options->packed};
+    attend->attention = (AttendOptions){.mask = options->windowed ? MASK_WINDOW : MASK_CAUSAL,
+                                        .window = 4,
+                                        .scale = 0.5,
+                                        .documents = options->packed};
     return product(build, "y", "bsf", "hc", o, weight(build, "wo", "hcf", options));
 }
 
@@ -164,7 +168,7 @@ static Expr *embed(Build *build, const Options *options) {
     Program *program = build->program;
     Tensor *tokens = tensor(build, "tokens", "bs", ROLE_INPUT);
     tokens->type = TYPE_INT;
-    tokens->input = INPUT_TOKEN;
+    tokens->input = MOEC_INPUT_TOKEN;
     Expr *subs[2] = {at(build, tokens, "bs"), expr_index(program, build->indices['d'])};
     Expr *token = expr_read(program, tensor(build, "embedding", "wd", ROLE_PARAMETER), subs);
     Expr *place = at(build, tensor(build, "place", "sd", ROLE_PARAMETER), "sd");
@@ -275,8 +279,8 @@ static long check(const Options *options, long tokens) {
         run(found);
         for (long i = 0; i < BATCH * tokens * VOCABULARY; i++) {
             long b = i / (tokens * VOCABULARY), rest = i % (tokens * VOCABULARY);
-            double a = interpreter_real(expected,
-                                 find(whole, "logits"))[(b * CONTEXT + place) * VOCABULARY + rest];
+            double a = interpreter_real(
+                expected, find(whole, "logits"))[(b * CONTEXT + place) * VOCABULARY + rest];
             double difference = a - interpreter_real(found, find(step, "logits"))[i];
             error += difference * difference;
             norm += a * a;

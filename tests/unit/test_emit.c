@@ -61,7 +61,8 @@ static void load(const char *text, Loaded *loaded) {
     fclose(file);
     const char *compiler = getenv("CC") ? getenv("CC") : "cc";
     snprintf(command, sizeof command,
-             "%s -std=c11 -O2 -march=native -fno-trapping-math -fopenmp -Wall -Wextra -Wpedantic -Werror -shared "
+             "%s -std=c11 -O2 -march=native -fno-trapping-math -fopenmp -Wall -Wextra -Wpedantic "
+             "-Werror -shared "
              "-fPIC -Iruntime/abi "
              "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
              compiler, folder, folder, folder);
@@ -146,9 +147,9 @@ static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
 }
 
 static double start_value(const Tensor *tensor, uint64_t *seed) {
-    double spread = tensor->init.kind == INIT_CONSTANT ? 0.1
-                    : tensor->init.b > 0               ? 2 * tensor->init.b
-                                                       : 0.5;
+    double spread = tensor->init.kind == MOEC_INIT_CONSTANT ? 0.1
+                    : tensor->init.b > 0                    ? 2 * tensor->init.b
+                                                            : 0.5;
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         return tensor->init.a + spread * (random_number(seed) - 0.5);
     if (tensor->role == ROLE_INPUT && tensor->rank == 0) return 1;
@@ -326,7 +327,8 @@ static void run_random(int first) {
 /* MOEC_PROGRAMS programs from number MOEC_SEED on. */
 static void test_random_programs(void **state) {
     (void)state;
-    int first = number_from("MOEC_SEED", 0), end = first + number_from("MOEC_PROGRAMS", DEFAULT_PROGRAMS);
+    int first = number_from("MOEC_SEED", 0),
+        end = first + number_from("MOEC_PROGRAMS", DEFAULT_PROGRAMS);
     for (; first < end; first += PROGRAMS) run_random(first);
     print_verdicts(&verdicts);
 }

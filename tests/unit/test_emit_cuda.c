@@ -71,7 +71,8 @@ static int open_driver(void **state) {
     FIND(cuMemcpyDtoHAsync_v2), FIND(cuMemsetD8Async), FIND(cuStreamSynchronize);
     FIND(cuModuleLoadData), FIND(cuModuleUnload), FIND(cuModuleGetFunction), FIND(cuLaunchKernel);
     FIND(nvrtcCreateProgram), FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize);
-    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
+    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN),
+        FIND(nvrtcDestroyProgram);
 #undef FIND
     return cuda.cuInit(0);
 }
@@ -123,7 +124,8 @@ static void load_device(const char *text, Loaded *loaded) {
     }
     void *program;
     size_t bytes;
-    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", count, headers, names), 0);
+    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", count, headers, names),
+                     0);
     static const char *const options[] = {"--gpu-architecture=sm_90a"};
     int result = cuda.nvrtcCompileProgram(program, wanted_variant ? 1 : 0, options);
     cuda.nvrtcGetProgramLogSize(program, &bytes);
@@ -139,7 +141,8 @@ static void load_device(const char *text, Loaded *loaded) {
     free(log);
     assert_true(loaded->table->kernel_count <= 512);
     for (int i = 0; i < loaded->table->kernel_count; i++)
-        if (cuda.cuModuleGetFunction(&loaded->functions[i], loaded->module, loaded->table->kernels[i]))
+        if (cuda.cuModuleGetFunction(&loaded->functions[i], loaded->module,
+                                     loaded->table->kernels[i]))
             fail_msg("no kernel %s", loaded->table->kernels[i]);
 }
 
@@ -153,16 +156,18 @@ static void launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, uns
     if (result) fail_msg("%s: error %d", loaded->table->kernels[kernel], result);
 }
 
-static void launch_variant(void *self, int kernel, const MoecKernelVariant *variants, size_t size_bytes,
-                          const MoecWritten *written, const MoecMatrices *matrices,
-                          void **arguments) {
+static void launch_variant(void *self, int kernel, const MoecKernelVariant *variants,
+                           size_t size_bytes, const MoecWritten *written,
+                           const MoecMatrices *matrices, void **arguments) {
     Loaded *loaded = self;
     char name[256];
     void *function;
     (void)size_bytes, (void)written;
-    const MoecKernelVariant *variant = &variants[strcmp(wanted_variant, "_wide") ? MOEC_VARIANT_WGMMA : MOEC_VARIANT_WIDE];
+    const MoecKernelVariant *variant =
+        &variants[strcmp(wanted_variant, "_wide") ? MOEC_VARIANT_WGMMA : MOEC_VARIANT_WIDE];
     snprintf(name, sizeof name, "%s%s", loaded->table->kernels[kernel], wanted_variant);
-    bool there = variant->block && !matrices && !cuda.cuModuleGetFunction(&function, loaded->module, name);
+    bool there =
+        variant->block && !matrices && !cuda.cuModuleGetFunction(&function, loaded->module, name);
     in_variant += there;
     if (!there) {
         launch(self, kernel, variants->grid, 1, variants->block, variants->shared_bytes, arguments);
@@ -203,7 +208,7 @@ static void make_memory(Loaded *loaded) {
 static void free_memory(Loaded *loaded) {
     const MoecGraphEntry *graph = loaded->graph;
     void *blocks[] = {loaded->weights, loaded->rounded, loaded->gradients, loaded->states,
-                      loaded->cache,   loaded->arena,     loaded->seed};
+                      loaded->cache,   loaded->arena,   loaded->seed};
     for (int i = 0; i < graph->input_count; i++) cuda.cuMemFree_v2(loaded->inputs[i]);
     for (int i = 0; i < graph->output_count; i++) cuda.cuMemFree_v2(loaded->outputs[i]);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) cuda.cuMemFree_v2(blocks[i]);
@@ -268,9 +273,9 @@ static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
 }
 
 static double start_value(const Tensor *tensor, uint64_t *seed) {
-    double spread = tensor->init.kind == INIT_CONSTANT ? 0.1
-                    : tensor->init.b > 0               ? 2 * tensor->init.b
-                                                       : 0.5;
+    double spread = tensor->init.kind == MOEC_INIT_CONSTANT ? 0.1
+                    : tensor->init.b > 0                    ? 2 * tensor->init.b
+                                                            : 0.5;
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         return tensor->init.a + spread * (random_number(seed) - 0.5);
     if (tensor->role == ROLE_INPUT && tensor->rank == 0) return 1;
@@ -297,7 +302,8 @@ static void put(void *memory, const void *values, long count, bool half) {
     uint16_t *halves = calloc((size_t)count + 1, sizeof *halves);
     if (half) halve(halves, values, count);
     assert_int_equal(cuda.cuMemcpyHtoDAsync_v2(memory, half ? halves : values,
-                                               (size_t)count * (half ? 2 : 4), NULL), 0);
+                                               (size_t)count * (half ? 2 : 4), NULL),
+                     0);
     assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
     free(halves);
 }
@@ -305,14 +311,16 @@ static void put(void *memory, const void *values, long count, bool half) {
 static void get(float *values, void *memory, long count, bool half) {
     uint16_t *halves = calloc((size_t)count + 1, sizeof *halves);
     assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(half ? (void *)halves : values, memory,
-                                               (size_t)count * (half ? 2 : 4), NULL), 0);
+                                               (size_t)count * (half ? 2 : 4), NULL),
+                     0);
     assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
     if (half) widen(values, halves, count);
     free(halves);
 }
 
 /* What stands in bf16 is the same number on both sides. */
-static void fill_tensor(Interpreter *eval, const Tensor *tensor, const Loaded *loaded, uint64_t *seed) {
+static void fill_tensor(Interpreter *eval, const Tensor *tensor, const Loaded *loaded,
+                        uint64_t *seed) {
     void *memory = memory_of(loaded, tensor);
     bool half = is_half(loaded, tensor);
     long count = tensor_elements(tensor);
@@ -377,8 +385,10 @@ static double limit_of(const Program *program, Interpreter *const *evals, const 
     if (program->target->launches) return tensor->role == ROLE_GRADIENT ? 1e-3 : 1e-4;
     double reference = 0;
     for (int way = 1; way <= WAYS; way++)
-        reference = fmax(reference, distance(interpreter_real(evals[way], tensor), interpreter_real(evals[0], tensor),
-                                             tensor_elements(tensor)) / scale);
+        reference =
+            fmax(reference, distance(interpreter_real(evals[way], tensor),
+                                     interpreter_real(evals[0], tensor), tensor_elements(tensor)) /
+                                scale);
     return fmax(0x1p-9, 2 * reference);
 }
 
@@ -387,14 +397,16 @@ static double largest_gradient(const Program *program, Interpreter *eval) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_GRADIENT)
-            largest = fmax(largest, length(interpreter_real(eval, tensor), tensor_elements(tensor)));
+            largest =
+                fmax(largest, length(interpreter_real(eval, tensor), tensor_elements(tensor)));
     }
     return largest;
 }
 
 static Verdicts verdicts;
 
-static void compare(Program *program, Interpreter *const *evals, const Loaded *loaded, const char *what) {
+static void compare(Program *program, Interpreter *const *evals, const Loaded *loaded,
+                    const char *what) {
     double share = fmax(1e-9, 1e-3 * largest_gradient(program, evals[0]));
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -413,7 +425,8 @@ static void compare(Program *program, Interpreter *const *evals, const Loaded *l
                limit = limit_of(program, evals, tensor, scale);
         free(values);
         free(given);
-        if (!(off <= limit) && !noise_explains(program, evals[0], tensor, SEED, (off - limit) * scale, scale, &verdicts))
+        if (!(off <= limit) && !noise_explains(program, evals[0], tensor, SEED,
+                                               (off - limit) * scale, scale, &verdicts))
             fail_msg("%s: %s is off by %g of itself, more than %g", what, tensor->name, off, limit);
     }
 }
@@ -436,7 +449,9 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
         const char *message = interpreter_run(evals[way], SEED, true);
         if (message) fail_msg("%s: %s", what, message);
     }
-    MoecHost host = {.self = loaded, .launch = launch, .zero = zero,
+    MoecHost host = {.self = loaded,
+                     .launch = launch,
+                     .zero = zero,
                      .launch_variant = wanted_variant ? launch_variant : NULL};
     MoecRun run = {.weights = loaded->weights,
                    .rounded = loaded->rounded,
@@ -485,23 +500,33 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
     /* Caches of bf16, and of widths that 8 does not divide. */
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
-    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE,
+    {"models/tiny.moe",
+     "tiny_uneven",
+     MOEC_DECODE,
      {SMALL, "train.precision=bf16", "attention.head_dim=10", "attention.value_dim=20"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab=30011", "train.chunk=10"}},
     {"models/tiny.moe", "tiny_moe", MOEC_FORWARD, {SMALL, "train.precision=bf16"}},
     /* Several blocks of queries and keys, a window, a sink, a cap. */
-    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab=19", "train.batch=1", "train.context=80", "attention.mask=window",
-      "attention.window=9", "train.precision=bf16"}},
-    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
+    {"models/tiny.moe",
+     "tiny_uneven",
+     MOEC_TRAIN,
+     {"dim=24", "layers=1", "vocab=19", "train.batch=1", "train.context=80",
+      "attention.mask=window", "attention.window=9", "train.precision=bf16"}},
+    {"models/tiny.moe",
+     "tiny_uneven",
+     MOEC_TRAIN,
      {"dim=24", "layers=1", "vocab=19", "train.batch=1", "train.context=80", "attention.sink=true",
       "attention.cap=5"}},
     /* Several documents. */
-    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
+    {"models/tiny.moe",
+     "tiny_uneven",
+     MOEC_TRAIN,
      {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=80", "separator=4"}},
-    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
+    {"models/tiny.moe",
+     "tiny_uneven",
+     MOEC_TRAIN,
      {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=80", "separator=4",
       "train.precision=bf16"}},
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "separator=4"}},
@@ -510,10 +535,19 @@ static const Case cases[] = {
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=0"}},
     {"tests/rows.moe", "columns", MOEC_FORWARD, {NULL}},
     /* Large enough for kernels of more than one block. */
-    {"models/tiny.moe", "tiny_sdpa_gate", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},
-    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=100", "train.context=70", "train.batch=2"}},
-    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN,
-     {"dim=64", "layers=1", "vocab=100", "train.context=70", "train.batch=2", "train.precision=bf16"}},
+    {"models/tiny.moe",
+     "tiny_sdpa_gate",
+     MOEC_TRAIN,
+     {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},
+    {"models/tiny.moe",
+     "tiny_moe",
+     MOEC_TRAIN,
+     {"dim=64", "layers=2", "vocab=100", "train.context=70", "train.batch=2"}},
+    {"models/tiny.moe",
+     "tiny_moe",
+     MOEC_TRAIN,
+     {"dim=64", "layers=1", "vocab=100", "train.context=70", "train.batch=2",
+      "train.precision=bf16"}},
 };
 
 static void run_case(const Case *one) {
@@ -603,8 +637,7 @@ static void test_random_programs(void **state) {
 /* With arguments: FILE MODEL GRAPH SET..., one case. */
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_programs),
-                                       cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_ways)};
+                                       cmocka_unit_test(test_models), cmocka_unit_test(test_ways)};
     bool random_only = getenv("MOEC_PROGRAMS") != NULL;
     if (getenv("POSITION")) position = atol(getenv("POSITION"));
     wanted_variant = getenv("VARIANT");

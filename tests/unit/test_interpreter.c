@@ -28,7 +28,7 @@ static Tensor *given(Program *program, const char *name, Type type, Axis *const 
     int rank = 0;
     while (axes[rank]) rank++;
     Tensor *tensor = tensor_new(program, name, ROLE_INPUT, type, rank, axes, nowhere);
-    tensor->input = type == TYPE_INT ? INPUT_TOKEN : INPUT_REAL;
+    tensor->input = type == TYPE_INT ? MOEC_INPUT_TOKEN : MOEC_INPUT_REAL;
     return tensor;
 }
 
@@ -140,9 +140,12 @@ static void test_gather_shift_and_scatter(void **state) {
     memcpy(interpreter_int(eval, tokens), (long[]){2, 0, 2, 1}, 4 * sizeof(long));
     memcpy(interpreter_real(eval, table), (double[]){10, 20, 30}, 3 * sizeof(double));
     run(eval);
-    assert_memory_equal(interpreter_real(eval, found), ((double[]){30, 10, 30, 20}), 4 * sizeof(double));
-    assert_memory_equal(interpreter_real(eval, shifted), ((double[]){0, 30, 10, 30}), 4 * sizeof(double));
-    assert_memory_equal(interpreter_real(eval, counts), ((double[]){30, 30, 10}), 3 * sizeof(double));
+    assert_memory_equal(interpreter_real(eval, found), ((double[]){30, 10, 30, 20}),
+                        4 * sizeof(double));
+    assert_memory_equal(interpreter_real(eval, shifted), ((double[]){0, 30, 10, 30}),
+                        4 * sizeof(double));
+    assert_memory_equal(interpreter_real(eval, counts), ((double[]){30, 30, 10}),
+                        3 * sizeof(double));
     interpreter_int(eval, tokens)[3] = 3;
     assert_string_equal(interpreter_run(eval, 7, true), "tokens[3] is 3: values are 0 to 2");
     end(program, eval);
@@ -247,7 +250,9 @@ static void start_attend(Attend *attend) {
     fill(attend->eval, attend->sink, 0.4);
     fill(attend->eval, attend->adjoint, 0.5);
     for (long i = 0; i < BATCH * PLACES; i++) /* 1 1 2 2 2 and, not in order, 3 1 3 1 3 */
-        interpreter_real(attend->eval, attend->document)[i] = i < PLACES ? 1 + (i > 1) : i % 2 ? 3 : 1;
+        interpreter_real(attend->eval, attend->document)[i] = i < PLACES ? 1 + (i > 1)
+                                                              : i % 2    ? 3
+                                                                         : 1;
 }
 
 /* Uneven heads and widths; attention over `queries` places, and its adjoint unless it decodes. */
@@ -288,7 +293,8 @@ static Attend attend_new(const AttendOptions *options, long queries) {
     add_operands(program, &call->inputs, (Tensor *[]){attend.q, attend.k, attend.v, NULL},
                  (Index *const *[]){qi, ki, vi});
     if (options->sink) list_push(program->arena, &call->inputs, at(program, attend.sink, &ih));
-    if (options->documents) list_push(program->arena, &call->inputs, at(program, attend.document, di));
+    if (options->documents)
+        list_push(program->arena, &call->inputs, at(program, attend.document, di));
     if (options->position)
         list_push(program->arena, &call->inputs, at(program, attend.position, NULL));
     add_operands(program, &call->outputs, (Tensor *[]){attend.o, attend.lse, NULL},
@@ -351,7 +357,8 @@ static void test_attend_against_its_formula(void **state) {
     (void)state;
     Attend attend = attend_new(&variants[0], PLACES);
     run(attend.eval);
-    const double *q = interpreter_real(attend.eval, attend.q), *k = interpreter_real(attend.eval, attend.k);
+    const double *q = interpreter_real(attend.eval, attend.q),
+                 *k = interpreter_real(attend.eval, attend.k);
     const double *v = interpreter_real(attend.eval, attend.v);
     for (long row = 0; row < BATCH * PLACES * HEADS; row++) {
         long b = row / PLACES / HEADS, s = row / HEADS % PLACES, h = row % HEADS;
@@ -381,7 +388,8 @@ static void test_documents_against_their_formula(void **state) {
     AttendOptions options = {.mask = MASK_CAUSAL, .scale = 0.6, .documents = true};
     Attend attend = attend_new(&options, PLACES);
     run(attend.eval);
-    const double *q = interpreter_real(attend.eval, attend.q), *k = interpreter_real(attend.eval, attend.k);
+    const double *q = interpreter_real(attend.eval, attend.q),
+                 *k = interpreter_real(attend.eval, attend.k);
     const double *document = interpreter_real(attend.eval, attend.document);
     for (long row = 0; row < BATCH * PLACES * HEADS; row++) {
         long b = row / PLACES / HEADS, s = row / HEADS % PLACES, h = row % HEADS;
@@ -430,7 +438,8 @@ static void test_decoding_agrees(void **state) {
             for (long b = 0; b < BATCH; b++)
                 for (long j = 0; j < HEADS * VALUE_WIDTH; j++)
                     near(interpreter_real(one.eval, one.o)[b * HEADS * VALUE_WIDTH + j],
-                         interpreter_real(whole.eval, whole.o)[(b * PLACES + s) * HEADS * VALUE_WIDTH + j],
+                         interpreter_real(whole.eval,
+                                          whole.o)[(b * PLACES + s) * HEADS * VALUE_WIDTH + j],
                          1e-14);
         }
         end(whole.program, whole.eval);
@@ -444,11 +453,13 @@ static void test_best_values(void **state) {
     AttendOptions options = {.mask = MASK_CAUSAL, .scale = 1, .position = true, .best = 1};
     Attend attend = attend_new(&options, 1);
     *interpreter_int(attend.eval, attend.position) = 1;
-    double *q = interpreter_real(attend.eval, attend.q), *k = interpreter_real(attend.eval, attend.k);
+    double *q = interpreter_real(attend.eval, attend.q),
+           *k = interpreter_real(attend.eval, attend.k);
     memset(q, 0, (size_t)tensor_elements(attend.q) * sizeof *q);
     memset(k, 0, (size_t)tensor_elements(attend.k) * sizeof *k);
     run(attend.eval);
-    near(interpreter_real(attend.eval, attend.o)[0], 0.5 * interpreter_real(attend.eval, attend.v)[0], 1e-14);
+    near(interpreter_real(attend.eval, attend.o)[0],
+         0.5 * interpreter_real(attend.eval, attend.v)[0], 1e-14);
     q[0] = 1;
     k[KEY_HEADS * KEY_WIDTH] = log(3);
     run(attend.eval);
@@ -473,8 +484,8 @@ static void test_top_breaks_ties_by_place(void **state) {
     list_push(program->arena, &call->inputs, at(program, p, index));
     list_push(program->arena, &call->outputs, at(program, mask, index));
     Interpreter *eval = ready(program);
-    memcpy(interpreter_real(eval, p), (double[]){1, 5, 3, 5, 3, 5, 3, 5, NAN, 1, -2, 4, -1, 2, -9, 3},
-           16 * sizeof(double));
+    memcpy(interpreter_real(eval, p),
+           (double[]){1, 5, 3, 5, 3, 5, 3, 5, NAN, 1, -2, 4, -1, 2, -9, 3}, 16 * sizeof(double));
     run(eval);
     assert_memory_equal(interpreter_real(eval, mask),
                         ((double[]){0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 1}),
@@ -500,7 +511,8 @@ static void test_choices_are_followed(void **state) {
     run(first);
     interpreter_follow(second, first);
     run(second);
-    assert_memory_equal(interpreter_real(second, mask), ((double[]){0, 1, 1, 0}), 4 * sizeof(double));
+    assert_memory_equal(interpreter_real(second, mask), ((double[]){0, 1, 1, 0}),
+                        4 * sizeof(double));
     size_t count;
     assert_true(interpreter_margins(first, &count)[0] == 1 && count == 1);
     assert_true(interpreter_margins(second, &count)[0] == -4 && count == 1);
@@ -549,8 +561,8 @@ static void test_products_round(void **state) {
 static void expect_ints(Interpreter *eval, const Tensor *tensor, const long *wanted) {
     for (long i = 0; i < tensor_elements(tensor); i++)
         if (interpreter_int(eval, tensor)[i] != wanted[i])
-            fail_msg("%s[%ld] is %ld instead of %ld", tensor->name, i, interpreter_int(eval, tensor)[i],
-                     wanted[i]);
+            fail_msg("%s[%ld] is %ld instead of %ld", tensor->name, i,
+                     interpreter_int(eval, tensor)[i], wanted[i]);
 }
 
 /* mask[s,n] packed by n; rows of an enclosing relation would add `kind` of s in front of the group.

@@ -34,10 +34,10 @@ static Small small_new(void) {
     small.jf = index_new(program, "f", small.f);
     small.x =
         tensor_new(program, "x", ROLE_INPUT, TYPE_REAL, 2, (Axis *[]){small.s, small.d}, nowhere);
-    small.x->input = INPUT_REAL;
+    small.x->input = MOEC_INPUT_REAL;
     small.w = tensor_new(program, "w", ROLE_PARAMETER, TYPE_REAL, 2, (Axis *[]){small.d, small.f},
                          nowhere);
-    small.w->init = (Init){INIT_NORMAL, 0, 0.02};
+    small.w->init = (Init){MOEC_INIT_NORMAL, 0, 0.02};
     small.w->path = "block.w";
     small.y =
         tensor_new(program, "y", ROLE_OUTPUT, TYPE_REAL, 2, (Axis *[]){small.s, small.f}, nowhere);

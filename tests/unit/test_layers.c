@@ -45,7 +45,7 @@ static void fill(Program *program, Interpreter *eval) {
         else if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
             for (long k = 0; k < elements; k++)
                 interpreter_real(eval, tensor)[k] =
-                    (tensor->init.kind == INIT_CONSTANT ? tensor->init.a : 0) +
+                    (tensor->init.kind == MOEC_INIT_CONSTANT ? tensor->init.a : 0) +
                     0.5 * pseudo_random(&state);
     }
 }

@@ -319,7 +319,7 @@ static int check_training(Trial *trial) {
     Model *model = trial->model;
     float *states = copy_of(model->layer_states, model->table->state_bytes);
     Call *call = open_call(trial, MOEC_GRAPH_TRAIN);
-    call_set_scalar(call, "loss_scale", 1.0 / PARTS);
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1.0 / PARTS);
     for (int part = 0; part < PARTS; part++) {
         set_call(trial, call, part);
         call_run(call, (uint64_t)part, part == PARTS - 1);
@@ -388,11 +388,11 @@ typedef struct Element {
     double weight, state[STATES_MOST];
 } Element;
 
-static double scalar_value(const char *name, long step) {
-    if (strcmp(name, "lr") == 0) return 0.01;
-    if (strcmp(name, "clip") == 0) return 0.7;
-    if (strcmp(name, "step") == 0) return (double)step;
-    return strcmp(name, "steps") == 0 ? 100 : 1;
+static double scalar_value(MoecScalar kind, long step) {
+    if (kind == MOEC_SCALAR_RATE) return 0.01;
+    if (kind == MOEC_SCALAR_CLIP) return 0.7;
+    if (kind == MOEC_SCALAR_STEP) return (double)step;
+    return kind == MOEC_SCALAR_STEPS ? 100 : 1;
 }
 
 static void update_element(MoecInterpreter *eval, const MoecUpdate *update,
@@ -400,8 +400,8 @@ static void update_element(MoecInterpreter *eval, const MoecUpdate *update,
                            Element *element) {
     const float *own = update->own + parameter->tensor->group * update->scalar_count;
     for (int i = 0; i < update->scalar_count; i++) {
-        double value = scalar_value(update->scalar_names[i], step) * (double)own[i];
-        moec_interpreter_set(eval, update->scalar_names[i], &value, 1);
+        double value = scalar_value(update->scalars[i].kind, step) * (double)own[i];
+        moec_interpreter_set(eval, update->scalars[i].name, &value, 1);
     }
     moec_interpreter_set(eval, "grad", &gradient, 1);
     moec_interpreter_set(eval, "weight", &element->weight, 1);
@@ -443,7 +443,7 @@ static int check_update(Trial *trial) {
     float *before = copy_of(model->weights, model->table->weight_bytes), scalars[16] = {0};
     for (long step = 1; step <= steps; step++) {
         for (int i = 0; i < update->scalar_count; i++)
-            scalars[i] = (float)scalar_value(update->scalar_names[i], step);
+            scalars[i] = (float)scalar_value(update->scalars[i].kind, step);
         const ModelMemory *there = &model->there;
         const BlockUpdate given = {.weights = there->weights,
                                    .gradients = there->gradients,
@@ -500,8 +500,8 @@ static int check_whole(Trial *trial) {
     }
     for (long step = 1; step <= 2; step++) {
         for (int i = 0; i < graph->input_count; i++) {
-            const double value = scalar_value(graph->inputs[i].name, step);
-            call_set_scalar(call, graph->inputs[i].name, value);
+            const double value = scalar_value(graph->inputs[i].scalar, step);
+            call_set_scalar(call, graph->inputs[i].scalar, value);
             moec_interpreter_set(eval, graph->inputs[i].name, &value, 1);
         }
         call_run(call, 0, true);

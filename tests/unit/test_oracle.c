@@ -284,7 +284,7 @@ static void take_mean(const Row *row, MoecInterpreter *eval, const MoecProgram *
     for (int i = 0; i < program->outputs.count; i++) {
         const Tensor *tensor = program->outputs.items[i];
         const char *brace = strchr(tensor->path, '{');
-        if (tensor->probe == PROBE_NONE || !is_called(tensor->path, one->name)) continue;
+        if (tensor->probe == MOEC_PROBE_NONE || !is_called(tensor->path, one->name)) continue;
         for (long layer = 0; layer < (brace ? 64 : 1); layer++) {
             char *name = brace ? memory_format("%.*s%ld%s", (int)(brace - tensor->path),
                                                tensor->path, layer, strchr(brace, '}') + 1)
@@ -432,7 +432,7 @@ static void compiled_probes(const Row *row, Call *call) {
 static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
     Model *model = call->model;
     model->device->kind->zero(model->device, model->there.gradients, trained_bytes(model->table));
-    call_set_scalar(call, "loss_scale", 1);
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     int32_t *examples = reads_images(row) ? make_examples(call) : NULL;
     call_set_windows(call, examples ? examples : windows);
     call_run(call, 0, false);
@@ -454,7 +454,7 @@ static void compiled_decodes(const Row *row, Call *call, const int32_t *windows)
     float *logits = memory_new(sizeof *logits * (size_t)one->count);
     for (long s = 0; s < row->context; s++) {
         call_set_tokens(call, windows + s);
-        call_set_scalar(call, "position", (double)s);
+        call_set_scalar(call, MOEC_SCALAR_POSITION, (double)s);
         call_run(call, 0, false);
         memcpy(logits + (size_t)s * words, call_get(call, slot), sizeof *logits * words);
     }

@@ -43,7 +43,7 @@ static Tensor *tensor(Build *build, const char *name, const char *letters, Role 
     for (int i = 0; i < rank; i++) axes[i] = build->axes[(int)letters[i]];
     Tensor *made = tensor_new(build->program, name, role, TYPE_REAL, rank, axes, nowhere);
     if (role == ROLE_PARAMETER) made->path = made->name;
-    if (role == ROLE_INPUT) made->input = INPUT_REAL;
+    if (role == ROLE_INPUT) made->input = MOEC_INPUT_REAL;
     return made;
 }
 

@@ -25,8 +25,8 @@ static Program *rows(Arena *arena, Between between) {
     Tensor *e = MAKE(&maker, "e", ROLE_TEMP, b), *d = MAKE(&maker, "d", ROLE_TEMP, b, v);
     Tensor *out = MAKE(&maker, "out", ROLE_OUTPUT, b, v),
            *sum = MAKE(&maker, "sum", ROLE_OUTPUT, b);
-    x->input = INPUT_REAL;
-    at->input = INPUT_CLASS;
+    x->input = MOEC_INPUT_REAL;
+    at->input = MOEC_INPUT_CLASS;
     list_push(arena, &maker.program->outputs, out);
     list_push(arena, &maker.program->outputs, sum);
 #define INDICES Index *ib = make_index(&maker, b), *iv = make_index(&maker, v)

@@ -78,7 +78,8 @@ static void run(const Program *program, Interpreter *eval) {
 
 /* Every output and gradient; a chunked program has the tensors of the whole one, then its own. */
 static void compare(const Program *whole, Program *parts, const char *what) {
-    Interpreter *one = interpreter_new((Program *)(uintptr_t)whole), *other = interpreter_new(parts);
+    Interpreter *one = interpreter_new((Program *)(uintptr_t)whole),
+                *other = interpreter_new(parts);
     run(whole, one);
     run(parts, other);
     assert_true(whole->tensors.count <= parts->tensors.count);
@@ -86,7 +87,8 @@ static void compare(const Program *whole, Program *parts, const char *what) {
     for (int i = 0; i < whole->tensors.count; i++) {
         const Tensor *tensor = whole->tensors.items[i];
         if (tensor->role != ROLE_OUTPUT && tensor->role != ROLE_GRADIENT) continue;
-        const double *a = interpreter_real(one, tensor), *b = interpreter_real(other, parts->tensors.items[i]);
+        const double *a = interpreter_real(one, tensor),
+                     *b = interpreter_real(other, parts->tensors.items[i]);
         double largest = 0;
         for (long j = 0; j < tensor_elements(tensor); j++) largest = fmax(largest, fabs(a[j]));
         for (long j = 0; j < tensor_elements(tensor); j++)
@@ -171,7 +173,7 @@ static Hand hand_new(Arena *arena) {
     hand.at_b = make_index(maker, hand.b);
     hand.at_v = make_index(maker, hand.v);
     hand.x = MAKE(maker, "x", ROLE_INPUT, hand.b);
-    hand.x->input = INPUT_REAL;
+    hand.x->input = MOEC_INPUT_REAL;
     hand.y = MAKE(maker, "y", ROLE_TEMP, hand.b, hand.v);
     hand.z = MAKE(maker, "z", ROLE_TEMP, hand.b, hand.v);
     set(maker, AT(maker, hand.y, at_index(maker, hand.at_b), at_index(maker, hand.at_v)),
@@ -260,7 +262,8 @@ static void test_by_hand(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_one_copy),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_one_copy),
                                        cmocka_unit_test(test_by_hand)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -433,7 +433,8 @@ static void seed(Backward *backward) {
     Tensor *scale =
         tensor_new(program, "loss_scale", ROLE_INPUT, TYPE_REAL, 0, NULL, program->loss->span);
     scale->path = "loss_scale";
-    scale->input = INPUT_SCALAR;
+    scale->input = MOEC_INPUT_SCALAR;
+    scale->scalar = MOEC_SCALAR_LOSS_SCALE;
     List factors = {0};
     list_push(program->arena, &factors, expr_read(program, scale, NULL));
     adjoint_add(backward, expr_read(program, program->loss, NULL), NULL, 0, &factors,
@@ -481,7 +482,7 @@ static void give_inputs(Backward *backward) {
     List all = {0};
     for (int id = 0; id < backward->count; id++) {
         Tensor *input = program->tensors.items[id];
-        if (input->role != ROLE_INPUT || input->input != INPUT_REAL) continue;
+        if (input->role != ROLE_INPUT || input->input != MOEC_INPUT_REAL) continue;
         Index *loops[MAX_RANK];
         for (int i = 0; i < input->rank; i++)
             loops[i] = index_new(program, input->axes[i]->name, input->axes[i]);

@@ -201,7 +201,8 @@ void decode(Program *program, long tokens) {
     move_to_step(&decode);
     decode.position = tensor_new(program, "position", ROLE_INPUT, TYPE_INT, 0, NULL, past->span);
     decode.position->path = "position";
-    decode.position->input = INPUT_SCALAR;
+    decode.position->input = MOEC_INPUT_SCALAR;
+    decode.position->scalar = MOEC_SCALAR_POSITION;
     /* What is computed again is copied from equations that still count places from the start. */
     visit_block(&decode, (Region){.block = &program->body}, visit_attend);
     visit_block(&decode, (Region){.block = &program->body}, visit_loop);

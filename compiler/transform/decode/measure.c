@@ -23,7 +23,7 @@ static Tensor *find_output(const Program *program, const char *name) {
 }
 
 /* The input of that kind which the logits have a row for each element of, or NULL. */
-static Tensor *find_input(const Program *program, InputKind kind, const Tensor *logits) {
+static Tensor *find_input(const Program *program, MoecInput kind, const Tensor *logits) {
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
         bool fits = tensor->role == ROLE_INPUT && tensor->input == kind && tensor->rank > 0 &&
@@ -35,12 +35,12 @@ static Tensor *find_input(const Program *program, InputKind kind, const Tensor *
 }
 
 static Tensor *next_tokens(Program *program, const Tensor *logits) {
-    Tensor *next = find_input(program, INPUT_NEXT, logits);
+    Tensor *next = find_input(program, MOEC_INPUT_NEXT, logits);
     if (next) return next;
     next = tensor_new(program, "next", ROLE_INPUT, TYPE_INT, logits->rank - 1, logits->axes,
                       logits->span);
     next->path = next->name;
-    next->input = INPUT_NEXT;
+    next->input = MOEC_INPUT_NEXT;
     next->vocabulary = logits->axes[logits->rank - 1]->size;
     return next;
 }
@@ -80,7 +80,7 @@ static Tensor *add_nats(Program *program, Tensor *logits) {
 /* measure: see the head of this file. */
 void measure(Program *program) {
     Tensor *logits = find_output(program, "logits");
-    if (!logits || logits->rank < 2 || !find_input(program, INPUT_TOKEN, logits)) return;
+    if (!logits || logits->rank < 2 || !find_input(program, MOEC_INPUT_TOKEN, logits)) return;
     Tensor *nats = add_nats(program, logits);
     const List outputs = program->outputs;
     program->outputs = (List){0};
@@ -89,7 +89,7 @@ void measure(Program *program) {
     list_push(program->arena, &program->outputs, nats);
     for (int i = 0; i < outputs.count; i++) {
         Tensor *output = outputs.items[i];
-        if (output->rank == 0 || output->probe != PROBE_NONE) {
+        if (output->rank == 0 || output->probe != MOEC_PROBE_NONE) {
             list_push(program->arena, &program->outputs, output);
         } else {
             output->role = ROLE_TEMP;

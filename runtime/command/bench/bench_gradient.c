@@ -129,7 +129,7 @@ static bool judge(const Bench *bench, double ratios[INTERVALS]) {
 static bool check(const Bench *bench, Call *call, int loss, const Blocks *blocks) {
     Model *model = call->model;
     size_t bytes = model->table->weight_bytes;
-    call_set_scalar(call, "loss_scale", 1);
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     bench_fill(call, bench->routed);
     if (!model->device->kind->zero(model->device, model->there.gradients,
                                    trained_bytes(model->table)) ||
