@@ -1,7 +1,7 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
 /* run_decode
-   axes:    batch = 1, s = 1, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 1, hv = 2, c = 8,
-        f = 48, s = 32
+   axes:    batch = 1, s = 1, v = 64, d = 32, block = 5, block = 4 (BLOCK_2), h = 4, e = 8, hk = 1, hv = 2,
+        c = 8, f = 48, s = 32
    inputs:  tokens[batch, s], position
    outputs: logits[batch, s, v]
    work:    10 kernels and calls, 9 products
@@ -11,6 +11,9 @@
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
 #include "kernels.h"
+
+/* Sizes of axes. */
+enum { D = 32, V = 64, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HV = 2, C = 8, S = 32, F = 48 };
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
@@ -46,12 +49,12 @@ static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
     const long tokens_at = (long)tokens[0];
     const int32_t position_at = position[0];
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
-        float x = embedding[tokens_at * 32 + d];
+    for (long d = 0; d < D; d++) {
+        float x = embedding[tokens_at * D + d];
         x_2[d] = x;
     }
     MOEC_OMP(simd)
-    for (long e = 0; e < 8; e++) {
+    for (long e = 0; e < E; e++) {
         float query_rotary_angle = (float)(long)position_at
                 * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
         query_rotary_cosine[e] = moec_cos(query_rotary_angle);
@@ -69,15 +72,15 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
 {
     float attention_norm_sum_of_squares = 0.0f;
     MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares))
-    for (long d = 0; d < 32; d++) {
-        const float x_2_at = x_2[(i & 1) * 32 + d];
+    for (long d = 0; d < D; d++) {
+        const float x_2_at = x_2[(i & 1) * D + d];
         attention_norm_sum_of_squares += x_2_at * x_2_at;
     }
     float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
-        float attention_norm_y = x_2[(i & 1) * 32 + d] * attention_norm_root;
-        attention_norm_y_2[d] = attention_norm_y * block_attention_norm_weight[i * 32 + d];
+    for (long d = 0; d < D; d++) {
+        float attention_norm_y = x_2[(i & 1) * D + d] * attention_norm_root;
+        attention_norm_y_2[d] = attention_norm_y * block_attention_norm_weight[i * D + d];
     }
 }
 
@@ -95,24 +98,24 @@ static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict att
 {
     const int32_t position_at = position[0];
     const long at = (long)position_at;
-    for (long hv = 0; hv < 2; hv++) {
+    for (long hv = 0; hv < HV; hv++) {
         MOEC_OMP(simd)
-        for (long c = 0; c < 8; c++) {
-            cache_attention_v[((i * 32 + at) * 2 + hv) * 8 + c] = attention_v[hv * 8 + c];
+        for (long c = 0; c < C; c++) {
+            cache_attention_v[((i * S + at) * HV + hv) * C + c] = attention_v[hv * C + c];
         }
     }
-    for (long h = 0; h < 4; h++) {
+    for (long h = 0; h < H; h++) {
         MOEC_OMP(simd)
-        for (long e = 0; e < 8; e++) {
-            query_rotary_y[h * 8 + e] = attention_q[h * 8 + e] * query_rotary_cosine[e]
-                    + attention_q[h * 8 + (e + 4) % 8] * query_rotary_sine[e];
+        for (long e = 0; e < E; e++) {
+            query_rotary_y[h * E + e] = attention_q[h * E + e] * query_rotary_cosine[e]
+                    + attention_q[h * E + (e + 4) % 8] * query_rotary_sine[e];
         }
     }
     MOEC_OMP(simd)
-    for (long e = 0; e < 8; e++) {
+    for (long e = 0; e < E; e++) {
         float key_rotary_y = attention_k[e] * query_rotary_cosine[e]
                 + attention_k[(e + 4) % 8] * query_rotary_sine[e];
-        cache_key_rotary_y[(i * 32 + at) * 8 + e] = key_rotary_y;
+        cache_key_rotary_y[(i * S + at) * E + e] = key_rotary_y;
     }
 }
 
@@ -127,11 +130,11 @@ static const MoecAttend moec_options_decode_3 = {
 static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict sdpa_gate_y)
 {
-    for (long h = 0; h < 4; h++) {
+    for (long h = 0; h < H; h++) {
         MOEC_OMP(simd)
-        for (long c = 0; c < 8; c++) {
-            float act_y = moec_sigmoid(sdpa_gate_weight_product[h * 8 + c]);
-            sdpa_gate_y[h * 8 + c] = attended[h * 8 + c] * act_y;
+        for (long c = 0; c < C; c++) {
+            float act_y = moec_sigmoid(sdpa_gate_weight_product[h * C + c]);
+            sdpa_gate_y[h * C + c] = attended[h * C + c] * act_y;
         }
     }
 }
@@ -147,15 +150,15 @@ static void kernel_decode_5_ffn_norm_y_2(long i, const float *restrict x_2,
 {
     float ffn_norm_sum_of_squares = 0.0f;
     MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares))
-    for (long d = 0; d < 32; d++) {
-        x_3[d] = x_2[(i & 1) * 32 + d] + attention_y[d];
+    for (long d = 0; d < D; d++) {
+        x_3[d] = x_2[(i & 1) * D + d] + attention_y[d];
         ffn_norm_sum_of_squares += x_3[d] * x_3[d];
     }
     float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         float ffn_norm_y = x_3[d] * ffn_norm_root;
-        ffn_norm_y_2[d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        ffn_norm_y_2[d] = ffn_norm_y * block_ffn_norm_weight[i * D + d];
     }
 }
 
@@ -163,7 +166,7 @@ static void kernel_decode_5_ffn_norm_y_2(long i, const float *restrict x_2,
 static void kernel_decode_6_act_y_2(const float *restrict ffn_gate_product, float *restrict act_y_2)
 {
     MOEC_OMP(simd)
-    for (long f = 0; f < 48; f++) {
+    for (long f = 0; f < F; f++) {
         act_y_2[f] = ffn_gate_product[f] * moec_sigmoid(ffn_gate_product[f]);
     }
 }
@@ -173,7 +176,7 @@ static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *re
         float *restrict ffn_h)
 {
     MOEC_OMP(simd)
-    for (long f = 0; f < 48; f++) {
+    for (long f = 0; f < F; f++) {
         ffn_h[f] = act_y_2[f] * ffn_up_product[f];
     }
 }
@@ -183,8 +186,8 @@ static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restri
         const float *restrict ffn_y)
 {
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
-        x_2[((i + 1) & 1) * 32 + d] = x_3[d] + ffn_y[d];
+    for (long d = 0; d < D; d++) {
+        x_2[((i + 1) & 1) * D + d] = x_3[d] + ffn_y[d];
     }
 }
 
@@ -197,12 +200,12 @@ static void kernel_decode_9_final_norm_y_2(const float *restrict x_2,
 {
     float final_norm_sum_of_squares = 0.0f;
     MOEC_OMP(simd reduction(+:final_norm_sum_of_squares))
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         final_norm_sum_of_squares += x_2[d] * x_2[d];
     }
     float final_norm_root = moec_rsqrt(final_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         float final_norm_y = x_2[d] * final_norm_root;
         final_norm_y_2[d] = final_norm_y * final_norm_weight[d];
     }
@@ -252,19 +255,19 @@ static void run_decode(const MoecRun *run)
 
     kernel_decode_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine,
             position);
-    for (long i = 0; i < 4; i++) {
+    for (long i = 0; i < BLOCK_2; i++) {
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * E,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
                 query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
@@ -273,26 +276,26 @@ static void run_decode(const MoecRun *run)
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
                   -- std/attention.moe:111 */
         moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
-                cache_key_rotary_y + i * 32 * 8, cache_attention_v + i * 32 * 2 * 8, NULL, NULL, attended,
+                cache_key_rotary_y + i * S * E, cache_attention_v + i * S * HV * C, NULL, NULL, attended,
                 attended_lse);
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
-                block_attention_sdpa_gate_weight + i * 32 * 4 * 8, sdpa_gate_weight_product);
+                block_attention_sdpa_gate_weight + i * D * H * C, sdpa_gate_weight_product);
         kernel_decode_4_sdpa_gate_y(attended, sdpa_gate_weight_product, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
+        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_decode_5_ffn_norm_y_2(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
         /* ffn_gate_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:52 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_gate_product);
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * D * F, ffn_gate_product);
         kernel_decode_6_act_y_2(ffn_gate_product, act_y_2);
         /* ffn_up_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_up_product);
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * D * F, ffn_up_product);
         kernel_decode_7_ffn_h(act_y_2, ffn_up_product, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
-        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
+        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * F * D, ffn_y);
         kernel_decode_8_x_2(i, x_2, x_3, ffn_y);
     }
     kernel_decode_9_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
@@ -333,7 +336,7 @@ static const MoecTensor decode_inputs[] = {
     {.name = "tokens", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 0,
      .rank = 2, .shape = {1, 1}, .is_int = 1, .input = MOEC_INPUT_TOKEN, .vocabulary = 64},
     {.name = "position", .axes = "", .block = MOEC_INPUTS, .offset = 1,
-     .rank = 0, .shape = {0}, .is_int = 1, .input = MOEC_INPUT_SCALAR, .vocabulary = 0},
+     .rank = 0, .shape = {0}, .is_int = 1, .input = MOEC_INPUT_SCALAR, .vocabulary = 0, .scalar = MOEC_SCALAR_POSITION},
 };
 
 static const MoecTensor decode_outputs[] = {

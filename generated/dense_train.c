@@ -1,7 +1,7 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
 /* run_train
-   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 1, hv = 2, c = 8,
-        f = 48
+   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4 (BLOCK_2), h = 4, e = 8, hk = 1, hv = 2,
+        c = 8, f = 48
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
    outputs: loss
    work:    23 kernels and calls, 27 products
@@ -12,6 +12,10 @@
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
 #include "kernels.h"
+
+/* Sizes of axes. */
+enum { BATCH = 2, S = 32, D = 32, V = 64, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HV = 2, C = 8, F = 48,
+        D_2 = 2 };
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
@@ -79,22 +83,22 @@ static const MoecProduct moec_products[] = {
 static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
-            const long tokens_at = (long)tokens[b * 32 + s];
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
+            const long tokens_at = (long)tokens[b * S + s];
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                float x = embedding[tokens_at * 32 + d];
-                x_2[(b * 32 + s) * 32 + d] = x;
+            for (long d = 0; d < D; d++) {
+                float x = embedding[tokens_at * D + d];
+                x_2[(b * S + s) * D + d] = x;
             }
         }
     }
-    for (long s = 0; s < 32; s++) {
+    for (long s = 0; s < S; s++) {
         MOEC_OMP(simd)
-        for (long e = 0; e < 8; e++) {
+        for (long e = 0; e < E; e++) {
             float query_rotary_angle = (float)s * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
-            query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
-            query_rotary_sine[s * 8 + e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
+            query_rotary_cosine[s * E + e] = moec_cos(query_rotary_angle);
+            query_rotary_sine[s * E + e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
                     * moec_sin(query_rotary_angle);
         }
     }
@@ -110,22 +114,22 @@ static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
         float *restrict attention_norm_sum_of_squares, const float *restrict block_attention_norm_weight,
         float *restrict attention_norm_y_2)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             float attention_norm_sum_of_squares_sum = 0.0f;
             MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares_sum))
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((i * BATCH + b) * S + s) * D + d];
                 attention_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
             float attention_norm_sum_of_squares_now = attention_norm_sum_of_squares_sum;
-            attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] = attention_norm_sum_of_squares_now;
+            attention_norm_sum_of_squares[(i * BATCH + b) * S + s] = attention_norm_sum_of_squares_now;
             float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares_now * 0.03125f + 1e-06f);
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
-                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y
-                        * block_attention_norm_weight[i * 32 + d];
+            for (long d = 0; d < D; d++) {
+                float attention_norm_y = x_2[((i * BATCH + b) * S + s) * D + d] * attention_norm_root;
+                attention_norm_y_2[(b * S + s) * D + d] = attention_norm_y
+                        * block_attention_norm_weight[i * D + d];
             }
         }
     }
@@ -142,21 +146,20 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
-        for (long h = 0; h < 4; h++) {
+        const long s = iteration % S;
+        for (long h = 0; h < H; h++) {
             MOEC_OMP(simd)
-            for (long e = 0; e < 8; e++) {
-                query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] =
-                        attention_q[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
-                        + attention_q[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
-                        * query_rotary_sine[s * 8 + e];
+            for (long e = 0; e < E; e++) {
+                query_rotary_y[(((i * BATCH + b) * S + s) * H + h) * E + e] =
+                        attention_q[((b * S + s) * H + h) * E + e] * query_rotary_cosine[s * E + e]
+                        + attention_q[((b * S + s) * H + h) * E + (e + 4) % 8] * query_rotary_sine[s * E + e];
             }
         }
         MOEC_OMP(simd)
-        for (long e = 0; e < 8; e++) {
-            key_rotary_y[((i * 2 + b) * 32 + s) * 8 + e] = attention_k[(b * 32 + s) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]
-                    + attention_k[(b * 32 + s) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
+        for (long e = 0; e < E; e++) {
+            key_rotary_y[((i * BATCH + b) * S + s) * E + e] = attention_k[(b * S + s) * E + e]
+                    * query_rotary_cosine[s * E + e]
+                    + attention_k[(b * S + s) * E + (e + 4) % 8] * query_rotary_sine[s * E + e];
         }
     }
 }
@@ -175,14 +178,14 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 256; iteration++) {
         const long b = iteration / 128;
-        const long s = iteration / 4 % 32;
-        const long h = iteration % 4;
+        const long s = iteration / 4 % S;
+        const long h = iteration % H;
         MOEC_OMP(simd)
-        for (long c = 0; c < 8; c++) {
-            float act_y_now = moec_sigmoid(sdpa_gate_weight_product[((b * 32 + s) * 4 + h) * 8 + c]);
-            act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c] = act_y_now;
-            sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c] = attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c]
-                    * act_y_now;
+        for (long c = 0; c < C; c++) {
+            float act_y_now = moec_sigmoid(sdpa_gate_weight_product[((b * S + s) * H + h) * C + c]);
+            act_y[(((i * BATCH + b) * S + s) * H + h) * C + c] = act_y_now;
+            sdpa_gate_y[((b * S + s) * H + h) * C + c] =
+                    attended[(((i * BATCH + b) * S + s) * H + h) * C + c] * act_y_now;
         }
     }
 }
@@ -199,22 +202,22 @@ static void kernel_train_5_ffn_norm_y_2(long i, const float *restrict x_2, const
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         float ffn_norm_sum_of_squares_sum = 0.0f;
         MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares_sum))
-        for (long d = 0; d < 32; d++) {
-            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d]
-                    + attention_y[(b * 32 + s) * 32 + d];
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+        for (long d = 0; d < D; d++) {
+            x_3[((i * BATCH + b) * S + s) * D + d] = x_2[((i * BATCH + b) * S + s) * D + d]
+                    + attention_y[(b * S + s) * D + d];
+            const float x_3_at = x_3[((i * BATCH + b) * S + s) * D + d];
             ffn_norm_sum_of_squares_sum += x_3_at * x_3_at;
         }
         float ffn_norm_sum_of_squares_now = ffn_norm_sum_of_squares_sum;
-        ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] = ffn_norm_sum_of_squares_now;
+        ffn_norm_sum_of_squares[(i * BATCH + b) * S + s] = ffn_norm_sum_of_squares_now;
         float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
-            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        for (long d = 0; d < D; d++) {
+            float ffn_norm_y = x_3[((i * BATCH + b) * S + s) * D + d] * ffn_norm_root;
+            ffn_norm_y_2[(b * S + s) * D + d] = ffn_norm_y * block_ffn_norm_weight[i * D + d];
         }
     }
 }
@@ -226,11 +229,11 @@ static void kernel_train_6_act_y_2(long i, const float *restrict ffn_gate_produc
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
-            act_y_2[(b * 32 + s) * 48 + f] = ffn_gate_product_at * moec_sigmoid(ffn_gate_product_at);
+        for (long f = 0; f < F; f++) {
+            const float ffn_gate_product_at = ffn_gate_product[((i * BATCH + b) * S + s) * F + f];
+            act_y_2[(b * S + s) * F + f] = ffn_gate_product_at * moec_sigmoid(ffn_gate_product_at);
         }
     }
 }
@@ -239,12 +242,12 @@ static void kernel_train_6_act_y_2(long i, const float *restrict ffn_gate_produc
 static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const float *restrict ffn_up_product,
         float *restrict ffn_h)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long f = 0; f < 48; f++) {
-                ffn_h[(b * 32 + s) * 48 + f] = act_y_2[(b * 32 + s) * 48 + f]
-                        * ffn_up_product[((i * 2 + b) * 32 + s) * 48 + f];
+            for (long f = 0; f < F; f++) {
+                ffn_h[(b * S + s) * F + f] = act_y_2[(b * S + s) * F + f]
+                        * ffn_up_product[((i * BATCH + b) * S + s) * F + f];
             }
         }
     }
@@ -254,12 +257,12 @@ static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const fl
 static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d]
-                        + ffn_y[(b * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                x_2[(((i + 1) * BATCH + b) * S + s) * D + d] = x_3[((i * BATCH + b) * S + s) * D + d]
+                        + ffn_y[(b * S + s) * D + d];
             }
         }
     }
@@ -273,23 +276,23 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2,
         float *restrict final_norm_sum_of_squares, float *restrict final_norm_root,
         float *restrict final_norm_y, const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             float final_norm_sum_of_squares_sum = 0.0f;
             MOEC_OMP(simd reduction(+:final_norm_sum_of_squares_sum))
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((4 * BATCH + b) * S + s) * D + d];
                 final_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
             float final_norm_sum_of_squares_now = final_norm_sum_of_squares_sum;
-            final_norm_sum_of_squares[b * 32 + s] = final_norm_sum_of_squares_now;
+            final_norm_sum_of_squares[b * S + s] = final_norm_sum_of_squares_now;
             float final_norm_root_now = moec_rsqrt(final_norm_sum_of_squares_now * 0.03125f + 1e-06f);
-            final_norm_root[b * 32 + s] = final_norm_root_now;
+            final_norm_root[b * S + s] = final_norm_root_now;
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                float final_norm_y_now = x_2[((4 * 2 + b) * 32 + s) * 32 + d] * final_norm_root_now;
-                final_norm_y[(b * 32 + s) * 32 + d] = final_norm_y_now;
-                final_norm_y_2[(b * 32 + s) * 32 + d] = final_norm_y_now * final_norm_weight[d];
+            for (long d = 0; d < D; d++) {
+                float final_norm_y_now = x_2[((4 * BATCH + b) * S + s) * D + d] * final_norm_root_now;
+                final_norm_y[(b * S + s) * D + d] = final_norm_y_now;
+                final_norm_y_2[(b * S + s) * D + d] = final_norm_y_now * final_norm_weight[d];
             }
         }
     }
@@ -303,20 +306,20 @@ static void kernel_train_10_sum_of_powers(const float *restrict logits, float *r
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         float largest_sum = -INFINITY;
         MOEC_OMP(simd reduction(max:largest_sum))
-        for (long v = 0; v < 64; v++) {
-            largest_sum = moec_max(largest_sum, logits[(b * 32 + s) * 64 + v]);
+        for (long v = 0; v < V; v++) {
+            largest_sum = moec_max(largest_sum, logits[(b * S + s) * V + v]);
         }
         float largest_now = largest_sum;
-        largest[b * 32 + s] = largest_now;
+        largest[b * S + s] = largest_now;
         float sum_of_powers_sum = 0.0f;
         MOEC_OMP(simd reduction(+:sum_of_powers_sum))
-        for (long v = 0; v < 64; v++) {
-            sum_of_powers_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - largest_now);
+        for (long v = 0; v < V; v++) {
+            sum_of_powers_sum += moec_exp(logits[(b * S + s) * V + v] - largest_now);
         }
-        sum_of_powers[b * 32 + s] = sum_of_powers_sum;
+        sum_of_powers[b * S + s] = sum_of_powers_sum;
     }
 }
 
@@ -336,14 +339,14 @@ static void kernel_train_11_d_logits(const int32_t *restrict targets, const floa
     MOEC_OMP(parallel for schedule(static))
     for (long chunk = 0; chunk < 2; chunk++) {
         float total_sum = 0.0f;
-        const long b_to = (chunk + 1) * 1 < 2 ? (chunk + 1) * 1 : 2;
+        const long b_to = (chunk + 1) * 1 < BATCH ? (chunk + 1) * 1 : BATCH;
         for (long b = chunk * 1; b < b_to; b++) {
             float total_part = 0.0f;
             MOEC_OMP(simd reduction(+:total_part))
-            for (long s = 0; s < 32; s++) {
-                const long targets_at = (long)targets[b * 32 + s];
-                total_part += largest[b * 32 + s] + moec_log(sum_of_powers[b * 32 + s])
-                        - logits[(b * 32 + s) * 64 + targets_at];
+            for (long s = 0; s < S; s++) {
+                const long targets_at = (long)targets[b * S + s];
+                total_part += largest[b * S + s] + moec_log(sum_of_powers[b * S + s])
+                        - logits[(b * S + s) * V + targets_at];
             }
             total_sum += total_part;
         }
@@ -358,15 +361,15 @@ static void kernel_train_11_d_logits(const int32_t *restrict targets, const floa
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
-        const long targets_at = (long)targets[b * 32 + s];
-        float d_sum_of_powers = d_total * (1.0f / sum_of_powers[b * 32 + s]);
+        const long s = iteration % S;
+        const long targets_at = (long)targets[b * S + s];
+        float d_sum_of_powers = d_total * (1.0f / sum_of_powers[b * S + s]);
         MOEC_OMP(simd)
-        for (long v = 0; v < 64; v++) {
-            d_logits[(b * 32 + s) * 64 + v] = d_sum_of_powers
-                    * moec_exp(logits[(b * 32 + s) * 64 + v] - largest[b * 32 + s]);
+        for (long v = 0; v < V; v++) {
+            d_logits[(b * S + s) * V + v] = d_sum_of_powers
+                    * moec_exp(logits[(b * S + s) * V + v] - largest[b * S + s]);
         }
-        d_logits[(b * 32 + s) * 64 + targets_at] += -d_total;
+        d_logits[(b * S + s) * V + targets_at] += -d_total;
     }
 }
 
@@ -383,25 +386,25 @@ static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_
         float *restrict d_final_norm_weight, float *restrict d_final_norm_sum_of_squares)
 {
     float d_final_norm_weight_sum[32] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float d_final_norm_weight_part[32] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             float d_final_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_final_norm_root))
-            for (long d = 0; d < 32; d++) {
-                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d]
-                        * final_norm_y[(b * 32 + s) * 32 + d];
-                float d_final_norm_y_3_now = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
-                d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
-                d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * S + s) * D + d]
+                        * final_norm_y[(b * S + s) * D + d];
+                float d_final_norm_y_3_now = d_final_norm_y_2[(b * S + s) * D + d] * final_norm_weight[d];
+                d_final_norm_y_3[(b * S + s) * D + d] = d_final_norm_y_3_now;
+                d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * BATCH + b) * S + s) * D + d];
             }
-            d_final_norm_sum_of_squares[b * 32 + s] = d_final_norm_root
-                    * (-0.5f * final_norm_root[b * 32 + s]
-                    / (final_norm_sum_of_squares[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+            d_final_norm_sum_of_squares[b * S + s] = d_final_norm_root
+                    * (-0.5f * final_norm_root[b * S + s]
+                    / (final_norm_sum_of_squares[b * S + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
     }
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         d_final_norm_weight[d] += d_final_norm_weight_sum[d];
     }
 }
@@ -412,14 +415,14 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_sum_of_squares)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
-                        * final_norm_root[b * 32 + s]
-                        + d_final_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((4 * BATCH + b) * S + s) * D + d];
+                d_x_2[(b * S + s) * D + d] = d_final_norm_y_3[(b * S + s) * D + d]
+                        * final_norm_root[b * S + s]
+                        + d_final_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -447,32 +450,31 @@ static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
+        for (long f = 0; f < F; f++) {
+            const float ffn_gate_product_at = ffn_gate_product[((i * BATCH + b) * S + s) * F + f];
             float act_y_2_again = ffn_gate_product_at * moec_sigmoid(ffn_gate_product_at);
-            ffn_h_again[(b * 32 + s) * 48 + f] = act_y_2_again
-                    * ffn_up_product[((i * 2 + b) * 32 + s) * 48 + f];
-            d_ffn_up_product[(b * 32 + s) * 48 + f] = d_ffn_h[(b * 32 + s) * 48 + f] * act_y_2_again;
+            ffn_h_again[(b * S + s) * F + f] = act_y_2_again
+                    * ffn_up_product[((i * BATCH + b) * S + s) * F + f];
+            d_ffn_up_product[(b * S + s) * F + f] = d_ffn_h[(b * S + s) * F + f] * act_y_2_again;
         }
-        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f
-                + 1e-06f);
-        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * BATCH + b) * S + s]
+                * 0.03125f + 1e-06f);
+        ffn_norm_root_again[b * S + s] = ffn_norm_root_again_now;
         MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
-            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now
-                    * block_ffn_norm_weight[i * 32 + d];
+        for (long d = 0; d < D; d++) {
+            float ffn_norm_y_again_now = x_3[((i * BATCH + b) * S + s) * D + d] * ffn_norm_root_again_now;
+            ffn_norm_y_again[(b * S + s) * D + d] = ffn_norm_y_again_now;
+            ffn_norm_y_2_again[(b * S + s) * D + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * D + d];
         }
         MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            float d_act_y_2 = d_ffn_h[(b * 32 + s) * 48 + f]
-                    * ffn_up_product[((i * 2 + b) * 32 + s) * 48 + f];
-            const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
+        for (long f = 0; f < F; f++) {
+            float d_act_y_2 = d_ffn_h[(b * S + s) * F + f]
+                    * ffn_up_product[((i * BATCH + b) * S + s) * F + f];
+            const float ffn_gate_product_at = ffn_gate_product[((i * BATCH + b) * S + s) * F + f];
             const float part = moec_sigmoid(ffn_gate_product_at);
-            d_ffn_gate_product[(b * 32 + s) * 48 + f] = d_act_y_2
+            d_ffn_gate_product[(b * S + s) * F + f] = d_act_y_2
                     * (part + ffn_gate_product_at * (part * (1.0f - part)));
         }
     }
@@ -492,27 +494,27 @@ static void kernel_train_15_d_ffn_norm_sum_of_squares(long i, const float *restr
         const float *restrict ffn_norm_root_again, const float *restrict ffn_norm_y_again)
 {
     float d_block_ffn_norm_weight_sum[32] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float d_block_ffn_norm_weight_part[32] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             float d_ffn_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_norm_root))
-            for (long d = 0; d < 32; d++) {
-                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
-                        * ffn_norm_y_again[(b * 32 + s) * 32 + d];
-                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
-                        * block_ffn_norm_weight[i * 32 + d];
-                d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
-                d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * S + s) * D + d]
+                        * ffn_norm_y_again[(b * S + s) * D + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * S + s) * D + d]
+                        * block_ffn_norm_weight[i * D + d];
+                d_ffn_norm_y_3[(b * S + s) * D + d] = d_ffn_norm_y_3_now;
+                d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * BATCH + b) * S + s) * D + d];
             }
-            d_ffn_norm_sum_of_squares[b * 32 + s] = d_ffn_norm_root
-                    * (-0.5f * ffn_norm_root_again[b * 32 + s]
-                    / (ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+            d_ffn_norm_sum_of_squares[b * S + s] = d_ffn_norm_root
+                    * (-0.5f * ffn_norm_root_again[b * S + s]
+                    / (ffn_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
     }
-    for (long d = 0; d < 32; d++) {
-        d_block_ffn_norm_weight[i * 32 + d] += d_block_ffn_norm_weight_sum[d];
+    for (long d = 0; d < D; d++) {
+        d_block_ffn_norm_weight[i * D + d] += d_block_ffn_norm_weight_sum[d];
     }
 }
 
@@ -528,20 +530,20 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_3[(b * 32 + s) * 32 + d] = d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d]
-                    + d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]
-                    + d_ffn_norm_sum_of_squares[b * 32 + s] * (x_3_at + x_3_at);
+        for (long d = 0; d < D; d++) {
+            const float x_3_at = x_3[((i * BATCH + b) * S + s) * D + d];
+            d_x_3[(b * S + s) * D + d] = d_x_2[((((i + 1) & 1) * BATCH + b) * S + s) * D + d]
+                    + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again[b * S + s]
+                    + d_ffn_norm_sum_of_squares[b * S + s] * (x_3_at + x_3_at);
         }
-        for (long h = 0; h < 4; h++) {
+        for (long h = 0; h < H; h++) {
             MOEC_OMP(simd)
-            for (long c = 0; c < 8; c++) {
-                sdpa_gate_y_again[((b * 32 + s) * 4 + h) * 8 + c] =
-                        attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c]
-                        * act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
+            for (long c = 0; c < C; c++) {
+                sdpa_gate_y_again[((b * S + s) * H + h) * C + c] =
+                        attended[(((i * BATCH + b) * S + s) * H + h) * C + c]
+                        * act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
             }
         }
     }
@@ -566,33 +568,33 @@ static void kernel_train_17_d_attended(long i, const float *restrict x_2,
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
-        for (long h = 0; h < 4; h++) {
+        const long s = iteration % S;
+        for (long h = 0; h < H; h++) {
             MOEC_OMP(simd)
-            for (long c = 0; c < 8; c++) {
-                float d_act_y_3 = d_sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c]
-                        * attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
-                const float act_y_at = act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
-                d_sdpa_gate_weight_product[((b * 32 + s) * 4 + h) * 8 + c] = d_act_y_3
+            for (long c = 0; c < C; c++) {
+                float d_act_y_3 = d_sdpa_gate_y[((b * S + s) * H + h) * C + c]
+                        * attended[(((i * BATCH + b) * S + s) * H + h) * C + c];
+                const float act_y_at = act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
+                d_sdpa_gate_weight_product[((b * S + s) * H + h) * C + c] = d_act_y_3
                         * (act_y_at * (1.0f - act_y_at));
             }
         }
         float attention_norm_root_again_now =
-                moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
-        attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
+                moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
+        attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+        for (long d = 0; d < D; d++) {
+            float attention_norm_y_again_now = x_2[((i * BATCH + b) * S + s) * D + d]
                     * attention_norm_root_again_now;
-            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
-            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
-                    * block_attention_norm_weight[i * 32 + d];
+            attention_norm_y_again[(b * S + s) * D + d] = attention_norm_y_again_now;
+            attention_norm_y_2_again[(b * S + s) * D + d] = attention_norm_y_again_now
+                    * block_attention_norm_weight[i * D + d];
         }
-        for (long h = 0; h < 4; h++) {
+        for (long h = 0; h < H; h++) {
             MOEC_OMP(simd)
-            for (long c = 0; c < 8; c++) {
-                d_attended[((b * 32 + s) * 4 + h) * 8 + c] = d_sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c]
-                        * act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
+            for (long c = 0; c < C; c++) {
+                d_attended[((b * S + s) * H + h) * C + c] = d_sdpa_gate_y[((b * S + s) * H + h) * C + c]
+                        * act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
             }
         }
     }
@@ -615,20 +617,20 @@ static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cos
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         MOEC_OMP(simd)
-        for (long e = 0; e < 8; e++) {
-            d_attention_k[(b * 32 + s) * 8 + e] = d_key_rotary_y[(b * 32 + s) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]
-                    + d_key_rotary_y[(b * 32 + s) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + (e + 4) % 8];
+        for (long e = 0; e < E; e++) {
+            d_attention_k[(b * S + s) * E + e] = d_key_rotary_y[(b * S + s) * E + e]
+                    * query_rotary_cosine[s * E + e]
+                    + d_key_rotary_y[(b * S + s) * E + (e + 4) % 8] * query_rotary_sine[s * E + (e + 4) % 8];
         }
-        for (long h = 0; h < 4; h++) {
+        for (long h = 0; h < H; h++) {
             MOEC_OMP(simd)
-            for (long e = 0; e < 8; e++) {
-                d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] =
-                        d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
-                        + d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
-                        * query_rotary_sine[s * 8 + (e + 4) % 8];
+            for (long e = 0; e < E; e++) {
+                d_attention_q[((b * S + s) * H + h) * E + e] =
+                        d_query_rotary_y[((b * S + s) * H + h) * E + e] * query_rotary_cosine[s * E + e]
+                        + d_query_rotary_y[((b * S + s) * H + h) * E + (e + 4) % 8]
+                        * query_rotary_sine[s * E + (e + 4) % 8];
             }
         }
     }
@@ -650,28 +652,29 @@ static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float 
         const float *restrict attention_norm_y_again)
 {
     float d_block_attention_norm_weight_sum[32] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float d_block_attention_norm_weight_part[32] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             float d_attention_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_attention_norm_root))
-            for (long d = 0; d < 32; d++) {
-                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                        * attention_norm_y_again[(b * 32 + s) * 32 + d];
-                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                        * block_attention_norm_weight[i * 32 + d];
-                d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
-                d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * S + s) * D + d]
+                        * attention_norm_y_again[(b * S + s) * D + d];
+                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * S + s) * D + d]
+                        * block_attention_norm_weight[i * D + d];
+                d_attention_norm_y_3[(b * S + s) * D + d] = d_attention_norm_y_3_now;
+                d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * BATCH + b) * S + s) * D + d];
             }
-            d_attention_norm_sum_of_squares[b * 32 + s] = d_attention_norm_root
-                    * (-0.5f * attention_norm_root_again[b * 32 + s]
-                    / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+            d_attention_norm_sum_of_squares[b * S + s] = d_attention_norm_root
+                    * (-0.5f * attention_norm_root_again[b * S + s]
+                    / (attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f))
+                    * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_attention_norm_weight_sum[j] +=
                 d_block_attention_norm_weight_part[j];
     }
-    for (long d = 0; d < 32; d++) {
-        d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum[d];
+    for (long d = 0; d < D; d++) {
+        d_block_attention_norm_weight[i * D + d] += d_block_attention_norm_weight_sum[d];
     }
 }
 
@@ -682,14 +685,14 @@ static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *rest
         const float *restrict d_attention_norm_sum_of_squares,
         const float *restrict attention_norm_root_again)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
-                        + d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32 + s]
-                        + d_attention_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((i * BATCH + b) * S + s) * D + d];
+                d_x_2[(((i & 1) * BATCH + b) * S + s) * D + d] = d_x_3[(b * S + s) * D + d]
+                        + d_attention_norm_y_3[(b * S + s) * D + d] * attention_norm_root_again[b * S + s]
+                        + d_attention_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -700,12 +703,12 @@ static void kernel_train_22_d_embedding(const int32_t *restrict tokens, const fl
         float *restrict d_embedding)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
-        for (long b = 0; b < 2; b++) {
-            for (long s = 0; s < 32; s++) {
-                const long tokens_at = (long)tokens[b * 32 + s];
+        for (long b = 0; b < BATCH; b++) {
+            for (long s = 0; s < S; s++) {
+                const long tokens_at = (long)tokens[b * S + s];
                 MOEC_OMP(simd)
                 for (long d = d_from; d < d_from + 16; d++) {
-                    d_embedding[tokens_at * 32 + d] += d_x_2[(b * 32 + s) * 32 + d];
+                    d_embedding[tokens_at * D + d] += d_x_2[(b * S + s) * D + d];
                 }
             }
         }
@@ -808,51 +811,51 @@ static void run_train(const MoecRun *run)
     float *const d_embedding = run->gradients + 0; /* [v, d] */
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine);
-    for (long i = 0; i < 4; i++) {
+    for (long i = 0; i < BLOCK_2; i++) {
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * E,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
-                attention_v + i * 2 * 32 * 2 * 8);
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
+                attention_v + i * BATCH * S * HV * C);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
                 attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
-        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8,
-                key_rotary_y + i * 2 * 32 * 8, attention_v + i * 2 * 32 * 2 * 8, NULL, NULL,
-                attended + i * 2 * 32 * 4 * 8, attended_lse + i * 2 * 32 * 4);
+        moec_attend(&moec_options_train_3, query_rotary_y + i * BATCH * S * H * E,
+                key_rotary_y + i * BATCH * S * E, attention_v + i * BATCH * S * HV * C, NULL, NULL,
+                attended + i * BATCH * S * H * C, attended_lse + i * BATCH * S * H);
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
-                block_attention_sdpa_gate_weight + i * 32 * 4 * 8, sdpa_gate_weight_product);
+                block_attention_sdpa_gate_weight + i * D * H * C, sdpa_gate_weight_product);
         kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_weight_product, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
+        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
         /* ffn_gate_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]
                   -- std/mlp.moe:52 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48,
-                ffn_gate_product + i * 2 * 32 * 48);
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * D * F,
+                ffn_gate_product + i * BATCH * S * F);
         kernel_train_6_act_y_2(i, ffn_gate_product, act_y_2);
         /* ffn_up_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48,
-                ffn_up_product + i * 2 * 32 * 48);
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * D * F,
+                ffn_up_product + i * BATCH * S * F);
         kernel_train_7_ffn_h(i, act_y_2, ffn_up_product, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
-        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
+        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * F * D, ffn_y);
         kernel_train_8_x_2(i, x_2, x_3, ffn_y);
     }
     kernel_train_9_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
@@ -869,31 +872,30 @@ static void run_train(const MoecRun *run)
             final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
             d_final_norm_sum_of_squares);
     kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_sum_of_squares);
-    for (long i = 3; i >= 0; i--) {
+    for (long i = BLOCK_2 - 1; i >= 0; i--) {
         /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
-        moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
-                block_ffn_down + i * 48 * 32, d_ffn_h);
+        moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * BATCH * S * D,
+                block_ffn_down + i * F * D, d_ffn_h);
         kernel_train_14_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product, d_ffn_gate_product,
                 ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_h_again);
         /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:53 */
-        moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
-                d_block_ffn_down + i * 48 * 32);
+        moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * BATCH * S * D,
+                d_block_ffn_down + i * F * D);
         /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
-        moec_product(run, 13, &moec_products[13], d_ffn_up_product, block_ffn_up + i * 32 * 48,
-                d_ffn_norm_y_2);
+        moec_product(run, 13, &moec_products[13], d_ffn_up_product, block_ffn_up + i * D * F, d_ffn_norm_y_2);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_up_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:52 */
         moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_up_product,
-                d_block_ffn_up + i * 32 * 48);
+                d_block_ffn_up + i * D * F);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_gate_product[b,s,f] * block_ffn_gate[i,d,f]
                   -- std/mlp.moe:52 */
-        moec_product(run, 15, &moec_products[15], d_ffn_gate_product, block_ffn_gate + i * 32 * 48,
+        moec_product(run, 15, &moec_products[15], d_ffn_gate_product, block_ffn_gate + i * D * F,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_gate_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:52 */
         moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_gate_product,
-                d_block_ffn_gate + i * 32 * 48);
+                d_block_ffn_gate + i * D * F);
         kernel_train_15_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again, ffn_norm_y_again);
@@ -901,60 +903,60 @@ static void run_train(const MoecRun *run)
                 d_ffn_norm_sum_of_squares, sdpa_gate_y_again, ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * 4 * 8 * 32,
+        moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * H * C * D,
                 d_sdpa_gate_y);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
                   -- std/attention.moe:138 */
         moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
-                d_block_attention_output + i * 4 * 8 * 32);
+                d_block_attention_output + i * H * C * D);
         kernel_train_17_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attended, act_y, d_sdpa_gate_y, d_attended, d_sdpa_gate_weight_product,
                 attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_weight_product[b,s,h,c]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
         moec_product(run, 19, &moec_products[19], d_sdpa_gate_weight_product,
-                block_attention_sdpa_gate_weight + i * 32 * 4 * 8, d_attention_norm_y_2);
+                block_attention_sdpa_gate_weight + i * D * H * C, d_attention_norm_y_2);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_weight_product[b,s,h,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:63 */
         moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_weight_product,
-                d_block_attention_sdpa_gate_weight + i * 32 * 4 * 8);
+                d_block_attention_sdpa_gate_weight + i * D * H * C);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
         moec_attend_grad(&moec_options_train_18,
-                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8,
-                        .k = key_rotary_y + i * 2 * 32 * 8, .v = attention_v + i * 2 * 32 * 2 * 8,
-                        .sink = NULL, .o = attended + i * 2 * 32 * 4 * 8,
-                        .lse = attended_lse + i * 2 * 32 * 4,
+                &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
+                        .k = key_rotary_y + i * BATCH * S * E, .v = attention_v + i * BATCH * S * HV * C,
+                        .sink = NULL, .o = attended + i * BATCH * S * H * C,
+                        .lse = attended_lse + i * BATCH * S * H,
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + i * 32 * 2 * 8,
+        moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
         moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
-                d_block_attention_value + i * 32 * 2 * 8);
+                d_block_attention_value + i * D * HV * C);
         kernel_train_19_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + i * 32 * 8,
+        moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + i * D * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
         moec_product(run, 24, &moec_products[24], attention_norm_y_2_again, d_attention_k,
-                d_block_attention_key + i * 32 * 8);
+                d_block_attention_key + i * D * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + i * 32 * 4 * 8,
+        moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
         moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
-                d_block_attention_query + i * 32 * 4 * 8);
+                d_block_attention_query + i * D * H * E);
         kernel_train_20_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
                 block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
                 d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
@@ -1026,10 +1028,15 @@ static void run_update(float *weight, const float *gradient, float *const *state
 }
 
 static const char *const update_states[] = {"m", "v"};
-static const char *const update_scalars[] = {"lr", "step", "matrix", "clip"};
+static const MoecUpdateScalar update_scalars[] = {
+    {MOEC_SCALAR_RATE, "lr"},
+    {MOEC_SCALAR_STEP, "step"},
+    {MOEC_SCALAR_MATRIX, "matrix"},
+    {MOEC_SCALAR_CLIP, "clip"},
+};
 static const MoecUpdate update = {
     .run = run_update, .rate = update_rate, .state_names = update_states, .state_count = 2,
-    .scalar_names = update_scalars, .scalar_count = 4,
+    .scalars = update_scalars, .scalar_count = 4,
     .own = update_own, .group_count = 2,
 };
 
@@ -1068,7 +1075,7 @@ static const MoecTensor train_inputs[] = {
     {.name = "targets", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 1,
      .rank = 2, .shape = {2, 32}, .is_int = 1, .input = MOEC_INPUT_NEXT, .vocabulary = 64},
     {.name = "loss_scale", .axes = "", .block = MOEC_INPUTS, .offset = 2,
-     .rank = 0, .shape = {0}, .input = MOEC_INPUT_SCALAR, .vocabulary = 0},
+     .rank = 0, .shape = {0}, .input = MOEC_INPUT_SCALAR, .vocabulary = 0, .scalar = MOEC_SCALAR_LOSS_SCALE},
 };
 
 static const MoecTensor train_outputs[] = {

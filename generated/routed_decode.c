@@ -1,7 +1,7 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
 /* run_decode
-   axes:    batch = 1, s = 1, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
-        n = 4, f = 48, chosen_rows = 2, s = 32, chosen_groups = 5, chosen_others = 2
+   axes:    batch = 1, s = 1, v = 64, d = 32, block = 5, block = 4 (BLOCK_2), h = 4, e = 8, hk = 4, hv = 4,
+        c = 8, n = 4, f = 48, chosen_rows = 2, s = 32, chosen_groups = 5, chosen_others = 2
    inputs:  tokens[batch, s], position
    outputs: logits[batch, s, v]
    work:    11 kernels and calls, 5 products
@@ -11,6 +11,10 @@
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
 #include "kernels.h"
+
+/* Sizes of axes. */
+enum { D = 32, V = 64, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HK = 4, HV = 4, C = 8, S = 32, N = 4,
+        CHOSEN_ROWS = 2, CHOSEN_GROUPS = 5, CHOSEN_OTHERS = 2, F = 48, D_2 = 2 };
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
@@ -38,12 +42,12 @@ static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
     const long tokens_at = (long)tokens[0];
     const int32_t position_at = position[0];
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
-        float x = embedding[tokens_at * 32 + d];
+    for (long d = 0; d < D; d++) {
+        float x = embedding[tokens_at * D + d];
         x_2[d] = x;
     }
     MOEC_OMP(simd)
-    for (long e = 0; e < 8; e++) {
+    for (long e = 0; e < E; e++) {
         float query_rotary_angle = (float)(long)position_at
                 * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
         query_rotary_cosine[e] = moec_cos(query_rotary_angle);
@@ -61,15 +65,15 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
 {
     float attention_norm_sum_of_squares = 0.0f;
     MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares))
-    for (long d = 0; d < 32; d++) {
-        const float x_2_at = x_2[(i & 1) * 32 + d];
+    for (long d = 0; d < D; d++) {
+        const float x_2_at = x_2[(i & 1) * D + d];
         attention_norm_sum_of_squares += x_2_at * x_2_at;
     }
     float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
-        float attention_norm_y = x_2[(i & 1) * 32 + d] * attention_norm_root;
-        attention_norm_y_2[d] = attention_norm_y * block_attention_norm_weight[i * 32 + d];
+    for (long d = 0; d < D; d++) {
+        float attention_norm_y = x_2[(i & 1) * D + d] * attention_norm_root;
+        attention_norm_y_2[d] = attention_norm_y * block_attention_norm_weight[i * D + d];
     }
 }
 
@@ -87,15 +91,15 @@ static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict att
 {
     const int32_t position_at = position[0];
     const long at = (long)position_at;
-    for (long hv = 0; hv < 4; hv++) {
+    for (long hv = 0; hv < HV; hv++) {
         MOEC_OMP(simd)
-        for (long c = 0; c < 8; c++) {
-            cache_attention_v[((i * 32 + at) * 4 + hv) * 8 + c] = attention_v[hv * 8 + c];
-            query_rotary_y[hv * 8 + c] = attention_q[hv * 8 + c] * query_rotary_cosine[c]
-                    + attention_q[hv * 8 + (c + 4) % 8] * query_rotary_sine[c];
-            float key_rotary_y = attention_k[hv * 8 + c] * query_rotary_cosine[c]
-                    + attention_k[hv * 8 + (c + 4) % 8] * query_rotary_sine[c];
-            cache_key_rotary_y[((i * 32 + at) * 4 + hv) * 8 + c] = key_rotary_y;
+        for (long c = 0; c < C; c++) {
+            cache_attention_v[((i * S + at) * HV + hv) * C + c] = attention_v[hv * C + c];
+            query_rotary_y[hv * E + c] = attention_q[hv * E + c] * query_rotary_cosine[c]
+                    + attention_q[hv * E + (c + 4) % 8] * query_rotary_sine[c];
+            float key_rotary_y = attention_k[hv * E + c] * query_rotary_cosine[c]
+                    + attention_k[hv * E + (c + 4) % 8] * query_rotary_sine[c];
+            cache_key_rotary_y[((i * S + at) * HK + hv) * E + c] = key_rotary_y;
         }
     }
 }
@@ -124,37 +128,37 @@ static void kernel_decode_4_ffn_p(long i, const float *restrict x_2, const float
     float ffn_value[4];
     float ffn_norm_sum_of_squares = 0.0f;
     MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares))
-    for (long d = 0; d < 32; d++) {
-        x_3[d] = x_2[(i & 1) * 32 + d] + attention_y[d];
+    for (long d = 0; d < D; d++) {
+        x_3[d] = x_2[(i & 1) * D + d] + attention_y[d];
         ffn_norm_sum_of_squares += x_3[d] * x_3[d];
     }
     float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares * 0.03125f + 1e-06f);
     float ffn_logit_sum[4] = {0.0f};
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         float ffn_norm_y = x_3[d] * ffn_norm_root;
-        float ffn_norm_y_2_now = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        float ffn_norm_y_2_now = ffn_norm_y * block_ffn_norm_weight[i * D + d];
         ffn_norm_y_2[d] = ffn_norm_y_2_now;
         MOEC_OMP(simd)
-        for (long n = 0; n < 4; n++) {
-            ffn_logit_sum[n] += ffn_norm_y_2_now * block_ffn_router[(i * 32 + d) * 4 + n];
+        for (long n = 0; n < N; n++) {
+            ffn_logit_sum[n] += ffn_norm_y_2_now * block_ffn_router[(i * D + d) * N + n];
         }
     }
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_logit[n] = ffn_logit_sum[n];
     }
     float ffn_largest = -INFINITY;
     MOEC_OMP(simd reduction(max:ffn_largest))
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_largest = moec_max(ffn_largest, ffn_logit[n]);
     }
     float ffn_total = 0.0f;
     MOEC_OMP(simd reduction(+:ffn_total))
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_value[n] = moec_exp(ffn_logit[n] - ffn_largest);
         ffn_total += ffn_value[n];
     }
     MOEC_OMP(simd)
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_p[n] = ffn_value[n] / ffn_total;
     }
 }
@@ -170,11 +174,11 @@ static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float 
 {
     float ffn_total_3 = 0.0f;
     MOEC_OMP(simd reduction(+:ffn_total_3))
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_total_3 += chosen[n] * ffn_p[n];
     }
     MOEC_OMP(simd)
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_weight[n] = ffn_p[n] / moec_where(moec_lt(0.0f, ffn_total_3), ffn_total_3, 1.0f);
     }
 }
@@ -182,11 +186,11 @@ static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float 
 /* act_y[r,f] = expert_gate_product[r,f] * sigmoid(expert_gate_product[r,f])   -- std/activations.moe:19 */
 static void kernel_decode_7_act_y(const float *restrict expert_gate_product, float *restrict act_y)
 {
-    for (long r = 0; r < 2; r++) {
+    for (long r = 0; r < CHOSEN_ROWS; r++) {
         MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            const float expert_gate_product_at = expert_gate_product[r * 48 + f];
-            act_y[r * 48 + f] = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
+        for (long f = 0; f < F; f++) {
+            const float expert_gate_product_at = expert_gate_product[r * F + f];
+            act_y[r * F + f] = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
         }
     }
 }
@@ -196,14 +200,14 @@ static void kernel_decode_7_act_y(const float *restrict expert_gate_product, flo
 static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h, float *restrict ffn_y)
 {
-    for (long r = 0; r < 2; r++) {
+    for (long r = 0; r < CHOSEN_ROWS; r++) {
         MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            expert_h[r * 48 + f] = act_y[r * 48 + f] * expert_up_product[r * 48 + f];
+        for (long f = 0; f < F; f++) {
+            expert_h[r * F + f] = act_y[r * F + f] * expert_up_product[r * F + f];
         }
     }
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         ffn_y[d] = 0.0f;
     }
 }
@@ -217,20 +221,20 @@ static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restri
         const int32_t *restrict chosen_n)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
-        for (long r = 0; r < 2; r++) {
+        for (long r = 0; r < CHOSEN_ROWS; r++) {
             const long chosen_batch_at = (long)chosen_batch[r];
             const long chosen_s_at = (long)chosen_s[r];
             const long chosen_n_at = (long)chosen_n[r];
             MOEC_OMP(simd)
             for (long d = d_from; d < d_from + 16; d++) {
-                ffn_y[(chosen_batch_at + chosen_s_at) * 32 + d] +=
-                        ffn_weight[(chosen_batch_at + chosen_s_at) * 4 + chosen_n_at] * expert_y[r * 32 + d];
+                ffn_y[(chosen_batch_at + chosen_s_at) * D + d] +=
+                        ffn_weight[(chosen_batch_at + chosen_s_at) * N + chosen_n_at] * expert_y[r * D + d];
             }
         }
     }
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
-        x_2[((i + 1) & 1) * 32 + d] = x_3[d] + ffn_y[d];
+    for (long d = 0; d < D; d++) {
+        x_2[((i + 1) & 1) * D + d] = x_3[d] + ffn_y[d];
     }
 }
 
@@ -243,12 +247,12 @@ static void kernel_decode_10_final_norm_y_2(const float *restrict x_2,
 {
     float final_norm_sum_of_squares = 0.0f;
     MOEC_OMP(simd reduction(+:final_norm_sum_of_squares))
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         final_norm_sum_of_squares += x_2[d] * x_2[d];
     }
     float final_norm_root = moec_rsqrt(final_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         float final_norm_y = x_2[d] * final_norm_root;
         final_norm_y_2[d] = final_norm_y * final_norm_weight[d];
     }
@@ -308,19 +312,19 @@ static void run_decode(const MoecRun *run)
 
     kernel_decode_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine,
             position);
-    for (long i = 0; i < 4; i++) {
+    for (long i = 0; i < BLOCK_2; i++) {
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 4 * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
                 query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
@@ -329,11 +333,11 @@ static void run_decode(const MoecRun *run)
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
                   -- std/attention.moe:111 */
         moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
-                cache_key_rotary_y + i * 32 * 4 * 8, cache_attention_v + i * 32 * 4 * 8, NULL, NULL,
+                cache_key_rotary_y + i * S * HK * E, cache_attention_v + i * S * HV * C, NULL, NULL,
                 attended, attended_lse);
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * 4 * 8 * 32,
+        moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_decode_4_ffn_p(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2,
                 block_ffn_router, ffn_p);
@@ -353,7 +357,7 @@ static void run_decode(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_gate_product);
+                ffn_norm_y_2, block_ffn_expert_gate + i * N * D * F, expert_gate_product);
         kernel_decode_7_act_y(expert_gate_product, act_y);
         /* expert_up_product[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
@@ -361,7 +365,7 @@ static void run_decode(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_up_product);
+                ffn_norm_y_2, block_ffn_expert_up + i * N * D * F, expert_up_product);
         kernel_decode_8_ffn_y(act_y, expert_up_product, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:53 */
@@ -369,7 +373,7 @@ static void run_decode(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
-                expert_h, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
+                expert_h, block_ffn_expert_down + i * N * F * D, expert_y);
         kernel_decode_9_x_2(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
     kernel_decode_10_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
@@ -410,7 +414,7 @@ static const MoecTensor decode_inputs[] = {
     {.name = "tokens", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 0,
      .rank = 2, .shape = {1, 1}, .is_int = 1, .input = MOEC_INPUT_TOKEN, .vocabulary = 64},
     {.name = "position", .axes = "", .block = MOEC_INPUTS, .offset = 1,
-     .rank = 0, .shape = {0}, .is_int = 1, .input = MOEC_INPUT_SCALAR, .vocabulary = 0},
+     .rank = 0, .shape = {0}, .is_int = 1, .input = MOEC_INPUT_SCALAR, .vocabulary = 0, .scalar = MOEC_SCALAR_POSITION},
 };
 
 static const MoecTensor decode_outputs[] = {

@@ -1,7 +1,7 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
 /* run_train
-   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
-        n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
+   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4 (BLOCK_2), h = 4, e = 8, hk = 4, hv = 4,
+        c = 8, n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
    outputs: loss, balance, total, block.{i}.ffn.busiest[block]
    work:    27 kernels and calls, 18 products
@@ -12,6 +12,10 @@
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
 #include "kernels.h"
+
+/* Sizes of axes. */
+enum { BATCH = 2, S = 32, D = 32, V = 64, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HK = 4, HV = 4, C = 8, N = 4,
+        CHOSEN_ROWS = 128, CHOSEN_GROUPS = 5, CHOSEN_OTHERS = 65, F = 48, D_2 = 2 };
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
@@ -63,23 +67,23 @@ static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, con
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
         float *restrict balance)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
-            const long tokens_at = (long)tokens[b * 32 + s];
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
+            const long tokens_at = (long)tokens[b * S + s];
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                float x = embedding[tokens_at * 32 + d];
-                x_2[(b * 32 + s) * 32 + d] = x;
+            for (long d = 0; d < D; d++) {
+                float x = embedding[tokens_at * D + d];
+                x_2[(b * S + s) * D + d] = x;
             }
         }
     }
     balance[0] = 0.0f;
-    for (long s = 0; s < 32; s++) {
+    for (long s = 0; s < S; s++) {
         MOEC_OMP(simd)
-        for (long e = 0; e < 8; e++) {
+        for (long e = 0; e < E; e++) {
             float query_rotary_angle = (float)s * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
-            query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
-            query_rotary_sine[s * 8 + e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
+            query_rotary_cosine[s * E + e] = moec_cos(query_rotary_angle);
+            query_rotary_sine[s * E + e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
                     * moec_sin(query_rotary_angle);
         }
     }
@@ -95,22 +99,22 @@ static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
         float *restrict attention_norm_sum_of_squares, const float *restrict block_attention_norm_weight,
         float *restrict attention_norm_y_2)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             float attention_norm_sum_of_squares_sum = 0.0f;
             MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares_sum))
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((i * BATCH + b) * S + s) * D + d];
                 attention_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
             float attention_norm_sum_of_squares_now = attention_norm_sum_of_squares_sum;
-            attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] = attention_norm_sum_of_squares_now;
+            attention_norm_sum_of_squares[(i * BATCH + b) * S + s] = attention_norm_sum_of_squares_now;
             float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares_now * 0.03125f + 1e-06f);
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
-                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y
-                        * block_attention_norm_weight[i * 32 + d];
+            for (long d = 0; d < D; d++) {
+                float attention_norm_y = x_2[((i * BATCH + b) * S + s) * D + d] * attention_norm_root;
+                attention_norm_y_2[(b * S + s) * D + d] = attention_norm_y
+                        * block_attention_norm_weight[i * D + d];
             }
         }
     }
@@ -127,16 +131,16 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 256; iteration++) {
         const long b = iteration / 128;
-        const long s = iteration / 4 % 32;
-        const long h = iteration % 4;
+        const long s = iteration / 4 % S;
+        const long h = iteration % H;
         MOEC_OMP(simd)
-        for (long e = 0; e < 8; e++) {
-            query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] =
-                    attention_q[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
-                    + attention_q[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
-            key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] =
-                    attention_k[((b * 32 + s) * 4 + h) * 8 + e] * query_rotary_cosine[s * 8 + e]
-                    + attention_k[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
+        for (long e = 0; e < E; e++) {
+            query_rotary_y[(((i * BATCH + b) * S + s) * H + h) * E + e] =
+                    attention_q[((b * S + s) * H + h) * E + e] * query_rotary_cosine[s * E + e]
+                    + attention_q[((b * S + s) * H + h) * E + (e + 4) % 8] * query_rotary_sine[s * E + e];
+            key_rotary_y[(((i * BATCH + b) * S + s) * HK + h) * E + e] =
+                    attention_k[((b * S + s) * HK + h) * E + e] * query_rotary_cosine[s * E + e]
+                    + attention_k[((b * S + s) * HK + h) * E + (e + 4) % 8] * query_rotary_sine[s * E + e];
         }
     }
 }
@@ -159,22 +163,22 @@ static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         float ffn_norm_sum_of_squares_sum = 0.0f;
         MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares_sum))
-        for (long d = 0; d < 32; d++) {
-            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d]
-                    + attention_y[(b * 32 + s) * 32 + d];
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+        for (long d = 0; d < D; d++) {
+            x_3[((i * BATCH + b) * S + s) * D + d] = x_2[((i * BATCH + b) * S + s) * D + d]
+                    + attention_y[(b * S + s) * D + d];
+            const float x_3_at = x_3[((i * BATCH + b) * S + s) * D + d];
             ffn_norm_sum_of_squares_sum += x_3_at * x_3_at;
         }
         float ffn_norm_sum_of_squares_now = ffn_norm_sum_of_squares_sum;
-        ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] = ffn_norm_sum_of_squares_now;
+        ffn_norm_sum_of_squares[(i * BATCH + b) * S + s] = ffn_norm_sum_of_squares_now;
         float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
-            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        for (long d = 0; d < D; d++) {
+            float ffn_norm_y = x_3[((i * BATCH + b) * S + s) * D + d] * ffn_norm_root;
+            ffn_norm_y_2[(b * S + s) * D + d] = ffn_norm_y * block_ffn_norm_weight[i * D + d];
         }
     }
 }
@@ -186,25 +190,25 @@ static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const
 static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float *restrict ffn_value,
         float *restrict ffn_total, float *restrict ffn_p)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             float ffn_largest = -INFINITY;
             MOEC_OMP(simd reduction(max:ffn_largest))
-            for (long n = 0; n < 4; n++) {
-                ffn_largest = moec_max(ffn_largest, ffn_logit[(b * 32 + s) * 4 + n]);
+            for (long n = 0; n < N; n++) {
+                ffn_largest = moec_max(ffn_largest, ffn_logit[(b * S + s) * N + n]);
             }
             float ffn_total_sum = 0.0f;
             MOEC_OMP(simd reduction(+:ffn_total_sum))
-            for (long n = 0; n < 4; n++) {
-                ffn_value[((i * 2 + b) * 32 + s) * 4 + n] =
-                        moec_exp(ffn_logit[(b * 32 + s) * 4 + n] - ffn_largest);
-                ffn_total_sum += ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
+            for (long n = 0; n < N; n++) {
+                ffn_value[((i * BATCH + b) * S + s) * N + n] =
+                        moec_exp(ffn_logit[(b * S + s) * N + n] - ffn_largest);
+                ffn_total_sum += ffn_value[((i * BATCH + b) * S + s) * N + n];
             }
             float ffn_total_now = ffn_total_sum;
-            ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
+            ffn_total[(i * BATCH + b) * S + s] = ffn_total_now;
             MOEC_OMP(simd)
-            for (long n = 0; n < 4; n++) {
-                ffn_p[(b * 32 + s) * 4 + n] = ffn_value[((i * 2 + b) * 32 + s) * 4 + n] / ffn_total_now;
+            for (long n = 0; n < N; n++) {
+                ffn_p[(b * S + s) * N + n] = ffn_value[((i * BATCH + b) * S + s) * N + n] / ffn_total_now;
             }
         }
     }
@@ -225,40 +229,40 @@ static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const floa
 {
     float ffn_total_2[4];
     float ffn_total_2_sum[4] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float ffn_total_2_part[4] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long n = 0; n < 4; n++) {
-                ffn_total_2_part[n] += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
+            for (long n = 0; n < N; n++) {
+                ffn_total_2_part[n] += chosen[((i * BATCH + b) * S + s) * N + n] / 2.0f;
             }
         }
         for (int j = 0; j < 4; j++) ffn_total_2_sum[j] += ffn_total_2_part[j];
     }
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_total_2[n] = ffn_total_2_sum[n];
     }
     MOEC_OMP(simd)
-    for (long n = 0; n < 4; n++) {
-        ffn_load[i * 4 + n] = ffn_total_2[n] * 0.015625f;
+    for (long n = 0; n < N; n++) {
+        ffn_load[i * N + n] = ffn_total_2[n] * 0.015625f;
     }
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             float ffn_total_3_sum = 0.0f;
             MOEC_OMP(simd reduction(+:ffn_total_3_sum))
-            for (long n = 0; n < 4; n++) {
-                ffn_total_3_sum += chosen[((i * 2 + b) * 32 + s) * 4 + n] * ffn_p[(b * 32 + s) * 4 + n];
+            for (long n = 0; n < N; n++) {
+                ffn_total_3_sum += chosen[((i * BATCH + b) * S + s) * N + n] * ffn_p[(b * S + s) * N + n];
             }
             float ffn_total_3_now = ffn_total_3_sum;
-            ffn_total_3[(i * 2 + b) * 32 + s] = ffn_total_3_now;
+            ffn_total_3[(i * BATCH + b) * S + s] = ffn_total_3_now;
             MOEC_OMP(simd)
-            for (long n = 0; n < 4; n++) {
-                ffn_weight[(b * 32 + s) * 4 + n] = ffn_p[(b * 32 + s) * 4 + n]
+            for (long n = 0; n < N; n++) {
+                ffn_weight[(b * S + s) * N + n] = ffn_p[(b * S + s) * N + n]
                         / moec_where(moec_lt(0.0f, ffn_total_3_now), ffn_total_3_now, 1.0f);
             }
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                ffn_y[(b * 32 + s) * 32 + d] = 0.0f;
+            for (long d = 0; d < D; d++) {
+                ffn_y[(b * S + s) * D + d] = 0.0f;
             }
         }
     }
@@ -272,9 +276,9 @@ static void kernel_train_8_act_y(long i, const float *restrict expert_gate_produ
     for (long iteration = 0; iteration < 128; iteration++) {
         const long r = iteration;
         MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
-            act_y[r * 48 + f] = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
+        for (long f = 0; f < F; f++) {
+            const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
+            act_y[r * F + f] = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
         }
     }
 }
@@ -294,9 +298,9 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
         const long chosen_s_at = (long)chosen_s[r];
         const long chosen_n_at = (long)chosen_n[r];
         MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            float expert_h = act_y[r * 48 + f] * expert_up_product[(i * 128 + r) * 48 + f];
-            expert_h_weighed[r * 48 + f] = ffn_weight[(chosen_batch_at * 32 + chosen_s_at) * 4 + chosen_n_at]
+        for (long f = 0; f < F; f++) {
+            float expert_h = act_y[r * F + f] * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+            expert_h_weighed[r * F + f] = ffn_weight[(chosen_batch_at * S + chosen_s_at) * N + chosen_n_at]
                     * expert_h;
         }
     }
@@ -316,43 +320,43 @@ static void kernel_train_10_balance(long i, float *restrict x_2, const float *re
 {
     float ffn_total_4[4];
     for (long d_from = 0; d_from < 32; d_from += 16) {
-        for (long r = 0; r < 128; r++) {
+        for (long r = 0; r < CHOSEN_ROWS; r++) {
             const long chosen_batch_at = (long)chosen_batch[r];
             const long chosen_s_at = (long)chosen_s[r];
             MOEC_OMP(simd)
             for (long d = d_from; d < d_from + 16; d++) {
-                ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += expert_y[r * 32 + d];
+                ffn_y[(chosen_batch_at * S + chosen_s_at) * D + d] += expert_y[r * D + d];
             }
         }
     }
     float ffn_total_4_sum[4] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float ffn_total_4_part[4] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long n = 0; n < 4; n++) {
-                ffn_total_4_part[n] += ffn_p[(b * 32 + s) * 4 + n];
+            for (long n = 0; n < N; n++) {
+                ffn_total_4_part[n] += ffn_p[(b * S + s) * N + n];
             }
         }
         for (int j = 0; j < 4; j++) ffn_total_4_sum[j] += ffn_total_4_part[j];
     }
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < N; n++) {
         ffn_total_4[n] = ffn_total_4_sum[n];
     }
     float ffn_product_3 = 0.0f;
     float ffn_largest_2 = -INFINITY;
     MOEC_OMP(simd reduction(+:ffn_product_3) reduction(max:ffn_largest_2))
-    for (long n = 0; n < 4; n++) {
-        ffn_product_3 += ffn_load[i * 4 + n] * (ffn_total_4[n] * 0.015625f);
-        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * 4 + n]);
+    for (long n = 0; n < N; n++) {
+        ffn_product_3 += ffn_load[i * N + n] * (ffn_total_4[n] * 0.015625f);
+        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * N + n]);
     }
     ffn_busiest[i] = 4.0f * ffn_largest_2;
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d]
-                        + ffn_y[(b * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                x_2[(((i + 1) * BATCH + b) * S + s) * D + d] = x_3[((i * BATCH + b) * S + s) * D + d]
+                        + ffn_y[(b * S + s) * D + d];
             }
         }
     }
@@ -367,23 +371,23 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
         float *restrict final_norm_sum_of_squares, float *restrict final_norm_root,
         float *restrict final_norm_y, const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             float final_norm_sum_of_squares_sum = 0.0f;
             MOEC_OMP(simd reduction(+:final_norm_sum_of_squares_sum))
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((4 * BATCH + b) * S + s) * D + d];
                 final_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
             float final_norm_sum_of_squares_now = final_norm_sum_of_squares_sum;
-            final_norm_sum_of_squares[b * 32 + s] = final_norm_sum_of_squares_now;
+            final_norm_sum_of_squares[b * S + s] = final_norm_sum_of_squares_now;
             float final_norm_root_now = moec_rsqrt(final_norm_sum_of_squares_now * 0.03125f + 1e-06f);
-            final_norm_root[b * 32 + s] = final_norm_root_now;
+            final_norm_root[b * S + s] = final_norm_root_now;
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                float final_norm_y_now = x_2[((4 * 2 + b) * 32 + s) * 32 + d] * final_norm_root_now;
-                final_norm_y[(b * 32 + s) * 32 + d] = final_norm_y_now;
-                final_norm_y_2[(b * 32 + s) * 32 + d] = final_norm_y_now * final_norm_weight[d];
+            for (long d = 0; d < D; d++) {
+                float final_norm_y_now = x_2[((4 * BATCH + b) * S + s) * D + d] * final_norm_root_now;
+                final_norm_y[(b * S + s) * D + d] = final_norm_y_now;
+                final_norm_y_2[(b * S + s) * D + d] = final_norm_y_now * final_norm_weight[d];
             }
         }
     }
@@ -397,20 +401,20 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         float largest_sum = -INFINITY;
         MOEC_OMP(simd reduction(max:largest_sum))
-        for (long v = 0; v < 64; v++) {
-            largest_sum = moec_max(largest_sum, logits[(b * 32 + s) * 64 + v]);
+        for (long v = 0; v < V; v++) {
+            largest_sum = moec_max(largest_sum, logits[(b * S + s) * V + v]);
         }
         float largest_now = largest_sum;
-        largest[b * 32 + s] = largest_now;
+        largest[b * S + s] = largest_now;
         float sum_of_powers_sum = 0.0f;
         MOEC_OMP(simd reduction(+:sum_of_powers_sum))
-        for (long v = 0; v < 64; v++) {
-            sum_of_powers_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - largest_now);
+        for (long v = 0; v < V; v++) {
+            sum_of_powers_sum += moec_exp(logits[(b * S + s) * V + v] - largest_now);
         }
-        sum_of_powers[b * 32 + s] = sum_of_powers_sum;
+        sum_of_powers[b * S + s] = sum_of_powers_sum;
     }
 }
 
@@ -433,14 +437,14 @@ static void kernel_train_13_d_logits(const int32_t *restrict targets, const floa
     MOEC_OMP(parallel for schedule(static))
     for (long chunk = 0; chunk < 2; chunk++) {
         float total_sum = 0.0f;
-        const long b_to = (chunk + 1) * 1 < 2 ? (chunk + 1) * 1 : 2;
+        const long b_to = (chunk + 1) * 1 < BATCH ? (chunk + 1) * 1 : BATCH;
         for (long b = chunk * 1; b < b_to; b++) {
             float total_part = 0.0f;
             MOEC_OMP(simd reduction(+:total_part))
-            for (long s = 0; s < 32; s++) {
-                const long targets_at = (long)targets[b * 32 + s];
-                total_part += largest[b * 32 + s] + moec_log(sum_of_powers[b * 32 + s])
-                        - logits[(b * 32 + s) * 64 + targets_at];
+            for (long s = 0; s < S; s++) {
+                const long targets_at = (long)targets[b * S + s];
+                total_part += largest[b * S + s] + moec_log(sum_of_powers[b * S + s])
+                        - logits[(b * S + s) * V + targets_at];
             }
             total_sum += total_part;
         }
@@ -458,15 +462,15 @@ static void kernel_train_13_d_logits(const int32_t *restrict targets, const floa
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
-        const long targets_at = (long)targets[b * 32 + s];
-        float d_sum_of_powers = d_total_3 * (1.0f / sum_of_powers[b * 32 + s]);
+        const long s = iteration % S;
+        const long targets_at = (long)targets[b * S + s];
+        float d_sum_of_powers = d_total_3 * (1.0f / sum_of_powers[b * S + s]);
         MOEC_OMP(simd)
-        for (long v = 0; v < 64; v++) {
-            d_logits[(b * 32 + s) * 64 + v] = d_sum_of_powers
-                    * moec_exp(logits[(b * 32 + s) * 64 + v] - largest[b * 32 + s]);
+        for (long v = 0; v < V; v++) {
+            d_logits[(b * S + s) * V + v] = d_sum_of_powers
+                    * moec_exp(logits[(b * S + s) * V + v] - largest[b * S + s]);
         }
-        d_logits[(b * 32 + s) * 64 + targets_at] += -d_total_3;
+        d_logits[(b * S + s) * V + targets_at] += -d_total_3;
     }
 }
 
@@ -483,25 +487,25 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
         float *restrict d_final_norm_weight, float *restrict d_final_norm_sum_of_squares)
 {
     float d_final_norm_weight_sum[32] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float d_final_norm_weight_part[32] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             float d_final_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_final_norm_root))
-            for (long d = 0; d < 32; d++) {
-                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d]
-                        * final_norm_y[(b * 32 + s) * 32 + d];
-                float d_final_norm_y_3_now = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
-                d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
-                d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * S + s) * D + d]
+                        * final_norm_y[(b * S + s) * D + d];
+                float d_final_norm_y_3_now = d_final_norm_y_2[(b * S + s) * D + d] * final_norm_weight[d];
+                d_final_norm_y_3[(b * S + s) * D + d] = d_final_norm_y_3_now;
+                d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * BATCH + b) * S + s) * D + d];
             }
-            d_final_norm_sum_of_squares[b * 32 + s] = d_final_norm_root
-                    * (-0.5f * final_norm_root[b * 32 + s]
-                    / (final_norm_sum_of_squares[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+            d_final_norm_sum_of_squares[b * S + s] = d_final_norm_root
+                    * (-0.5f * final_norm_root[b * S + s]
+                    / (final_norm_sum_of_squares[b * S + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
     }
-    for (long d = 0; d < 32; d++) {
+    for (long d = 0; d < D; d++) {
         d_final_norm_weight[d] += d_final_norm_weight_sum[d];
     }
 }
@@ -515,14 +519,14 @@ static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *
         const float *restrict d_final_norm_sum_of_squares)
 {
     const float loss_scale_at = loss_scale[0];
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
-                        * final_norm_root[b * 32 + s]
-                        + d_final_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((4 * BATCH + b) * S + s) * D + d];
+                d_x_2[(b * S + s) * D + d] = d_final_norm_y_3[(b * S + s) * D + d]
+                        * final_norm_root[b * S + s]
+                        + d_final_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -552,33 +556,33 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
 {
     float d_ffn_product_3 = d_balance_3[(i + 1) & 1] * 0.04f;
     MOEC_OMP(simd)
-    for (long n = 0; n < 4; n++) {
-        d_ffn_total_4[n] = d_ffn_product_3 * ffn_load[i * 4 + n] * 0.015625f;
+    for (long n = 0; n < N; n++) {
+        d_ffn_total_4[n] = d_ffn_product_3 * ffn_load[i * N + n] * 0.015625f;
     }
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long n = 0; n < 4; n++) {
-                float ffn_p_again_now = ffn_value[((i * 2 + b) * 32 + s) * 4 + n]
-                        / ffn_total[(i * 2 + b) * 32 + s];
-                ffn_p_again[(b * 32 + s) * 4 + n] = ffn_p_again_now;
-                const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
-                ffn_weight_again[(b * 32 + s) * 4 + n] = ffn_p_again_now
+            for (long n = 0; n < N; n++) {
+                float ffn_p_again_now = ffn_value[((i * BATCH + b) * S + s) * N + n]
+                        / ffn_total[(i * BATCH + b) * S + s];
+                ffn_p_again[(b * S + s) * N + n] = ffn_p_again_now;
+                const float ffn_total_3_at = ffn_total_3[(i * BATCH + b) * S + s];
+                ffn_weight_again[(b * S + s) * N + n] = ffn_p_again_now
                         / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f);
             }
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
+            for (long d = 0; d < D; d++) {
+                d_ffn_norm_y_2[(b * S + s) * D + d] = 0.0f;
             }
-            float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s]
+            float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * BATCH + b) * S + s]
                     * 0.03125f + 1e-06f);
-            ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+            ffn_norm_root_again[b * S + s] = ffn_norm_root_again_now;
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
-                ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-                ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now
-                        * block_ffn_norm_weight[i * 32 + d];
+            for (long d = 0; d < D; d++) {
+                float ffn_norm_y_again_now = x_3[((i * BATCH + b) * S + s) * D + d] * ffn_norm_root_again_now;
+                ffn_norm_y_again[(b * S + s) * D + d] = ffn_norm_y_again_now;
+                ffn_norm_y_2_again[(b * S + s) * D + d] = ffn_norm_y_again_now
+                        * block_ffn_norm_weight[i * D + d];
             }
         }
     }
@@ -613,21 +617,21 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
         const long chosen_n_2_at = (long)chosen_n_2[r];
         float d_ffn_weight_sum = 0.0f;
         MOEC_OMP(simd reduction(+:d_ffn_weight_sum))
-        for (long f = 0; f < 48; f++) {
-            const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
+        for (long f = 0; f < F; f++) {
+            const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
             float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
-            float expert_h_again = act_y_again * expert_up_product[(i * 128 + r) * 48 + f];
-            expert_h_weighed_again[r * 48 + f] =
-                    ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4 + chosen_n_2_at]
+            float expert_h_again = act_y_again * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+            expert_h_weighed_again[r * F + f] =
+                    ffn_weight_again[(chosen_batch_2_at * S + chosen_s_2_at) * N + chosen_n_2_at]
                     * expert_h_again;
-            d_ffn_weight_sum += d_expert_h_weighed[r * 48 + f] * expert_h_again;
-            float d_expert_h = d_expert_h_weighed[r * 48 + f]
-                    * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4 + chosen_n_2_at];
-            d_expert_up_product[r * 48 + f] = d_expert_h * act_y_again;
-            float d_act_y = d_expert_h * expert_up_product[(i * 128 + r) * 48 + f];
-            const float expert_gate_product_at_2 = expert_gate_product[(i * 128 + r) * 48 + f];
+            d_ffn_weight_sum += d_expert_h_weighed[r * F + f] * expert_h_again;
+            float d_expert_h = d_expert_h_weighed[r * F + f]
+                    * ffn_weight_again[(chosen_batch_2_at * S + chosen_s_2_at) * N + chosen_n_2_at];
+            d_expert_up_product[r * F + f] = d_expert_h * act_y_again;
+            float d_act_y = d_expert_h * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+            const float expert_gate_product_at_2 = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
             const float part = moec_sigmoid(expert_gate_product_at_2);
-            d_expert_gate_product[r * 48 + f] = d_act_y
+            d_expert_gate_product[r * F + f] = d_act_y
                     * (part + expert_gate_product_at_2 * (part * (1.0f - part)));
         }
         d_ffn_weight[r] = d_ffn_weight_sum;
@@ -656,45 +660,45 @@ static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
         const float *restrict d_ffn_norm_y_2_rows)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
-        for (long r = 0; r < 128; r++) {
+        for (long r = 0; r < CHOSEN_ROWS; r++) {
             const long chosen_batch_2_at = (long)chosen_batch_2[r];
             const long chosen_s_2_at = (long)chosen_s_2[r];
             MOEC_OMP(simd)
             for (long d = d_from; d < d_from + 16; d++) {
-                d_ffn_norm_y_2[(chosen_batch_2_at * 32 + chosen_s_2_at) * 32 + d] +=
-                        d_ffn_norm_y_2_rows[r * 32 + d];
+                d_ffn_norm_y_2[(chosen_batch_2_at * S + chosen_s_2_at) * D + d] +=
+                        d_ffn_norm_y_2_rows[r * D + d];
             }
         }
     }
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             float d_ffn_p[4];
             float d_ffn_total_3_sum = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_total_3_sum))
-            for (long n = 0; n < 4; n++) {
-                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+            for (long n = 0; n < N; n++) {
+                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n];
                 d_ffn_total_3_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
-                        * ffn_weight_again[(b * 32 + s) * 4 + n];
+                        * ffn_weight_again[(b * S + s) * N + n];
             }
-            const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
+            const float ffn_total_3_at = ffn_total_3[(i * BATCH + b) * S + s];
             float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at),
                     1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f)
                     * d_ffn_total_3_sum, 0.0f);
             float d_ffn_total_5_sum = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_total_5_sum))
-            for (long n = 0; n < 4; n++) {
-                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-                const float ffn_total_3_at_2 = ffn_total_3[(i * 2 + b) * 32 + s];
+            for (long n = 0; n < N; n++) {
+                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n];
+                const float ffn_total_3_at_2 = ffn_total_3[(i * BATCH + b) * S + s];
                 d_ffn_p[n] = d_ffn_total_4[n] + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
                         * (1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at_2), ffn_total_3_at_2, 1.0f))
-                        + d_ffn_total_3 * chosen[((i * 2 + b) * 32 + s) * 4 + n];
-                d_ffn_total_5_sum += d_ffn_p[n] * ffn_p_again[(b * 32 + s) * 4 + n];
+                        + d_ffn_total_3 * chosen[((i * BATCH + b) * S + s) * N + n];
+                d_ffn_total_5_sum += d_ffn_p[n] * ffn_p_again[(b * S + s) * N + n];
             }
-            float d_ffn_total_5 = -(1.0f / ffn_total[(i * 2 + b) * 32 + s] * d_ffn_total_5_sum);
+            float d_ffn_total_5 = -(1.0f / ffn_total[(i * BATCH + b) * S + s] * d_ffn_total_5_sum);
             MOEC_OMP(simd)
-            for (long n = 0; n < 4; n++) {
-                float d_ffn_value = d_ffn_p[n] * (1.0f / ffn_total[(i * 2 + b) * 32 + s]) + d_ffn_total_5;
-                d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_value * ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
+            for (long n = 0; n < N; n++) {
+                float d_ffn_value = d_ffn_p[n] * (1.0f / ffn_total[(i * BATCH + b) * S + s]) + d_ffn_total_5;
+                d_ffn_logit[(b * S + s) * N + n] = d_ffn_value * ffn_value[((i * BATCH + b) * S + s) * N + n];
             }
         }
     }
@@ -714,27 +718,27 @@ static void kernel_train_20_d_ffn_norm_sum_of_squares(long i, const float *restr
         const float *restrict ffn_norm_root_again, const float *restrict ffn_norm_y_again)
 {
     float d_block_ffn_norm_weight_sum[32] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float d_block_ffn_norm_weight_part[32] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             float d_ffn_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_norm_root))
-            for (long d = 0; d < 32; d++) {
-                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
-                        * ffn_norm_y_again[(b * 32 + s) * 32 + d];
-                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
-                        * block_ffn_norm_weight[i * 32 + d];
-                d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
-                d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * S + s) * D + d]
+                        * ffn_norm_y_again[(b * S + s) * D + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * S + s) * D + d]
+                        * block_ffn_norm_weight[i * D + d];
+                d_ffn_norm_y_3[(b * S + s) * D + d] = d_ffn_norm_y_3_now;
+                d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * BATCH + b) * S + s) * D + d];
             }
-            d_ffn_norm_sum_of_squares[b * 32 + s] = d_ffn_norm_root
-                    * (-0.5f * ffn_norm_root_again[b * 32 + s]
-                    / (ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+            d_ffn_norm_sum_of_squares[b * S + s] = d_ffn_norm_root
+                    * (-0.5f * ffn_norm_root_again[b * S + s]
+                    / (ffn_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
     }
-    for (long d = 0; d < 32; d++) {
-        d_block_ffn_norm_weight[i * 32 + d] += d_block_ffn_norm_weight_sum[d];
+    for (long d = 0; d < D; d++) {
+        d_block_ffn_norm_weight[i * D + d] += d_block_ffn_norm_weight_sum[d];
     }
 }
 
@@ -756,24 +760,24 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
-        const long s = iteration % 32;
+        const long s = iteration % S;
         MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_3[(b * 32 + s) * 32 + d] = d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d]
-                    + d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]
-                    + d_ffn_norm_sum_of_squares[b * 32 + s] * (x_3_at + x_3_at);
+        for (long d = 0; d < D; d++) {
+            const float x_3_at = x_3[((i * BATCH + b) * S + s) * D + d];
+            d_x_3[(b * S + s) * D + d] = d_x_2[((((i + 1) & 1) * BATCH + b) * S + s) * D + d]
+                    + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again[b * S + s]
+                    + d_ffn_norm_sum_of_squares[b * S + s] * (x_3_at + x_3_at);
         }
         float attention_norm_root_again_now =
-                moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
-        attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
+                moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
+        attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+        for (long d = 0; d < D; d++) {
+            float attention_norm_y_again_now = x_2[((i * BATCH + b) * S + s) * D + d]
                     * attention_norm_root_again_now;
-            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
-            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
-                    * block_attention_norm_weight[i * 32 + d];
+            attention_norm_y_again[(b * S + s) * D + d] = attention_norm_y_again_now;
+            attention_norm_y_2_again[(b * S + s) * D + d] = attention_norm_y_again_now
+                    * block_attention_norm_weight[i * D + d];
         }
     }
 }
@@ -795,18 +799,18 @@ static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cos
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 256; iteration++) {
         const long b = iteration / 128;
-        const long s = iteration / 4 % 32;
-        const long h = iteration % 4;
+        const long s = iteration / 4 % S;
+        const long h = iteration % HK;
         MOEC_OMP(simd)
-        for (long e = 0; e < 8; e++) {
-            d_attention_k[((b * 32 + s) * 4 + h) * 8 + e] = d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]
-                    + d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
-                    * query_rotary_sine[s * 8 + (e + 4) % 8];
-            d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]
-                    + d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
-                    * query_rotary_sine[s * 8 + (e + 4) % 8];
+        for (long e = 0; e < E; e++) {
+            d_attention_k[((b * S + s) * HK + h) * E + e] = d_key_rotary_y[((b * S + s) * HK + h) * E + e]
+                    * query_rotary_cosine[s * E + e]
+                    + d_key_rotary_y[((b * S + s) * HK + h) * E + (e + 4) % 8]
+                    * query_rotary_sine[s * E + (e + 4) % 8];
+            d_attention_q[((b * S + s) * H + h) * E + e] = d_query_rotary_y[((b * S + s) * H + h) * E + e]
+                    * query_rotary_cosine[s * E + e]
+                    + d_query_rotary_y[((b * S + s) * H + h) * E + (e + 4) % 8]
+                    * query_rotary_sine[s * E + (e + 4) % 8];
         }
     }
 }
@@ -827,28 +831,29 @@ static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float 
         const float *restrict attention_norm_y_again)
 {
     float d_block_attention_norm_weight_sum[32] = {0.0f};
-    for (long b = 0; b < 2; b++) {
+    for (long b = 0; b < BATCH; b++) {
         float d_block_attention_norm_weight_part[32] = {0.0f};
-        for (long s = 0; s < 32; s++) {
+        for (long s = 0; s < S; s++) {
             float d_attention_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_attention_norm_root))
-            for (long d = 0; d < 32; d++) {
-                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                        * attention_norm_y_again[(b * 32 + s) * 32 + d];
-                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                        * block_attention_norm_weight[i * 32 + d];
-                d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
-                d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            for (long d = 0; d < D; d++) {
+                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * S + s) * D + d]
+                        * attention_norm_y_again[(b * S + s) * D + d];
+                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * S + s) * D + d]
+                        * block_attention_norm_weight[i * D + d];
+                d_attention_norm_y_3[(b * S + s) * D + d] = d_attention_norm_y_3_now;
+                d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * BATCH + b) * S + s) * D + d];
             }
-            d_attention_norm_sum_of_squares[b * 32 + s] = d_attention_norm_root
-                    * (-0.5f * attention_norm_root_again[b * 32 + s]
-                    / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+            d_attention_norm_sum_of_squares[b * S + s] = d_attention_norm_root
+                    * (-0.5f * attention_norm_root_again[b * S + s]
+                    / (attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f))
+                    * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_attention_norm_weight_sum[j] +=
                 d_block_attention_norm_weight_part[j];
     }
-    for (long d = 0; d < 32; d++) {
-        d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum[d];
+    for (long d = 0; d < D; d++) {
+        d_block_attention_norm_weight[i * D + d] += d_block_attention_norm_weight_sum[d];
     }
 }
 
@@ -860,14 +865,14 @@ static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float
         const float *restrict d_attention_norm_sum_of_squares,
         const float *restrict attention_norm_root_again)
 {
-    for (long b = 0; b < 2; b++) {
-        for (long s = 0; s < 32; s++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
-            for (long d = 0; d < 32; d++) {
-                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
-                        + d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32 + s]
-                        + d_attention_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
+            for (long d = 0; d < D; d++) {
+                const float x_2_at = x_2[((i * BATCH + b) * S + s) * D + d];
+                d_x_2[(((i & 1) * BATCH + b) * S + s) * D + d] = d_x_3[(b * S + s) * D + d]
+                        + d_attention_norm_y_3[(b * S + s) * D + d] * attention_norm_root_again[b * S + s]
+                        + d_attention_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -879,12 +884,12 @@ static void kernel_train_26_d_embedding(const int32_t *restrict tokens, const fl
         float *restrict d_embedding)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
-        for (long b = 0; b < 2; b++) {
-            for (long s = 0; s < 32; s++) {
-                const long tokens_at = (long)tokens[b * 32 + s];
+        for (long b = 0; b < BATCH; b++) {
+            for (long s = 0; s < S; s++) {
+                const long tokens_at = (long)tokens[b * S + s];
                 MOEC_OMP(simd)
                 for (long d = d_from; d < d_from + 16; d++) {
-                    d_embedding[tokens_at * 32 + d] += d_x_2[(b * 32 + s) * 32 + d];
+                    d_embedding[tokens_at * D + d] += d_x_2[(b * S + s) * D + d];
                 }
             }
         }
@@ -1017,44 +1022,44 @@ static void run_train(const MoecRun *run)
     int32_t *const chosen_list_2 = (void *)(run->arena + 401408); /* [chosen_rows] */
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance);
-    for (long i = 0; i < 4; i++) {
+    for (long i = 0; i < BLOCK_2; i++) {
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 4 * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
-                attention_v + i * 2 * 32 * 4 * 8);
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
+                attention_v + i * BATCH * S * HV * C);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
                 attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
-        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8,
-                key_rotary_y + i * 2 * 32 * 4 * 8, attention_v + i * 2 * 32 * 4 * 8, NULL, NULL,
-                attended + i * 2 * 32 * 4 * 8, attended_lse + i * 2 * 32 * 4);
+        moec_attend(&moec_options_train_3, query_rotary_y + i * BATCH * S * H * E,
+                key_rotary_y + i * BATCH * S * HK * E, attention_v + i * BATCH * S * HV * C, NULL, NULL,
+                attended + i * BATCH * S * H * C, attended_lse + i * BATCH * S * H);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8,
-                block_attention_output + i * 4 * 8 * 32, attention_y);
+        moec_product(run, 3, &moec_products[3], attended + i * BATCH * S * H * C,
+                block_attention_output + i * H * C * D, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
         /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */
-        moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * 32 * 4, ffn_logit);
+        moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * D * N, ffn_logit);
         kernel_train_5_ffn_p(i, ffn_logit, ffn_value, ffn_total, ffn_p);
         /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:75 */
-        moec_top(64, 4, 1, 2, ffn_p, chosen + i * 2 * 32 * 4);
+        moec_top(64, 4, 1, 2, ffn_p, chosen + i * BATCH * S * N);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[i,batch,s,n]; key = [n])
                   -- std/moe.moe:75 */
-        moec_pack(&moec_options_train_6, chosen + i * 2 * 32 * 4, NULL,
+        moec_pack(&moec_options_train_6, chosen + i * BATCH * S * N, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
@@ -1065,7 +1070,8 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_gate_product + i * 128 * 48);
+                ffn_norm_y_2, block_ffn_expert_gate + i * N * D * F,
+                        expert_gate_product + i * CHOSEN_ROWS * F);
         kernel_train_8_act_y(i, expert_gate_product, act_y);
         /* expert_up_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
@@ -1073,7 +1079,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_up_product + i * 128 * 48);
+                ffn_norm_y_2, block_ffn_expert_up + i * N * D * F, expert_up_product + i * CHOSEN_ROWS * F);
         kernel_train_9_expert_h_weighed(i, ffn_weight, act_y, expert_up_product, expert_h_weighed,
                 chosen_batch, chosen_s, chosen_n);
         /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
@@ -1082,7 +1088,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
-                expert_h_weighed, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
+                expert_h_weighed, block_ffn_expert_down + i * N * F * D, expert_y);
         kernel_train_10_balance(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, ffn_busiest, balance,
                 chosen_batch, chosen_s);
     }
@@ -1102,11 +1108,11 @@ static void run_train(const MoecRun *run)
             d_final_norm_sum_of_squares);
     kernel_train_15_d_balance_3(x_2, final_norm_root, loss_scale, d_balance_3, d_final_norm_y_3, d_x_2,
             d_final_norm_sum_of_squares);
-    for (long i = 3; i >= 0; i--) {
+    for (long i = BLOCK_2 - 1; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
                   -- std/moe.moe:75 */
-        moec_pack(&moec_options_train_16, chosen + i * 2 * 32 * 4, NULL,
+        moec_pack(&moec_options_train_16, chosen + i * BATCH * S * N, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
                                     .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
@@ -1119,7 +1125,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_expert_down + i * 4 * 48 * 32,
+                d_x_2 + ((i + 1) & 1) * BATCH * S * D, block_ffn_expert_down + i * N * F * D,
                         d_expert_h_weighed);
         kernel_train_18_d_expert_gate_product(i, expert_gate_product, expert_up_product, d_expert_h_weighed,
                 d_ffn_weight, d_expert_up_product, d_expert_gate_product, ffn_weight_again,
@@ -1130,29 +1136,29 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = chosen_other_2},
-                expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
-                        d_block_ffn_expert_down + i * 4 * 48 * 32);
+                expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * BATCH * S * D,
+                        d_block_ffn_expert_down + i * N * F * D);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_up_product[r,f]
                 * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                d_expert_up_product, block_ffn_expert_up + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
+                d_expert_up_product, block_ffn_expert_up + i * N * D * F, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_up_product[r,f]
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                ffn_norm_y_2_again, d_expert_up_product, d_block_ffn_expert_up + i * 4 * 32 * 48);
+                ffn_norm_y_2_again, d_expert_up_product, d_block_ffn_expert_up + i * N * D * F);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_gate_product[r,f]
                 * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                d_expert_gate_product, block_ffn_expert_gate + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
+                d_expert_gate_product, block_ffn_expert_gate + i * N * D * F, d_ffn_norm_y_2_rows);
         kernel_train_19_d_ffn_logit(i, ffn_value, ffn_total, chosen, ffn_total_3, d_ffn_total_4,
                 d_ffn_weight, d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2,
                 chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows);
@@ -1162,13 +1168,13 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * 4 * 32 * 48);
+                ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * N * D * F);
         /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */
-        moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * 32 * 4, d_ffn_norm_y_2);
+        moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * D * N, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
                   -- std/moe.moe:52 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
-                d_block_ffn_router + i * 32 * 4);
+                d_block_ffn_router + i * D * N);
         kernel_train_20_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again, ffn_norm_y_again);
@@ -1178,48 +1184,48 @@ static void run_train(const MoecRun *run)
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * 4 * 8 * 32, d_attended);
+        moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * H * C * D, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
                   -- std/attention.moe:138 */
-        moec_product(run, 11, &moec_products[11], attended + i * 2 * 32 * 4 * 8, d_x_3,
-                d_block_attention_output + i * 4 * 8 * 32);
+        moec_product(run, 11, &moec_products[11], attended + i * BATCH * S * H * C, d_x_3,
+                d_block_attention_output + i * H * C * D);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
         moec_attend_grad(&moec_options_train_22,
-                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8,
-                        .k = key_rotary_y + i * 2 * 32 * 4 * 8, .v = attention_v + i * 2 * 32 * 4 * 8,
-                        .sink = NULL, .o = attended + i * 2 * 32 * 4 * 8,
-                        .lse = attended_lse + i * 2 * 32 * 4,
+                &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
+                        .k = key_rotary_y + i * BATCH * S * HK * E,
+                        .v = attention_v + i * BATCH * S * HV * C, .sink = NULL,
+                        .o = attended + i * BATCH * S * H * C, .lse = attended_lse + i * BATCH * S * H,
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + i * 32 * 4 * 8,
+        moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
-                d_block_attention_value + i * 32 * 4 * 8);
+                d_block_attention_value + i * D * HV * C);
         kernel_train_23_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * 32 * 4 * 8,
+        moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * D * HK * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
         moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
-                d_block_attention_key + i * 32 * 4 * 8);
+                d_block_attention_key + i * D * HK * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + i * 32 * 4 * 8,
+        moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
-                d_block_attention_query + i * 32 * 4 * 8);
+                d_block_attention_query + i * D * H * E);
         kernel_train_24_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
                 block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
                 d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
@@ -1287,10 +1293,15 @@ static void run_update(float *weight, const float *gradient, float *const *state
 }
 
 static const char *const update_states[] = {"m", "v"};
-static const char *const update_scalars[] = {"lr", "step", "matrix", "clip"};
+static const MoecUpdateScalar update_scalars[] = {
+    {MOEC_SCALAR_RATE, "lr"},
+    {MOEC_SCALAR_STEP, "step"},
+    {MOEC_SCALAR_MATRIX, "matrix"},
+    {MOEC_SCALAR_CLIP, "clip"},
+};
 static const MoecUpdate update = {
     .run = run_update, .rate = update_rate, .state_names = update_states, .state_count = 2,
-    .scalar_names = update_scalars, .scalar_count = 4,
+    .scalars = update_scalars, .scalar_count = 4,
     .own = update_own, .group_count = 2,
 };
 
@@ -1329,7 +1340,7 @@ static const MoecTensor train_inputs[] = {
     {.name = "targets", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 1,
      .rank = 2, .shape = {2, 32}, .is_int = 1, .input = MOEC_INPUT_NEXT, .vocabulary = 64},
     {.name = "loss_scale", .axes = "", .block = MOEC_INPUTS, .offset = 2,
-     .rank = 0, .shape = {0}, .input = MOEC_INPUT_SCALAR, .vocabulary = 0},
+     .rank = 0, .shape = {0}, .input = MOEC_INPUT_SCALAR, .vocabulary = 0, .scalar = MOEC_SCALAR_LOSS_SCALE},
 };
 
 static const MoecTensor train_outputs[] = {

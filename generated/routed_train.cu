@@ -1,13 +1,17 @@
 /* Written by moec to stand alone: the kernels that the program beside it launches. */
 /* run_train
-   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4, h = 4, e = 8, hk = 4, hv = 4, c = 8,
-        n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
+   axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4 (BLOCK_2), h = 4, e = 8, hk = 4, hv = 4,
+        c = 8, n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
    outputs: loss, balance, total, block.{i}.ffn.busiest[block]
    work:    26 kernels and calls, 18 products
    memory:  582464 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 #include "kernels.cuh"
+
+/* Sizes of axes. */
+enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HK = 4, HV = 4, C = 8, N = 4,
+        CHOSEN_ROWS = 128, CHOSEN_GROUPS = 5, CHOSEN_OTHERS = 65, F = 48 };
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
@@ -23,23 +27,23 @@ extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__res
     moec_begin();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
-        const long s = (unsigned)part / 32u % 32u;
-        const long d_from = (unsigned)part % 32u;
-        const long tokens_at = (long)tokens[b * 32 + s];
+        const long s = (unsigned)part / D % S;
+        const long d_from = (unsigned)part % D;
+        const long tokens_at = (long)tokens[b * S + s];
         float embedding_lanes[4];
-        moec_read(embedding_lanes, &embedding[tokens_at * 32 + d_from]);
+        moec_read(embedding_lanes, &embedding[tokens_at * D + d_from]);
         float x_2_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             float x = embedding_lanes[lane];
             x_2_lanes[lane] = x;
         }
-        moec_write(&x_2[(b * 32 + s) * 32 + d_from], x_2_lanes);
+        moec_write(&x_2[(b * S + s) * D + d_from], x_2_lanes);
     }
     if (moec_thread() == 0) balance[0] = 0.0f;
     for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
-        const long s = (unsigned)part / 8u;
-        const long e_from = (unsigned)part % 8u;
+        const long s = (unsigned)part / E;
+        const long e_from = (unsigned)part % E;
         float query_rotary_cosine_lanes[4];
         float query_rotary_sine_lanes[4];
 #pragma unroll
@@ -50,8 +54,8 @@ extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__res
             query_rotary_sine_lanes[lane] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
                     * moec_sin(query_rotary_angle);
         }
-        moec_write(&query_rotary_cosine[s * 8 + e_from], query_rotary_cosine_lanes);
-        moec_write(&query_rotary_sine[s * 8 + e_from], query_rotary_sine_lanes);
+        moec_write(&query_rotary_cosine[s * E + e_from], query_rotary_cosine_lanes);
+        moec_write(&query_rotary_sine[s * E + e_from], query_rotary_sine_lanes);
     }
 }
 
@@ -67,12 +71,12 @@ extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
-        const long b = (unsigned)iteration / 32u;
-        const long s = (unsigned)iteration % 32u;
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
         float attention_norm_sum_of_squares_sum = 0.0f;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_2_lanes, &x_2[((i * BATCH + b) * S + s) * D + d_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 attention_norm_sum_of_squares_sum += x_2_lanes[lane] * x_2_lanes[lane];
@@ -80,21 +84,21 @@ extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float
         }
         attention_norm_sum_of_squares_sum = moec_block_sum(attention_norm_sum_of_squares_sum);
         float attention_norm_sum_of_squares_now = attention_norm_sum_of_squares_sum;
-        if (moec_thread() == 0) attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] =
+        if (moec_thread() == 0) attention_norm_sum_of_squares[(i * BATCH + b) * S + s] =
                 attention_norm_sum_of_squares_now;
         float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares_now * 0.03125f + 1e-06f);
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_2_lanes, &x_2[((i * BATCH + b) * S + s) * D + d_from]);
             float block_attention_norm_weight_lanes[4];
-            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
+            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * D + d_from]);
             float attention_norm_y_2_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 float attention_norm_y = x_2_lanes[lane] * attention_norm_root;
                 attention_norm_y_2_lanes[lane] = attention_norm_y * block_attention_norm_weight_lanes[lane];
             }
-            moec_write(&attention_norm_y_2[(b * 32 + s) * 32 + d_from], attention_norm_y_2_lanes);
+            moec_write(&attention_norm_y_2[(b * S + s) * D + d_from], attention_norm_y_2_lanes);
         }
     }
 }
@@ -118,22 +122,22 @@ extern "C" __global__ void kernel_train_2_key_rotary_y(long i, const float *__re
     moec_begin();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
-        const long s = (unsigned)part / 32u % 32u;
-        const long h = (unsigned)part / 8u % 4u;
-        const long e_from = (unsigned)part % 8u;
+        const long s = (unsigned)part / 32u % S;
+        const long h = (unsigned)part / E % H;
+        const long e_from = (unsigned)part % E;
         float attention_q_lanes[4];
-        moec_read(attention_q_lanes, &attention_q[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        moec_read(attention_q_lanes, &attention_q[((b * S + s) * H + h) * E + e_from]);
         float query_rotary_cosine_lanes[4];
-        moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * 8 + e_from]);
+        moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * E + e_from]);
         float attention_q_lanes_2[4];
-        moec_read(attention_q_lanes_2, &attention_q[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
+        moec_read(attention_q_lanes_2, &attention_q[((b * S + s) * H + h) * E + (e_from + 4) % 8]);
         float query_rotary_sine_lanes[4];
-        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * 8 + e_from]);
+        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * E + e_from]);
         float query_rotary_y_lanes[4];
         float attention_k_lanes[4];
-        moec_read(attention_k_lanes, &attention_k[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        moec_read(attention_k_lanes, &attention_k[((b * S + s) * HK + h) * E + e_from]);
         float attention_k_lanes_2[4];
-        moec_read(attention_k_lanes_2, &attention_k[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
+        moec_read(attention_k_lanes_2, &attention_k[((b * S + s) * HK + h) * E + (e_from + 4) % 8]);
         float key_rotary_y_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
@@ -142,8 +146,8 @@ extern "C" __global__ void kernel_train_2_key_rotary_y(long i, const float *__re
             key_rotary_y_lanes[lane] = attention_k_lanes[lane] * query_rotary_cosine_lanes[lane]
                     + attention_k_lanes_2[lane] * query_rotary_sine_lanes[lane];
         }
-        moec_write(&query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e_from], query_rotary_y_lanes);
-        moec_write(&key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e_from], key_rotary_y_lanes);
+        moec_write(&query_rotary_y[(((i * BATCH + b) * S + s) * H + h) * E + e_from], query_rotary_y_lanes);
+        moec_write(&key_rotary_y[(((i * BATCH + b) * S + s) * HK + h) * E + e_from], key_rotary_y_lanes);
     }
 }
 
@@ -172,12 +176,12 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
-        const long b = (unsigned)iteration / 32u;
-        const long s = (unsigned)iteration % 32u;
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
         float ffn_norm_sum_of_squares_sum = 0.0f;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_3_lanes, &x_3[((i * BATCH + b) * S + s) * D + d_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 ffn_norm_sum_of_squares_sum += x_3_lanes[lane] * x_3_lanes[lane];
@@ -185,20 +189,21 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
         }
         ffn_norm_sum_of_squares_sum = moec_block_sum(ffn_norm_sum_of_squares_sum);
         float ffn_norm_sum_of_squares_now = ffn_norm_sum_of_squares_sum;
-        if (moec_thread() == 0) ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] = ffn_norm_sum_of_squares_now;
+        if (moec_thread() == 0) ffn_norm_sum_of_squares[(i * BATCH + b) * S + s] =
+                ffn_norm_sum_of_squares_now;
         float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares_now * 0.03125f + 1e-06f);
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_3_lanes, &x_3[((i * BATCH + b) * S + s) * D + d_from]);
             float block_ffn_norm_weight_lanes[4];
-            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * D + d_from]);
             float ffn_norm_y_2_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 float ffn_norm_y = x_3_lanes[lane] * ffn_norm_root;
                 ffn_norm_y_2_lanes[lane] = ffn_norm_y * block_ffn_norm_weight_lanes[lane];
             }
-            moec_write(&ffn_norm_y_2[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_lanes);
+            moec_write(&ffn_norm_y_2[(b * S + s) * D + d_from], ffn_norm_y_2_lanes);
         }
     }
 }
@@ -213,22 +218,22 @@ extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict_
     moec_begin();
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
+        const long b = (unsigned)part / S;
+        const long s = (unsigned)part % S;
         float ffn_largest = -INFINITY;
-        for (long n = 0; n < 4; n++) {
-            ffn_largest = moec_max(ffn_largest, ffn_logit[(b * 32 + s) * 4 + n]);
+        for (long n = 0; n < N; n++) {
+            ffn_largest = moec_max(ffn_largest, ffn_logit[(b * S + s) * N + n]);
         }
         float ffn_total_sum = 0.0f;
-        for (long n = 0; n < 4; n++) {
-            ffn_value[((i * 2 + b) * 32 + s) * 4 + n] =
-                    moec_exp(ffn_logit[(b * 32 + s) * 4 + n] - ffn_largest);
-            ffn_total_sum += ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
+        for (long n = 0; n < N; n++) {
+            ffn_value[((i * BATCH + b) * S + s) * N + n] =
+                    moec_exp(ffn_logit[(b * S + s) * N + n] - ffn_largest);
+            ffn_total_sum += ffn_value[((i * BATCH + b) * S + s) * N + n];
         }
         float ffn_total_now = ffn_total_sum;
-        ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
-        for (long n = 0; n < 4; n++) {
-            ffn_p[(b * 32 + s) * 4 + n] = ffn_value[((i * 2 + b) * 32 + s) * 4 + n] / ffn_total_now;
+        ffn_total[(i * BATCH + b) * S + s] = ffn_total_now;
+        for (long n = 0; n < N; n++) {
+            ffn_p[(b * S + s) * N + n] = ffn_value[((i * BATCH + b) * S + s) * N + n] / ffn_total_now;
         }
     }
     moec_barrier();
@@ -246,17 +251,17 @@ extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restri
         float *__restrict__ ffn_load)
 {
     moec_begin();
-    for (long moec_from = 32 * moec_block(); moec_from < 4; moec_from += 32 * moec_blocks()) {
-        const long iteration = moec_column(moec_from, 4);
+    for (long moec_from = 32 * moec_block(); moec_from < N; moec_from += 32 * moec_blocks()) {
+        const long iteration = moec_column(moec_from, N);
         const long n = iteration;
         float ffn_total_2 = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
-            const long b = (unsigned)part / 32u;
-            const long s = (unsigned)part % 32u;
-            ffn_total_2 += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
+            const long b = (unsigned)part / S;
+            const long s = (unsigned)part % S;
+            ffn_total_2 += chosen[((i * BATCH + b) * S + s) * N + n] / 2.0f;
         }
         ffn_total_2 = moec_column_sum(ffn_total_2);
-        if (moec_thread() < 32 && moec_from + moec_thread() == iteration) ffn_load[i * 4 + n] = ffn_total_2
+        if (moec_thread() < 32 && moec_from + moec_thread() == iteration) ffn_load[i * N + n] = ffn_total_2
                 * 0.015625f;
     }
 }
@@ -270,14 +275,14 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
-        const long b = (unsigned)iteration / 32u;
-        const long s = (unsigned)iteration % 32u;
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
         float ffn_total_3_sum = 0.0f;
-        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+        for (long n_from = 4 * moec_thread(); n_from < N; n_from += 4 * moec_threads()) {
             float chosen_lanes[4];
-            moec_read(chosen_lanes, &chosen[((i * 2 + b) * 32 + s) * 4 + n_from]);
+            moec_read(chosen_lanes, &chosen[((i * BATCH + b) * S + s) * N + n_from]);
             float ffn_p_lanes[4];
-            moec_read(ffn_p_lanes, &ffn_p[(b * 32 + s) * 4 + n_from]);
+            moec_read(ffn_p_lanes, &ffn_p[(b * S + s) * N + n_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 ffn_total_3_sum += chosen_lanes[lane] * ffn_p_lanes[lane];
@@ -285,25 +290,25 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
         }
         ffn_total_3_sum = moec_block_sum(ffn_total_3_sum);
         float ffn_total_3_now = ffn_total_3_sum;
-        if (moec_thread() == 0) ffn_total_3[(i * 2 + b) * 32 + s] = ffn_total_3_now;
-        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+        if (moec_thread() == 0) ffn_total_3[(i * BATCH + b) * S + s] = ffn_total_3_now;
+        for (long n_from = 4 * moec_thread(); n_from < N; n_from += 4 * moec_threads()) {
             float ffn_p_lanes[4];
-            moec_read(ffn_p_lanes, &ffn_p[(b * 32 + s) * 4 + n_from]);
+            moec_read(ffn_p_lanes, &ffn_p[(b * S + s) * N + n_from]);
             float ffn_weight_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 ffn_weight_lanes[lane] = ffn_p_lanes[lane]
                         / moec_where(moec_lt(0.0f, ffn_total_3_now), ffn_total_3_now, 1.0f);
             }
-            moec_write(&ffn_weight[(b * 32 + s) * 4 + n_from], ffn_weight_lanes);
+            moec_write(&ffn_weight[(b * S + s) * N + n_from], ffn_weight_lanes);
         }
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float ffn_y_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 ffn_y_lanes[lane] = 0.0f;
             }
-            moec_write(&ffn_y[(b * 32 + s) * 32 + d_from], ffn_y_lanes);
+            moec_write(&ffn_y[(b * S + s) * D + d_from], ffn_y_lanes);
         }
     }
 }
@@ -326,11 +331,11 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
         const long r = row;
         const long f = column;
         float expert_up_product_now = sum;
-        expert_up_product[(i * 128 + r) * 48 + f] = expert_up_product_now;
-        const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
+        expert_up_product[(i * CHOSEN_ROWS + r) * F + f] = expert_up_product_now;
+        const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
         float act_y = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
         float expert_h = act_y * expert_up_product_now;
-        expert_h_weighed[r * 48 + f] = ffn_weight[((long)chosen_batch[r] * 32 + (long)chosen_s[r]) * 4
+        expert_h_weighed[r * F + f] = ffn_weight[((long)chosen_batch[r] * S + (long)chosen_s[r]) * N
                 + (long)chosen_n[r]] * expert_h;
     });
 }
@@ -350,45 +355,45 @@ extern "C" __global__ void kernel_train_9_balance(long i, float *__restrict__ x_
 {
     moec_begin();
     moec_barrier();
-    for (long d = moec_thread(); d < 32; d += moec_threads()) {
-        for (long r = 0; r < 128; r++) {
+    for (long d = moec_thread(); d < D; d += moec_threads()) {
+        for (long r = 0; r < CHOSEN_ROWS; r++) {
             const long chosen_batch_at = (long)chosen_batch[r];
             const long chosen_s_at = (long)chosen_s[r];
-            ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += expert_y[r * 32 + d];
+            ffn_y[(chosen_batch_at * S + chosen_s_at) * D + d] += expert_y[r * D + d];
         }
     }
     moec_barrier();
     float ffn_product_3 = 0.0f;
     float ffn_largest_2 = -INFINITY;
-    for (long n = moec_thread(); n < 4; n += moec_threads()) {
+    for (long n = moec_thread(); n < N; n += moec_threads()) {
         float ffn_total_4 = 0.0f;
-        for (long b = 0; b < 2; b++) {
+        for (long b = 0; b < BATCH; b++) {
             float ffn_total_4_part = 0.0f;
-            for (long s = 0; s < 32; s++) {
-                ffn_total_4_part += ffn_p[(b * 32 + s) * 4 + n];
+            for (long s = 0; s < S; s++) {
+                ffn_total_4_part += ffn_p[(b * S + s) * N + n];
             }
             ffn_total_4 += ffn_total_4_part;
         }
-        ffn_product_3 += ffn_load[i * 4 + n] * (ffn_total_4 * 0.015625f);
-        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * 4 + n]);
+        ffn_product_3 += ffn_load[i * N + n] * (ffn_total_4 * 0.015625f);
+        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * N + n]);
     }
     ffn_product_3 = moec_block_sum(ffn_product_3);
     ffn_largest_2 = moec_block_max(ffn_largest_2);
     if (moec_thread() == 0) ffn_busiest[i] = 4.0f * ffn_largest_2;
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
-        const long s = (unsigned)part / 32u % 32u;
-        const long d_from = (unsigned)part % 32u;
+        const long s = (unsigned)part / D % S;
+        const long d_from = (unsigned)part % D;
         float x_3_lanes[4];
-        moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+        moec_read(x_3_lanes, &x_3[((i * BATCH + b) * S + s) * D + d_from]);
         float ffn_y_lanes[4];
-        moec_read(ffn_y_lanes, &ffn_y[(b * 32 + s) * 32 + d_from]);
+        moec_read(ffn_y_lanes, &ffn_y[(b * S + s) * D + d_from]);
         float x_2_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             x_2_lanes[lane] = x_3_lanes[lane] + ffn_y_lanes[lane];
         }
-        moec_write(&x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d_from], x_2_lanes);
+        moec_write(&x_2[(((i + 1) * BATCH + b) * S + s) * D + d_from], x_2_lanes);
     }
     moec_barrier();
     if (moec_thread() == 0) balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_product_3;
@@ -406,12 +411,12 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
-        const long b = (unsigned)iteration / 32u;
-        const long s = (unsigned)iteration % 32u;
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
         float final_norm_sum_of_squares_sum = 0.0f;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_2_lanes, &x_2[((4 * BATCH + b) * S + s) * D + d_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 final_norm_sum_of_squares_sum += x_2_lanes[lane] * x_2_lanes[lane];
@@ -419,12 +424,12 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
         }
         final_norm_sum_of_squares_sum = moec_block_sum(final_norm_sum_of_squares_sum);
         float final_norm_sum_of_squares_now = final_norm_sum_of_squares_sum;
-        if (moec_thread() == 0) final_norm_sum_of_squares[b * 32 + s] = final_norm_sum_of_squares_now;
+        if (moec_thread() == 0) final_norm_sum_of_squares[b * S + s] = final_norm_sum_of_squares_now;
         float final_norm_root_now = moec_rsqrt(final_norm_sum_of_squares_now * 0.03125f + 1e-06f);
-        if (moec_thread() == 0) final_norm_root[b * 32 + s] = final_norm_root_now;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        if (moec_thread() == 0) final_norm_root[b * S + s] = final_norm_root_now;
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_2_lanes, &x_2[((4 * BATCH + b) * S + s) * D + d_from]);
             float final_norm_y_lanes[4];
             float final_norm_weight_lanes[4];
             moec_read(final_norm_weight_lanes, &final_norm_weight[d_from]);
@@ -435,8 +440,8 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
                 final_norm_y_lanes[lane] = final_norm_y_now;
                 final_norm_y_2_lanes[lane] = final_norm_y_now * final_norm_weight_lanes[lane];
             }
-            moec_write(&final_norm_y[(b * 32 + s) * 32 + d_from], final_norm_y_lanes);
-            moec_write(&final_norm_y_2[(b * 32 + s) * 32 + d_from], final_norm_y_2_lanes);
+            moec_write(&final_norm_y[(b * S + s) * D + d_from], final_norm_y_lanes);
+            moec_write(&final_norm_y_2[(b * S + s) * D + d_from], final_norm_y_2_lanes);
         }
     }
 }
@@ -462,21 +467,21 @@ extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__rest
     float total = 0.0f;
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
-        const long targets_at = (long)targets[b * 32 + s];
+        const long b = (unsigned)part / S;
+        const long s = (unsigned)part % S;
+        const long targets_at = (long)targets[b * S + s];
         float largest_sum = -INFINITY;
-        for (long v = 0; v < 64; v++) {
-            largest_sum = moec_max(largest_sum, logits[(b * 32 + s) * 64 + v]);
+        for (long v = 0; v < V; v++) {
+            largest_sum = moec_max(largest_sum, logits[(b * S + s) * V + v]);
         }
         float largest_now = largest_sum;
-        largest[b * 32 + s] = largest_now;
+        largest[b * S + s] = largest_now;
         float sum_of_powers_sum = 0.0f;
-        for (long v = 0; v < 64; v++) {
-            sum_of_powers_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - largest_now);
+        for (long v = 0; v < V; v++) {
+            sum_of_powers_sum += moec_exp(logits[(b * S + s) * V + v] - largest_now);
         }
-        sum_of_powers[b * 32 + s] = sum_of_powers_sum;
-        total += largest_now + moec_log(sum_of_powers[b * 32 + s]) - logits[(b * 32 + s) * 64 + targets_at];
+        sum_of_powers[b * S + s] = sum_of_powers_sum;
+        total += largest_now + moec_log(sum_of_powers[b * S + s]) - logits[(b * S + s) * V + targets_at];
     }
     total = moec_block_sum(total);
     moec_barrier();
@@ -487,16 +492,16 @@ extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__rest
     float d_total_3_now = loss_scale_at * 0.015625f;
     if (moec_thread() == 0) d_total_3[0] = d_total_3_now;
     for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s_from = (unsigned)part % 32u;
+        const long b = (unsigned)part / S;
+        const long s_from = (unsigned)part % S;
         float sum_of_powers_lanes[4];
-        moec_read(sum_of_powers_lanes, &sum_of_powers[b * 32 + s_from]);
+        moec_read(sum_of_powers_lanes, &sum_of_powers[b * S + s_from]);
         float d_sum_of_powers_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             d_sum_of_powers_lanes[lane] = d_total_3_now * (1.0f / sum_of_powers_lanes[lane]);
         }
-        moec_write(&d_sum_of_powers[b * 32 + s_from], d_sum_of_powers_lanes);
+        moec_write(&d_sum_of_powers[b * S + s_from], d_sum_of_powers_lanes);
     }
 }
 
@@ -510,20 +515,20 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
     moec_begin();
     for (long iteration = 4 * moec_first(); iteration < 4096; iteration += 4 * moec_step()) {
         const long b = (unsigned)iteration / 2048u;
-        const long s = (unsigned)iteration / 64u % 32u;
-        const long v_from = (unsigned)iteration % 64u;
+        const long s = (unsigned)iteration / V % S;
+        const long v_from = (unsigned)iteration % V;
         const float d_total_3_at = d_total_3[0];
         float logits_lanes[4];
-        moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
+        moec_read(logits_lanes, &logits[(b * S + s) * V + v_from]);
         float d_logits_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             const long v = v_from + lane;
-            d_logits_lanes[lane] = d_sum_of_powers[b * 32 + s]
-                    * moec_exp(logits_lanes[lane] - largest[b * 32 + s])
-                    + moec_where(v == (long)targets[b * 32 + s] ? 1.0f : 0.0f, -d_total_3_at, 0.0f);
+            d_logits_lanes[lane] = d_sum_of_powers[b * S + s]
+                    * moec_exp(logits_lanes[lane] - largest[b * S + s])
+                    + moec_where(v == (long)targets[b * S + s] ? 1.0f : 0.0f, -d_total_3_at, 0.0f);
         }
-        moec_write(&d_logits[(b * 32 + s) * 64 + v_from], d_logits_lanes);
+        moec_write(&d_logits[(b * S + s) * V + v_from], d_logits_lanes);
     }
 }
 
@@ -546,13 +551,13 @@ extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__
     moec_begin();
     const float loss_scale_at = loss_scale[0];
     moec_barrier();
-    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+    for (long d = moec_thread(); d < D; d += moec_threads()) {
         float d_final_norm_weight_sum = 0.0f;
-        for (long b = 0; b < 2; b++) {
+        for (long b = 0; b < BATCH; b++) {
             float d_final_norm_weight_part = 0.0f;
-            for (long s = 0; s < 32; s++) {
-                d_final_norm_weight_part += d_final_norm_y_2[(b * 32 + s) * 32 + d]
-                        * final_norm_y[(b * 32 + s) * 32 + d];
+            for (long s = 0; s < S; s++) {
+                d_final_norm_weight_part += d_final_norm_y_2[(b * S + s) * D + d]
+                        * final_norm_y[(b * S + s) * D + d];
             }
             d_final_norm_weight_sum += d_final_norm_weight_part;
         }
@@ -560,20 +565,20 @@ extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__
     }
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
+        const long b = (unsigned)part / S;
+        const long s = (unsigned)part % S;
         float d_final_norm_y_3[32];
         float d_final_norm_root = 0.0f;
-        for (long d = 0; d < 32; d++) {
-            d_final_norm_y_3[d] = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
-            d_final_norm_root += d_final_norm_y_3[d] * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+        for (long d = 0; d < D; d++) {
+            d_final_norm_y_3[d] = d_final_norm_y_2[(b * S + s) * D + d] * final_norm_weight[d];
+            d_final_norm_root += d_final_norm_y_3[d] * x_2[((4 * BATCH + b) * S + s) * D + d];
         }
         float d_final_norm_sum_of_squares = d_final_norm_root
-                * (-0.5f * final_norm_root[b * 32 + s]
-                / (final_norm_sum_of_squares[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
-        for (long d = 0; d < 32; d++) {
-            const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-            d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[d] * final_norm_root[b * 32 + s]
+                * (-0.5f * final_norm_root[b * S + s]
+                / (final_norm_sum_of_squares[b * S + s] * 0.03125f + 1e-06f)) * 0.03125f;
+        for (long d = 0; d < D; d++) {
+            const float x_2_at = x_2[((4 * BATCH + b) * S + s) * D + d];
+            d_x_2[(b * S + s) * D + d] = d_final_norm_y_3[d] * final_norm_root[b * S + s]
                     + d_final_norm_sum_of_squares * (x_2_at + x_2_at);
         }
     }
@@ -594,9 +599,9 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
 {
     moec_begin();
     float d_ffn_product_3 = d_balance_3[(i + 1) & 1] * 0.04f;
-    for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+    for (long n_from = 4 * moec_thread(); n_from < N; n_from += 4 * moec_threads()) {
         float ffn_load_lanes[4];
-        moec_read(ffn_load_lanes, &ffn_load[i * 4 + n_from]);
+        moec_read(ffn_load_lanes, &ffn_load[i * N + n_from]);
         float d_ffn_total_4_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
@@ -606,22 +611,22 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
     }
     for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 128u;
-        const long s = (unsigned)part / 4u % 32u;
-        const long n_from = (unsigned)part % 4u;
+        const long s = (unsigned)part / N % S;
+        const long n_from = (unsigned)part % N;
         float ffn_value_lanes[4];
-        moec_read(ffn_value_lanes, &ffn_value[((i * 2 + b) * 32 + s) * 4 + n_from]);
+        moec_read(ffn_value_lanes, &ffn_value[((i * BATCH + b) * S + s) * N + n_from]);
         float ffn_p_again_lanes[4];
         float ffn_weight_again_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            float ffn_p_again_now = ffn_value_lanes[lane] / ffn_total[(i * 2 + b) * 32 + s];
+            float ffn_p_again_now = ffn_value_lanes[lane] / ffn_total[(i * BATCH + b) * S + s];
             ffn_p_again_lanes[lane] = ffn_p_again_now;
-            const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
+            const float ffn_total_3_at = ffn_total_3[(i * BATCH + b) * S + s];
             ffn_weight_again_lanes[lane] = ffn_p_again_now
                     / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f);
         }
-        moec_write(&ffn_p_again[(b * 32 + s) * 4 + n_from], ffn_p_again_lanes);
-        moec_write(&ffn_weight_again[(b * 32 + s) * 4 + n_from], ffn_weight_again_lanes);
+        moec_write(&ffn_p_again[(b * S + s) * N + n_from], ffn_p_again_lanes);
+        moec_write(&ffn_weight_again[(b * S + s) * N + n_from], ffn_weight_again_lanes);
     }
 }
 
@@ -654,22 +659,22 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15
         const long r = row;
         const long f = column;
         float d_expert_h_weighed_now = sum;
-        d_expert_h_weighed[r * 48 + f] = d_expert_h_weighed_now;
-        const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
+        d_expert_h_weighed[r * F + f] = d_expert_h_weighed_now;
+        const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
         float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
-        float expert_h_again_now = act_y_again * expert_up_product[(i * 128 + r) * 48 + f];
-        expert_h_again[r * 48 + f] = expert_h_again_now;
-        expert_h_weighed_again[r * 48 + f] =
-                ffn_weight_again[((long)chosen_batch_2[r] * 32 + (long)chosen_s_2[r]) * 4
+        float expert_h_again_now = act_y_again * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+        expert_h_again[r * F + f] = expert_h_again_now;
+        expert_h_weighed_again[r * F + f] =
+                ffn_weight_again[((long)chosen_batch_2[r] * S + (long)chosen_s_2[r]) * N
                 + (long)chosen_n_2[r]] * expert_h_again_now;
         float d_expert_h = d_expert_h_weighed_now
-                * ffn_weight_again[((long)chosen_batch_2[r] * 32 + (long)chosen_s_2[r]) * 4
+                * ffn_weight_again[((long)chosen_batch_2[r] * S + (long)chosen_s_2[r]) * N
                 + (long)chosen_n_2[r]];
-        d_expert_up_product[r * 48 + f] = d_expert_h * act_y_again;
-        float d_act_y = d_expert_h * expert_up_product[(i * 128 + r) * 48 + f];
-        const float expert_gate_product_at_2 = expert_gate_product[(i * 128 + r) * 48 + f];
+        d_expert_up_product[r * F + f] = d_expert_h * act_y_again;
+        float d_act_y = d_expert_h * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+        const float expert_gate_product_at_2 = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
         const float part = moec_sigmoid(expert_gate_product_at_2);
-        d_expert_gate_product[r * 48 + f] = d_act_y
+        d_expert_gate_product[r * F + f] = d_act_y
                 * (part + expert_gate_product_at_2 * (part * (1.0f - part)));
     });
 }
@@ -685,14 +690,14 @@ extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict_
         float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
     moec_begin();
-    for (long iteration = moec_block(); iteration < 128; iteration += moec_blocks()) {
+    for (long iteration = moec_block(); iteration < CHOSEN_ROWS; iteration += moec_blocks()) {
         const long r = iteration;
         float d_ffn_weight_sum = 0.0f;
-        for (long f_from = 4 * moec_thread(); f_from < 48; f_from += 4 * moec_threads()) {
+        for (long f_from = 4 * moec_thread(); f_from < F; f_from += 4 * moec_threads()) {
             float d_expert_h_weighed_lanes[4];
-            moec_read(d_expert_h_weighed_lanes, &d_expert_h_weighed[r * 48 + f_from]);
+            moec_read(d_expert_h_weighed_lanes, &d_expert_h_weighed[r * F + f_from]);
             float expert_h_again_lanes[4];
-            moec_read(expert_h_again_lanes, &expert_h_again[r * 48 + f_from]);
+            moec_read(expert_h_again_lanes, &expert_h_again[r * F + f_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 d_ffn_weight_sum += d_expert_h_weighed_lanes[lane] * expert_h_again_lanes[lane];
@@ -714,25 +719,25 @@ extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const floa
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
-        const long b = (unsigned)iteration / 32u;
-        const long s = (unsigned)iteration % 32u;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float d_ffn_norm_y_2_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 d_ffn_norm_y_2_lanes[lane] = 0.0f;
             }
-            moec_write(&d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from], d_ffn_norm_y_2_lanes);
+            moec_write(&d_ffn_norm_y_2[(b * S + s) * D + d_from], d_ffn_norm_y_2_lanes);
         }
-        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f
-                + 1e-06f);
-        if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * BATCH + b) * S + s]
+                * 0.03125f + 1e-06f);
+        if (moec_thread() == 0) ffn_norm_root_again[b * S + s] = ffn_norm_root_again_now;
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_3_lanes, &x_3[((i * BATCH + b) * S + s) * D + d_from]);
             float ffn_norm_y_again_lanes[4];
             float block_ffn_norm_weight_lanes[4];
-            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * D + d_from]);
             float ffn_norm_y_2_again_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
@@ -740,8 +745,8 @@ extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const floa
                 ffn_norm_y_again_lanes[lane] = ffn_norm_y_again_now;
                 ffn_norm_y_2_again_lanes[lane] = ffn_norm_y_again_now * block_ffn_norm_weight_lanes[lane];
             }
-            moec_write(&ffn_norm_y_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_again_lanes);
-            moec_write(&ffn_norm_y_2_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_again_lanes);
+            moec_write(&ffn_norm_y_again[(b * S + s) * D + d_from], ffn_norm_y_again_lanes);
+            moec_write(&ffn_norm_y_2_again[(b * S + s) * D + d_from], ffn_norm_y_2_again_lanes);
         }
     }
 }
@@ -776,41 +781,41 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
-        const long b = (unsigned)iteration / 32u;
-        const long s = (unsigned)iteration % 32u;
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
         __shared__ __align__(16) float d_ffn_p[4];
         float d_ffn_total_3_sum = 0.0f;
-        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+        for (long n_from = 4 * moec_thread(); n_from < N; n_from += 4 * moec_threads()) {
             float ffn_weight_again_lanes[4];
-            moec_read(ffn_weight_again_lanes, &ffn_weight_again[(b * 32 + s) * 4 + n_from]);
+            moec_read(ffn_weight_again_lanes, &ffn_weight_again[(b * S + s) * N + n_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 const long n = n_from + lane;
-                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n];
                 d_ffn_total_3_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
                         * ffn_weight_again_lanes[lane];
             }
         }
         d_ffn_total_3_sum = moec_block_sum(d_ffn_total_3_sum);
-        const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
+        const float ffn_total_3_at = ffn_total_3[(i * BATCH + b) * S + s];
         float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at),
                 1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f) * d_ffn_total_3_sum,
                 0.0f);
         float d_ffn_total_5_sum = 0.0f;
         moec_barrier();
-        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+        for (long n_from = 4 * moec_thread(); n_from < N; n_from += 4 * moec_threads()) {
             float d_ffn_total_4_lanes[4];
             moec_read(d_ffn_total_4_lanes, &d_ffn_total_4[n_from]);
             float chosen_lanes[4];
-            moec_read(chosen_lanes, &chosen[((i * 2 + b) * 32 + s) * 4 + n_from]);
+            moec_read(chosen_lanes, &chosen[((i * BATCH + b) * S + s) * N + n_from]);
             float d_ffn_p_lanes[4];
             float ffn_p_again_lanes[4];
-            moec_read(ffn_p_again_lanes, &ffn_p_again[(b * 32 + s) * 4 + n_from]);
+            moec_read(ffn_p_again_lanes, &ffn_p_again[(b * S + s) * N + n_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 const long n = n_from + lane;
-                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-                const float ffn_total_3_at_2 = ffn_total_3[(i * 2 + b) * 32 + s];
+                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n];
+                const float ffn_total_3_at_2 = ffn_total_3[(i * BATCH + b) * S + s];
                 d_ffn_p_lanes[lane] = d_ffn_total_4_lanes[lane]
                         + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
                         * (1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at_2), ffn_total_3_at_2, 1.0f))
@@ -821,20 +826,20 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
         }
         d_ffn_total_5_sum = moec_block_sum(d_ffn_total_5_sum);
         moec_barrier();
-        float d_ffn_total_5 = -(1.0f / ffn_total[(i * 2 + b) * 32 + s] * d_ffn_total_5_sum);
-        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+        float d_ffn_total_5 = -(1.0f / ffn_total[(i * BATCH + b) * S + s] * d_ffn_total_5_sum);
+        for (long n_from = 4 * moec_thread(); n_from < N; n_from += 4 * moec_threads()) {
             float d_ffn_p_lanes[4];
             moec_read(d_ffn_p_lanes, &d_ffn_p[n_from]);
             float ffn_value_lanes[4];
-            moec_read(ffn_value_lanes, &ffn_value[((i * 2 + b) * 32 + s) * 4 + n_from]);
+            moec_read(ffn_value_lanes, &ffn_value[((i * BATCH + b) * S + s) * N + n_from]);
             float d_ffn_logit_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                float d_ffn_value = d_ffn_p_lanes[lane] * (1.0f / ffn_total[(i * 2 + b) * 32 + s])
+                float d_ffn_value = d_ffn_p_lanes[lane] * (1.0f / ffn_total[(i * BATCH + b) * S + s])
                         + d_ffn_total_5;
                 d_ffn_logit_lanes[lane] = d_ffn_value * ffn_value_lanes[lane];
             }
-            moec_write(&d_ffn_logit[(b * 32 + s) * 4 + n_from], d_ffn_logit_lanes);
+            moec_write(&d_ffn_logit[(b * S + s) * N + n_from], d_ffn_logit_lanes);
         }
     }
 }
@@ -846,19 +851,19 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
         const float *__restrict__ ffn_norm_y_again)
 {
     moec_begin();
-    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
-        const long iteration = moec_column(moec_from, 32);
+    for (long moec_from = 32 * moec_block(); moec_from < D; moec_from += 32 * moec_blocks()) {
+        const long iteration = moec_column(moec_from, D);
         const long d = iteration;
         float d_block_ffn_norm_weight_sum = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
-            const long b = (unsigned)part / 32u;
-            const long s = (unsigned)part % 32u;
-            d_block_ffn_norm_weight_sum += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
-                    * ffn_norm_y_again[(b * 32 + s) * 32 + d];
+            const long b = (unsigned)part / S;
+            const long s = (unsigned)part % S;
+            d_block_ffn_norm_weight_sum += d_ffn_norm_y_2[(b * S + s) * D + d]
+                    * ffn_norm_y_again[(b * S + s) * D + d];
         }
         d_block_ffn_norm_weight_sum = moec_column_sum(d_block_ffn_norm_weight_sum);
         moec_barrier();
-        if (moec_thread() < 32 && moec_from + moec_thread() == iteration) d_block_ffn_norm_weight[i * 32
+        if (moec_thread() < 32 && moec_from + moec_thread() == iteration) d_block_ffn_norm_weight[i * D
                 + d] += d_block_ffn_norm_weight_sum;
         moec_barrier();
     }
@@ -886,19 +891,19 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
-        const long b = (unsigned)iteration / 32u;
-        const long s = (unsigned)iteration % 32u;
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
         __shared__ __align__(16) float d_ffn_norm_y_3[32];
         float d_ffn_norm_root = 0.0f;
         moec_barrier();
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float d_ffn_norm_y_2_lanes[4];
-            moec_read(d_ffn_norm_y_2_lanes, &d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from]);
+            moec_read(d_ffn_norm_y_2_lanes, &d_ffn_norm_y_2[(b * S + s) * D + d_from]);
             float block_ffn_norm_weight_lanes[4];
-            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * D + d_from]);
             float d_ffn_norm_y_3_lanes[4];
             float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_3_lanes, &x_3[((i * BATCH + b) * S + s) * D + d_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 d_ffn_norm_y_3_lanes[lane] = d_ffn_norm_y_2_lanes[lane] * block_ffn_norm_weight_lanes[lane];
@@ -909,33 +914,33 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
         d_ffn_norm_root = moec_block_sum(d_ffn_norm_root);
         moec_barrier();
         float d_ffn_norm_sum_of_squares = d_ffn_norm_root
-                * (-0.5f * ffn_norm_root_again[b * 32 + s]
-                / (ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+                * (-0.5f * ffn_norm_root_again[b * S + s]
+                / (ffn_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f)) * 0.03125f;
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float d_x_2_lanes[4];
-            moec_read(d_x_2_lanes, &d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(d_x_2_lanes, &d_x_2[((((i + 1) & 1) * BATCH + b) * S + s) * D + d_from]);
             float d_ffn_norm_y_3_lanes[4];
             moec_read(d_ffn_norm_y_3_lanes, &d_ffn_norm_y_3[d_from]);
             float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_3_lanes, &x_3[((i * BATCH + b) * S + s) * D + d_from]);
             float d_x_3_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 d_x_3_lanes[lane] = d_x_2_lanes[lane]
-                        + d_ffn_norm_y_3_lanes[lane] * ffn_norm_root_again[b * 32 + s]
+                        + d_ffn_norm_y_3_lanes[lane] * ffn_norm_root_again[b * S + s]
                         + d_ffn_norm_sum_of_squares * (x_3_lanes[lane] + x_3_lanes[lane]);
             }
-            moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
+            moec_write(&d_x_3[(b * S + s) * D + d_from], d_x_3_lanes);
         }
         float attention_norm_root_again_now =
-                moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
-        if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+                moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
+        if (moec_thread() == 0) attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(x_2_lanes, &x_2[((i * BATCH + b) * S + s) * D + d_from]);
             float attention_norm_y_again_lanes[4];
             float block_attention_norm_weight_lanes[4];
-            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
+            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * D + d_from]);
             float attention_norm_y_2_again_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
@@ -944,8 +949,8 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
                 attention_norm_y_2_again_lanes[lane] = attention_norm_y_again_now
                         * block_attention_norm_weight_lanes[lane];
             }
-            moec_write(&attention_norm_y_again[(b * 32 + s) * 32 + d_from], attention_norm_y_again_lanes);
-            moec_write(&attention_norm_y_2_again[(b * 32 + s) * 32 + d_from], attention_norm_y_2_again_lanes);
+            moec_write(&attention_norm_y_again[(b * S + s) * D + d_from], attention_norm_y_again_lanes);
+            moec_write(&attention_norm_y_2_again[(b * S + s) * D + d_from], attention_norm_y_2_again_lanes);
         }
     }
 }
@@ -985,22 +990,22 @@ extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict
     moec_begin();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
-        const long s = (unsigned)part / 32u % 32u;
-        const long h = (unsigned)part / 8u % 4u;
-        const long e_from = (unsigned)part % 8u;
+        const long s = (unsigned)part / 32u % S;
+        const long h = (unsigned)part / E % HK;
+        const long e_from = (unsigned)part % E;
         float d_key_rotary_y_lanes[4];
-        moec_read(d_key_rotary_y_lanes, &d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        moec_read(d_key_rotary_y_lanes, &d_key_rotary_y[((b * S + s) * HK + h) * E + e_from]);
         float query_rotary_cosine_lanes[4];
-        moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * 8 + e_from]);
+        moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * E + e_from]);
         float d_key_rotary_y_lanes_2[4];
-        moec_read(d_key_rotary_y_lanes_2, &d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
+        moec_read(d_key_rotary_y_lanes_2, &d_key_rotary_y[((b * S + s) * HK + h) * E + (e_from + 4) % 8]);
         float query_rotary_sine_lanes[4];
-        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * 8 + (e_from + 4) % 8]);
+        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * E + (e_from + 4) % 8]);
         float d_attention_k_lanes[4];
         float d_query_rotary_y_lanes[4];
-        moec_read(d_query_rotary_y_lanes, &d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        moec_read(d_query_rotary_y_lanes, &d_query_rotary_y[((b * S + s) * H + h) * E + e_from]);
         float d_query_rotary_y_lanes_2[4];
-        moec_read(d_query_rotary_y_lanes_2, &d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
+        moec_read(d_query_rotary_y_lanes_2, &d_query_rotary_y[((b * S + s) * H + h) * E + (e_from + 4) % 8]);
         float d_attention_q_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
@@ -1009,8 +1014,8 @@ extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict
             d_attention_q_lanes[lane] = d_query_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane]
                     + d_query_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane];
         }
-        moec_write(&d_attention_k[((b * 32 + s) * 4 + h) * 8 + e_from], d_attention_k_lanes);
-        moec_write(&d_attention_q[((b * 32 + s) * 4 + h) * 8 + e_from], d_attention_q_lanes);
+        moec_write(&d_attention_k[((b * S + s) * HK + h) * E + e_from], d_attention_k_lanes);
+        moec_write(&d_attention_q[((b * S + s) * H + h) * E + e_from], d_attention_q_lanes);
     }
 }
 
@@ -1034,36 +1039,36 @@ extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__re
 {
     moec_begin();
     moec_barrier();
-    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+    for (long d = moec_thread(); d < D; d += moec_threads()) {
         float d_block_attention_norm_weight_sum = 0.0f;
-        for (long b = 0; b < 2; b++) {
+        for (long b = 0; b < BATCH; b++) {
             float d_block_attention_norm_weight_part = 0.0f;
-            for (long s = 0; s < 32; s++) {
-                d_block_attention_norm_weight_part += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                        * attention_norm_y_again[(b * 32 + s) * 32 + d];
+            for (long s = 0; s < S; s++) {
+                d_block_attention_norm_weight_part += d_attention_norm_y_2[(b * S + s) * D + d]
+                        * attention_norm_y_again[(b * S + s) * D + d];
             }
             d_block_attention_norm_weight_sum += d_block_attention_norm_weight_part;
         }
-        d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum;
+        d_block_attention_norm_weight[i * D + d] += d_block_attention_norm_weight_sum;
     }
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
+        const long b = (unsigned)part / S;
+        const long s = (unsigned)part % S;
         float d_attention_norm_y_3[32];
         float d_attention_norm_root = 0.0f;
-        for (long d = 0; d < 32; d++) {
-            d_attention_norm_y_3[d] = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                    * block_attention_norm_weight[i * 32 + d];
-            d_attention_norm_root += d_attention_norm_y_3[d] * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+        for (long d = 0; d < D; d++) {
+            d_attention_norm_y_3[d] = d_attention_norm_y_2[(b * S + s) * D + d]
+                    * block_attention_norm_weight[i * D + d];
+            d_attention_norm_root += d_attention_norm_y_3[d] * x_2[((i * BATCH + b) * S + s) * D + d];
         }
         float d_attention_norm_sum_of_squares = d_attention_norm_root
-                * (-0.5f * attention_norm_root_again[b * 32 + s]
-                / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
-        for (long d = 0; d < 32; d++) {
-            const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
-                    + d_attention_norm_y_3[d] * attention_norm_root_again[b * 32 + s]
+                * (-0.5f * attention_norm_root_again[b * S + s]
+                / (attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f)) * 0.03125f;
+        for (long d = 0; d < D; d++) {
+            const float x_2_at = x_2[((i * BATCH + b) * S + s) * D + d];
+            d_x_2[(((i & 1) * BATCH + b) * S + s) * D + d] = d_x_3[(b * S + s) * D + d]
+                    + d_attention_norm_y_3[d] * attention_norm_root_again[b * S + s]
                     + d_attention_norm_sum_of_squares * (x_2_at + x_2_at);
         }
     }
@@ -1078,11 +1083,11 @@ extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict
 {
     moec_begin();
     moec_barrier();
-    for (long d = moec_thread(); d < 32; d += moec_threads()) {
-        for (long b = 0; b < 2; b++) {
-            for (long s = 0; s < 32; s++) {
-                const long tokens_at = (long)tokens[b * 32 + s];
-                d_embedding[tokens_at * 32 + d] += d_x_2[(b * 32 + s) * 32 + d];
+    for (long d = moec_thread(); d < D; d += moec_threads()) {
+        for (long b = 0; b < BATCH; b++) {
+            for (long s = 0; s < S; s++) {
+                const long tokens_at = (long)tokens[b * S + s];
+                d_embedding[tokens_at * D + d] += d_x_2[(b * S + s) * D + d];
             }
         }
     }

@@ -113,6 +113,7 @@ struct Emitter {
     const EmitTarget *target;
     List *device_kernels; /* char *: the names of the kernels of all programs, by number */
     List *own_products;   /* OwnProduct *: by number of the product */
+    List *sizes;          /* SizeConstant *, of all programs; NULL: sizes are numbers */
     size_t scratch_bytes; /* memory that calls need beyond the arena */
     Lanes *lanes; /* iterations that a thread takes together, while they are written, or NULL */
 };
@@ -174,6 +175,23 @@ const Term *whole(Emitter *emitter, long number);
 
 /* A kernel is complete: its body goes into the text, and its form where it is asked for. */
 void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent);
+
+/* ---- emit_sizes.c ---- */
+
+/* A constant of a text: the size of an axis. */
+typedef struct SizeConstant {
+    const Axis *axis;
+    const char *name;
+    bool of_kernels, of_run; /* who uses it */
+} SizeConstant;
+
+/* The size of an axis in a kernel, and in a line of what runs the program. */
+const Term *size_term(Emitter *emitter, const Axis *axis);
+const char *size_text(Emitter *emitter, const Axis *axis);
+/* The constant of an axis, or NULL. */
+SizeConstant *size_constant(const List *sizes, const Axis *axis);
+/* Declares what those use. */
+void add_sizes(Text *text, const List *sizes, bool of_kernels, bool of_run);
 
 /* ---- emit_whole.c ---- */
 
@@ -247,6 +265,8 @@ void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 bool is_inside(const Member *member, const Nest *nest);
 bool reduces_at(const Member *member, const Nest *nest);
 bool is_innermost(const Nest *nest);
+/* So many iterations of it, by the name of its axis where that has as many. */
+const Term *nest_size(Emitter *emitter, const Nest *nest, long size);
 Member *member_at(const Emitter *emitter, int at);
 void bind_loop(Emitter *emitter, Nest *nest);
 void close_loop(Emitter *emitter, int bindings);
@@ -340,6 +360,7 @@ struct Module {
     List products;       /* Product * */
     List device_kernels; /* char *: their names, by number */
     List own_products;   /* OwnProduct * */
+    List sizes;          /* SizeConstant * */
     Layout weights, states;
     List emitted; /* Emitted * */
     bool update;

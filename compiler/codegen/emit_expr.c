@@ -30,8 +30,7 @@ static const Term *add_guard(Emitter *emitter, const Term *guard, const Expr *su
     Range range = range_of(emitter->program, sub);
     if (range.low < 0) guard = both(emitter, guard, term(emitter->arena, "$0 >= 0", place));
     if (range.high < axis->size) return guard;
-    return both(emitter, guard,
-                term(emitter->arena, "$0 < $1", place, term_whole(emitter->arena, axis->size)));
+    return both(emitter, guard, term(emitter->arena, "$0 < $1", place, size_term(emitter, axis)));
 }
 
 static bool contains_read(const Expr *expr) {
@@ -76,7 +75,7 @@ static const Term *offset_term(Emitter *emitter, const Expr *access, const Local
             i == 0 && slots ? slot_term(emitter, sub) : subscript_term(emitter, sub);
         if (!stays_inside(emitter, sub, tensor->axes[i]) && !(i == 0 && slots))
             *inside = add_guard(emitter, *inside, sub, place, tensor->axes[i]);
-        offset = term_offset(emitter->arena, offset, tensor->axes[i]->size, place);
+        offset = term_offset(emitter->arena, offset, size_term(emitter, tensor->axes[i]), place);
     }
     return offset;
 }

@@ -125,6 +125,11 @@ static void end_parts(Emitter *emitter, const Nest *nest) {
     }
 }
 
+const Term *nest_size(Emitter *emitter, const Nest *nest, long size) {
+    const Axis *axis = nest->index->axis;
+    return axis->size == size ? size_term(emitter, axis) : whole(emitter, size);
+}
+
 static const Term *last_of_block(Emitter *emitter, const Nest *block) {
     if (block->total % block->step == 0)
         return term(emitter->arena, "$0 + $1", block->variable, whole(emitter, block->step));
@@ -142,12 +147,12 @@ void bind_loop(Emitter *emitter, Nest *nest) {
 
 static FormNode *open_loop(Emitter *emitter, Nest *nest) {
     bind_loop(emitter, nest);
-    const Term *from = whole(emitter, 0), *to = whole(emitter, nest->size), *step = NULL;
+    const Term *from = whole(emitter, 0), *to = nest_size(emitter, nest, nest->size), *step = NULL;
     if (nest->block) {
         from = nest->block->variable;
         to = last_of_block(emitter, nest->block);
     } else if (nest->step > 1) {
-        to = whole(emitter, nest->total);
+        to = nest_size(emitter, nest, nest->total);
         step = whole(emitter, nest->step);
     } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
         to = named(emitter, "elements");
@@ -201,7 +206,7 @@ void emit_body(Emitter *emitter, Nest *nest, int level) {
         nest->end = term_variable_of(emitter->arena, nest->variable, "_to");
         lower_let(emitter, "const long", nest->end,
                   term(emitter->arena, "$0 + $1 < $2 ? $0 + $1 : $2", nest->variable,
-                       whole(emitter, nest->step), whole(emitter, nest->total)))
+                       whole(emitter, nest->step), nest_size(emitter, nest, nest->total)))
             ->head = true;
     }
     emit_rows(emitter, nest);

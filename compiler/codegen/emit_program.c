@@ -73,6 +73,7 @@ Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
     emitter->device_kernels = &module->device_kernels;
     emitter->own_products = &module->own_products;
     emitter->forms = module->forms;
+    if (!module->forms) emitter->sizes = &module->sizes;
     emitter->repeats = 1;
     emitter->functions.arena = arena;
     emitter->names = arena_alloc(arena, tensors * sizeof *emitter->names);

@@ -163,7 +163,7 @@ void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells,
                    *name = bind_variable(emitter, cells->loops[i][0], cells->loops[i][0]->name);
         inner /= axis->size;
         if (inner > 1) place = term(emitter->arena, "$0 / $1", place, whole(emitter, inner));
-        if (i > 0) place = term(emitter->arena, "$0 % $1", place, whole(emitter, axis->size));
+        if (i > 0) place = term(emitter->arena, "$0 % $1", place, size_term(emitter, axis));
         lower_place(emitter, name, place);
         for (int j = 1; j < scan->body.statements.count; j++)
             bind_index(emitter, cells->loops[i][j], name);

@@ -3,6 +3,7 @@
 #include "codegen/emit.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* In the order of MoecInput, MoecInit and MoecProbe. */
 static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
@@ -121,7 +122,7 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
 }
 
 /* The axes of a program's tensors with their sizes, in the order in which tensors have them. */
-static void add_axes(Text *text, const Program *program) {
+static void add_axes(Text *text, const Program *program, const List *sizes) {
     List found = {0};
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -138,7 +139,9 @@ static void add_axes(Text *text, const Program *program) {
     text_add(text, "   axes:   ");
     for (int i = 0; i < found.count; i++) {
         const Axis *axis = found.items[i];
+        const SizeConstant *size = size_constant(sizes, axis);
         text_add(text, "%s %s = %ld", i ? "," : "", axis->name, axis->size);
+        if (size && strcasecmp(size->name, axis->name) != 0) text_add(text, " (%s)", size->name);
     }
 }
 
@@ -159,7 +162,7 @@ void emit_overview(const Module *module, Text *text) {
         const Program *program = emitted->program;
         const List inputs = tensors_with(arena, program, ROLE_INPUT);
         Text axes = {.arena = arena}, given = {.arena = arena}, made = {.arena = arena};
-        add_axes(&axes, program);
+        add_axes(&axes, program, &module->sizes);
         add_given(arena, &given, "inputs:", &inputs);
         add_given(arena, &made, "outputs:", &program->outputs);
         text_add(text, "/* run_%s\n", emitted->prefix);

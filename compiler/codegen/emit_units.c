@@ -114,8 +114,9 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
             const Index *index = contraction->outer[i].index;
             const char *name = bind_name(emitter, index, index->name);
             flops *= (double)index->axis->size;
-            emit_line(emitter, "for (long %s = 0; %s < %ld; %s++)%s", name, name, index->axis->size,
-                      name, i < contraction->outer_count - 1 ? "" : " {");
+            emit_line(emitter, "for (long %s = 0; %s < %s; %s++)%s", name, name,
+                      size_text(emitter, index->axis), name,
+                      i < contraction->outer_count - 1 ? "" : " {");
         }
         emitter->indent += contraction->outer_count > 0;
         add_dense(emitter, contraction);
@@ -147,14 +148,15 @@ static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     const Statement *statement = unit->statement;
     int bindings = emitter->binding_count;
     double repeats = emitter->repeats;
-    long size = statement->index->axis->size;
+    const Axis *axis = statement->index->axis;
+    const char *size = size_text(emitter, axis);
     const char *name = bind_name(emitter, statement->index, statement->index->name);
     if (statement->reverse)
-        emit_line(emitter, "for (long %s = %ld; %s >= 0; %s--) {", name, size - 1, name, name);
+        emit_line(emitter, "for (long %s = %s - 1; %s >= 0; %s--) {", name, size, name, name);
     else
-        emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, size, name);
+        emit_line(emitter, "for (long %s = 0; %s < %s; %s++) {", name, name, size, name);
     emitter->indent++;
-    emitter->repeats *= (double)size;
+    emitter->repeats *= (double)axis->size;
     emit_units(emitter, &unit->body);
     emitter->repeats = repeats;
     emitter->indent--;

@@ -39,6 +39,12 @@ const Term *term_whole(Arena *arena, long number) {
     return term_number(arena, arena_format(arena, "%ld", number));
 }
 
+const Term *term_constant(Arena *arena, long number, const char *name) {
+    Term *made = term_new(arena, TERM_NUMBER, arena_format(arena, "%ld", number));
+    made->constant = name;
+    return made;
+}
+
 /* Operators as spellings have them between spaces, by how tightly they bind. */
 static const struct {
     const char *sign;
@@ -92,8 +98,12 @@ bool term_equal(const Term *a, const Term *b) {
     return true;
 }
 
+static bool is_number(const Term *term, const char *text) {
+    return term->kind == TERM_NUMBER && strcmp(term->text, text) == 0;
+}
+
 bool term_is_zero(const Term *term) {
-    return term->kind == TERM_NUMBER && strcmp(term->text, "0") == 0;
+    return is_number(term, "0");
 }
 
 bool term_uses(const Term *term, const Term *name) {
@@ -157,11 +167,11 @@ int term_operations(const Term *term) {
     return count;
 }
 
-const Term *term_offset(Arena *arena, const Term *a, long size, const Term *b) {
+const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Term *b) {
     bool none = term_is_zero(b);
     if (term_is_zero(a)) return b;
-    if (size == 1) return none ? a : term(arena, "$0 + $1", a, b);
-    const Term *scaled = term(arena, "$0 * $1", a, term_whole(arena, size));
+    if (is_number(size, "1")) return none ? a : term(arena, "$0 + $1", a, b);
+    const Term *scaled = term(arena, "$0 * $1", a, size);
     return none ? scaled : term(arena, "$0 + $1", scaled, b);
 }
 
@@ -194,8 +204,14 @@ static TermLevel level_at(const char *spelling, const char *at) {
     return left > right ? left : right;
 }
 
+/* What stands for a term without operands. */
+static const char *spelling_of(const Term *term) {
+    if (term->variable) return term->variable->name;
+    return term->constant ? term->constant : term->text;
+}
+
 static void add_term(Text *text, const Term *term) {
-    const char *from = term->variable ? term->variable->name : term->text, *c = from;
+    const char *from = spelling_of(term), *c = from;
     for (; *c; c++) {
         if (*c != '$' || !term->count) continue;
         const Term *inner = term->args[c[1] - '0'];
@@ -211,8 +227,7 @@ static void add_term(Text *text, const Term *term) {
 
 const char *term_text(Arena *arena, const Term *term) {
     Text text = {.arena = arena};
-    if (term->variable) return term->variable->name;
-    if (term->kind != TERM_APPLY) return term->text;
+    if (term->kind != TERM_APPLY) return spelling_of(term);
     add_term(&text, term);
     return text.length ? text.text : "";
 }

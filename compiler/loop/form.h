@@ -64,6 +64,7 @@ typedef struct Term {
     const struct Term *args[TERM_ARGUMENTS];
     TermInvariant invariant;
     TermValue value;
+    const char *constant;  /* of a number: what stands for it in a text; or NULL */
     const char *type, *of; /* of a variable for it: its type, the tensor that it is an element of */
 } Term;
 
@@ -73,6 +74,8 @@ const Term *term_variable(Arena *arena, const char *wanted);
 const Term *term_variable_of(Arena *arena, const Term *base, const char *ending);
 const Term *term_number(Arena *arena, const char *text);
 const Term *term_whole(Arena *arena, long number);
+/* The same, written as the constant of that name. */
+const Term *term_constant(Arena *arena, long number, const char *name);
 /* An operation on as many terms as its spelling has places. It has no parentheses around itself or
  * its terms: those follow from what binds how tightly when it is written. */
 const Term *term(Arena *arena, const char *spelling, ...);
@@ -92,7 +95,7 @@ int term_count(const Term *term, const Term *part);
 /* How many operations are in it. */
 int term_operations(const Term *term);
 /* a * size + b, as far as they are not 0. */
-const Term *term_offset(Arena *arena, const Term *a, long size, const Term *b);
+const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Term *b);
 const char *term_text(Arena *arena, const Term *term);
 
 /* ---- nodes ---- */

@@ -56,7 +56,8 @@ static const Term *place_in_chain(Arena *arena, const FormNode *loop, const Term
                                   long inner, bool outermost) {
     const Term *place = iteration;
     if (inner > 1) place = term(arena, "$0 / $1", place, term_whole(arena, inner));
-    if (!outermost) place = term(arena, "$0 % $1", place, term_whole(arena, loop->iterations));
+    const Term *count = loop->values[2] ? term_whole(arena, loop->iterations) : loop->values[1];
+    if (!outermost) place = term(arena, "$0 % $1", place, count);
     return loop->values[2] ? term(arena, "$0 * $1", place, loop->values[2]) : place;
 }
 

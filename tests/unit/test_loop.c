@@ -74,8 +74,10 @@ static void test_questions(void **state) {
     assert_int_equal(term_count(square, other), 0);
     assert_true(term_uses(square, b));
     assert_false(term_uses(square, term_name(arena, "ab")));
-    assert_string_equal(term_text(arena, term_offset(arena, sum, 4, c)), "(a + b) * 4 + c");
-    assert_string_equal(term_text(arena, term_offset(arena, term_whole(arena, 0), 4, c)), "c");
+    assert_string_equal(term_text(arena, term_offset(arena, sum, term_whole(arena, 4), c)),
+                        "(a + b) * 4 + c");
+    assert_string_equal(
+        term_text(arena, term_offset(arena, term_whole(arena, 0), term_whole(arena, 4), c)), "c");
 }
 
 static void test_block(void **state) {

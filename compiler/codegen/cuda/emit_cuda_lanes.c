@@ -312,7 +312,7 @@ void end_lanes(Emitter *emitter, Lanes *lanes) {
     loop->run = RUN_UNROLLED;
     const Term *iteration = term(arena, "$0 + $1", lanes->from, lanes->lane);
     if (nest->size % lanes->width && !lanes->ends_early) {
-        lower_if(emitter, term(arena, "$0 >= $1", iteration, whole(emitter, nest->size)),
+        lower_if(emitter, term(arena, "$0 >= $1", iteration, nest_size(emitter, nest, nest->size)),
                  ON_SAME_LINE)
             ->head = true;
         lower_do(emitter, term(arena, "break"));

@@ -161,10 +161,10 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const Term *i
         if (small && length > 1) place = term(arena, "(unsigned)$0", place);
         if (inner > 1)
             place = term(arena, "$0 / $1", place,
-                         term_number(arena, arena_format(arena, number, inner)));
+                         i == length - 2 ? nest_size(emitter, loops[i + 1], inner)
+                                         : term_number(arena, arena_format(arena, number, inner)));
         if (i > 0)
-            place = term(arena, "$0 % $1", place,
-                         term_number(arena, arena_format(arena, number, loops[i]->size)));
+            place = term(arena, "$0 % $1", place, nest_size(emitter, loops[i], loops[i]->size));
         lower_place(emitter, loops[i]->variable, place);
     }
 }
@@ -182,7 +182,7 @@ static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, lo
 
 static const Term *iterations_of(Emitter *emitter, const Nest *nest, long iterations) {
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    return elements ? named(emitter, "elements") : whole(emitter, iterations);
+    return elements ? named(emitter, "elements") : nest_size(emitter, nest, iterations);
 }
 
 static void emit_iterations(Emitter *emitter, Nest *last, int level, Lanes *lanes) {

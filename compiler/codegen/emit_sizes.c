@@ -1,0 +1,98 @@
+/* emit_sizes: sizes of axes, as constants at the top of a text: `enum { BATCH = 2, D = 64 };`.
+ *
+ * A constant has the axis's name in capital letters, which no variable has; axes of one name and
+ * several sizes are numbered. To the passes over the lowered form, and to the compiler that reads
+ * the text, it is the number that it stands for.
+ */
+#include "codegen/emit.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <string.h>
+
+/* Capital letters that mean something in headers that the text includes. */
+static const char *const taken[] = {"BUFSIZ",   "EOF", "HUGE",   "I",
+                                    "INFINITY", "NAN", "NDEBUG", "NULL"};
+static const char *const taken_starts[] = {
+    "BIG_",  "BYTE_",   "CU",    "EXIT_", "FD_",   "FILENAME_", "FOPEN_",   "FP_",    "HUGE_",
+    "INT",   "LITTLE_", "M_",    "MATH_", "MB_",   "MOEC",      "NFDBITS",  "PDP_",   "PTRDIFF_",
+    "RAND_", "SEEK_",   "SIG_",  "SIM_",  "SIZE_", "TMP_",      "UINT",     "WCHAR_", "WCONTINUED",
+    "WEXIT", "WIF",     "WINT_", "WNO",   "WSTOP", "WTERM",     "WUNTRACED"};
+
+static bool is_taken(const char *name) {
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strcmp(name, taken[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof taken_starts / sizeof *taken_starts; i++)
+        if (strncmp(name, taken_starts[i], strlen(taken_starts[i])) == 0) return true;
+    return !isalpha((unsigned char)name[0]);
+}
+
+static bool is_named(const List *sizes, const char *name) {
+    for (int i = 0; i < sizes->count; i++)
+        if (strcmp(((SizeConstant *)sizes->items[i])->name, name) == 0) return true;
+    return false;
+}
+
+static const char *free_constant(Arena *arena, const List *sizes, const char *axis) {
+    Text text = {.arena = arena};
+    for (const char *c = axis; *c; c++)
+        text_add(&text, "%c", isalnum((unsigned char)*c) ? toupper((unsigned char)*c) : '_');
+    const char *wanted = text.length ? text.text : "";
+    if (is_taken(wanted)) wanted = arena_format(arena, "AXIS_%s", wanted);
+    const char *name = wanted;
+    for (int number = 2; is_named(sizes, name); number++)
+        name = arena_format(arena, "%s_%d", wanted, number);
+    return name;
+}
+
+SizeConstant *size_constant(const List *sizes, const Axis *axis) {
+    for (int i = 0; i < sizes->count; i++) {
+        SizeConstant *size = sizes->items[i];
+        if (size->axis == axis ||
+            (size->axis->size == axis->size && strcmp(size->axis->name, axis->name) == 0))
+            return size;
+    }
+    return NULL;
+}
+
+/* The constant of an axis that has a text of its own to stand in; NULL where that has none. */
+static SizeConstant *constant_of(Emitter *emitter, const Axis *axis) {
+    List *sizes = emitter->sizes;
+    if (!sizes || axis->kind == AXIS_ELEMENTS || axis->size < 2 || axis->size > INT_MAX)
+        return NULL;
+    SizeConstant *size = size_constant(sizes, axis);
+    if (size) return size;
+    size = arena_alloc(emitter->arena, sizeof *size);
+    *size = (SizeConstant){.axis = axis, .name = free_constant(emitter->arena, sizes, axis->name)};
+    list_push(emitter->arena, sizes, size);
+    return size;
+}
+
+const Term *size_term(Emitter *emitter, const Axis *axis) {
+    SizeConstant *size = constant_of(emitter, axis);
+    if (!size) return whole(emitter, axis->size);
+    size->of_kernels = true;
+    return term_constant(emitter->arena, axis->size, size->name);
+}
+
+const char *size_text(Emitter *emitter, const Axis *axis) {
+    SizeConstant *size = constant_of(emitter, axis);
+    if (!size) return arena_format(emitter->arena, "%ld", axis->size);
+    size->of_run = true;
+    return size->name;
+}
+
+void add_sizes(Text *text, const List *sizes, bool of_kernels, bool of_run) {
+    Text line = {.arena = text->arena};
+    for (int i = 0; i < sizes->count; i++) {
+        const SizeConstant *size = sizes->items[i];
+        if ((of_kernels && size->of_kernels) || (of_run && size->of_run))
+            text_add(&line, "%s %s = %ld", line.length ? "," : "enum {", size->name,
+                     size->axis->size);
+    }
+    if (!line.length) return;
+    text_add(&line, " };");
+    text_add(text, "/* Sizes of axes. */\n");
+    print_line(text, 0, line.text);
+    text_add(text, "\n");
+}
