@@ -62,11 +62,8 @@ static int32_t choose(Generation *generation, const float *logits, const TokenLi
     long vocabulary = decoder_vocabulary(generation->decoder);
     Sampling sampling = generation->options->sampling;
     sampling.seed = seed;
-    if (sampling.repetition != 1) {
-        memcpy(generation->logits, logits, sizeof *logits * (size_t)vocabulary);
-        sample_penalise(&sampling, generation->logits, vocabulary, text->items, text->count);
-        logits = generation->logits;
-    }
+    const Said said = {text->items, text->count, text->count - (size_t)place};
+    logits = sample_adjust(&sampling, logits, generation->logits, vocabulary, &said);
     return sample_token(&sampling, logits, vocabulary, (uint64_t)place);
 }
 

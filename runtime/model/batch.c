@@ -58,12 +58,8 @@ static bool prefills(const Batch *batch) {
 
 static int32_t choose(Batch *batch, const Row *row, const float *logits) {
     long vocabulary = decoder_vocabulary(batch->decoder);
-    if (row->sampling.repetition != 1) {
-        memcpy(batch->logits, logits, sizeof *logits * (size_t)vocabulary);
-        sample_penalise(&row->sampling, batch->logits, vocabulary, row->tokens.items,
-                        row->tokens.count);
-        logits = batch->logits;
-    }
+    const Said said = {row->tokens.items, row->tokens.count, row->prompt};
+    logits = sample_adjust(&row->sampling, logits, batch->logits, vocabulary, &said);
     return sample_token(&row->sampling, logits, vocabulary, row->tokens.count - row->prompt);
 }
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Candidate {
     double weight;
@@ -61,17 +62,36 @@ int sample_best(const float *logits, long vocabulary, int32_t *tokens, int count
     return found;
 }
 
-void sample_penalise(const Sampling *sampling, float *logits, long vocabulary,
-                     const int32_t *tokens, size_t count) {
-    bool *said = memory_new(sizeof *said * (size_t)vocabulary);
-    float penalty = (float)sampling->repetition;
-    for (size_t i = 0; i < count; i++) {
-        int32_t token = tokens[i];
-        if (token < 0 || token >= vocabulary || said[token]) continue;
-        said[token] = true;
-        logits[token] *= logits[token] > 0 ? 1 / penalty : penalty;
+static void penalise(const Sampling *sampling, float *logits, long vocabulary, const Said *said) {
+    bool *seen = memory_new(sizeof *seen * (size_t)vocabulary),
+         *made = memory_new(sizeof *made * (size_t)vocabulary);
+    float repetition = (float)sampling->repetition;
+    for (size_t i = 0; i < said->count; i++) {
+        int32_t token = said->tokens[i];
+        if (token < 0 || token >= vocabulary || seen[token]) continue;
+        seen[token] = true;
+        logits[token] *= logits[token] > 0 ? 1 / repetition : repetition;
     }
-    free(said);
+    for (size_t i = said->prompt; i < said->count; i++) {
+        int32_t token = said->tokens[i];
+        if (token < 0 || token >= vocabulary) continue;
+        logits[token] -= (float)(sampling->frequency + (made[token] ? 0 : sampling->presence));
+        made[token] = true;
+    }
+    free(made);
+    free(seen);
+}
+
+const float *sample_adjust(const Sampling *sampling, const float *logits, float *changed,
+                           long vocabulary, const Said *said) {
+    bool penalised =
+        sampling->repetition != 1 || sampling->presence != 0 || sampling->frequency != 0;
+    if (!penalised && !sampling->bias_count) return logits;
+    memcpy(changed, logits, sizeof *logits * (size_t)vocabulary);
+    if (penalised) penalise(sampling, changed, vocabulary, said);
+    for (int i = 0; i < sampling->bias_count; i++)
+        changed[sampling->biases[i].token] += sampling->biases[i].bias;
+    return changed;
 }
 
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,

@@ -109,17 +109,31 @@ static const Field fields[] = {
     {"store", BOTH, IGNORED},
     {"metadata", BOTH, IGNORED},
     {"suffix", COMPLETION, NOTHING},
-    {"logit_bias", BOTH, NOTHING},
-    {"presence_penalty", BOTH, NOTHING},
-    {"frequency_penalty", BOTH, NOTHING},
+    {"logit_bias", BOTH, USED},
+    {"presence_penalty", BOTH, USED},
+    {"frequency_penalty", BOTH, USED},
     {"tools", CHAT, NOTHING},
     {"tool_choice", CHAT, NOTHING},
     {"functions", CHAT, NOTHING},
+    {"function_call", CHAT, NOTHING},
+    {"response_format", BOTH, NOTHING},
+    {"reasoning_effort", CHAT, NOTHING},
+    {"service_tier", BOTH, NOTHING},
+    {"safety_identifier", BOTH, IGNORED},
+    {"prompt_cache_key", BOTH, IGNORED},
     {"parallel_tool_calls", CHAT, IGNORED},
 };
 
+/* "none", "auto" and {"type": "text"} are what clients send for what happens anyway. */
+static bool is_usual(const json_t *value) {
+    const char *word = json_string_value(value);
+    const char *type = json_string_value(json_object_get(value, "type"));
+    return (word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0)) ||
+           (type && strcmp(type, "text") == 0 && json_object_size(value) == 1);
+}
+
 static bool asks_nothing(const json_t *value) {
-    return json_is_null(value) || json_is_false(value) ||
+    return is_usual(value) || json_is_null(value) || json_is_false(value) ||
            (json_is_number(value) && json_number_value(value) == 0) ||
            (json_is_string(value) && json_string_length(value) == 0) ||
            (json_is_object(value) && json_object_size(value) == 0) ||
@@ -178,6 +192,30 @@ static bool read_stops(Reading *reading) {
     return true;
 }
 
+/* {"13": -100, ...}: numbers of tokens and what is added to their logits. */
+static bool read_biases(Reading *reading) {
+    Request *request = reading->request;
+    json_t *map = json_object_get(reading->body, "logit_bias"), *value;
+    const char *name;
+    if (!map || json_is_null(map)) return true;
+    request->biases = memory_new(sizeof *request->biases * (json_object_size(map) + 1));
+    json_object_foreach(map, name, value) {
+        char *end;
+        long token = strtol(name, &end, 10);
+        double bias = json_number_value(value);
+        if (*end || end == name || token < 0 || token >= request->service->vocabulary ||
+            !json_is_number(value) || !(fabs(bias) <= 100))
+            break;
+        request->biases[request->sampling.bias_count++] = (TokenBias){(int32_t)token, (float)bias};
+    }
+    request->sampling.biases = request->biases;
+    return (json_is_object(map) && (size_t)request->sampling.bias_count == json_object_size(map)) ||
+           problem_set(reading->problem, 400, "logit_bias",
+                       "'logit_bias' is an object of token numbers below %ld, each with a number "
+                       "from -100 to 100",
+                       request->service->vocabulary);
+}
+
 static bool read_sampling(Reading *reading) {
     Sampling *sampling = &reading->request->sampling;
     long seed = -1;
@@ -186,6 +224,9 @@ static bool read_sampling(Reading *reading) {
                 read_number(reading, "top_p", 0, 1, &sampling->top_p) &&
                 read_number(reading, "min_p", 0, 1, &sampling->min_p) &&
                 read_number(reading, "repetition_penalty", 0.01, 100, &sampling->repetition) &&
+                read_number(reading, "presence_penalty", -2, 2, &sampling->presence) &&
+                read_number(reading, "frequency_penalty", -2, 2, &sampling->frequency) &&
+                read_biases(reading) &&
                 read_count(reading, "top_k", -1, LONG_MAX, &sampling->top_k) &&
                 read_count(reading, "seed", LONG_MIN, LONG_MAX, &seed);
     const json_t *given = json_object_get(reading->body, "seed");
@@ -412,6 +453,7 @@ void request_free(Request *request) {
     }
     for (int i = 0; i < request->stop_count; i++) free(request->stops[i]);
     free(request->prompts);
+    free(request->biases);
     free(request->problem.text);
     text_free(&request->out);
     free(request);

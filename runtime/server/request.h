@@ -69,6 +69,7 @@ struct Request {
     int logprobs; /* how many likely ones beside each token; -1: none and no log-probabilities */
     bool echo, stream, stream_usage, ignore_end;
     Sampling sampling;
+    TokenBias *biases; /* those of sampling */
     char *stops[MAX_STOPS];
     int stop_count;
     /* The answer. */

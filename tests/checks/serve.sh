@@ -45,6 +45,11 @@ has "a seed of moec generate" "$(cat "$work/one")" "\"index\":1,\"text\":$(cat "
 stopped=$(post '{"prompt":"layer ","max_tokens":12,"temperature":0,"stop":["zzz","'"$(printf %.2s "$said" | cut -c2)"'"]}')
 has "a stop" "$stopped" '"finish_reason":"stop"'
 
+same "a bias" "$(post '{"prompt":"layer ","max_tokens":3,"temperature":0,"logit_bias":{"90":100},"response_format":{"type":"text"}}' | field text)" ZZZ
+same "no bias of others" "$(post "{$ask,\"logit_bias\":{},\"frequency_penalty\":0,\"presence_penalty\":0}" | field text)" "$said"
+same "each token once" "$(post '{"prompt":"x","max_tokens":6,"temperature":0,"logit_bias":{"89":60,"90":60},"frequency_penalty":2}' |
+    field text | grep -o . | sort -u | tr -d '\n')" YZ
+
 # Log-probabilities of a prompt, of several at once too, are the loss that moec eval measures.
 head -c 17 "$work/text" >"$work/part"
 loss=$(moec eval "$work/run" --data "$work/part" --json --set train.batch=1 | sed -n 's/.*"loss": \([^,]*\),.*/\1/p')
@@ -96,7 +101,11 @@ refuse 400 'at least one token' "$at1" -d '{"prompt":""}'
 refuse 400 'is no token' "$at1" -d '{"prompt":[1,256]}'
 refuse 400 'is no token' "$at1" -d '{"prompt":[[1],[-1]]}'
 refuse 400 "'temperature' is a number from 0 to 2" "$at1" -d '{"prompt":"x","temperature":"hot"}'
-refuse 400 'logit_bias' "$at1" -d '{"prompt":"x","logit_bias":{"1":5}}'
+refuse 400 'token numbers below 256' "$at1" -d '{"prompt":"x","logit_bias":{"256":5}}'
+refuse 400 'from -100 to 100' "$at1" -d '{"prompt":"x","logit_bias":{"1":101}}'
+refuse 400 'is an object of token numbers' "$at1" -d '{"prompt":"x","logit_bias":[1]}'
+refuse 400 "'presence_penalty' is a number from -2 to 2" "$at1" -d '{"prompt":"x","presence_penalty":3}'
+refuse 400 "'response_format' is not supported" "$at1" -d '{"prompt":"x","response_format":{"type":"json_object"}}'
 refuse 400 'context_length_exceeded' "$at1" -d '{"prompt":"x","max_tokens":33}'
 refuse 400 'at most 128 texts' "$at1" -d '{"prompt":["x","y"],"n":100}'
 refuse 400 'none empty' "$at1" -d '{"prompt":"x","stop":""}'

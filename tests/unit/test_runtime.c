@@ -293,6 +293,24 @@ static void sampling_keeps_to_its_limits(void **state) {
     for (uint64_t i = 0; i < 100; i++) assert_int_equal(sample_token(&sampling, logits, 5, i), 1);
 }
 
+static void logits_are_adjusted_by_what_was_said(void **state) {
+    (void)state;
+    const float logits[] = {1, 2, -1, 0, 3}, *adjusted;
+    const int32_t tokens[] = {4, 2, 1, 1};
+    const Said said = {tokens, 4, 2};
+    const TokenBias bias = {3, 5};
+    float changed[5];
+    Sampling sampling = {.repetition = 1};
+    assert_ptr_equal(sample_adjust(&sampling, logits, changed, 5, &said), logits);
+    sampling = (Sampling){.repetition = 2, .biases = &bias, .bias_count = 1};
+    sampling.presence = 0.5;
+    sampling.frequency = 0.25;
+    adjusted = sample_adjust(&sampling, logits, changed, 5, &said);
+    const float expected[] = {1, 0, -2, 5, 1.5f};
+    assert_ptr_equal(adjusted, changed);
+    for (int i = 0; i < 5; i++) assert_true(adjusted[i] == expected[i]);
+}
+
 static void stacked_tensors_are_named_by_step(void **state) {
     (void)state;
     const MoecTensor tensors[] = {
@@ -380,6 +398,7 @@ int main(void) {
         cmocka_unit_test(permutation_is_one),
         cmocka_unit_test(normal_numbers_are_normal),
         cmocka_unit_test(sampling_keeps_to_its_limits),
+        cmocka_unit_test(logits_are_adjusted_by_what_was_said),
         cmocka_unit_test(stacked_tensors_are_named_by_step),
         cmocka_unit_test(hostile_notes_are_refused),
         cmocka_unit_test(record_is_shortened),
