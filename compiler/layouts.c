@@ -180,7 +180,7 @@ const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *compiler, const c
     return moec_failed(compiler) ? NULL : (const MoecFileTensor *const *)found.items;
 }
 
-/* "(model.)h.{i}.bias" against "model.h.3.bias" or "h.3.bias" */
+/* "(model.)h.{i}.bias" against "model.h.3.bias" or "h.3.bias"; "mtp.*" against "mtp.fc.weight" */
 static bool fits(const char *pattern, const char *name, bool prefix) {
     while (*pattern && *name) {
         if (*pattern == '(' && !prefix) pattern += strcspn(pattern, ")");
@@ -188,6 +188,7 @@ static bool fits(const char *pattern, const char *name, bool prefix) {
             pattern++;
             continue;
         }
+        if (*pattern == '*') return true;
         if (*pattern != '{') {
             if (*pattern++ != *name++) return false;
             continue;

@@ -261,6 +261,13 @@ static bool is_none(const Node *node) {
 static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
     const Node *node = line->node, *value = node->kids[1];
     if (is_none(value)) return true;
+    if (strchr(node->name, '*')) {
+        report_error(reader->reports, node->name_span,
+                     "a parameter is one tensor of theirs, '*' "
+                     "stands for many");
+        report_help(reader->reports, "\"NAME*\" = none: what their files hold and ours do not");
+        return false;
+    }
     Names left = {.count = 0};
     if (!add_holes(reader, &left, node) || !add_subs(reader, &left, node->kids[0], false))
         return false;

@@ -110,6 +110,24 @@ static void add_their(Match *match, Conversion *conversion, const Shards *shards
             match->wrong++;
 }
 
+/* Tensors that the model has no place for: unknown, or such as the layout leaves out. */
+static void check_used(Match *match, const Shards *shards, const bool *used) {
+    const char *first = NULL;
+    int left = 0;
+    for (int i = 0; i < shards->count; i++) {
+        const char *name = shards->entries[i]->name;
+        if (used[i]) continue;
+        if (!moec_layout_ignores(match->layouts, match->layout, name)) {
+            tell(match, "unknown", name);
+            continue;
+        }
+        if (!left++) first = name;
+    }
+    if (left)
+        note_message("layout '%s' leaves %d tensor%s out, the first is %s", match->layout, left,
+                     left == 1 ? "" : "s", first);
+}
+
 Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
                          const Model *model, const Shards *shards) {
     Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
@@ -123,9 +141,7 @@ Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler
     check_spoken(&match);
     for (int i = 0; i < match.count; i++)
         add_their(&match, conversion, shards, match.theirs[i], used);
-    for (int i = 0; i < shards->count; i++)
-        if (!used[i] && !moec_layout_ignores(layouts, layout, shards->entries[i]->name))
-            tell(&match, "unknown", shards->entries[i]->name);
+    check_used(&match, shards, used);
     free(used);
     conversion_drop_empty(conversion);
     if (told(&match, remedy_import)) return conversion;
