@@ -131,6 +131,13 @@ static void elaborate_model(MoecCompiler *compiler) {
         elaborate_step(compiler, program);
 }
 
+/* Whether one of the nodes stands in the file itself. */
+static bool has_own(const Unit *unit, const List *nodes) {
+    for (int i = 0; i < nodes->count; i++)
+        if (((Node *)nodes->items[i])->span.source == unit->sources.items[0]) return true;
+    return false;
+}
+
 /* Every experiment is read for its errors. The base of the one that is asked for is the model; so
  * is that of the last one where the file has no model of its own. */
 static void read_experiments(const Reading *reading) {
@@ -139,13 +146,17 @@ static void read_experiments(const Reading *reading) {
     const Experiment *last = NULL;
     for (int i = 0; i < unit->experiments.count; i++)
         last = experiment_read(unit, unit->experiments.items[i]);
-    bool own = false;
-    for (int i = 0; i < unit->models.count; i++)
-        own = own || ((Node *)unit->models.items[i])->span.source == unit->sources.items[0];
+    bool own = has_own(unit, &unit->models);
     if (reading->asks && !compiler->reports.errors)
         compiler->experiment = last = experiment_find(unit, reading->experiment);
     if (last && !compiler->reports.errors && !compiler->model && (reading->asks || !own))
         compiler->model = last->model;
+}
+
+bool moec_only_layouts(const MoecCompiler *compiler) {
+    const Unit *unit = compiler->unit;
+    return unit && unit->sources.count && has_own(unit, &unit->layouts) &&
+           !has_own(unit, &unit->models) && !has_own(unit, &unit->layers);
 }
 
 static void read_model(void *data) {
@@ -160,8 +171,9 @@ static void read_model(void *data) {
                                                reading->search, sets, set_count)
                                      : resolve_sources(compiler->arena, &compiler->reports, sources,
                                                        source_count, sets, set_count);
-    if (reading->layouts) compiler->layouts = layouts_read(compiler->unit);
-    if (reading->layouts) return;
+    if (reading->layouts || !compiler->reports.errors)
+        compiler->layouts = layouts_read(compiler->unit);
+    if (reading->layouts || (reading->shown && moec_only_layouts(compiler))) return;
     if (!compiler->reports.errors) read_experiments(reading);
     if (!compiler->reports.errors) elaborate_model(compiler);
 }

@@ -8,6 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A file of layouts has no costs: it says which there are. */
+static bool check_layouts(const char *file, bool json) {
+    MoecCompiler *layouts = moec_open_layouts(file, getenv("MOEC_PATH"));
+    bool good = json ? !moec_failed(layouts) : reports_good(layouts);
+    int count;
+    const char *const *names = moec_layouts(layouts, &count);
+    if (json) {
+        printf("%s", good ? "{\"layouts\": [" : moec_reports_json(layouts));
+        for (int i = 0; good && i < count; i++) printf("%s\"%s\"", i ? ", " : "", names[i]);
+        puts(good ? "]}" : "");
+    }
+    for (int i = 0; good && !json && i < count; i++) printf("layout %s\n", names[i]);
+    moec_close(layouts);
+    return good;
+}
+
 int command_check(int argc, char **argv) {
     const Command *command = command_row("check");
     const char *operand;
@@ -20,21 +36,22 @@ int command_check(int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    if (!json) {
-        MoecCompiler *compiler = spec_open(operand, &sets);
-        const char *text = compiler ? moec_cost_text(compiler) : NULL;
-        bool good = compiler && reports_good(compiler) && text;
+    MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    if (!compiler) return EXIT_INPUT;
+    bool good;
+    if (moec_only_layouts(compiler)) {
+        good = check_layouts(operand, json);
+    } else if (json) {
+        const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
+        good = text && !moec_failed(compiler);
+        puts(good ? text : moec_reports_json(compiler));
+    } else {
+        const char *text = reports_good(compiler) ? moec_cost_text(compiler) : NULL;
+        good = text && reports_good(compiler);
         if (good) fputs(text, stdout);
         fflush(stdout);
         if (good) fputs(moec_warnings(compiler), stderr);
-        moec_close(compiler);
-        return good ? 0 : EXIT_INPUT;
     }
-    MoecCompiler *compiler = spec_open_quietly(operand, &sets);
-    if (!compiler) return EXIT_INPUT;
-    const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
-    bool good = text && !moec_failed(compiler);
-    puts(good ? text : moec_reports_json(compiler));
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }
