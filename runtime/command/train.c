@@ -454,8 +454,16 @@ static bool one_step(Training *training) {
            (save(training, "last.safetensors", true) || tell_saved(training));
 }
 
+/* Without a step to do: the weights that the first would begin with. */
+static int save_start(Training *training) {
+    if (!save(training, "last.safetensors", true)) return EXIT_INPUT;
+    printf("%s/last.safetensors holds the weights before the first step\n", training->options->out);
+    return 0;
+}
+
 static int loop(Training *training) {
     long steps = last_step(training);
+    if (steps == 0 && training->saved < 0) return save_start(training);
     if (training->place.step >= steps) {
         printf("%s has all its %ld steps; give more with --steps\n", training->options->out,
                training->place.step);
@@ -500,7 +508,8 @@ int command_train(int argc, char **argv) {
          "receives last.safetensors, best.safetensors, log.jsonl, run.json"},
         {OPTION_TEXT, "--val", "PATH", &options.validation,
          "data to evaluate on; else the end of --data is held out"},
-        {OPTION_COUNT, "--steps", "N", &options.steps, "optimizer steps in all (train.steps)"},
+        {OPTION_COUNT, "--steps", "N", &options.steps,
+         "optimizer steps in all (train.steps); 0: only writes the weights it would begin with"},
         {OPTION_COUNT, "--until", "N", &options.until,
          "stop after that step, as when interrupted: --resume goes on"},
         {OPTION_NUMBER, "--diverged-above", "LOSS", &options.limit,

@@ -115,7 +115,7 @@ grep -qF '"prompt":"!<012>"' out || wrong "the prompt is no chat: $(cat out)"
 gate='attention.gate={at=sdpa,mode=add,act=tanh,spread=0}'
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 33 + i * i % 29 }' > text
 losses() { moec eval "$@" --set train.batch=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
-moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 1 --set train.lr=0 --data text --out start > log 2>&1 ||
+moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 0 --data text --out start > log 2>&1 ||
     wrong "a variant does not start: $(cat log)"
 [ "$(losses start --data text)" = "$(losses run_normed --data text)" ] || wrong "the gate changes the function"
 moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 40 --data text --out tuned > log 2>&1 ||
@@ -147,6 +147,20 @@ fails "attention.heads.v is 4 here, 2 there" moec export uneven.safetensors --as
 fails "there is no layout 'lama'" moec export m.safetensors --as lama --out nowhere
 fails "m already holds a model" moec export m.safetensors --as llama --out m
 fails "run_m already holds a run" moec import m --out run_m
+
+# Modules that predict further tokens are left out, and that is told.
+cp -r delta further
+header='{"mtp.fc.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0$header\0\0\0\0" > further/mtp.safetensors
+{
+    printf '{"weight_map": {"mtp.fc.weight": "mtp.safetensors"'
+    grep -ao '"[^"]*": *{"dtype"' delta/model.safetensors | sed 's/: *{"dtype"/: "model.safetensors"/;s/^/, /'
+    echo '}}'
+} > further/model.safetensors.index.json
+moec import further --out run_further > out 2>&1 || wrong "more than the model: $(cat out)"
+grep -q "leaves 1 tensor out, the first is mtp.fc.weight" out || wrong "that is not told: $(cat out)"
+moec export run_further --as qwen3_next --out again_further > log 2>&1 || wrong "export further: $(cat log)"
+cmp delta/model.safetensors again_further/model.safetensors || wrong "what is left out changes the rest"
 
 # A folder changed by one sed command.
 spoilt() { # TEXT FILE SED
