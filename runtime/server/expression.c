@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_WORK = 1 << 27, DEEPEST_EXPRESSION = 64 };
+
 /* ---- reading ---- */
 
 json_t *reading_wrong(Rendering *r, const char *format, ...) {
@@ -60,7 +62,27 @@ bool reading_name(Rendering *r, char name[64]) {
 
 /* ---- values ---- */
 
+void expression_spend(Rendering *r, size_t bytes) {
+    r->work += bytes;
+    if (r->work > MOST_WORK) reading_wrong(r, "rendering it takes too much time or memory");
+}
+
+/* Values within values count as often as they are written. */
+void expression_spend_on(Rendering *r, json_t *value) {
+    const char *name;
+    json_t *item;
+    size_t i;
+    expression_spend(r, VALUE_BYTES + json_string_length(value));
+    if (r->problem) return;
+    json_array_foreach(value, i, item) expression_spend_on(r, item);
+    json_object_foreach(value, name, item) {
+        expression_spend(r, strlen(name));
+        expression_spend_on(r, item);
+    }
+}
+
 json_t *expression_keep(Rendering *r, json_t *value) {
+    expression_spend(r, VALUE_BYTES + json_string_length(value));
     if (value) json_array_append_new(r->made, value);
     return value;
 }
@@ -127,6 +149,7 @@ static json_t *read_list(Rendering *r) {
         if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ']')
             reading_wrong(r, "expected ',' or ']'");
     }
+    expression_spend_on(r, list);
     return list;
 }
 
@@ -153,6 +176,7 @@ static Arguments read_arguments(Rendering *r) {
         if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ')')
             reading_wrong(r, "expected ',' or ')'");
     }
+    expression_spend_on(r, arguments.named);
     return arguments;
 }
 
@@ -181,8 +205,11 @@ static json_t *in_case(Rendering *r, const json_t *value, bool upper) {
 static json_t *parts_of(Rendering *r, const json_t *value, const char *mark) {
     json_t *parts = expression_keep(r, json_array());
     const char *at = json_string_value(value);
-    for (const char *next; at && *mark && (next = strstr(at, mark)); at = next + strlen(mark))
+    for (const char *next; at && *mark && !r->problem && (next = strstr(at, mark));
+         at = next + strlen(mark)) {
         json_array_append_new(parts, json_stringn(at, (size_t)(next - at)));
+        expression_spend(r, VALUE_BYTES);
+    }
     if (at) json_array_append_new(parts, json_string(at));
     return parts;
 }
@@ -201,6 +228,8 @@ static json_t *call_method(Rendering *r, json_t *value, const char *name, const 
     const char *text = json_string_value(value);
     const char *first = given->count ? json_string_value(given->items[0]) : NULL;
     bool plain = text && !given->count;
+    expression_spend_on(r, value);
+    if (r->problem) return NULL;
     if (text && !strcmp(name, "strip")) return trimmed(r, value, first, true, true);
     if (text && !strcmp(name, "lstrip")) return trimmed(r, value, first, true, false);
     if (text && !strcmp(name, "rstrip")) return trimmed(r, value, first, false, true);
@@ -229,6 +258,8 @@ static json_t *call_function(Rendering *r, const char *name, const Arguments *gi
 
 /* value | name(arguments) */
 static json_t *filter(Rendering *r, json_t *value, const char *name, const Arguments *given) {
+    expression_spend_on(r, value);
+    if (r->problem) return NULL;
     if (!strcmp(name, "trim")) return trimmed(r, value, NULL, true, true);
     if (!strcmp(name, "upper") || !strcmp(name, "lower")) return in_case(r, value, *name == 'u');
     if (!strcmp(name, "safe") || !strcmp(name, "string") || !strcmp(name, "list")) return value;
@@ -297,6 +328,7 @@ static json_t *slice(Rendering *r, const json_t *value, const json_t *from, cons
         return keep_text(r, json_string_value(value) + first, (size_t)(last - first));
     json_t *part = expression_keep(r, json_array());
     for (long i = first; i < last; i++) json_array_append(part, json_array_get(value, (size_t)i));
+    expression_spend_on(r, part);
     return part;
 }
 
@@ -308,6 +340,7 @@ static json_t *read_reversed(Rendering *r, const json_t *value) {
     json_t *turned = expression_keep(r, json_array());
     for (size_t i = json_array_size(value); i > 0; i--)
         json_array_append(turned, json_array_get(value, i - 1));
+    expression_spend_on(r, turned);
     return turned;
 }
 
@@ -360,8 +393,11 @@ static json_t *read_unary(Rendering *r) {
     return expression_keep(r, json_integer(-json_integer_value(value)));
 }
 
-static json_t *join(Rendering *r, const json_t *a, const json_t *b) {
+static json_t *join(Rendering *r, json_t *a, json_t *b) {
     Text text = {0};
+    expression_spend_on(r, a);
+    expression_spend_on(r, b);
+    if (r->problem) return NULL;
     expression_write(a, &text);
     expression_write(b, &text);
     json_t *result = keep_text(r, text.bytes, text.length);
@@ -375,6 +411,7 @@ static json_t *add(Rendering *r, json_t *a, json_t *b) {
     if (json_is_array(a) && json_is_array(b)) {
         json_t *both = expression_keep(r, json_copy(a));
         json_array_extend(both, b);
+        expression_spend_on(r, both);
         return both;
     }
     if (r->live && (!json_is_string(a) || !json_is_string(b)))
@@ -401,7 +438,7 @@ static json_t *read_sum(Rendering *r) {
         if (remainder_comes(r)) {
             r->at++;
             json_int_t divisor = json_integer_value(read_unary(r)), of = json_integer_value(value);
-            value = expression_keep(r, json_integer(divisor ? of % divisor : 0));
+            value = expression_keep(r, json_integer(divisor && divisor != -1 ? of % divisor : 0));
         } else if (reading_sign(r, "+")) {
             value = add(r, value, read_unary(r));
         } else if (reading_sign(r, "~")) {
@@ -416,7 +453,9 @@ static json_t *read_sum(Rendering *r) {
     return value;
 }
 
-static bool within(const json_t *part, const json_t *whole) {
+static bool within(Rendering *r, const json_t *part, json_t *whole) {
+    expression_spend_on(r, whole);
+    if (r->problem) return false;
     if (json_is_string(whole) && json_is_string(part))
         return strstr(json_string_value(whole), json_string_value(part)) != NULL;
     if (json_is_object(whole) && json_is_string(part))
@@ -443,22 +482,23 @@ static bool test(Rendering *r, const json_t *value, const char *name) {
     return false;
 }
 
-static bool same(const json_t *a, const json_t *b) {
-    return a == b || (a && b && json_equal(a, b));
+static bool same(Rendering *r, json_t *a, const json_t *b) {
+    expression_spend_on(r, a);
+    return !r->problem && (a == b || (a && b && json_equal(a, b)));
 }
 
 static json_t *read_comparison(Rendering *r) {
     json_t *a = read_sum(r);
     char name[64];
     if (r->problem) return NULL;
-    if (reading_sign(r, "==")) return keep_truth(r, same(a, read_sum(r)));
-    if (reading_sign(r, "!=")) return keep_truth(r, !same(a, read_sum(r)));
+    if (reading_sign(r, "==")) return keep_truth(r, same(r, a, read_sum(r)));
+    if (reading_sign(r, "!=")) return keep_truth(r, !same(r, a, read_sum(r)));
     json_int_t left = json_integer_value(a);
     if (reading_sign(r, "<=")) return keep_truth(r, left <= json_integer_value(read_sum(r)));
     if (reading_sign(r, ">=")) return keep_truth(r, left >= json_integer_value(read_sum(r)));
     if (reading_sign(r, "<")) return keep_truth(r, left < json_integer_value(read_sum(r)));
     if (reading_sign(r, ">")) return keep_truth(r, left > json_integer_value(read_sum(r)));
-    if (reading_word(r, "in")) return keep_truth(r, within(a, read_sum(r)));
+    if (reading_word(r, "in")) return keep_truth(r, within(r, a, read_sum(r)));
     if (reading_word(r, "is")) {
         bool not = reading_word(r, "not");
         if (!reading_name(r, name)) return reading_wrong(r, "expected a test behind 'is'");
@@ -466,15 +506,17 @@ static json_t *read_comparison(Rendering *r) {
     }
     size_t before = r->at;
     if (reading_word(r, "not")) {
-        if (reading_word(r, "in")) return keep_truth(r, !within(a, read_sum(r)));
+        if (reading_word(r, "in")) return keep_truth(r, !within(r, a, read_sum(r)));
         r->at = before;
     }
     return a;
 }
 
 static json_t *read_not(Rendering *r) {
-    if (reading_word(r, "not")) return keep_truth(r, !expression_true(read_not(r)));
-    return read_comparison(r);
+    bool negated = false, odd = false;
+    for (; reading_word(r, "not"); negated = true) odd = !odd;
+    json_t *value = read_comparison(r);
+    return negated ? keep_truth(r, expression_true(value) != odd) : value;
 }
 
 /* The second of `and` and `or` is read, and computed only where it counts. */
@@ -506,13 +548,21 @@ static json_t *read_or(Rendering *r) {
     return value;
 }
 
-static json_t *read_any(Rendering *r) {
+static json_t *read_choice(Rendering *r) {
     json_t *value = read_or(r);
     if (r->problem || !reading_word(r, "if")) return value;
     bool truth = expression_true(read_or(r));
     if (!reading_word(r, "else")) return truth ? value : NULL;
     json_t *other = read_second(r, !truth, read_any);
     return truth ? value : other;
+}
+
+static json_t *read_any(Rendering *r) {
+    if (r->depth == DEEPEST_EXPRESSION) return reading_wrong(r, "it is nested too deeply");
+    r->depth++;
+    json_t *value = read_choice(r);
+    r->depth--;
+    return value;
 }
 
 json_t *expression_read(Rendering *r) {

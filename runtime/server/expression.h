@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+enum { VALUE_BYTES = 64 }; /* what one takes, about */
+
 /* Where a template is being read, and all that it made on the way. */
 typedef struct Rendering {
     const char *text;
@@ -17,6 +19,8 @@ typedef struct Rendering {
     char *problem; /* why it cannot be rendered, NULL so far */
     bool raised;   /* by the template itself */
     Text *out;
+    size_t work; /* bytes made and read so far, about; a template of others may want too much */
+    int depth;   /* of expressions within each other */
 } Rendering;
 
 /* The value of an expression that begins at the present place. */
@@ -27,6 +31,9 @@ bool expression_true(const json_t *value);
 void expression_write(const json_t *value, Text *out);
 /* Keeps a new value until the end of the rendering; returns it. */
 json_t *expression_keep(Rendering *r, json_t *value);
+/* Counts work of so many bytes, or what it takes to go through a value; too much is wrong. */
+void expression_spend(Rendering *r, size_t bytes);
+void expression_spend_on(Rendering *r, json_t *value);
 
 /* Spaces passed over; whether a sign or a word comes next, which then is passed; a name, "" when
  * there is none. */

@@ -17,7 +17,7 @@ struct Template {
     json_t *names; /* bos_token, eos_token */
 };
 
-enum { DEEPEST = 32 };
+enum { DEEPEST = 32, LOOP_BYTES = 512 };
 
 /* ---- text between blocks ---- */
 
@@ -119,6 +119,7 @@ static void run_for(Rendering *r, int depth, char word[64]) {
         }
         run(r, depth + 1, word);
         end = r->at;
+        expression_spend(r, end - body + LOOP_BYTES + VALUE_BYTES * json_object_size(outside));
         if (strcmp(word, "endfor") != 0) reading_wrong(r, "expected 'endfor'");
     }
     r->at = end;
@@ -135,6 +136,10 @@ static void run_set(Rendering *r) {
         return;
     }
     json_t *value = expression_read(r);
+    if (*field && value) { /* a copy: nothing may hold itself */
+        expression_spend_on(r, value);
+        if (!r->problem) value = expression_keep(r, json_deep_copy(value));
+    }
     json_t *within = *field ? json_object_get(r->scope, name) : r->scope;
     if (r->live && json_is_object(within))
         json_object_set(within, *field ? field : name,
@@ -163,7 +168,8 @@ static void run(Rendering *r, int depth, char word[64]) {
         }
         if (r->at < r->end && r->text[r->at] == '-') r->at++;
         if (kind == '{') {
-            const json_t *value = expression_read(r);
+            json_t *value = expression_read(r);
+            if (r->live) expression_spend_on(r, value);
             if (r->live && !r->problem) expression_write(value, r->out);
             close_mark(r, "}}");
             continue;

@@ -58,13 +58,69 @@ static void test_jinja(void **state) {
     json_decref(all);
 }
 
+static char *repeated(const char *text, int times) {
+    Text all = {0};
+    for (int i = 0; i < times; i++) text_append(&all, text, strlen(text));
+    text_append(&all, "", 1);
+    return all.bytes;
+}
+
+/* Templates that never end, or want more memory than there is: text and lists that double, loops in
+ * loops, expressions within each other, values within themselves. */
+static void test_hostile(void **state) {
+    (void)state;
+    static const struct {
+        const char *begin, *again;
+        int times;
+        const char *end;
+    } bombs[] = {
+        {"{% set x = 'aaaaaaaa' %}", "{% set x = x + x %}", 60, "{{ x }}"},
+        {"{% set x = 'aaaaaaaa' %}", "{% set x = [x, x] %}", 60, "{{ x | tojson }}"},
+        {"{% set x = 'a a a a a a a a'.split(' ') %}", "{% for i in x %}", 30, ""},
+        {"{% set n = namespace(a=1) %}", "{% set n.a = [n, n] %}", 60, "{{ n }}"},
+        {"{% set n = namespace(a=1) %}{% set m = n %}", "{% set m = [m, m] %}", 20,
+         "{% set n.a = m %}{{ m }}{{ n == n }}"},
+        {"{{ ", "(", 100000, ""},
+        {"{{ ", "not ", 100000, ""},
+        {"{{ ", "[", 100000, ""},
+        {"{{ ", "1 if 1 else ", 100000, "1 }}"},
+    };
+    for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
+        Text text = {0};
+        char *again = repeated(bombs[i].again, bombs[i].times);
+        const char *ends = strstr(bombs[i].again, "for") ? "{% endfor %}" : "";
+        char *closed = repeated(ends, bombs[i].times);
+        text_append(&text, bombs[i].begin, strlen(bombs[i].begin));
+        text_append(&text, again, strlen(again));
+        text_append(&text, bombs[i].end, strlen(bombs[i].end));
+        text_append(&text, closed, strlen(closed) + 1);
+        if (open_text(text.bytes)) fail_msg("taken: %zu", i);
+        text_free(&text);
+        free(again);
+        free(closed);
+    }
+}
+
 static void test_refused(void **state) {
     (void)state;
-    static const char *const wrong[] = {
-        "{% macro f() %}{% endmacro %}", "{{ messages | groupby('role') }}", "{% for m in messages %}",
-        "{% if messages %}", "{{ 'no end }}", "{{ messages[0 }}", "{% endif %}", "{{ f(1) }}",
-        "{{ 1 +", "{% set x %}y{% endset %}", "{# no end", "{{ }}", "{% for a, b in x.items() %}{% endfor %}",
-        "{{ 'x' is weird }}", "{% if false %}{{ 1 | nofilter }}{% endif %}", "{{ ((((", "{%", "{{-"};
+    static const char *const wrong[] = {"{% macro f() %}{% endmacro %}",
+                                        "{{ messages | groupby('role') }}",
+                                        "{% for m in messages %}",
+                                        "{% if messages %}",
+                                        "{{ 'no end }}",
+                                        "{{ messages[0 }}",
+                                        "{% endif %}",
+                                        "{{ f(1) }}",
+                                        "{{ 1 +",
+                                        "{% set x %}y{% endset %}",
+                                        "{# no end",
+                                        "{{ }}",
+                                        "{% for a, b in x.items() %}{% endfor %}",
+                                        "{{ 'x' is weird }}",
+                                        "{% if false %}{{ 1 | nofilter }}{% endif %}",
+                                        "{{ ((((",
+                                        "{%",
+                                        "{{-"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (open_text(wrong[i])) fail_msg("taken: %s", wrong[i]);
     Template *template = open_text("{{ messages[0].content }}");
@@ -85,6 +141,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jinja),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
