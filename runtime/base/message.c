@@ -17,16 +17,28 @@ FILE *message_file(void) {
 }
 
 /* Names in files may hold anything: what would move the cursor or colour the rest is a '?'. */
-static void print_message(const char *kind, const char *format, va_list arguments) {
-    char *text = NULL;
-    int length = vasprintf(&text, format, arguments);
-    if (length < 0) return;
+static void clean(char *text) {
     for (unsigned char *at = (unsigned char *)text; *at; at++) {
         bool wide = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;
         if ((*at < ' ' && *at != '\n' && *at != '\t') || *at == 0x7F || wide) *at = '?';
         if (wide) *++at = '?';
     }
+}
+
+static void print_message(const char *kind, const char *format, va_list arguments) {
+    char *text = NULL;
+    int length = vasprintf(&text, format, arguments);
+    if (length < 0) return;
+    clean(text);
     fprintf(message_file(), "moec: %s: %s\n", kind, text);
+    free(text);
+}
+
+void item_message(const char *what, const char *name) {
+    char *text = NULL;
+    if (asprintf(&text, "  %s  %s\n", what, name) < 0) return;
+    clean(text);
+    fputs(text, message_file());
     free(text);
 }
 

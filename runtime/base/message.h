@@ -15,6 +15,8 @@ FILE *message_file(void);
  * false, so that a function can end with it. */
 bool error_message(const char *remedy, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Prints "  WHAT  NAME", a line of a list before its error. */
+void item_message(const char *what, const char *name);
 /* Prints "moec: note: MESSAGE" to stderr. */
 void note_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

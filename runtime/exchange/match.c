@@ -24,7 +24,7 @@ static const char *const remedy_import =
     "--layout FILE";
 
 static void tell(Match *match, const char *what, const char *name) {
-    if (match->wrong++ < MAX_TOLD) fprintf(stderr, "  %s  %s\n", what, name);
+    if (match->wrong++ < MAX_TOLD) item_message(what, name);
 }
 
 /* The end of the list, as the error that it is. */

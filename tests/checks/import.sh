@@ -162,6 +162,12 @@ grep -q "leaves 1 tensor out, the first is mtp.fc.weight" out || wrong "that is 
 moec export run_further --as qwen3_next --out again_further > log 2>&1 || wrong "export further: $(cat log)"
 cmp delta/model.safetensors again_further/model.safetensors || wrong "what is left out changes the rest"
 
+# Names of tensors do not reach the terminal as they are.
+header='{"x\u001b[2J":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0%s\0\0\0\0" "$header" > further/mtp.safetensors
+sed -i 's/"mtp.fc.weight"/"x\\u001b[2J"/' further/model.safetensors.index.json
+fails "unknown  x?[2J" moec import further --out nowhere
+
 # A folder changed by one sed command.
 spoilt() { # TEXT FILE SED
     rm -rf bad
