@@ -59,11 +59,27 @@ static char *function_text(Arena *arena, MoecCompiler *model) {
     return text.text;
 }
 
+/* Whether all options are the same. Of a layer its name is: what it is given stands among the
+ * options by itself, unless it is never applied. */
+static bool same_options(MoecCompiler *before, MoecCompiler *now) {
+    const List *all = moec_settings(before), *others = moec_settings(now);
+    for (int i = 0; i < all->count && all->count == others->count; i++) {
+        const Setting *one = all->items[i], *other = others->items[i];
+        size_t length = strcspn(one->text, " {");
+        bool layer =
+            one->kind == VALUE_OTHER && *one->text != '[' && length == strcspn(other->text, " {");
+        if (strcmp(one->path, other->path) != 0 ||
+            (layer ? strncmp(one->text, other->text, length) : strcmp(one->text, other->text)) != 0)
+            return false;
+    }
+    return all->count == others->count;
+}
+
 /* Whether the two are one model: all options are as they were, or one that was never read is gone.
- * */
+ */
 static bool same_model(Arena *arena, MoecCompiler *before, MoecCompiler *now) {
     if (moec_failed(now)) return false;
-    if (strcmp(moec_options_json(before), moec_options_json(now)) == 0) return true;
+    if (same_options(before, now)) return true;
     if (strlen(moec_warnings(now)) >= strlen(moec_warnings(before))) return false;
     const char *one = function_text(arena, before), *other = function_text(arena, now);
     return one && other && strcmp(one, other) == 0;
