@@ -126,9 +126,9 @@ typedef enum Machine { ANY, DEVICE } Machine;
 
 /* The way of a program, from the tree of a file to what an emitter writes down. Before it resolve
  * reads the file and all that it uses; after it emit_c or emit_cuda write one text of several
- * programs: they lower each kernel to loops as they come to it, so that `loops` and what follows
- * are here for moec_dump alone. The optimizer's program is the same on all machines and a single
- * kernel. */
+ * programs: as they come to a kernel it is lowered to loops (loop/lower) and taken through the same
+ * rows (loop/passes.c), so that `loops` and what follows are here for moec_dump alone. The
+ * optimizer's program is the same on all machines and a single kernel. */
 static const struct Pass {
     const char *name;
     int graphs; /* that it is for */

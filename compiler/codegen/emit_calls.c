@@ -26,7 +26,7 @@ static long size_at(const Shape *shape, int back) {
 }
 
 static const char *operand(Emitter *emitter, const List *list, int place) {
-    return pointer_text(emitter, list->items[place]);
+    return pointer_text(&emitter->lower, list->items[place]);
 }
 
 /* How many keys the queries see together, for the count of operations. */
@@ -80,10 +80,10 @@ static void add_attend(Emitter *emitter, const Statement *statement, const char 
     emit_line(emitter, ".width = %ld, .value_width = %ld, .mask = %s, .window = %ld,",
               size_at(&q, 1), size_at(&v, 1), masks[options->mask], options->window);
     emit_line(emitter, ".scale = %s, .cap = %s, .best = %ld,",
-              number_text(emitter->arena, options->scale),
-              number_text(emitter->arena, options->cap), options->best);
-    if (attend_rounds(emitter->program, statement))
-        emit_line(emitter, ".rounded = 1,%s", attended_types(emitter->arena, statement));
+              number_text(emitter->lower.arena, options->scale),
+              number_text(emitter->lower.arena, options->cap), options->best);
+    if (attend_rounds(emitter->lower.program, statement))
+        emit_line(emitter, ".rounded = 1,%s", attended_types(emitter->lower.arena, statement));
     emitter->indent--;
     emit_line(emitter, "};");
     count_attend(emitter, statement);
@@ -98,10 +98,10 @@ static void emit_attend(Emitter *emitter, const Statement *statement, const char
     const char *d = options->documents ? operand(emitter, in, attend_document(options)) : "NULL";
     const char *o = operand(emitter, out, 0), *lse = operand(emitter, out, 1);
     if (options->position)
-        emit_line(
-            emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s, %s);", name,
-            term_text(emitter->arena, integer_term(emitter, in->items[attend_operands(options)])),
-            q, k, v, s, d, o, lse);
+        emit_line(emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s, %s);", name,
+                  term_text(emitter->lower.arena,
+                            integer_term(&emitter->lower, in->items[attend_operands(options)])),
+                  q, k, v, s, d, o, lse);
     else
         emit_line(emitter, "moec_attend(&%s, %s, %s, %s, %s, %s, %s, %s);", name, q, k, v, s, d, o,
                   lse);
@@ -147,7 +147,7 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
 }
 
 static const char *numbers_text(Emitter *emitter, const long *numbers, int count) {
-    Text text = {.arena = emitter->arena};
+    Text text = {.arena = emitter->lower.arena};
     text_add(&text, "{");
     for (int i = 0; i < count; i++) text_add(&text, "%s%ld", i ? ", " : "", numbers[i]);
     text_add(&text, "}");
@@ -170,7 +170,7 @@ static void add_pack(Emitter *emitter, const Statement *statement, const char *n
     Shape mask = shape_of(in->items[0]);
     long keys[MAX_RANK], sizes[MAX_RANK];
     int further = in->count - 1;
-    Text strides = {.arena = emitter->arena};
+    Text strides = {.arena = emitter->lower.arena};
     for (int i = 0; i < mask.rank; i++) keys[i] = statement->pack.key[i];
     for (int i = 0; i < further; i++) {
         const Expr *through = in->items[i + 1];
@@ -195,13 +195,13 @@ static void add_pack(Emitter *emitter, const Statement *statement, const char *n
 static void emit_pack(Emitter *emitter, const Statement *statement, const char *name) {
     const List *in = &statement->inputs, *out = &statement->outputs;
     int rank = shape_of(in->items[0]).rank;
-    Text through = {.arena = emitter->arena}, coordinates = {.arena = emitter->arena};
+    Text through = {.arena = emitter->lower.arena}, coordinates = {.arena = emitter->lower.arena};
     for (int i = 1; i < in->count; i++)
         text_add(&through, "%s%s", i > 1 ? ", " : "", operand(emitter, in, i));
     for (int i = 0; i < rank; i++)
         text_add(&coordinates, "%s%s", i ? ", " : "", operand(emitter, out, i));
     const char *further =
-        in->count > 1 ? arena_format(emitter->arena, "(const int *const[]){%s}", through.text)
+        in->count > 1 ? arena_format(emitter->lower.arena, "(const int *const[]){%s}", through.text)
                       : "NULL";
     emit_line(emitter, "moec_pack(&%s, %s, %s,", name, operand(emitter, in, 0), further);
     emitter->indent += 2;
@@ -223,7 +223,7 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     }
     emit_equation(emitter, statement);
     const char *name =
-        arena_format(emitter->arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);
+        arena_format(emitter->lower.arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);
     /* Options are constants of the file, above the function that uses them. */
     Text *out = emitter->out;
     int indent = emitter->indent;

@@ -65,21 +65,21 @@ Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
     Arena *arena = module->arena;
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     size_t tensors = (size_t)program->tensors.count + 1;
-    emitter->arena = arena;
-    emitter->program = program;
+    emitter->lower.arena = arena;
+    emitter->lower.program = program;
     emitter->prefix = prefix;
     emitter->target = module->target;
     emitter->products = &module->products;
     emitter->device_kernels = &module->device_kernels;
     emitter->own_products = &module->own_products;
     emitter->forms = module->forms;
-    if (!module->forms) emitter->sizes = &module->sizes;
+    if (!module->forms) emitter->lower.sizes = &module->sizes;
     emitter->repeats = 1;
     emitter->functions.arena = arena;
-    emitter->names = arena_alloc(arena, tensors * sizeof *emitter->names);
+    emitter->lower.names = arena_alloc(arena, tensors * sizeof *emitter->lower.names);
     emitter->declared = arena_alloc(arena, tensors * sizeof *emitter->declared);
-    emitter->schedule = schedule;
-    name_tensors(emitter);
+    emitter->lower.schedule = schedule;
+    name_tensors(&emitter->lower, emitter->target->apart);
     return emitter;
 }
 
@@ -97,7 +97,7 @@ static int slot_of(const Program *program, const Tensor *tensor) {
 
 static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layout *weights,
                              const Layout *states, const Layout *caches) {
-    Arena *arena = emitter->arena;
+    Arena *arena = emitter->lower.arena;
     switch (tensor->role) {
     case ROLE_PARAMETER:
         return arena_format(arena, "run->weights + %zu", layout_offset(weights, tensor) / 4);
@@ -106,9 +106,9 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
     case ROLE_STATE:
         return arena_format(arena, "run->states + %zu", layout_offset(states, tensor) / 4);
     case ROLE_INPUT:
-        return arena_format(arena, "run->inputs[%d]", slot_of(emitter->program, tensor));
+        return arena_format(arena, "run->inputs[%d]", slot_of(emitter->lower.program, tensor));
     case ROLE_OUTPUT:
-        return arena_format(arena, "run->outputs[%d]", slot_of(emitter->program, tensor));
+        return arena_format(arena, "run->outputs[%d]", slot_of(emitter->lower.program, tensor));
     case ROLE_CACHE:
         if (tensor->type == TYPE_REAL)
             return arena_format(arena, "run->cache + %zu", layout_offset(caches, tensor) / 4);
@@ -122,25 +122,26 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
         break;
     }
     return arena_format(arena, "(void *)(run->arena + %zu)",
-                        emitter->schedule->places[tensor->id].offset);
+                        emitter->lower.schedule->places[tensor->id].offset);
 }
 
 static void declare_tensors(Emitter *emitter, const Layout *weights, const Layout *states) {
-    const Layout caches = layout_of(emitter->arena, &emitter->program, 1, ROLE_CACHE);
-    for (int i = 0; i < emitter->program->tensors.count; i++) {
-        const Tensor *tensor = emitter->program->tensors.items[i];
-        const Place *place = &emitter->schedule->places[i];
-        bool fixed = (tensor->role == ROLE_PARAMETER && emitter->program->graph != GRAPH_STEP) ||
-                     tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED;
+    const Layout caches = layout_of(emitter->lower.arena, &emitter->lower.program, 1, ROLE_CACHE);
+    for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
+        const Tensor *tensor = emitter->lower.program->tensors.items[i];
+        const Place *place = &emitter->lower.schedule->places[i];
+        bool fixed =
+            (tensor->role == ROLE_PARAMETER && emitter->lower.program->graph != GRAPH_STEP) ||
+            tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED;
         if (emitter->declared[i] || place->cleared)
             emit_line(emitter, "%s%s *const %s = %s; /* %s%s */", fixed ? "const " : "",
-                      type_name(tensor), emitter->names[i],
+                      type_name(tensor), emitter->lower.names[i],
                       memory_of(emitter, tensor, weights, states, &caches),
-                      axes_of(emitter->arena, tensor), place->slots ? ", two slots" : "");
+                      axes_of(emitter->lower.arena, tensor), place->slots ? ", two slots" : "");
     }
-    for (int i = 0; i < emitter->program->tensors.count; i++) {
-        const Place *place = &emitter->schedule->places[i];
-        if (place->cleared) emitter->target->clear(emitter, emitter->names[i], place->bytes);
+    for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
+        const Place *place = &emitter->lower.schedule->places[i];
+        if (place->cleared) emitter->target->clear(emitter, emitter->lower.names[i], place->bytes);
     }
 }
 
@@ -152,10 +153,10 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     Text body = {.arena = arena}, head = {.arena = arena};
     Text *text = &module->functions, *kernels = module->target->apart ? &module->device : text;
     emitted->first_product = module->products.count;
-    emitter->used = emitter->declared;
+    emitter->lower.used = emitter->declared;
     emitter->out = &body;
     emitter->indent = 1;
-    emit_units(emitter, &emitter->schedule->units);
+    emit_units(emitter, &emitter->lower.schedule->units);
 
     emitter->out = &head;
     if (emitter->target->marks) emit_line(emitter, "moec_mark(run, -1);");
@@ -173,7 +174,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
 
     emitted->program = program;
     emitted->schedule = schedule;
-    emitted->schedule->arena_bytes += emitter->scratch_bytes;
+    emitted->schedule->arena_bytes += emitter->lower.scratch_bytes;
     emitted->prefix = prefix;
     emitted->kernels = emitter->kernels;
     emitted->product_count = module->products.count - emitted->first_product;

@@ -4,30 +4,30 @@
 #include <string.h>
 
 static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate) {
-    Product *copy = arena_alloc(emitter->arena, sizeof *copy);
+    Product *copy = arena_alloc(emitter->lower.arena, sizeof *copy);
     *copy = contraction->product;
     copy->name = contraction->c->tensor->name;
     copy->accumulate = accumulate;
-    list_push(emitter->arena, emitter->products, copy);
+    list_push(emitter->lower.arena, emitter->products, copy);
     return emitter->products->count - 1;
 }
 
 /* The condition under which the loops around a product stand at their first iteration of what they
  * sum. */
 static const char *first_iteration(Emitter *emitter, const Contraction *contraction) {
-    Text text = {.arena = emitter->arena};
+    Text text = {.arena = emitter->lower.arena};
     for (int i = 0; i < contraction->outer_count; i++) {
         const OuterLoop *loop = &contraction->outer[i];
         if (!loop->summed) continue;
         text_add(&text, "%s%s == 0", text.length ? " && " : "",
-                 bound_index(emitter, loop->index)->text);
+                 bound_index(&emitter->lower, loop->index)->text);
     }
     return text.text;
 }
 
 void emit_equation(Emitter *emitter, const Statement *statement) {
-    const char *place = line_of(emitter->arena, statement->span);
-    const char *text = print_statement(emitter->arena, statement);
+    const char *place = line_of(emitter->lower.arena, statement->span);
+    const char *text = print_statement(emitter->lower.arena, statement);
     emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "",
               place);
 }
@@ -35,10 +35,10 @@ void emit_equation(Emitter *emitter, const Statement *statement) {
 static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_iteration(emitter, contraction);
-    const char *number =
-        arena_format(emitter->arena, "%d", add_product(emitter, contraction, product->accumulate));
+    const char *number = arena_format(emitter->lower.arena, "%d",
+                                      add_product(emitter, contraction, product->accumulate));
     if (first)
-        number = arena_format(emitter->arena, "%s ? %s : %d", first, number,
+        number = arena_format(emitter->lower.arena, "%s ? %s : %d", first, number,
                               add_product(emitter, contraction, true));
     emitter->target->product(emitter, contraction, number);
 }
@@ -46,8 +46,9 @@ static void add_dense(Emitter *emitter, const Contraction *contraction) {
 /* The processor's own product, or that of the host. */
 void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s);", number, number,
-              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b),
-              pointer_text(emitter, contraction->c));
+              pointer_text(&emitter->lower, contraction->a),
+              pointer_text(&emitter->lower, contraction->b),
+              pointer_text(&emitter->lower, contraction->c));
 }
 
 /* What a product rounds and how its operands are stored, where not all is f32. */
@@ -69,8 +70,8 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
                                contraction->gather_b};
     const char *names[3];
     for (int i = 0; i < 3; i++) {
-        if (tables[i]) emitter->used[tables[i]->id] = true;
-        names[i] = tables[i] ? emitter->names[tables[i]->id] : "NULL";
+        if (tables[i]) emitter->lower.used[tables[i]->id] = true;
+        names[i] = tables[i] ? emitter->lower.names[tables[i]->id] : "NULL";
     }
     emit_line(emitter, "moec_grouped_product(");
     emitter->indent += 2;
@@ -81,11 +82,12 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
     emit_line(emitter,
               "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %d%s},",
               weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-              product->c_m, product->accumulate, rounding_text(emitter->arena, product));
+              product->c_m, product->accumulate, rounding_text(emitter->lower.arena, product));
     emit_line(emitter, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},", names[0],
               names[1], names[2]);
-    emit_line(emitter, "%s, %s, %s);", pointer_text(emitter, contraction->a),
-              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c));
+    emit_line(emitter, "%s, %s, %s);", pointer_text(&emitter->lower, contraction->a),
+              pointer_text(&emitter->lower, contraction->b),
+              pointer_text(&emitter->lower, contraction->c));
     emitter->indent -= 2;
 }
 
@@ -108,21 +110,21 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     if (contraction->kind != CONTRACTION_PRODUCT) {
         emitter->target->grouped(emitter, contraction, unit->epilogue);
     } else {
-        int bindings = emitter->binding_count;
+        int bindings = emitter->lower.binding_count;
         flops *= (double)(product->batch[0] * product->batch[1]);
         for (int i = 0; i < contraction->outer_count; i++) {
             const Index *index = contraction->outer[i].index;
-            const char *name = bind_name(emitter, index, index->name);
+            const char *name = bind_name(&emitter->lower, index, index->name);
             flops *= (double)index->axis->size;
             emit_line(emitter, "for (long %s = 0; %s < %s; %s++)%s", name, name,
-                      size_text(emitter, index->axis), name,
+                      size_text(&emitter->lower, index->axis), name,
                       i < contraction->outer_count - 1 ? "" : " {");
         }
         emitter->indent += contraction->outer_count > 0;
         add_dense(emitter, contraction);
         emitter->indent -= contraction->outer_count > 0;
         if (contraction->outer_count) emit_line(emitter, "}");
-        emitter->binding_count = bindings;
+        emitter->lower.binding_count = bindings;
     }
     emitter->flops += flops;
     emitter->product_flops += flops;
@@ -146,11 +148,11 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
 
 static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     const Statement *statement = unit->statement;
-    int bindings = emitter->binding_count;
+    int bindings = emitter->lower.binding_count;
     double repeats = emitter->repeats;
     const Axis *axis = statement->index->axis;
-    const char *size = size_text(emitter, axis);
-    const char *name = bind_name(emitter, statement->index, statement->index->name);
+    const char *size = size_text(&emitter->lower, axis);
+    const char *name = bind_name(&emitter->lower, statement->index, statement->index->name);
     if (statement->reverse)
         emit_line(emitter, "for (long %s = %s - 1; %s >= 0; %s--) {", name, size, name, name);
     else
@@ -161,7 +163,7 @@ static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     emitter->repeats = repeats;
     emitter->indent--;
     emit_line(emitter, "}");
-    emitter->binding_count = bindings;
+    emitter->lower.binding_count = bindings;
 }
 
 void emit_units(Emitter *emitter, const List *units) {

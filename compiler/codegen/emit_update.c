@@ -42,16 +42,16 @@ static List statements_of(Program *program, bool rate) {
 }
 
 static Kernel *kernel_of(Emitter *emitter, const List *statements) {
-    Program *program = emitter->program;
+    Program *program = emitter->lower.program;
     size_t tensors = (size_t)program->tensors.count + 1;
-    Kernel *kernel = arena_alloc(emitter->arena, sizeof *kernel);
-    Kernel **users = arena_alloc(emitter->arena, tensors * sizeof *users);
+    Kernel *kernel = arena_alloc(emitter->lower.arena, sizeof *kernel);
+    Kernel **users = arena_alloc(emitter->lower.arena, tensors * sizeof *users);
     for (int i = 0; i < program->tensors.count; i++) users[i] = kernel;
     for (int i = 0; i < statements->count; i++)
         if (!nest_add(program, kernel, statements->items[i], false))
             nest_add(program, kernel, statements->items[i], true);
     choose_locals(program, kernel, users);
-    begin_kernel(emitter, kernel);
+    begin_kernel(&emitter->lower, kernel);
     return kernel;
 }
 
@@ -59,22 +59,22 @@ static Emitter *part_of(const Module *module, Program *program, const EmitTarget
                         FormBlock *body) {
     Arena *arena = module->arena;
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
-    emitter->arena = arena;
-    emitter->program = program;
+    emitter->lower.arena = arena;
+    emitter->lower.program = program;
     emitter->target = target;
-    emitter->schedule = arena_alloc(arena, sizeof *emitter->schedule);
-    emitter->schedule->places = arena_alloc(arena, ((size_t)program->tensors.count + 1) *
-                                                       sizeof *emitter->schedule->places);
-    emitter->names =
-        arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->names);
-    emitter->block = body;
+    emitter->lower.schedule = arena_alloc(arena, sizeof *emitter->lower.schedule);
+    emitter->lower.schedule->places = arena_alloc(
+        arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.schedule->places);
+    emitter->lower.names =
+        arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.names);
+    emitter->lower.block = body;
     emitter->forms = module->forms;
     emitter->indent = 1;
-    name_tensors(emitter);
+    name_tensors(&emitter->lower, emitter->target->apart);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_PARAMETER) emitter->names[i] = "weight";
-        if (tensor->role == ROLE_INPUT && tensor->rank == 1) emitter->names[i] = "gradient";
+        if (tensor->role == ROLE_PARAMETER) emitter->lower.names[i] = "weight";
+        if (tensor->role == ROLE_INPUT && tensor->rank == 1) emitter->lower.names[i] = "gradient";
     }
     return emitter;
 }
@@ -93,19 +93,19 @@ static void emit_rate(Module *module, Program *program) {
     Emitter *emitter = part_of(module, program, &target_c, &body);
     List statements = statements_of(program, true);
     const Kernel *kernel = kernel_of(emitter, &statements);
-    if (kernel->root) emit_nests(emitter, kernel->root);
+    if (kernel->root) lower_nests(&emitter->lower, kernel->root);
     emitter->out = &out;
     finish_form(emitter, "update_rate", &body, &lines, 1);
     program->target = target;
     const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (is_scalar(tensor) && emitter->used[i])
-            emit_line(emitter, "const float %s[1] = {(float)%s};", emitter->names[i],
+        if (is_scalar(tensor) && emitter->lower.used[i])
+            emit_line(emitter, "const float %s[1] = {(float)%s};", emitter->lower.names[i],
                       tensor->scalar == MOEC_SCALAR_SCHEDULE_STEP ? "step" : "steps");
         if (tensor->role != ROLE_OUTPUT) continue;
-        result = arena_format(arena, "(double)%s[0]", emitter->names[i]);
-        emit_line(emitter, "float %s[1];", emitter->names[i]);
+        result = arena_format(arena, "(double)%s[0]", emitter->lower.names[i]);
+        emit_line(emitter, "float %s[1];", emitter->lower.names[i]);
     }
     text_add(text, "/* The factor of the learning rate at a step (from 0) of `steps`. */\n");
     text_add(text,
@@ -116,21 +116,21 @@ static void emit_rate(Module *module, Program *program) {
 }
 
 static void declare_arrays(Emitter *emitter, Update *update) {
-    for (int i = 0; i < emitter->program->tensors.count; i++) {
-        Tensor *tensor = emitter->program->tensors.items[i];
-        const char *name = emitter->names[i];
-        bool used = emitter->used[i];
+    for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
+        Tensor *tensor = emitter->lower.program->tensors.items[i];
+        const char *name = emitter->lower.names[i];
+        bool used = emitter->lower.used[i];
         if (is_scalar(tensor) && used) {
             emit_line(emitter, "const float *const %s = scalars + %d;", name,
                       update->scalars.count);
-            list_push(emitter->arena, &update->scalars, tensor);
+            list_push(emitter->lower.arena, &update->scalars, tensor);
         } else if (tensor->role == ROLE_ROUNDED && used) {
             emit_line(emitter, "MoecBf16 *const %s = moec_rounded%s;", name,
                       emitter->target->apart ? " + moec_from" : "");
         } else if (tensor->role == ROLE_STATE) {
             if (used)
                 emit_line(emitter, "float *const %s = state[%d];", name, update->states.count);
-            list_push(emitter->arena, &update->states, tensor);
+            list_push(emitter->lower.arena, &update->states, tensor);
         }
     }
 }
@@ -208,7 +208,7 @@ static void add_own(Text *text, const float *own, int groups, const List *scalar
 }
 
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel) {
-    emit_nests(emitter, kernel->root);
+    lower_nests(&emitter->lower, kernel->root);
     return (Launch){NULL, 0};
 }
 

@@ -4,7 +4,7 @@
 # state of an optimizer, a tensor of a schedule, an output, an option, a layer, a model, an input, a repeat; on the CPU and on
 # the simulated device, beside the definition.
 #
-#   tests/checks/names.sh        each in one role; on the CPU, what is named in emit_names.c and macros in small letters in every role
+#   tests/checks/names.sh        each in one role; on the CPU, what is named in loop/names.c and macros in small letters in every role
 #   tests/checks/names.sh all    each in every role on both
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0
@@ -17,10 +17,10 @@ identifiers() { grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u; }
     headers | grep -v '^#'
     cat generated/*.c runtime/abi/abi.h runtime/kernels/*.h
 } | identifiers >"$work/c"
-cat generated/*.cu runtime/kernels/*.cuh runtime/sim/cuda_sim.h compiler/codegen/emit_names.c | identifiers >"$work/cuda"
+cat generated/*.cu runtime/kernels/*.cuh runtime/sim/cuda_sim.h compiler/loop/names.c | identifiers >"$work/cuda"
 
 {
-    grep -oE '"[a-z_][A-Za-z0-9_]*"' compiler/codegen/emit_names.c
+    grep -oE -h '"[a-z_][A-Za-z0-9_]*"' compiler/loop/names.c compiler/loop/lower/lower_names.c
     headers -dM | sed 's/^#define \([A-Za-z0-9_]*\).*/\1/' | grep '^[a-z]' | grep -v moec
     echo loss_scale position seed threads host weights inputs outputs arena cache
 } | identifiers >"$work/words"

@@ -68,16 +68,16 @@ static void share_block(Arena *arena, FormBlock *block, int depth) {
 }
 
 static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
-    Arena *arena = emitter->arena;
+    Arena *arena = emitter->lower.arena;
     OpenclKernel *made = arena_alloc(arena, sizeof *made);
     KernelText text;
     open_kernel(emitter, kernel, &text);
-    emit_nests(emitter, kernel->root);
+    lower_nests(&emitter->lower, kernel->root);
     add_parameters(emitter, &text.parameters, &text.arguments);
-    for (int i = 0; i < emitter->program->tensors.count; i++)
-        if (emitter->used[i]) list_push(arena, &made->tensors, emitter->program->tensors.items[i]);
+    for (int i = 0; i < emitter->lower.program->tensors.count; i++)
+        if (emitter->lower.used[i]) list_push(arena, &made->tensors, emitter->lower.program->tensors.items[i]);
     KernelForm form = {.work = kernel->work, .block = text.body};
-    parallel(arena, &form, emitter->program->target);
+    parallel(arena, &form, emitter->lower.program->target);
     text.body = form.block;
     kernel->work = 0; /* nothing is left to share out */
     made->group = has_parallel(&text.body) ? GROUP : 1;
@@ -111,5 +111,8 @@ const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {
         if (((ScheduleUnit *)schedule->units.items[i])->kind != UNIT_KERNEL) return NULL;
     Module *module = emit_module(arena, &schedule, 1, &target_opencl, NULL);
     *kernels = module->device_kernels;
-    return module->device.text;
+    Text text = {.arena = arena};
+    add_sizes(&text, &module->sizes, true, false);
+    text_add(&text, "%s", module->device.text);
+    return text.text;
 }

@@ -43,7 +43,7 @@ static long dimension(const Shape *shape, int back) {
 
 static Launch launch_of(Emitter *emitter, long blocks) {
     long grid = blocks < 1 ? 1 : blocks < MAX_GRID ? blocks : MAX_GRID;
-    return (Launch){arena_format(emitter->arena, "%ld", grid), MOEC_ATTEND_THREADS};
+    return (Launch){arena_format(emitter->lower.arena, "%ld", grid), MOEC_ATTEND_THREADS};
 }
 
 static bool steps_in_tiles(const Attend *attend) {
@@ -95,8 +95,8 @@ static void add_options(const Attend *attend) {
     text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
              options->window, options->best, parts_of(attend));
     text_add(text, "    static constexpr float scale = %s, cap = %s;\n",
-             number_text(emitter->arena, options->scale),
-             number_text(emitter->arena, options->cap));
+             number_text(emitter->lower.arena, options->scale),
+             number_text(emitter->lower.arena, options->cap));
     text_add(text, "};\n");
 }
 
@@ -112,10 +112,10 @@ typedef struct Call {
 } Call;
 
 static Call call_of(const Attend *attend, const char *name) {
-    Arena *arena = attend->emitter->arena;
+    Arena *arena = attend->emitter->lower.arena;
     return (Call){attend->emitter,  name,
                   {.arena = arena}, {.arena = arena},
-                  {.arena = arena}, attend->emitter->binding_count};
+                  {.arena = arena}, attend->emitter->lower.binding_count};
 }
 
 static void add(Call *call, const char *parameter, const char *given, const char *argument) {
@@ -126,25 +126,26 @@ static void add(Call *call, const char *parameter, const char *given, const char
 }
 
 static void give(Call *call, const char *type, const char *wanted, const char *value) {
-    Arena *arena = call->emitter->arena;
-    const char *name = bind_name(call->emitter, NULL, wanted);
+    Arena *arena = call->emitter->lower.arena;
+    const char *name = bind_name(&call->emitter->lower, NULL, wanted);
     add(call, arena_format(arena, "%s%s", type, name), name,
         arena_format(arena, "MOEC_POINTER(%s)", value));
 }
 
 static const char *pointer_type(Emitter *emitter, const Expr *operand, bool written) {
-    return arena_format(emitter->arena, "%s%s *", written ? "" : "const ",
+    return arena_format(emitter->lower.arena, "%s%s *", written ? "" : "const ",
                         type_name(operand->tensor));
 }
 
 static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool written,
                          const char *name) {
-    give(call, pointer_type(emitter, operand, written), name, pointer_text(emitter, operand));
+    give(call, pointer_type(emitter, operand, written), name,
+         pointer_text(&emitter->lower, operand));
 }
 
 /* What there is not for every attention: a sink, documents. */
 static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
-    give(call, "const float *", name, operand ? pointer_text(emitter, operand) : "NULL");
+    give(call, "const float *", name, operand ? pointer_text(&emitter->lower, operand) : "NULL");
 }
 
 static void give_attended(const Attend *attend, Call *call) {
@@ -158,14 +159,15 @@ static void give_attended(const Attend *attend, Call *call) {
 }
 
 static const char *scratch_text(Emitter *emitter) {
-    return arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes);
+    return arena_format(emitter->lower.arena, "run->arena + %zu",
+                        emitter->lower.schedule->arena_bytes);
 }
 
 /* What lies behind the temporaries for one call. */
 static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
                          const char *name) {
     Emitter *emitter = attend->emitter;
-    if (floats * 4 > emitter->scratch_bytes) emitter->scratch_bytes = floats * 4;
+    if (floats * 4 > emitter->lower.scratch_bytes) emitter->lower.scratch_bytes = floats * 4;
     give(call, type, name, scratch_text(emitter));
 }
 
@@ -191,10 +193,11 @@ static void add_variant(const Attend *attend, const Call *call, Variant variant)
 
 static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
     Emitter *emitter = attend->emitter;
-    const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
-                                                           emitter->prefix, emitter->kernels));
+    const char *name =
+        device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
+                                            emitter->prefix, emitter->kernels));
     add_variant(attend, call, (Variant){name, call->name, further, MOEC_ATTEND_THREADS});
-    emitter->binding_count = call->bindings;
+    emitter->lower.binding_count = call->bindings;
     return name;
 }
 
@@ -204,8 +207,8 @@ static void launch(const Attend *attend, const Call *call, long blocks) {
 }
 
 static const char *shape_text(const Attend *attend, const char *name, AttendShape shape) {
-    return arena_format(attend->emitter->arena, ", %s<%d, %d, %ld>", name, shape.tiles, shape.part,
-                        shape.bytes);
+    return arena_format(attend->emitter->lower.arena, ", %s<%d, %d, %ld>", name, shape.tiles,
+                        shape.part, shape.bytes);
 }
 
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
@@ -250,7 +253,7 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
     text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
     add_variant(attend, call,
-                (Variant){arena_format(emitter->arena, "%s_wgmma", name), variants->template,
+                (Variant){arena_format(emitter->lower.arena, "%s_wgmma", name), variants->template,
                           shape_text(attend, "MoecGroupShape", other),
                           MOEC_GROUP_THREADS * other.tiles});
     text_add(&emitter->functions, "#endif\n");
@@ -288,11 +291,11 @@ static void give_store(const Attend *attend, Call *call) {
         add(call, store.parameters.text, store.text, store.arguments.text);
         return;
     }
-    const char *name = bind_name(emitter, NULL, "o");
-    add(call, arena_format(emitter->arena, "%s%s", pointer_type(emitter, o, true), name),
-        arena_format(emitter->arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
+    const char *name = bind_name(&emitter->lower, NULL, "o");
+    add(call, arena_format(emitter->lower.arena, "%s%s", pointer_type(emitter, o, true), name),
+        arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
                      dimension(&shape, 2) * dimension(&shape, 1)),
-        arena_format(emitter->arena, "MOEC_POINTER(%s)", pointer_text(emitter, o)));
+        arena_format(emitter->lower.arena, "MOEC_POINTER(%s)", pointer_text(&emitter->lower, o)));
 }
 
 /* What is written, as entries of MoecWritten; false when that cannot be said. */
@@ -310,7 +313,7 @@ static void emit_whole(const Attend *attend) {
     const Statement *statement = attend->statement;
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
     long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
-    Text written = {.arena = attend->emitter->arena};
+    Text written = {.arena = attend->emitter->lower.arena};
     give_attended(attend, &call);
     give_store(attend, &call);
     give_operand(attend->emitter, &call, statement->outputs.items[1], true, "lse");
@@ -382,7 +385,7 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
     int own = attend_operands(&attend->statement->attention);
     const char *full =
-        attend->rounds && first < 3 ? arena_format(emitter->arena, "%s_rounded", name) : name;
+        attend->rounds && first < 3 ? arena_format(emitter->lower.arena, "%s_rounded", name) : name;
     Call call = call_of(attend, full);
     give_attended(attend, &call);
     give_operand(emitter, &call, in->items[own], false, "o");
@@ -408,12 +411,12 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     long places = dimension(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
                          attend_grad_keys_groups(statement, keys, values),
-                         arena_format(emitter->arena, "%s_groups", name), places, heads};
+                         arena_format(emitter->lower.arena, "%s_groups", name), places, heads};
     if (keys && values && !variants.groups.tiles) {
         variants.groups = attend_grad_keys_groups(statement, true, false);
         variants.template = "attend_grad_each_groups";
     }
-    Text written = {.arena = emitter->arena};
+    Text written = {.arena = emitter->lower.arena};
     if (keys)
         put_written(emitter, out->items[1], heads * places * dimension(&attend->k, 1), true,
                     &written);
@@ -436,7 +439,7 @@ static void launch_queries(const Attend *attend) {
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
     const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
                                "attend_grad_query_groups", queries, heads};
-    Text written = {.arena = emitter->arena};
+    Text written = {.arena = emitter->lower.arena};
     put_written(emitter, statement->outputs.items[0], heads * queries * dimension(&attend->q, 1),
                 true, &written);
     text_add(&written, ", {%s, %ld, MOEC_F32, 0}", scratch_text(emitter), heads * queries);
@@ -472,9 +475,9 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
                      .q = shape_of(in->items[0]),
                      .k = shape_of(in->items[1]),
                      .v = shape_of(in->items[2]),
-                     .rounds = attend_rounds(emitter->program, statement)};
+                     .rounds = attend_rounds(emitter->lower.program, statement)};
     attend.options =
-        arena_format(emitter->arena, "options_%s_%d", emitter->prefix, emitter->kernels);
+        arena_format(emitter->lower.arena, "options_%s_%d", emitter->prefix, emitter->kernels);
     attend.batch = leading(&attend.q, 3);
     if (epilogue) emit_equations_above(emitter, epilogue);
     add_options(&attend);

@@ -11,7 +11,10 @@ enum {
 };
 
 static const char *blocks(Emitter *emitter, long count) {
-    return arena_format(emitter->arena, "%ld", count < 1 ? 1 : count < MAX_GRID ? count : MAX_GRID);
+    return arena_format(emitter->lower.arena, "%ld",
+                        count < 1          ? 1
+                        : count < MAX_GRID ? count
+                                           : MAX_GRID);
 }
 
 static void put(Text *arguments, const char *pointer) {
@@ -20,7 +23,7 @@ static void put(Text *arguments, const char *pointer) {
 
 static void put_all(Emitter *emitter, Text *arguments, const List *operands, int first, int count) {
     for (int i = first; i < first + count; i++)
-        put(arguments, pointer_text(emitter, operands->items[i]));
+        put(arguments, pointer_text(&emitter->lower, operands->items[i]));
 }
 
 /* ---- choices and packs ---- */
@@ -28,7 +31,7 @@ static void put_all(Emitter *emitter, Text *arguments, const List *operands, int
 static void emit_top(Emitter *emitter, const Statement *statement) {
     long sizes[3];
     top_sizes(statement, sizes);
-    Text arguments = {.arena = emitter->arena};
+    Text arguments = {.arena = emitter->lower.arena};
     text_add(&arguments, "MOEC_NUMBER(%ld), MOEC_NUMBER(%ld), MOEC_NUMBER(%ld), MOEC_NUMBER(%ld)",
              sizes[0], sizes[1], sizes[2], statement->top.k);
     put_all(emitter, &arguments, &statement->inputs, 0, 1);
@@ -43,7 +46,7 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
 }
 
 static const char *longs(Emitter *emitter, const long *numbers, int count) {
-    Text text = {.arena = emitter->arena};
+    Text text = {.arena = emitter->lower.arena};
     text_add(&text, "{");
     for (int i = 0; i < count; i++) text_add(&text, "%s%ld", i ? ", " : "", numbers[i]);
     text_add(&text, "}");
@@ -84,20 +87,21 @@ static void emit_pack_options(Emitter *emitter, const Statement *statement, cons
     emit_line(emitter, ".rows = %ld, .keys = %ld, .groups = %ld, .others = %ld,", sizes->rows,
               sizes->keys, sizes->groups, sizes->others);
     emit_line(emitter, ".in_order = %d, .mask = %s, .through_count = %d,", in_order,
-              pointer_text(emitter, in->items[0]), in->count - 1);
+              pointer_text(&emitter->lower, in->items[0]), in->count - 1);
     for (int i = 1; i < in->count; i++) {
         const Expr *through = in->items[i];
         through_strides(mask, through, strides);
         emit_line(emitter, ".through[%d] = %s, .through_size[%d] = %ld, .through_stride[%d] = %s,",
-                  i - 1, pointer_text(emitter, through), i - 1, through->tensor->vocabulary, i - 1,
-                  longs(emitter, strides, mask->rank));
+                  i - 1, pointer_text(&emitter->lower, through), i - 1, through->tensor->vocabulary,
+                  i - 1, longs(emitter, strides, mask->rank));
     }
     for (int i = 0; i < mask->rank; i++)
-        emit_line(emitter, ".coordinate[%d] = %s,", i, pointer_text(emitter, out->items[i]));
+        emit_line(emitter, ".coordinate[%d] = %s,", i,
+                  pointer_text(&emitter->lower, out->items[i]));
     const char *names[] = {"group", "row_of", "other", "start", "list"};
     for (int i = 0; i < 5; i++)
         emit_line(emitter, ".%s = %s,", names[i],
-                  pointer_text(emitter, out->items[mask->rank + i]));
+                  pointer_text(&emitter->lower, out->items[mask->rank + i]));
     emitter->indent--;
     emit_line(emitter, "};");
 }

@@ -26,7 +26,7 @@ void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long sh
 const char *device_kernel(Emitter *emitter, const char *name) {
     for (int i = 0; i < emitter->device_kernels->count; i++)
         if (strcmp(emitter->device_kernels->items[i], name) == 0) return name;
-    list_push(emitter->arena, emitter->device_kernels, (void *)(uintptr_t)name);
+    list_push(emitter->lower.arena, emitter->device_kernels, (void *)(uintptr_t)name);
     return name;
 }
 
@@ -44,25 +44,26 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     case WHOLE_KERNEL:
         break;
     case ONE_NEST:
-        return emit_cuda_nest(emitter, nest);
+        return lower_device_nest(&emitter->lower, nest);
     case PARTS_OF_SUMS:
-        emit_parts_of_sums(emitter, nest);
+        lower_parts_of_sums(&emitter->lower, nest);
         return launch_of_parts();
     case SUMS_OF_PARTS:
-        return emit_sums_of_parts(emitter, nest);
+        return lower_sums_of_parts(&emitter->lower, nest);
     case PARTS_OF_COLUMNS:
-        return emit_parts_of_columns(emitter, nest);
+        return lower_parts_of_columns(&emitter->lower, nest);
     case SUMS_OF_COLUMNS:
-        return emit_sums_of_columns(emitter, nest);
+        return lower_sums_of_columns(&emitter->lower, nest);
     }
-    return emit_cuda_block(emitter, nest);
+    return lower_device_block(&emitter->lower, nest);
 }
 
 void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest, Launch launch) {
-    Text begin = {.arena = emitter->arena};
-    const char *name = device_kernel(emitter, kernel_name(emitter, emitter->kernel, nest));
+    Text begin = {.arena = emitter->lower.arena};
+    const char *name = device_kernel(emitter, kernel_name(emitter, emitter->lower.kernel, nest));
     text_add(&begin, "    moec_begin();\n");
-    if (emitter->uses_seed) text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
+    if (emitter->lower.uses_seed)
+        text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
     close_kernel(emitter, text, nest, name, begin.text);
     emit_launch(emitter, name, launch, text->arguments.text);
 }
@@ -75,18 +76,18 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     if (part >= PARTS_OF_SUMS) {
         text_add(&text.parameters, "%sfloat *moec_parts", text.parameters.length ? ", " : "");
         text_add(&text.arguments, "%sMOEC_POINTER(run->arena + %zu)",
-                 text.arguments.length ? ", " : "", emitter->schedule->arena_bytes);
+                 text.arguments.length ? ", " : "", emitter->lower.schedule->arena_bytes);
     }
     finish_device_kernel(emitter, &text, nest, launch);
 }
 
 /* The first part of a nest. */
 static Part part_of(Emitter *emitter, Kernel *kernel, Nest *nest) {
-    emitter->kernel = kernel;
-    Part part = sums_in_two(emitter, nest)      ? PARTS_OF_SUMS
-                : columns_in_two(emitter, nest) ? PARTS_OF_COLUMNS
-                                                : ONE_NEST;
-    emitter->kernel = NULL;
+    emitter->lower.kernel = kernel;
+    Part part = sums_in_two(&emitter->lower, nest)      ? PARTS_OF_SUMS
+                : columns_in_two(&emitter->lower, nest) ? PARTS_OF_COLUMNS
+                                                        : ONE_NEST;
+    emitter->lower.kernel = NULL;
     return part;
 }
 
@@ -102,15 +103,15 @@ static bool are_apart(const Kernel *kernel) {
 /* One block would take the iterations of some nest one thread each, and those are long. */
 static bool wants_blocks(Emitter *emitter, Kernel *kernel) {
     bool wants = false;
-    emitter->kernel = kernel;
+    emitter->lower.kernel = kernel;
     for (int i = 0; i < kernel->root->children.count; i++)
-        wants |= shares_iterations(emitter, kernel->root->children.items[i]);
-    emitter->kernel = NULL;
+        wants |= shares_iterations(&emitter->lower, kernel->root->children.items[i]);
+    emitter->lower.kernel = NULL;
     return wants;
 }
 
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
-    bool small = kernel->work < small_work(emitter->program);
+    bool small = kernel->work < small_work(emitter->lower.program);
     if (!are_apart(kernel) || (small && !wants_blocks(emitter, kernel))) {
         emit_part(emitter, kernel, WHOLE_KERNEL, kernel->root);
         return;
@@ -121,4 +122,13 @@ void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
         emit_part(emitter, kernel, part, nest);
         if (part != ONE_NEST) emit_part(emitter, kernel, part + 1, nest);
     }
+}
+
+void emit_cuda_scan(Emitter *emitter, const Statement *scan) {
+    KernelText text;
+    Kernel *kernel = scan_kernel(&emitter->lower, scan);
+    open_kernel(emitter, kernel, &text);
+    Launch launch = lower_device_scan(&emitter->lower, scan);
+    add_parameters(emitter, &text.parameters, &text.arguments);
+    finish_device_kernel(emitter, &text, NULL, launch);
 }

@@ -35,21 +35,21 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     bool across = weight && product->b_k == 1;
     long rows = weight ? contraction->relation->rows->size / product->batch[0] : product->k;
     long height = rows > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
-    const char *along = arena_format(emitter->arena, "%s, %s", weight ? "true" : "false",
+    const char *along = arena_format(emitter->lower.arena, "%s, %s", weight ? "true" : "false",
                                      across ? "true" : "false");
-    Tile tile = {
-        .text =
-            arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s>", height, breadth, along),
-        .name = arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
-        .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
-        .height = height,
-        .breadth = breadth,
-        .threads = MOEC_TILE_THREADS};
+    Tile tile = {.text = arena_format(emitter->lower.arena, "MoecTileStored<%ld, %ld, %s>", height,
+                                      breadth, along),
+                 .name = arena_format(emitter->lower.arena, "%ldx%ld%s", height, breadth,
+                                      across ? "_across" : ""),
+                 .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
+                 .height = height,
+                 .breadth = breadth,
+                 .threads = MOEC_TILE_THREADS};
     if (emitter->target->variants && (height > 64 || breadth > 64))
-        tile.wgmma =
-            arena_format(emitter->arena, "MoecTileWgmma<%ld, %ld, %s>", height, breadth, along);
+        tile.wgmma = arena_format(emitter->lower.arena, "MoecTileWgmma<%ld, %ld, %s>", height,
+                                  breadth, along);
     if (tile.wgmma && height > 64 && breadth > 64)
-        tile.wide = arena_format(emitter->arena, "MoecTileWgmma<128, %d, %s>", WIDE, along);
+        tile.wide = arena_format(emitter->lower.arena, "MoecTileWgmma<128, %d, %s>", WIDE, along);
     return tile;
 }
 
@@ -100,9 +100,9 @@ static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
                            product->b_batch))
         return rounded_tile;
     long height = product->m > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
-    return (Tile){arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s, %s>", height, breadth,
-                               along[0] ? "true" : "false", along[1] ? "true" : "false"),
-                  arena_format(emitter->arena, "%ldx%ld%s%s", height, breadth,
+    return (Tile){arena_format(emitter->lower.arena, "MoecTileStored<%ld, %ld, %s, %s>", height,
+                               breadth, along[0] ? "true" : "false", along[1] ? "true" : "false"),
+                  arena_format(emitter->lower.arena, "%ldx%ld%s%s", height, breadth,
                                along[0] ? "" : "_down", along[1] ? "_across" : ""),
                   "MOEC_STORED_BOUNDS",
                   height,
@@ -118,7 +118,7 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
                                 const Tile *tile) {
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
-    Text name = {.arena = emitter->arena};
+    Text name = {.arena = emitter->lower.arena};
     text_add(&name, "dense_%s", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
@@ -135,29 +135,31 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
 }
 
 static const char *operand_of(Emitter *emitter, const Expr *read) {
-    return read ? pointer_text(emitter, read) : "NULL";
+    return read ? pointer_text(&emitter->lower, read) : "NULL";
 }
 
 /* The operands of the epilogue of a product. */
 static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
     if (!contraction->product.epilogue_ops) return "NULL";
-    return arena_format(
-        emitter->arena, "&(const MoecEpilogue){%s, %s, %s}", operand_of(emitter, contraction->add),
-        operand_of(emitter, contraction->bias), operand_of(emitter, contraction->kept));
+    return arena_format(emitter->lower.arena, "&(const MoecEpilogue){%s, %s, %s}",
+                        operand_of(emitter, contraction->add),
+                        operand_of(emitter, contraction->bias),
+                        operand_of(emitter, contraction->kept));
 }
 
 /* For the numbers that the product has in the table. */
 static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
     const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
                               contraction->add, contraction->bias, contraction->kept};
-    OwnProduct *own = arena_alloc(emitter->arena, sizeof *own);
+    OwnProduct *own = arena_alloc(emitter->lower.arena, sizeof *own);
     *own = (OwnProduct){kernel, 16};
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
-        long alignment = operands[i] ? place_alignment(emitter, operands[i]) : own->alignment;
+        long alignment =
+            operands[i] ? place_alignment(&emitter->lower, operands[i]) : own->alignment;
         if (alignment < own->alignment) own->alignment = alignment;
     }
     while (emitter->own_products->count < emitter->products->count)
-        list_push(emitter->arena, emitter->own_products, own);
+        list_push(emitter->lower.arena, emitter->own_products, own);
 }
 
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
@@ -168,9 +170,10 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
     long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
-              number, number, pointer_text(emitter, contraction->a),
-              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c),
-              epilogue_of(emitter, contraction), kernel, tiles < MAX_GRID ? tiles : MAX_GRID);
+              number, number, pointer_text(&emitter->lower, contraction->a),
+              pointer_text(&emitter->lower, contraction->b),
+              pointer_text(&emitter->lower, contraction->c), epilogue_of(emitter, contraction),
+              kernel, tiles < MAX_GRID ? tiles : MAX_GRID);
 }
 
 /* ---- kernels over packed rows ---- */
@@ -209,8 +212,8 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
     const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool second = contraction->second != NULL;
-    Text *out = emitter->out, tables = {.arena = emitter->arena};
-    Text parameters = {.arena = emitter->arena}, maps = {.arena = emitter->arena};
+    Text *out = emitter->out, tables = {.arena = emitter->lower.arena};
+    Text parameters = {.arena = emitter->lower.arena}, maps = {.arena = emitter->lower.arena};
     if (variant.boxed) put_maps(contraction, body, &parameters, &maps);
     int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
@@ -254,7 +257,7 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
 
 void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written) {
     text_add(written, "%s{%s, %ld, %s, %d}", written->length ? ", " : "",
-             pointer_text(emitter, target), count,
+             pointer_text(&emitter->lower, target), count,
              target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", rounded);
 }
 
@@ -272,7 +275,7 @@ static bool put_target(Emitter *emitter, const Statement *statement, bool rounde
 bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written) {
     for (int i = 0; i < epilogue->members.count; i++) {
         const Statement *statement = ((Member *)epilogue->members.items[i])->statement;
-        if (emitter->written[statement->target->tensor->id] &&
+        if (emitter->lower.written[statement->target->tensor->id] &&
             !put_target(emitter, statement, rounded, written))
             return false;
     }
@@ -295,19 +298,19 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
                                 Text *arguments) {
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
-    Text name = {.arena = emitter->arena}, parameters = {.arena = emitter->arena};
+    Text name = {.arena = emitter->lower.arena}, parameters = {.arena = emitter->lower.arena};
     text_add(&name, "rows_by_%s_%s",
              contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
     if (contraction->second) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
-    text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(emitter, contraction->c));
+    text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(&emitter->lower, contraction->c));
     int count = emitter->device_kernels->count;
     device_kernel(emitter, name.text);
     const Body body = {
         name.text, parameters.text,
-        arena_format(emitter->arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
+        arena_format(emitter->lower.arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
         parameter_names};
     if (emitter->device_kernels->count > count) add_kernel(emitter, contraction, tile, &body);
     return name.text;
@@ -327,17 +330,18 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
 static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                               Kernel *epilogue, Text *arguments) {
     const char *names[NAMES];
-    int bindings = emitter->binding_count;
-    for (int i = 0; i < NAMES; i++) names[i] = bind_name(emitter, NULL, parameter_names[i]);
+    int bindings = emitter->lower.binding_count;
+    for (int i = 0; i < NAMES; i++) names[i] = bind_name(&emitter->lower, NULL, parameter_names[i]);
     /* A loop of one iteration is not written: a single row leaves all loops to the column. */
     int rows = contraction->relation->rows->size > 1;
     int width = store_width(epilogue, tile, rows);
     Functor functor = emit_functor(emitter, epilogue, rows, width);
     if (width > 1)
-        functor.text = arena_format(emitter->arena, "moec_in_lanes<%d>(%s)", width, functor.text);
-    emitter->binding_count = bindings;
+        functor.text =
+            arena_format(emitter->lower.arena, "moec_in_lanes<%d>(%s)", width, functor.text);
+    emitter->lower.binding_count = bindings;
     text_add(arguments, ", %s", functor.arguments.text);
-    const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",
+    const char *name = device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
                                                            emitter->prefix, emitter->kernels++));
     emit_equations_above(emitter, epilogue);
     Tile own = *tile;
@@ -348,8 +352,8 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
 }
 
 static void put_table(Emitter *emitter, Text *arguments, const Tensor *table) {
-    if (table) emitter->used[table->id] = true;
-    text_add(arguments, ", MOEC_POINTER(%s)", table ? emitter->names[table->id] : "NULL");
+    if (table) emitter->lower.used[table->id] = true;
+    text_add(arguments, ", MOEC_POINTER(%s)", table ? emitter->lower.names[table->id] : "NULL");
 }
 
 /* Sizes, rows and operands of a product; the groups once. */
@@ -366,14 +370,15 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
     put_table(emitter, arguments, contraction->gather);
     if (!weight) put_table(emitter, arguments, contraction->gather_b);
     text_add(arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
-             pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
+             pointer_text(&emitter->lower, contraction->a),
+             pointer_text(&emitter->lower, contraction->b));
 }
 
 /* ---- products over packed rows, and whichever variant ---- */
 
 static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
     text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
-             pointer_text(emitter, read), shape[0], shape[1], shape[2], shape[3], shape[4]);
+             pointer_text(&emitter->lower, read), shape[0], shape[1], shape[2], shape[3], shape[4]);
 }
 
 /* What a product multiplies: packed rows and weights, or packed rows twice. */
@@ -406,7 +411,7 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
 /* A launch of whichever variant of a kernel the host likes best. */
 static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
                         const Tile *tile, const Text *written, const Text *arguments) {
-    Text operands = {.arena = emitter->arena};
+    Text operands = {.arena = emitter->lower.arena};
     long grid = grid_of(contraction, tile->height, tile->breadth);
     put_operands(emitter, contraction, &operands);
     emit_line(emitter,
@@ -420,20 +425,20 @@ static void emit_either(Emitter *emitter, const Contraction *contraction, const 
 }
 
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
-    Text arguments = {.arena = emitter->arena};
+    Text arguments = {.arena = emitter->lower.arena};
     const Tile tile = tile_of(emitter, contraction);
     put_product(emitter, contraction, true, &arguments);
     if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
     const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
                                   : plain_kernel(emitter, contraction, &tile, &arguments);
-    Text written = {.arena = emitter->arena};
+    Text written = {.arena = emitter->lower.arena};
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known)
         emit_either(emitter, contraction, kernel, &tile, &written, &arguments);
     else
         emit_launch(emitter, kernel,
-                    (Launch){arena_format(emitter->arena, "%ld",
+                    (Launch){arena_format(emitter->lower.arena, "%ld",
                                           grid_of(contraction, tile.height, tile.breadth)),
                              tile.threads},
                     arguments.text);

@@ -18,15 +18,16 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
     bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
     while (!along && breadth > MIN_BREADTH && ceil_div(columns, breadth) < ROW_BLOCKS) breadth /= 2;
-    return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s%s>",
-                                       type_name(contraction->b->tensor), breadth,
-                                       along ? "true" : "false", matrices),
-                  .name = arena_format(emitter->arena, "row_%ld%s", breadth, along ? "_along" : ""),
-                  .bounds = "MOEC_ROW_GROUPED_BOUNDS",
-                  .height = 1,
-                  .breadth = breadth,
-                  .single = true,
-                  .threads = MOEC_ROW_THREADS};
+    return (Tile){
+        .text = arena_format(emitter->lower.arena, "MoecTileRow<%s, %ld, %s%s>",
+                             type_name(contraction->b->tensor), breadth, along ? "true" : "false",
+                             matrices),
+        .name = arena_format(emitter->lower.arena, "row_%ld%s", breadth, along ? "_along" : ""),
+        .bounds = "MOEC_ROW_GROUPED_BOUNDS",
+        .height = 1,
+        .breadth = breadth,
+        .single = true,
+        .threads = MOEC_ROW_THREADS};
 }
 
 /* A parameter: its name and what it is given. */
@@ -55,18 +56,18 @@ static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
 
 /* The name of an operand, which is a parameter once. */
 static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
-    const Term *pointer = pointer_term(emitter, read);
+    const Term *pointer = pointer_term(&emitter->lower, read);
     for (int i = 0; i < rows->operands.count; i++) {
         const Operand *known = rows->operands.items[i];
         if (term_equal(known->pointer, pointer)) return known->name;
     }
-    Operand *operand = arena_alloc(emitter->arena, sizeof *operand);
-    *operand = (Operand){bind_name(emitter, NULL, wanted), pointer};
+    Operand *operand = arena_alloc(emitter->lower.arena, sizeof *operand);
+    *operand = (Operand){bind_name(&emitter->lower, NULL, wanted), pointer};
     text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
              type_name(read->tensor), operand->name);
     text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "",
-             term_text(emitter->arena, pointer));
-    list_push(emitter->arena, &rows->operands, operand);
+             term_text(emitter->lower.arena, pointer));
+    list_push(emitter->lower.arena, &rows->operands, operand);
     return operand->name;
 }
 
@@ -91,14 +92,14 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
     text_add(
         &rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
         along ? product->b_n : product->b_k, names[0],
-        dual ? arena_format(emitter->arena, "%s, %s", names[1], names[2]) : names[1],
+        dual ? arena_format(emitter->lower.arena, "%s, %s", names[1], names[2]) : names[1],
         store_text(emitter, unit->epilogue, (Store){0, 1, dual ? dual->statement : NULL, indent}));
 }
 
 /* One kernel, written for the sizes of the rows: a block finds its own by its number. */
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
-    Arena *arena = emitter->arena;
-    int bindings = emitter->binding_count;
+    Arena *arena = emitter->lower.arena;
+    int bindings = emitter->lower.binding_count;
     Rows rows = {
         .parameters = {.arena = arena}, .arguments = {.arena = arena}, .calls = {.arena = arena}};
     const char *(*names)[3] = arena_alloc(arena, (size_t)count * sizeof *names);
@@ -111,7 +112,7 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
         if (unit->contraction->dual)
             names[i][2] = row_operand(emitter, unit->contraction->dual->b, "b", &rows);
     }
-    begin_kernel(emitter, rows.stores);
+    begin_kernel(&emitter->lower, rows.stores);
     for (int i = 0; i < count; i++)
         put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
     end_stores(emitter, bindings, &rows.parameters, &rows.arguments);

@@ -13,7 +13,7 @@ typedef struct Given {
 
 static void emit_members(Emitter *emitter, Kernel *epilogue) {
     for (int i = 0; i < epilogue->members.count; i++)
-        emit_member(emitter, epilogue->members.items[i]);
+        lower_member(&emitter->lower, epilogue->members.items[i]);
 }
 
 static void give_dual(Kernel *epilogue, const Statement *dual, const Term *sum) {
@@ -28,60 +28,62 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     int count = 0, rows = store->rows;
     for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
         nest = loops[count] = nest->children.items[0];
-        bind_loop(emitter, nest);
+        bind_loop(&emitter->lower, nest);
     }
     Nest *last = count ? loops[count - 1] : NULL;
-    Lanes *lanes = store->width > 1 ? lanes_of_width(emitter, last, store->width) : NULL;
+    Lanes *lanes = store->width > 1 ? lanes_of_width(&emitter->lower, last, store->width) : NULL;
     const Term *variable = last ? last->variable : NULL;
     if (lanes) last->variable = lanes_from(lanes);
-    emit_places(emitter, loops, rows, named(emitter, given->row));
-    emit_places(emitter, loops + rows, count - rows, named(emitter, given->column));
+    lower_places(&emitter->lower, loops, rows, named(&emitter->lower, given->row));
+    lower_places(&emitter->lower, loops + rows, count - rows,
+                 named(&emitter->lower, given->column));
     if (lanes) last->variable = variable;
     Member *first = epilogue->members.items[0];
-    first->given = named(emitter, given->sum);
-    if (store->dual) give_dual(epilogue, store->dual, named(emitter, given->other));
+    first->given = named(&emitter->lower, given->sum);
+    if (store->dual) give_dual(epilogue, store->dual, named(&emitter->lower, given->other));
     if (lanes) {
-        first->given =
-            term(emitter->arena, "$0[$1]", named(emitter, given->sum), lanes_number(lanes));
-        emit_lanes(emitter, lanes, last, count - 1);
+        first->given = term(emitter->lower.arena, "$0[$1]", named(&emitter->lower, given->sum),
+                            lanes_number(lanes));
+        lower_lanes(&emitter->lower, lanes, last, count - 1);
     } else {
         emit_members(emitter, epilogue);
     }
 }
 
 const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
-    int bindings = emitter->binding_count;
-    Text lines = {.arena = emitter->arena};
+    int bindings = emitter->lower.binding_count;
+    Text lines = {.arena = emitter->lower.arena};
     FormBlock body = {0};
-    Given given = {bind_name(emitter, NULL, "row"), bind_name(emitter, NULL, "column"),
-                   bind_name(emitter, NULL, store.width > 1 ? "sums" : "sum"),
-                   store.dual ? bind_name(emitter, NULL, "other") : NULL};
-    emitter->block = &body;
+    Given given = {bind_name(&emitter->lower, NULL, "row"),
+                   bind_name(&emitter->lower, NULL, "column"),
+                   bind_name(&emitter->lower, NULL, store.width > 1 ? "sums" : "sum"),
+                   store.dual ? bind_name(&emitter->lower, NULL, "other") : NULL};
+    emitter->lower.block = &body;
     emit_lines(emitter, epilogue, &store, &given);
-    emitter->in_template = true;
+    emitter->lower.in_template = true;
     finish_form(emitter, "store", &body, &lines, store.indent + 1);
-    emitter->in_template = false;
-    const char *sum = arena_format(emitter->arena, "float %s", given.sum);
+    emitter->lower.in_template = false;
+    const char *sum = arena_format(emitter->lower.arena, "float %s", given.sum);
     if (store.width > 1)
-        sum = arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, store.width);
-    if (store.dual) sum = arena_format(emitter->arena, "%s, float %s", sum, given.other);
-    emitter->binding_count = bindings;
-    return arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
+        sum = arena_format(emitter->lower.arena, "const float (&%s)[%d]", given.sum, store.width);
+    if (store.dual) sum = arena_format(emitter->lower.arena, "%s, float %s", sum, given.other);
+    emitter->lower.binding_count = bindings;
+    return arena_format(emitter->lower.arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
                         given.column, sum, lines.text, 4 * store.indent, "");
 }
 
 void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments) {
     add_parameters(emitter, parameters, arguments);
-    emitter->kernel = NULL;
-    emitter->used = emitter->declared;
-    emitter->binding_count = bindings;
+    emitter->lower.kernel = NULL;
+    emitter->lower.used = emitter->declared;
+    emitter->lower.binding_count = bindings;
 }
 
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
-    int bindings = emitter->binding_count;
-    Functor functor = {.parameters = {.arena = emitter->arena},
-                       .arguments = {.arena = emitter->arena}};
-    begin_kernel(emitter, epilogue);
+    int bindings = emitter->lower.binding_count;
+    Functor functor = {.parameters = {.arena = emitter->lower.arena},
+                       .arguments = {.arena = emitter->lower.arena}};
+    begin_kernel(&emitter->lower, epilogue);
     functor.text = store_text(emitter, epilogue, (Store){rows, width, NULL, 1});
     end_stores(emitter, bindings, &functor.parameters, &functor.arguments);
     return functor;

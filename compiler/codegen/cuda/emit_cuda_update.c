@@ -107,8 +107,8 @@ Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel) {
     }
     for (int i = 0; i < kernel->members.count; i++)
         plain &= ((Member *)kernel->members.items[i])->statement->reduction == REDUCE_NONE;
-    if (!plain) return emit_cuda_block(emitter, root);
+    if (!plain) return lower_device_block(&emitter->lower, root);
     for (int i = 0; i + 1 < root->children.count; i++)
-        emit_member(emitter, ((Nest *)root->children.items[i])->member);
-    return emit_cuda_nest(emitter, last);
+        lower_member(&emitter->lower, ((Nest *)root->children.items[i])->member);
+    return lower_device_nest(&emitter->lower, last);
 }

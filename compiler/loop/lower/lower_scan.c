@@ -1,4 +1,4 @@
-/* emit_scan: a recurrence as one kernel: a loop over places, and inside it the statements of the
+/* lower_scan: a recurrence as one kernel: a loop over places, and inside it the statements of the
  * body, one after the other. What knows nothing of each other, sequences of a batch, heads, columns
  * of a state, is shared out among threads around it.
  *
@@ -6,7 +6,7 @@
  *         for s in 0 .. 1024
  *             S[b,s,h,e,c] = decay[b,s,h] * S[b,s-1,h,e,c] + ...
  */
-#include "codegen/emit.h"
+#include "loop/lower/lower.h"
 
 /* Sums that are kept side by side; more cells than these would only tear apart what lies together
  * in the memory of a processor. */
@@ -145,60 +145,60 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
 
 /* ---- what both targets write ---- */
 
-Kernel *scan_kernel(Emitter *emitter, const Statement *scan) {
-    Kernel *kernel = arena_alloc(emitter->arena, sizeof *kernel);
+Kernel *scan_kernel(Lowering *lower, const Statement *scan) {
+    Kernel *kernel = arena_alloc(lower->arena, sizeof *kernel);
     for (int i = 0; i < scan->body.statements.count; i++) {
-        Member *member = arena_alloc(emitter->arena, sizeof *member);
+        Member *member = arena_alloc(lower->arena, sizeof *member);
         member->statement = body_at(scan, i);
-        list_push(emitter->arena, &kernel->members, member);
+        list_push(lower->arena, &kernel->members, member);
     }
     return kernel;
 }
 
-void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const Term *cell) {
+void bind_cells(Lowering *lower, const Statement *scan, const ScanCells *cells, const Term *cell) {
     long inner = cells->size;
     for (int i = 0; i < cells->count; i++) {
         const Axis *axis = cells->axes[i];
         const Term *place = cell,
-                   *name = bind_variable(emitter, cells->loops[i][0], cells->loops[i][0]->name);
+                   *name = bind_variable(lower, cells->loops[i][0], cells->loops[i][0]->name);
         inner /= axis->size;
-        if (inner > 1) place = term(emitter->arena, "$0 / $1", place, whole(emitter, inner));
-        if (i > 0) place = term(emitter->arena, "$0 % $1", place, size_term(emitter, axis));
-        lower_place(emitter, name, place);
+        if (inner > 1) place = term(lower->arena, "$0 / $1", place, whole(lower, inner));
+        if (i > 0) place = term(lower->arena, "$0 % $1", place, size_term(lower, axis));
+        lower_place(lower, name, place);
         for (int j = 1; j < scan->body.statements.count; j++)
-            bind_index(emitter, cells->loops[i][j], name);
+            bind_index(lower, cells->loops[i][j], name);
     }
 }
 
-void open_places(Emitter *emitter, const Statement *scan) {
+void open_places(Lowering *lower, const Statement *scan) {
     long size = scan->index->axis->size;
-    const Term *name = bind_variable(emitter, scan->index, scan->index->name);
+    const Term *name = bind_variable(lower, scan->index, scan->index->name);
     if (!scan->reverse) {
-        lower_count(emitter, "long", name, size, IN_BRACES);
+        lower_count(lower, "long", name, size, IN_BRACES);
         return;
     }
-    const Term *back = term_variable_of(emitter->arena, name, "_back");
-    lower_count(emitter, "long", back, size, IN_BRACES);
-    lower_place(emitter, name, term(emitter->arena, "$0 - $1", whole(emitter, size - 1), back));
+    const Term *back = term_variable_of(lower->arena, name, "_back");
+    lower_count(lower, "long", back, size, IN_BRACES);
+    lower_place(lower, name, term(lower->arena, "$0 - $1", whole(lower, size - 1), back));
 }
 
-void close_places(Emitter *emitter, const Statement *scan) {
+void close_places(Lowering *lower, const Statement *scan) {
     List others = {0};
-    lower_end(emitter);
-    for (int i = 0; i < emitter->repeats_used.count; i++)
-        if (emitter->repeats_used.items[i] != scan->index)
-            list_push(emitter->arena, &others, emitter->repeats_used.items[i]);
-    emitter->repeats_used = others;
+    lower_end(lower);
+    for (int i = 0; i < lower->repeats_used.count; i++)
+        if (lower->repeats_used.items[i] != scan->index)
+            list_push(lower->arena, &others, lower->repeats_used.items[i]);
+    lower->repeats_used = others;
 }
 
-int free_loops(const Emitter *emitter, const Statement *statement, Index **loops, int *kept) {
+int free_loops(const Lowering *lower, const Statement *statement, Index **loops, int *kept) {
     int count = 0;
     for (int reduced = 0; reduced < 2; reduced++) {
         for (int i = 0; i < statement->loop_count; i++) {
             Index *index = statement->loops[i];
             bool inner =
                 statement->reduction != REDUCE_NONE && !expr_uses_index(statement->target, index);
-            if (inner == (reduced > 0) && !bound_index(emitter, index)) loops[count++] = index;
+            if (inner == (reduced > 0) && !bound_index(lower, index)) loops[count++] = index;
         }
         if (!reduced) *kept = count;
     }
@@ -222,34 +222,34 @@ static const Index *limit_of(const Statement *statement, const Index *index) {
     return fits ? limit->index : NULL;
 }
 
-static void open_loop(Emitter *emitter, const Statement *statement, Index *index) {
+static void open_loop(Lowering *lower, const Statement *statement, Index *index) {
     const Index *limit = limit_of(statement, index);
-    const Term *below = limit ? bound_index(emitter, (Index *)limit) : NULL;
-    const Term *name = bind_variable(emitter, index, index->name);
-    FormNode *loop = lower_count(emitter, "long", name, index->axis->size, IN_BRACES);
+    const Term *below = limit ? bound_index(lower, (Index *)limit) : NULL;
+    const Term *name = bind_variable(lower, index, index->name);
+    FormNode *loop = lower_count(lower, "long", name, index->axis->size, IN_BRACES);
     loop->iterations = index->axis->size;
     if (below) loop->values[1] = below;
 }
 
-void lower_reduction(Emitter *emitter, const Statement *statement, Index **loops, int count) {
+void lower_reduction(Lowering *lower, const Statement *statement, Index **loops, int count) {
     if (statement->reduction == REDUCE_NONE) {
-        const Term *value = value_of(emitter, statement);
-        emit_write(emitter, statement, statement->accumulate, value)->scatters =
+        const Term *value = value_of(lower, statement);
+        lower_write(lower, statement, statement->accumulate, value)->scatters =
             statement_is_scatter(statement);
         return;
     }
-    const char *wanted = arena_format(emitter->arena, "%s_sum", statement->target->tensor->name);
-    const Term *sum = bind_variable(emitter, NULL, wanted);
+    const char *wanted = arena_format(lower->arena, "%s_sum", statement->target->tensor->name);
+    const Term *sum = bind_variable(lower, NULL, wanted);
     const char *start = statement->reduction == REDUCE_SUM   ? "0.0f"
                         : statement->reduction == REDUCE_MAX ? "-INFINITY"
                                                              : "INFINITY";
-    lower_let(emitter, "float", sum, term_number(emitter->arena, start));
-    int bindings = emitter->binding_count;
-    for (int i = 0; i < count; i++) open_loop(emitter, statement, loops[i]);
-    lower_join(emitter, sum, statement->reduction, value_of(emitter, statement));
-    for (int i = 0; i < count; i++) lower_end(emitter);
-    emitter->binding_count = bindings;
-    emit_write(emitter, statement, statement->accumulate, sum);
+    lower_let(lower, "float", sum, term_number(lower->arena, start));
+    int bindings = lower->binding_count;
+    for (int i = 0; i < count; i++) open_loop(lower, statement, loops[i]);
+    lower_join(lower, sum, statement->reduction, value_of(lower, statement));
+    for (int i = 0; i < count; i++) lower_end(lower);
+    lower->binding_count = bindings;
+    lower_write(lower, statement, statement->accumulate, sum);
 }
 
 /* ---- processors ---- */
@@ -274,59 +274,51 @@ static bool sums_by_column(const Statement *statement, Index **loops, int kept, 
            neighbours(statement->value, loops[count - 1]);
 }
 
-static void lower_columns(Emitter *emitter, const Statement *statement, Index **loops, int kept,
+static void lower_columns(Lowering *lower, const Statement *statement, Index **loops, int kept,
                           int count) {
     Index *column = loops[kept - 1];
-    Arena *arena = emitter->arena;
+    Arena *arena = lower->arena;
     const char *wanted = arena_format(arena, "%s_sum", statement->target->tensor->name);
-    const Term *sum = bind_variable(emitter, NULL, wanted);
-    lower_array(emitter, "float", sum, column->axis->size, "{0.0f}");
-    int bindings = emitter->binding_count;
-    for (int i = kept; i < count; i++) open_loop(emitter, statement, loops[i]);
-    open_loop(emitter, statement, column);
-    const Term *place = bound_index(emitter, column);
+    const Term *sum = bind_variable(lower, NULL, wanted);
+    lower_array(lower, "float", sum, column->axis->size, "{0.0f}");
+    int bindings = lower->binding_count;
+    for (int i = kept; i < count; i++) open_loop(lower, statement, loops[i]);
+    open_loop(lower, statement, column);
+    const Term *place = bound_index(lower, column);
     const Term *element = term(arena, "$0[$1]", sum, place);
-    lower_join(emitter, element, REDUCE_SUM, value_of(emitter, statement));
-    for (int i = kept; i <= count; i++) lower_end(emitter);
-    emitter->binding_count = bindings;
-    open_loop(emitter, statement, column);
-    place = bound_index(emitter, column);
-    emit_write(emitter, statement, statement->accumulate, term(arena, "$0[$1]", sum, place));
-    lower_end(emitter);
+    lower_join(lower, element, REDUCE_SUM, value_of(lower, statement));
+    for (int i = kept; i <= count; i++) lower_end(lower);
+    lower->binding_count = bindings;
+    open_loop(lower, statement, column);
+    place = bound_index(lower, column);
+    lower_write(lower, statement, statement->accumulate, term(arena, "$0[$1]", sum, place));
+    lower_end(lower);
 }
 
-static void lower_statement(Emitter *emitter, const Statement *statement) {
+static void lower_statement(Lowering *lower, const Statement *statement) {
     Index *loops[MAX_LOOPS];
-    int kept, bindings = emitter->binding_count;
-    int count = free_loops(emitter, statement, loops, &kept);
+    int kept, bindings = lower->binding_count;
+    int count = free_loops(lower, statement, loops, &kept);
     bool columns = sums_by_column(statement, loops, kept, count);
     int outer = kept - columns;
-    for (int i = 0; i < outer; i++) open_loop(emitter, statement, loops[i]);
-    if (!outer) lower_scope(emitter, FORM_SCOPE);
+    for (int i = 0; i < outer; i++) open_loop(lower, statement, loops[i]);
+    if (!outer) lower_scope(lower, FORM_SCOPE);
     if (columns)
-        lower_columns(emitter, statement, loops, kept, count);
+        lower_columns(lower, statement, loops, kept, count);
     else
-        lower_reduction(emitter, statement, loops + kept, count - kept);
-    if (!outer) lower_end(emitter);
-    for (int i = 0; i < outer; i++) lower_end(emitter);
-    emitter->binding_count = bindings;
+        lower_reduction(lower, statement, loops + kept, count - kept);
+    if (!outer) lower_end(lower);
+    for (int i = 0; i < outer; i++) lower_end(lower);
+    lower->binding_count = bindings;
 }
 
-void emit_scan(Emitter *emitter, const Statement *scan) {
-    KernelText text;
-    Kernel *kernel = scan_kernel(emitter, scan);
-    ScanCells cells = scan_cells(emitter->arena, emitter->program, scan, false);
-    open_kernel(emitter, kernel, &text);
-    const Term *cell = bind_variable(emitter, NULL, "cell");
-    lower_count(emitter, "long", cell, cells.size, IN_BRACES)->run = RUN_PARALLEL;
-    bind_cells(emitter, scan, &cells, cell);
-    open_places(emitter, scan);
-    for (int i = 0; i < scan->body.statements.count; i++)
-        lower_statement(emitter, body_at(scan, i));
-    close_places(emitter, scan);
-    lower_end(emitter);
-    add_parameters(emitter, &text.parameters, &text.arguments);
-    const char *name = kernel_name(emitter, kernel, NULL);
-    close_kernel(emitter, &text, NULL, name, "");
-    emit_line(emitter, "%s(%s);", name, text.arguments.text);
+void lower_scan(Lowering *lower, const Statement *scan) {
+    ScanCells cells = scan_cells(lower->arena, lower->program, scan, false);
+    const Term *cell = bind_variable(lower, NULL, "cell");
+    lower_count(lower, "long", cell, cells.size, IN_BRACES)->run = RUN_PARALLEL;
+    bind_cells(lower, scan, &cells, cell);
+    open_places(lower, scan);
+    for (int i = 0; i < scan->body.statements.count; i++) lower_statement(lower, body_at(scan, i));
+    close_places(lower, scan);
+    lower_end(lower);
 }

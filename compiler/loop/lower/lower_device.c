@@ -1,4 +1,4 @@
-/* emit_cuda_loops: the loops of a kernel, shared out among the threads of a device.
+/* lower_device: the loops of a kernel, shared out among the threads of a device.
  *
  * The outer loops of a nest that no statement sums over become one: its iterations go to threads,
  * to columns or to blocks.
@@ -12,16 +12,16 @@
  * A sum is kept by each thread for its iterations, then the threads' sums are added in a fixed
  * order. A small kernel runs in one block.
  */
-#include "codegen/emit.h"
+#include "loop/lower/lower.h"
 
 /* Neighbours in a block of columns; iterations inside a thread that are not worth sharing out. */
 enum { COLUMNS = 32, FEW_ITERATIONS = 16, MAX_BLOCKS = 1 << 20 };
 
 /* ---- what may be shared out ---- */
 
-static bool sums_at(const Emitter *emitter, const Nest *nest, int level) {
+static bool sums_at(const Lowering *lower, const Nest *nest, int level) {
     const Member *member;
-    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
         if (is_inside(member, nest) && level >= member->kept) return true;
     return false;
 }
@@ -31,16 +31,16 @@ static const Nest *only_child(const Nest *nest) {
     return child && !child->member ? child : NULL;
 }
 
-int chain_of(const Emitter *emitter, const Nest *nest) {
+int chain_of(const Lowering *lower, const Nest *nest) {
     int length = 0;
-    for (; nest && !sums_at(emitter, nest, length); length++) nest = only_child(nest);
+    for (; nest && !sums_at(lower, nest, length); length++) nest = only_child(nest);
     return length;
 }
 
 /* Threads may take iterations of a loop inside: each keeps its elements or its part of a sum. */
-static bool may_share(const Emitter *emitter, const Nest *nest, int level) {
+static bool may_share(const Lowering *lower, const Nest *nest, int level) {
     const Member *member;
-    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
         if (is_inside(member, nest) && level >= member->kept &&
             (member->statement->reduction == REDUCE_NONE || level != member->kept))
             return false;
@@ -48,11 +48,11 @@ static bool may_share(const Emitter *emitter, const Nest *nest, int level) {
 }
 
 /* How many loops from `nest` inwards can be shared out as one. */
-static int shared_chain(const Emitter *emitter, const Nest *nest, int level) {
+static int shared_chain(const Lowering *lower, const Nest *nest, int level) {
     int length = 1;
     for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
         const Member *member;
-        for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
             if (is_inside(member, next) && member->kept != level && member->kept <= level + length)
                 return length;
     }
@@ -63,9 +63,9 @@ static bool scatters(const Member *member) {
     return member->statement->reduction == REDUCE_NONE && member->kept < member->depth;
 }
 
-static bool has_rows(const Emitter *emitter, const Nest *nest) {
-    for (int i = 0; i < emitter->kernel->locals.count; i++) {
-        const Local *local = emitter->kernel->locals.items[i];
+static bool has_rows(const Lowering *lower, const Nest *nest) {
+    for (int i = 0; i < lower->kernel->locals.count; i++) {
+        const Local *local = lower->kernel->locals.items[i];
         if (local->kind == LOCAL_ROW && is_inside(local->first, nest)) return true;
     }
     return false;
@@ -82,46 +82,46 @@ static long iterations_inside(const Nest *nest) {
     return most;
 }
 
-static bool is_register(const Emitter *emitter, const Member *member) {
-    const Local *local = local_in(emitter->kernel, member->statement->target->tensor);
+static bool is_register(const Lowering *lower, const Member *member) {
+    const Local *local = local_in(lower->kernel, member->statement->target->tensor);
     return local && local->kind == LOCAL_SCALAR && !local->stored;
 }
 
 /* Something in the loop is stored that other threads may see. */
-static bool stores_inside(const Emitter *emitter, const Nest *nest) {
+static bool stores_inside(const Lowering *lower, const Nest *nest) {
     const Member *member;
-    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
-        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(emitter, member))
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(lower, member))
             return true;
     return false;
 }
 
-Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
+Sharing sharing_of(const Lowering *lower, const Nest *nest, const Nest *last, int length) {
     const Member *member;
     bool across = false, scatter = false, stores = false;
     if (is_innermost(last)) return THREADS_ALONE;
     for (int i = 0; i < last->children.count; i++)
-        stores |= stores_inside(emitter, last->children.items[i]);
-    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        stores |= stores_inside(lower, last->children.items[i]);
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
         if (!is_inside(member, nest)) continue;
         scatter |= scatters(member);
         across |= member->across && member->kept == length;
     }
     if (scatter) return THREADS_ALONE;
-    if (has_rows(emitter, nest)) return SHARED_IN_BLOCK;
+    if (has_rows(lower, nest)) return SHARED_IN_BLOCK;
     if (iterations_inside(last) <= FEW_ITERATIONS) return THREADS_ALONE;
     return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
 }
 
-bool shares_iterations(const Emitter *emitter, const Nest *nest) {
+bool shares_iterations(const Lowering *lower, const Nest *nest) {
     const Nest *last = nest;
-    int length = chain_of(emitter, nest);
+    int length = chain_of(lower, nest);
     long iterations = 1;
     for (int i = 0; i < length; i++) {
         last = i ? last->children.items[0] : nest;
         iterations *= last->size;
     }
-    return iterations > 1 && sharing_of(emitter, nest, last, length) != THREADS_ALONE;
+    return iterations > 1 && sharing_of(lower, nest, last, length) != THREADS_ALONE;
 }
 
 /* ---- loops inside a block ---- */
@@ -131,26 +131,26 @@ static bool by_column(Sharing sharing) {
 }
 
 /* The threads' sums into one that all of them know. */
-static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
+static void join_sums(Lowering *lower, const Nest *nest, Sharing sharing) {
     static const char *const joins[][2] = {{"", ""},
                                            {"moec_block_sum($0)", "moec_column_sum($0)"},
                                            {"moec_block_max($0)", "moec_column_max($0)"},
                                            {"moec_block_min($0)", "moec_column_min($0)"}};
     Member *member;
-    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member->sum, *own = sum;
-        if (member->is_online_max) keep_before(emitter, member);
+        if (member->is_online_max) keep_before(lower, member);
         if (member->online_max)
-            own = term(emitter->arena, "$0 * moec_fade($1, $2)", own, member->online_max->before,
+            own = term(lower->arena, "$0 * moec_fade($1, $2)", own, member->online_max->before,
                        member->online_max->sum);
         const char *join = joins[member->statement->reduction][by_column(sharing)];
-        lower_set(emitter, sum, term(emitter->arena, join, own));
+        lower_set(lower, sum, term(lower->arena, join, own));
     }
 }
 
-void emit_places(Emitter *emitter, Nest *const *loops, int length, const Term *iteration) {
-    Arena *arena = emitter->arena;
+void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *iteration) {
+    Arena *arena = lower->arena;
     long inner = 1;
     for (int i = 0; i < length; i++) inner *= loops[i]->size;
     bool small = inner < 1L << 31;
@@ -161,86 +161,86 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const Term *i
         if (small && length > 1) place = term(arena, "(unsigned)$0", place);
         if (inner > 1)
             place = term(arena, "$0 / $1", place,
-                         i == length - 2 ? nest_size(emitter, loops[i + 1], inner)
+                         i == length - 2 ? nest_size(lower, loops[i + 1], inner)
                                          : term_number(arena, arena_format(arena, number, inner)));
         if (i > 0)
-            place = term(arena, "$0 % $1", place, nest_size(emitter, loops[i], loops[i]->size));
-        lower_place(emitter, loops[i]->variable, place);
+            place = term(arena, "$0 % $1", place, nest_size(lower, loops[i], loops[i]->size));
+        lower_place(lower, loops[i]->variable, place);
     }
 }
 
-static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, long *iterations) {
-    int bindings = emitter->binding_count;
+static int bind_chain(Lowering *lower, Nest *nest, int length, Nest **loops, long *iterations) {
+    int bindings = lower->binding_count;
     *iterations = 1;
     for (int i = 0; i < length; i++) {
         loops[i] = i ? loops[i - 1]->children.items[0] : nest;
         *iterations *= loops[i]->size;
-        bind_loop(emitter, loops[i]);
+        bind_loop(lower, loops[i]);
     }
     return bindings;
 }
 
-static const Term *iterations_of(Emitter *emitter, const Nest *nest, long iterations) {
+static const Term *iterations_of(Lowering *lower, const Nest *nest, long iterations) {
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    return elements ? named(emitter, "elements") : nest_size(emitter, nest, iterations);
+    return elements ? named(lower, "elements") : nest_size(lower, nest, iterations);
 }
 
-static void emit_iterations(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
+static void lower_iterations(Lowering *lower, Nest *last, int level, Lanes *lanes) {
     if (lanes)
-        emit_lanes(emitter, lanes, last, level);
+        lower_lanes(lower, lanes, last, level);
     else
-        emit_body(emitter, last, level);
+        lower_body(lower, last, level);
 }
 
 /* The place of the innermost loop is that of the first lane. */
-static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const Term *iteration,
-                           const Lanes *lanes) {
+static void lower_places_of(Lowering *lower, Nest *const *loops, int length, const Term *iteration,
+                            const Lanes *lanes) {
     Nest *last = loops[length - 1];
     const Term *variable = last->variable;
     if (lanes) last->variable = lanes_from(lanes);
-    emit_places(emitter, loops, length, iteration);
+    lower_places(lower, loops, length, iteration);
     last->variable = variable;
 }
 
-void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
+void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
     long iterations;
-    int length = shared_chain(emitter, nest, level);
-    begin_sums(emitter, nest);
-    lower_scope(emitter, FORM_GROUP);
-    int bindings = bind_chain(emitter, nest, length, loops, &iterations);
+    int length = shared_chain(lower, nest, level);
+    begin_sums(lower, nest);
+    lower_scope(lower, FORM_GROUP);
+    int bindings = bind_chain(lower, nest, length, loops, &iterations);
     Nest *last = loops[length - 1];
-    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last, length == 1);
-    const Term *name = length > 1 ? bind_variable(emitter, NULL, "part")
+    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(lower, last, length == 1);
+    const Term *name = length > 1 ? bind_variable(lower, NULL, "part")
                        : lanes    ? lanes_from(lanes)
                                   : last->variable;
     static const FormBy sharers[] = {BY_ONE, BY_COLUMN, BY_COLUMN, BY_THREADS, BY_ALL};
     FormNode *loop =
-        lower_shared(emitter, name, iterations_of(emitter, nest, iterations), sharers[sharing]);
+        lower_shared(lower, name, iterations_of(lower, nest, iterations), sharers[sharing]);
     loop->width = lanes_width(lanes);
     if (sharing == COLUMNS_IN_SLICES) {
-        loop->values[0] = named(emitter, "moec_slice_from");
-        loop->values[1] = named(emitter, "moec_slice_to");
+        loop->values[0] = named(lower, "moec_slice_from");
+        loop->values[1] = named(lower, "moec_slice_to");
     }
-    if (length > 1) emit_places_of(emitter, loops, length, name, lanes);
-    emit_iterations(emitter, last, level + length - 1, lanes);
-    close_loop(emitter, bindings);
-    join_sums(emitter, nest, sharing);
-    if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(emitter, nest);
-    lower_end(emitter);
+    if (length > 1) lower_places_of(lower, loops, length, name, lanes);
+    lower_iterations(lower, last, level + length - 1, lanes);
+    close_loop(lower, bindings);
+    join_sums(lower, nest, sharing);
+    if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(lower, nest);
+    lower_end(lower);
 }
 
 /* What threads that share an iteration do in it. */
-static void emit_shared_body(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
-    emit_rows(emitter, nest);
+static void lower_shared_body(Lowering *lower, Nest *nest, int level, Sharing sharing) {
+    lower_rows(lower, nest);
     for (int i = 0; i < nest->children.count; i++) {
         Nest *child = nest->children.items[i];
         if (child->member)
-            emit_member(emitter, child->member);
-        else if (may_share(emitter, child, level + 1))
-            emit_shared_loop(emitter, child, level + 1, sharing);
+            lower_member(lower, child->member);
+        else if (may_share(lower, child, level + 1))
+            lower_shared_loop(lower, child, level + 1, sharing);
         else
-            emit_loop(emitter, child, level + 1);
+            lower_loop(lower, child, level + 1);
     }
 }
 
@@ -253,72 +253,71 @@ static int threads_for(long iterations, int most) {
     return threads;
 }
 
-static const char *blocks_for(Emitter *emitter, long iterations, long each) {
+static const char *blocks_for(Lowering *lower, long iterations, long each) {
     long blocks = (iterations + each - 1) / each;
     if (blocks < 1) blocks = 1;
-    return arena_format(emitter->arena, "%ld", blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
+    return arena_format(lower->arena, "%ld", blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
 }
 
-static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes) {
+static void lower_inside(Lowering *lower, Nest *last, int length, Sharing sharing, Lanes *lanes) {
     if (sharing == THREADS_ALONE)
-        emit_iterations(emitter, last, length - 1, lanes);
+        lower_iterations(lower, last, length - 1, lanes);
     else
-        emit_shared_body(emitter, last, length - 1, sharing);
+        lower_shared_body(lower, last, length - 1, sharing);
 }
 
 /* own: each block has iterations of its own. lanes: what a thread takes together, or NULL. */
-static void open_iterations(Emitter *emitter, Sharing sharing, const Term *iterations,
+static void open_iterations(Lowering *lower, Sharing sharing, const Term *iterations,
                             const Lanes *lanes, bool own) {
     bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !own;
-    const Term *name = named(emitter, columns ? "moec_from" : "iteration");
+    const Term *name = named(lower, columns ? "moec_from" : "iteration");
     FormBy by = own                          ? BY_THREADS
                 : columns                    ? BY_COLUMNS
                 : sharing == SHARED_IN_BLOCK ? BY_BLOCKS
                                              : BY_ALL;
-    lower_shared(emitter, name, iterations, by)->width = lanes_width(lanes);
+    lower_shared(lower, name, iterations, by)->width = lanes_width(lanes);
     if (columns)
-        lower_head(emitter, "const long", "iteration",
-                   term(emitter->arena, "moec_column($0, $1)", name, iterations));
+        lower_head(lower, "const long", "iteration",
+                   term(lower->arena, "moec_column($0, $1)", name, iterations));
 }
 
-static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
+static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     Nest *loops[MAX_LOOPS + 1];
     long iterations;
-    int bindings = bind_chain(emitter, nest, length, loops, &iterations);
+    int bindings = bind_chain(lower, nest, length, loops, &iterations);
     Nest *last = loops[length - 1];
-    Sharing sharing = sharing_of(emitter, nest, last, length);
+    Sharing sharing = sharing_of(lower, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last)
-                       ? lanes_of(emitter, last, length == 1)
-                       : NULL;
-    open_iterations(emitter, sharing, iterations_of(emitter, nest, iterations), lanes, elements);
-    emit_places_of(emitter, loops, length, named(emitter, "iteration"), lanes);
-    emit_inside(emitter, last, length, sharing, lanes);
-    close_loop(emitter, bindings);
+    Lanes *lanes =
+        sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(lower, last, length == 1) : NULL;
+    open_iterations(lower, sharing, iterations_of(lower, nest, iterations), lanes, elements);
+    lower_places_of(lower, loops, length, named(lower, "iteration"), lanes);
+    lower_inside(lower, last, length, sharing, lanes);
+    close_loop(lower, bindings);
 
     long inside = iterations_inside(last);
     if (elements) return (Launch){NULL, 256};
     iterations /= lanes_width(lanes);
     if (sharing == THREADS_ALONE) {
         int threads = threads_for(iterations, is_innermost(last) ? 256 : 64);
-        return (Launch){blocks_for(emitter, iterations, threads), threads};
+        return (Launch){blocks_for(lower, iterations, threads), threads};
     }
     if (sharing == COLUMNS_OF_THREADS)
-        return (Launch){blocks_for(emitter, iterations, COLUMNS), threads_for(8 * inside, 1024)};
-    return (Launch){blocks_for(emitter, iterations, 1), threads_for((inside + 3) / 4, 1024)};
+        return (Launch){blocks_for(lower, iterations, COLUMNS), threads_for(8 * inside, 1024)};
+    return (Launch){blocks_for(lower, iterations, 1), threads_for((inside + 3) / 4, 1024)};
 }
 
-Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
-    int length = chain_of(emitter, nest);
-    if (scatters_rows(emitter, nest)) return emit_scatter(emitter, nest);
-    if (length > 0) return emit_chain(emitter, nest, length);
+Launch lower_device_nest(Lowering *lower, Nest *nest) {
+    int length = chain_of(lower, nest);
+    if (scatters_rows(lower, nest)) return lower_scatter(lower, nest);
+    if (length > 0) return lower_chain(lower, nest, length);
     Nest root = {.step = 1};
-    list_push(emitter->arena, &root.children, nest);
-    return emit_cuda_block(emitter, &root);
+    list_push(lower->arena, &root.children, nest);
+    return lower_device_block(lower, &root);
 }
 
-Launch emit_cuda_block(Emitter *emitter, Nest *root) {
+Launch lower_device_block(Lowering *lower, Nest *root) {
     long inside = iterations_inside(root);
-    emit_shared_body(emitter, root, -1, SHARED_IN_BLOCK);
+    lower_shared_body(lower, root, -1, SHARED_IN_BLOCK);
     return (Launch){"1", threads_for(inside, 1024)};
 }

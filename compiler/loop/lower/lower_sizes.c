@@ -1,10 +1,10 @@
-/* emit_sizes: sizes of axes, as constants at the top of a text: `enum { BATCH = 2, D = 64 };`.
+/* lower_sizes: sizes of axes, as constants at the top of a text: `enum { BATCH = 2, D = 64 };`.
  *
  * A constant has the axis's name in capital letters, which no variable has; axes of one name and
  * several sizes are numbered. To the passes over the lowered form, and to the compiler that reads
  * the text, it is the number that it stands for.
  */
-#include "codegen/emit.h"
+#include "loop/lower/lower.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -56,28 +56,28 @@ SizeConstant *size_constant(const List *sizes, const Axis *axis) {
 }
 
 /* The constant of an axis that has a text of its own to stand in; NULL where that has none. */
-static SizeConstant *constant_of(Emitter *emitter, const Axis *axis) {
-    List *sizes = emitter->sizes;
+static SizeConstant *constant_of(Lowering *lower, const Axis *axis) {
+    List *sizes = lower->sizes;
     if (!sizes || axis->kind == AXIS_ELEMENTS || axis->size < 2 || axis->size > INT_MAX)
         return NULL;
     SizeConstant *size = size_constant(sizes, axis);
     if (size) return size;
-    size = arena_alloc(emitter->arena, sizeof *size);
-    *size = (SizeConstant){.axis = axis, .name = free_constant(emitter->arena, sizes, axis->name)};
-    list_push(emitter->arena, sizes, size);
+    size = arena_alloc(lower->arena, sizeof *size);
+    *size = (SizeConstant){.axis = axis, .name = free_constant(lower->arena, sizes, axis->name)};
+    list_push(lower->arena, sizes, size);
     return size;
 }
 
-const Term *size_term(Emitter *emitter, const Axis *axis) {
-    SizeConstant *size = constant_of(emitter, axis);
-    if (!size) return whole(emitter, axis->size);
+const Term *size_term(Lowering *lower, const Axis *axis) {
+    SizeConstant *size = constant_of(lower, axis);
+    if (!size) return whole(lower, axis->size);
     size->of_kernels = true;
-    return term_constant(emitter->arena, axis->size, size->name);
+    return term_constant(lower->arena, axis->size, size->name);
 }
 
-const char *size_text(Emitter *emitter, const Axis *axis) {
-    SizeConstant *size = constant_of(emitter, axis);
-    if (!size) return arena_format(emitter->arena, "%ld", axis->size);
+const char *size_text(Lowering *lower, const Axis *axis) {
+    SizeConstant *size = constant_of(lower, axis);
+    if (!size) return arena_format(lower->arena, "%ld", axis->size);
     size->of_run = true;
     return size->name;
 }

@@ -1,4 +1,4 @@
-/* emit_cuda_lanes: neighbours in memory read and written together.
+/* lower_lanes: neighbours in memory read and written together.
  *
  * A thread takes several iterations of an innermost loop at once. What the loop's index subscripts
  * last is read before them and written after them, 16 bytes at a time; in between each iteration, a
@@ -17,8 +17,7 @@
  * of a loop that stops short of the end of what it goes along (see pad.c), whose last lanes do
  * nothing. What is subscripted in any other way is read and written lane by lane.
  */
-#include "codegen/emit.h"
-#include "schedule/nest.h"
+#include "loop/lower/lower.h"
 
 /* Reals to a lane's 16 bytes; twice as many where bf16 is read or written. */
 enum { LANES = 4, MAX_LANES = 8 };
@@ -43,19 +42,18 @@ struct Lanes {
 /* ---- which accesses ---- */
 
 /* The index runs in that loop, in one of the statements inside. */
-static bool is_of_loop(const Emitter *emitter, const Nest *nest, const Index *index) {
+static bool is_of_loop(const Lowering *lower, const Nest *nest, const Index *index) {
     const Member *member;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++)
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
         for (int i = 0; i < member->depth; i++)
             if (member->path[i] == nest && member->order[i] == index) return true;
     return false;
 }
 
-static const Index *index_in(const Emitter *emitter, const Nest *nest, const Expr *expr) {
-    if (expr->kind == EXPR_INDEX)
-        return is_of_loop(emitter, nest, expr->index) ? expr->index : NULL;
+static const Index *index_in(const Lowering *lower, const Nest *nest, const Expr *expr) {
+    if (expr->kind == EXPR_INDEX) return is_of_loop(lower, nest, expr->index) ? expr->index : NULL;
     const Index *found = NULL;
-    for (int i = 0; i < expr->count && !found; i++) found = index_in(emitter, nest, expr->args[i]);
+    for (int i = 0; i < expr->count && !found; i++) found = index_in(lower, nest, expr->args[i]);
     return found;
 }
 
@@ -65,15 +63,15 @@ static bool is_multiple(const Expr *expr, int width) {
 
 /* Neighbouring iterations of the loop, beginning at a multiple of the width, are neighbours there.
  * */
-static bool goes_along(const Emitter *emitter, const Nest *nest, const Expr *sub, int width) {
-    if (sub->kind == EXPR_INDEX) return index_in(emitter, nest, sub) != NULL;
+static bool goes_along(const Lowering *lower, const Nest *nest, const Expr *sub, int width) {
+    if (sub->kind == EXPR_INDEX) return index_in(lower, nest, sub) != NULL;
     if (sub->kind != EXPR_APPLY) return false;
     bool shifts = sub->op == OP_ADD || sub->op == OP_SUB || sub->op == OP_MOD;
-    return shifts && goes_along(emitter, nest, sub->args[0], width) &&
+    return shifts && goes_along(lower, nest, sub->args[0], width) &&
            is_multiple(sub->args[1], width);
 }
 
-static bool is_along(const Emitter *emitter, const Nest *nest, const Expr *access, int width) {
+static bool is_along(const Lowering *lower, const Nest *nest, const Expr *access, int width) {
     const Tensor *tensor = access->tensor;
     int last = access->count - 1;
     const bool uneven = nest->size % width != 0; /* the last lanes may lie behind the end */
@@ -82,37 +80,37 @@ static bool is_along(const Emitter *emitter, const Nest *nest, const Expr *acces
         return false;
     if (last < 0 || tensor->type == TYPE_INT ||
         (tensor->axes[last]->size % width != 0 && tensor->axes[last]->kind != AXIS_ELEMENTS) ||
-        !goes_along(emitter, nest, access->args[last], width))
+        !goes_along(lower, nest, access->args[last], width))
         return false;
     for (int i = 0; i < last; i++)
-        if (index_in(emitter, nest, access->args[i])) return false;
+        if (index_in(lower, nest, access->args[i])) return false;
     return true;
 }
 
-static bool is_in_variable(const Emitter *emitter, const Tensor *tensor, bool known) {
-    for (int i = 0; i < emitter->kernel->locals.count; i++) {
-        const Local *local = emitter->kernel->locals.items[i];
+static bool is_in_variable(const Lowering *lower, const Tensor *tensor, bool known) {
+    for (int i = 0; i < lower->kernel->locals.count; i++) {
+        const Local *local = lower->kernel->locals.items[i];
         if (local->tensor == tensor && local->kind == LOCAL_SCALAR)
-            return known ? emitter->known[i] : !local->stored;
+            return known ? lower->known[i] : !local->stored;
     }
     return false;
 }
 
 /* Where the first of the lanes has it, NULL when that is not certain to be there. */
-static const Term *address_of(Emitter *emitter, const Nest *nest, const Term *from,
+static const Term *address_of(Lowering *lower, const Nest *nest, const Term *from,
                               const Expr *access) {
-    int bindings = emitter->binding_count;
+    int bindings = lower->binding_count;
     const Term *inside, *address;
-    bind_index(emitter, index_in(emitter, nest, access->args[access->count - 1]), from);
-    address = element_term(emitter, access, &inside);
-    emitter->binding_count = bindings;
+    bind_index(lower, index_in(lower, nest, access->args[access->count - 1]), from);
+    address = element_term(lower, access, &inside);
+    lower->binding_count = bindings;
     return inside ? NULL : address;
 }
 
 /* ---- before ---- */
 
 typedef struct DefUse {
-    Emitter *emitter;
+    Lowering *lower;
     const Lanes *lanes;
     const Tensor *tensor;
     const Term *address; /* of all accesses so far */
@@ -124,9 +122,9 @@ static void def_use_access(DefUse *def_use, const Expr *access, bool write) {
     if (access->tensor != def_use->tensor) return;
     const Lanes *lanes = def_use->lanes;
     const Term *address = NULL;
-    bool *used = &def_use->emitter->used[access->tensor->id], was = *used;
-    if (is_along(def_use->emitter, lanes->nest, access, lanes->width))
-        address = address_of(def_use->emitter, lanes->nest, lanes->from, access);
+    bool *used = &def_use->lower->used[access->tensor->id], was = *used;
+    if (is_along(def_use->lower, lanes->nest, access, lanes->width))
+        address = address_of(def_use->lower, lanes->nest, lanes->from, access);
     *used = was; /* looking is no use */
     bool same = address && (def_use->count == 0 ||
                             (def_use->address && term_equal(address, def_use->address)));
@@ -137,13 +135,13 @@ static void def_use_access(DefUse *def_use, const Expr *access, bool write) {
 }
 
 /* A tensor that is written may be read ahead and written behind only at one address. */
-static bool stays_apart(Emitter *emitter, const Lanes *lanes, const Tensor *tensor) {
-    DefUse def_use = {.emitter = emitter, .lanes = lanes, .tensor = tensor};
+static bool stays_apart(Lowering *lower, const Lanes *lanes, const Tensor *tensor) {
+    DefUse def_use = {.lower = lower, .lanes = lanes, .tensor = tensor};
     const Member *member;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         List reads = {0};
         if (!is_inside(member, lanes->nest)) continue;
-        if (!member->given) reads_of(emitter->arena, member->statement, &reads);
+        if (!member->given) reads_of(lower->arena, member->statement, &reads);
         for (int i = 0; i < reads.count; i++) def_use_access(&def_use, reads.items[i], false);
         if (!reduces_at(member, lanes->nest))
             def_use_access(&def_use, member->statement->target, true);
@@ -152,19 +150,19 @@ static bool stays_apart(Emitter *emitter, const Lanes *lanes, const Tensor *tens
 }
 
 /* Whether any access goes by lanes of that width; *halves: one of them of bf16. */
-static bool has_lanes(Emitter *emitter, const Nest *nest, int width, bool *halves) {
+static bool has_lanes(Lowering *lower, const Nest *nest, int width, bool *halves) {
     const Member *member;
     bool found = false;
     *halves = false;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         List list = {0};
         if (!is_inside(member, nest)) continue;
-        if (!member->given) reads_of(emitter->arena, member->statement, &list);
-        writes_of(emitter->arena, member->statement, &list);
+        if (!member->given) reads_of(lower->arena, member->statement, &list);
+        writes_of(lower->arena, member->statement, &list);
         for (int i = 0; i < list.count; i++) {
             const Expr *access = list.items[i];
-            if (is_in_variable(emitter, access->tensor, false) ||
-                !is_along(emitter, nest, access, width))
+            if (is_in_variable(lower, access->tensor, false) ||
+                !is_along(lower, nest, access, width))
                 continue;
             found = true;
             *halves |= access->tensor->type == TYPE_BF16;
@@ -175,55 +173,55 @@ static bool has_lanes(Emitter *emitter, const Nest *nest, int width, bool *halve
 
 /* Beyond the last element there are lanes with nothing in them: no sum and no access of its own may
  * see those. */
-static bool may_end_early(Emitter *emitter, const Lanes *lanes) {
+static bool may_end_early(Lowering *lower, const Lanes *lanes) {
     const Member *member;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         List list = {0};
         if (!is_inside(member, lanes->nest)) continue;
         if (member->statement->reduction != REDUCE_NONE) return false;
-        reads_of(emitter->arena, member->statement, &list);
-        writes_of(emitter->arena, member->statement, &list);
+        reads_of(lower->arena, member->statement, &list);
+        writes_of(lower->arena, member->statement, &list);
         for (int i = 0; i < list.count; i++) {
             const Expr *access = list.items[i];
             if (access->tensor->rank && (lanes->apart[access->tensor->id] ||
-                                         !is_along(emitter, lanes->nest, access, lanes->width)))
+                                         !is_along(lower, lanes->nest, access, lanes->width)))
                 return false;
         }
     }
     return true;
 }
 
-Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone) {
+Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone) {
     bool halves;
     int width = LANES;
     if (nest->step > 1 || nest->block || (nest->size % width != 0 && !alone) ||
-        !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
+        !is_innermost(nest) || !has_lanes(lower, nest, width, &halves))
         return NULL;
     if (halves && (nest->size % MAX_LANES == 0 || alone) &&
-        has_lanes(emitter, nest, MAX_LANES, &halves) && halves)
+        has_lanes(lower, nest, MAX_LANES, &halves) && halves)
         width = MAX_LANES;
-    return lanes_of_width(emitter, nest, width);
+    return lanes_of_width(lower, nest, width);
 }
 
-Lanes *lanes_around(Emitter *emitter, const Nest *nest) {
+Lanes *lanes_around(Lowering *lower, const Nest *nest) {
     bool halves;
     if (nest->step > 1 || nest->block || nest->size % LANES != 0 ||
-        !has_lanes(emitter, nest, LANES, &halves))
+        !has_lanes(lower, nest, LANES, &halves))
         return NULL;
-    return lanes_of_width(emitter, nest, LANES);
+    return lanes_of_width(lower, nest, LANES);
 }
 
-Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width) {
-    Lanes *lanes = arena_alloc(emitter->arena, sizeof *lanes);
-    size_t tensors = (size_t)emitter->program->tensors.count + 1;
+Lanes *lanes_of_width(Lowering *lower, const Nest *nest, int width) {
+    Lanes *lanes = arena_alloc(lower->arena, sizeof *lanes);
+    size_t tensors = (size_t)lower->program->tensors.count + 1;
     *lanes = (Lanes){.nest = nest, .width = width};
-    lanes->from = term_variable_of(emitter->arena, nest->variable, "_from");
-    lanes->lane = term_variable(emitter->arena, "lane");
-    lanes->apart = arena_alloc(emitter->arena, tensors * sizeof *lanes->apart);
-    for (int i = 0; i < emitter->program->tensors.count; i++)
-        lanes->apart[i] = stays_apart(emitter, lanes, emitter->program->tensors.items[i]);
+    lanes->from = term_variable_of(lower->arena, nest->variable, "_from");
+    lanes->lane = term_variable(lower->arena, "lane");
+    lanes->apart = arena_alloc(lower->arena, tensors * sizeof *lanes->apart);
+    for (int i = 0; i < lower->program->tensors.count; i++)
+        lanes->apart[i] = stays_apart(lower, lanes, lower->program->tensors.items[i]);
     lanes->ends_early = nest->index->axis->kind == AXIS_ELEMENTS;
-    if (lanes->ends_early && !may_end_early(emitter, lanes)) return NULL;
+    if (lanes->ends_early && !may_end_early(lower, lanes)) return NULL;
     return lanes;
 }
 
@@ -241,13 +239,12 @@ const Term *lanes_number(const Lanes *lanes) {
 
 /* ---- inside ---- */
 
-const Term *lane_term(Emitter *emitter, const Expr *access, bool read, bool write) {
-    Lanes *lanes = emitter->lanes;
-    if (!lanes || lanes->apart[access->tensor->id] ||
-        is_in_variable(emitter, access->tensor, true) ||
-        !is_along(emitter, lanes->nest, access, lanes->width))
+const Term *lane_term(Lowering *lower, const Expr *access, bool read, bool write) {
+    Lanes *lanes = lower->lanes;
+    if (!lanes || lanes->apart[access->tensor->id] || is_in_variable(lower, access->tensor, true) ||
+        !is_along(lower, lanes->nest, access, lanes->width))
         return NULL;
-    const Term *address = address_of(emitter, lanes->nest, lanes->from, access);
+    const Term *address = address_of(lower, lanes->nest, lanes->from, access);
     if (!address) return NULL;
     LaneAccess *found = NULL;
     for (int i = 0; i < lanes->accesses.count && !found; i++) {
@@ -255,77 +252,77 @@ const Term *lane_term(Emitter *emitter, const Expr *access, bool read, bool writ
         if (term_equal(one->address, address)) found = one;
     }
     if (!found) {
-        found = arena_alloc(emitter->arena, sizeof *found);
-        const char *wanted = arena_format(emitter->arena, "%s_lanes", access->tensor->name);
-        *found = (LaneAccess){access->tensor, address, term_variable(emitter->arena, wanted), false,
+        found = arena_alloc(lower->arena, sizeof *found);
+        const char *wanted = arena_format(lower->arena, "%s_lanes", access->tensor->name);
+        *found = (LaneAccess){access->tensor, address, term_variable(lower->arena, wanted), false,
                               false};
-        list_push(emitter->arena, &lanes->accesses, found);
+        list_push(lower->arena, &lanes->accesses, found);
     }
     if (read && !found->written) found->read = true;
     if (write) found->written = true;
-    return term(emitter->arena, "$0[$1]", found->name, lanes->lane);
+    return term(lower->arena, "$0[$1]", found->name, lanes->lane);
 }
 
 /* ---- reads, an iteration, writes ---- */
 
 /* Moves all lanes of an access; of a parameter only as many elements as are left. */
-static void lower_move(Emitter *emitter, const Lanes *lanes, const LaneAccess *access,
+static void lower_move(Lowering *lower, const Lanes *lanes, const LaneAccess *access,
                        const char *whole_move, const char *part_move) {
-    lower_do(emitter, term(emitter->arena, lanes->ends_early ? part_move : whole_move, access->name,
-                           access->address, lanes->from));
+    lower_do(lower, term(lower->arena, lanes->ends_early ? part_move : whole_move, access->name,
+                         access->address, lanes->from));
 }
 
-static void emit_reads(Emitter *emitter, const Lanes *lanes) {
+static void lower_reads(Lowering *lower, const Lanes *lanes) {
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
-        lower_array(emitter, "float", one->name, lanes->width, NULL);
+        lower_array(lower, "float", one->name, lanes->width, NULL);
         if (one->read)
-            lower_move(emitter, lanes, one, "moec_read($0, &$1)",
+            lower_move(lower, lanes, one, "moec_read($0, &$1)",
                        "moec_read($0, &$1, elements - $2)");
     }
 }
 
-static void emit_writes(Emitter *emitter, const Lanes *lanes) {
+static void lower_writes(Lowering *lower, const Lanes *lanes) {
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
         if (one->written)
-            lower_move(emitter, lanes, one, "moec_write(&$1, $0)",
+            lower_move(lower, lanes, one, "moec_write(&$1, $0)",
                        "moec_write(&$1, $0, elements - $2)");
     }
 }
 
-void begin_lanes(Emitter *emitter, Lanes *lanes) {
+void begin_lanes(Lowering *lower, Lanes *lanes) {
     lanes->body = (FormBlock){0};
     lanes->accesses = (List){0};
-    lanes->outer = emitter->block;
-    emitter->lanes = lanes;
-    emitter->block = &lanes->body;
+    lanes->outer = lower->block;
+    lower->lanes = lanes;
+    lower->block = &lanes->body;
 }
 
-void end_lanes(Emitter *emitter, Lanes *lanes) {
+void end_lanes(Lowering *lower, Lanes *lanes) {
     const Nest *nest = lanes->nest;
-    Arena *arena = emitter->arena;
-    emitter->block = lanes->outer;
-    emitter->lanes = NULL;
-    emit_reads(emitter, lanes);
-    FormNode *loop = lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES);
+    Arena *arena = lower->arena;
+    lower->block = lanes->outer;
+    lower->lanes = NULL;
+    lower_reads(lower, lanes);
+    FormNode *loop = lower_count(lower, "int", lanes->lane, lanes->width, IN_BRACES);
     loop->run = RUN_UNROLLED;
     const Term *iteration = term(arena, "$0 + $1", lanes->from, lanes->lane);
     if (nest->size % lanes->width && !lanes->ends_early) {
-        lower_if(emitter, term(arena, "$0 >= $1", iteration, nest_size(emitter, nest, nest->size)),
+        lower_if(lower, term(arena, "$0 >= $1", iteration, nest_size(lower, nest, nest->size)),
                  ON_SAME_LINE)
             ->head = true;
-        lower_do(emitter, term(arena, "break"));
-        lower_end(emitter);
+        lower_do(lower, term(arena, "break"));
+        lower_end(lower);
     }
-    lower_place(emitter, nest->variable, iteration);
-    form_append(emitter->block, &lanes->body);
-    lower_end(emitter);
-    emit_writes(emitter, lanes);
+    lower_place(lower, nest->variable, iteration);
+    form_append(lower->block, &lanes->body);
+    lower_end(lower);
+    lower_writes(lower, lanes);
 }
 
-void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
-    begin_lanes(emitter, lanes);
-    emit_body(emitter, nest, level);
-    end_lanes(emitter, lanes);
+void lower_lanes(Lowering *lower, Lanes *lanes, Nest *nest, int level) {
+    begin_lanes(lower, lanes);
+    lower_body(lower, nest, level);
+    end_lanes(lower, lanes);
 }

@@ -1,10 +1,10 @@
-/* emit_whole: whole numbers as terms, and what is known of their values.
+/* lower_whole: whole numbers as terms, and what is known of their values.
  *
  * Plain C arithmetic stands where every value is known to fit; what may leave 64 bits goes through
  * functions of the prelude that wrap, as the definition does (whole.c). Only what has been derived
  * here counts as known: nothing else may leave out a check of bounds.
  */
-#include "codegen/emit.h"
+#include "loop/lower/lower.h"
 
 #include <math.h>
 #include <string.h>
@@ -158,140 +158,139 @@ bool counts_exactly(const Program *program, const Expr *expr) {
 
 /* ---- terms ---- */
 
-static const Term *called(Emitter *emitter, const char *function, const Term *a, const Term *b) {
-    Arena *arena = emitter->arena;
+static const Term *called(Lowering *lower, const char *function, const Term *a, const Term *b) {
+    Arena *arena = lower->arena;
     return term(arena, arena_format(arena, "moec_whole_%s($0, $1)", function), a, b);
 }
 
-static const Term *quotient(Emitter *emitter, const Expr *a, const Expr *b) {
-    const Term *first = integer_term(emitter, a), *second = integer_term(emitter, b);
-    if (range_of(emitter->program, a).low >= 0 && range_of(emitter->program, b).low > 0)
-        return term(emitter->arena, "$0 / $1", first, second);
-    return called(emitter, "quotient", first, second);
+static const Term *quotient(Lowering *lower, const Expr *a, const Expr *b) {
+    const Term *first = integer_term(lower, a), *second = integer_term(lower, b);
+    if (range_of(lower->program, a).low >= 0 && range_of(lower->program, b).low > 0)
+        return term(lower->arena, "$0 / $1", first, second);
+    return called(lower, "quotient", first, second);
 }
 
-static const Term *remainder_term(Emitter *emitter, const Expr *a, const Expr *b) {
-    const Term *first = integer_term(emitter, a), *second = integer_term(emitter, b);
-    Range range = range_of(emitter->program, b);
-    if (range.low > 0 && range_of(emitter->program, a).low >= 0)
-        return term(emitter->arena, "$0 % $1", first, second);
+static const Term *remainder_term(Lowering *lower, const Expr *a, const Expr *b) {
+    const Term *first = integer_term(lower, a), *second = integer_term(lower, b);
+    Range range = range_of(lower->program, b);
+    if (range.low > 0 && range_of(lower->program, a).low >= 0)
+        return term(lower->arena, "$0 % $1", first, second);
     if (range.low > 0 && range.high < INT64_MAX / 2)
-        return term(emitter->arena, "($0 % $1 + $1) % $1", first, second);
-    return called(emitter, "remainder", first, second);
+        return term(lower->arena, "($0 % $1 + $1) % $1", first, second);
+    return called(lower, "remainder", first, second);
 }
 
 static bool is_short(Range range) {
     return range.low >= INT32_MIN && range.high <= INT32_MAX;
 }
 
-static const Term *infix(Emitter *emitter, const char *sign, const Term *a, const Term *b) {
-    return term(emitter->arena, arena_format(emitter->arena, "$0 %s $1", sign), a, b);
+static const Term *infix(Lowering *lower, const char *sign, const Term *a, const Term *b) {
+    return term(lower->arena, arena_format(lower->arena, "$0 %s $1", sign), a, b);
 }
 
 /* A sum, a difference or a product. Some variables have 32 bits only. */
-static const Term *arithmetic(Emitter *emitter, const Expr *expr, const char *name) {
-    Range a = range_of(emitter->program, expr->args[0]),
-          b = range_of(emitter->program, expr->args[1]);
-    Range range = range_of(emitter->program, expr);
-    const Term *first = integer_term(emitter, expr->args[0]),
-               *second = integer_term(emitter, expr->args[1]);
+static const Term *arithmetic(Lowering *lower, const Expr *expr, const char *name) {
+    Range a = range_of(lower->program, expr->args[0]), b = range_of(lower->program, expr->args[1]);
+    Range range = range_of(lower->program, expr);
+    const Term *first = integer_term(lower, expr->args[0]),
+               *second = integer_term(lower, expr->args[1]);
     if (expr->op == OP_ADD && term_is_zero(second)) return first;
     if (range.low == unknown.low && range.high == unknown.high)
-        return called(emitter, name, first, second);
+        return called(lower, name, first, second);
     if (is_short(a) && is_short(b) && !is_short(range))
-        first = term(emitter->arena, "(long)$0", first);
-    return infix(emitter, op_table[expr->op].text, first, second);
+        first = term(lower->arena, "(long)$0", first);
+    return infix(lower, op_table[expr->op].text, first, second);
 }
 
 /* An operation on whole numbers whose result has no sign that could be lost. */
-static const Term *choice(Emitter *emitter, const Expr *expr) {
-    const Term *a = integer_term(emitter, expr->args[0]);
-    if (expr->op == OP_NOT) return term(emitter->arena, "$0 == 0", a);
-    if (expr->op == OP_SIGN) return term(emitter->arena, "($0 > 0) - ($0 < 0)", a);
-    const Term *b = integer_term(emitter, expr->args[1]);
+static const Term *choice(Lowering *lower, const Expr *expr) {
+    const Term *a = integer_term(lower, expr->args[0]);
+    if (expr->op == OP_NOT) return term(lower->arena, "$0 == 0", a);
+    if (expr->op == OP_SIGN) return term(lower->arena, "($0 > 0) - ($0 < 0)", a);
+    const Term *b = integer_term(lower, expr->args[1]);
     switch (expr->op) {
     case OP_MIN:
-        return term(emitter->arena, "$0 < $1 ? $0 : $1", a, b);
+        return term(lower->arena, "$0 < $1 ? $0 : $1", a, b);
     case OP_MAX:
-        return term(emitter->arena, "$0 > $1 ? $0 : $1", a, b);
+        return term(lower->arena, "$0 > $1 ? $0 : $1", a, b);
     case OP_AND:
-        return term(emitter->arena, "$0 != 0 && $1 != 0", a, b);
+        return term(lower->arena, "$0 != 0 && $1 != 0", a, b);
     case OP_OR:
-        return term(emitter->arena, "$0 != 0 || $1 != 0", a, b);
+        return term(lower->arena, "$0 != 0 || $1 != 0", a, b);
     case OP_WHERE:
-        return term(emitter->arena, "$0 ? $1 : $2", a, b, integer_term(emitter, expr->args[2]));
+        return term(lower->arena, "$0 ? $1 : $2", a, b, integer_term(lower, expr->args[2]));
     default:
-        return infix(emitter, op_table[expr->op].text, a, b);
+        return infix(lower, op_table[expr->op].text, a, b);
     }
 }
 
 /* Whole numbers made of reals. */
-static const Term *whole_of_real(Emitter *emitter, const Expr *expr) {
+static const Term *whole_of_real(Lowering *lower, const Expr *expr) {
     if (expr->op == OP_WHERE)
-        return term(emitter->arena, "$0 != 0.0f ? $1 : $2", real_term(emitter, expr->args[0]),
-                    integer_term(emitter, expr->args[1]), integer_term(emitter, expr->args[2]));
-    const Term *real = real_term(emitter, expr->op == OP_SIGN ? expr->args[0] : expr);
+        return term(lower->arena, "$0 != 0.0f ? $1 : $2", real_term(lower, expr->args[0]),
+                    integer_term(lower, expr->args[1]), integer_term(lower, expr->args[2]));
+    const Term *real = real_term(lower, expr->op == OP_SIGN ? expr->args[0] : expr);
     if (expr->op == OP_SIGN) /* of what is no number: 0 */
-        return term(emitter->arena, "($0 > 0.0f) - ($0 < 0.0f)", real);
-    return term(emitter->arena, expr->op == OP_FLOOR ? "moec_whole($0)" : "(long)$0", real);
+        return term(lower->arena, "($0 > 0.0f) - ($0 < 0.0f)", real);
+    return term(lower->arena, expr->op == OP_FLOOR ? "moec_whole($0)" : "(long)$0", real);
 }
 
-static const Term *integer_apply(Emitter *emitter, const Expr *expr) {
+static const Term *integer_apply(Lowering *lower, const Expr *expr) {
     if (expr_is_quotient(expr))
-        return quotient(emitter, expr->args[0]->args[0], expr->args[0]->args[1]);
+        return quotient(lower, expr->args[0]->args[0], expr->args[0]->args[1]);
     for (int i = 0; i < expr->count; i++)
-        if (!expr_is_whole(expr->args[i])) return whole_of_real(emitter, expr);
+        if (!expr_is_whole(expr->args[i])) return whole_of_real(lower, expr);
     switch (expr->op) {
     case OP_FLOOR:
     case OP_STOP:
-        return integer_term(emitter, expr->args[0]);
+        return integer_term(lower, expr->args[0]);
     case OP_MOD:
-        return remainder_term(emitter, expr->args[0], expr->args[1]);
+        return remainder_term(lower, expr->args[0], expr->args[1]);
     case OP_ADD:
-        return arithmetic(emitter, expr, "sum");
+        return arithmetic(lower, expr, "sum");
     case OP_SUB:
-        return arithmetic(emitter, expr, "difference");
+        return arithmetic(lower, expr, "difference");
     case OP_MUL:
-        return arithmetic(emitter, expr, "product");
+        return arithmetic(lower, expr, "product");
     case OP_ABS:
-        return term(emitter->arena, "moec_whole_size($0)", integer_term(emitter, expr->args[0]));
+        return term(lower->arena, "moec_whole_size($0)", integer_term(lower, expr->args[0]));
     case OP_NEG: {
-        const Term *inner = integer_term(emitter, expr->args[0]);
-        if (range_of(emitter->program, expr->args[0]).low == INT64_MIN)
-            return called(emitter, "difference", term_whole(emitter->arena, 0), inner);
-        return term(emitter->arena, "-$0", inner);
+        const Term *inner = integer_term(lower, expr->args[0]);
+        if (range_of(lower->program, expr->args[0]).low == INT64_MIN)
+            return called(lower, "difference", term_whole(lower->arena, 0), inner);
+        return term(lower->arena, "-$0", inner);
     }
     default:
-        return choice(emitter, expr);
+        return choice(lower, expr);
     }
 }
 
-const Term *index_term(Emitter *emitter, Index *index) {
-    const Term *name = bound_index(emitter, index);
-    if (!name) return term_whole(emitter->arena, 0); /* a loop of one iteration is not written */
+const Term *index_term(Lowering *lower, Index *index) {
+    const Term *name = bound_index(lower, index);
+    if (!name) return term_whole(lower->arena, 0); /* a loop of one iteration is not written */
     if (index->of_repeat) {
         bool known = false;
-        for (int i = 0; i < emitter->repeats_used.count; i++)
-            known |= emitter->repeats_used.items[i] == index;
-        if (!known) list_push(emitter->arena, &emitter->repeats_used, index);
+        for (int i = 0; i < lower->repeats_used.count; i++)
+            known |= lower->repeats_used.items[i] == index;
+        if (!known) list_push(lower->arena, &lower->repeats_used, index);
     }
     return name;
 }
 
-const Term *integer_term(Emitter *emitter, const Expr *expr) {
+const Term *integer_term(Lowering *lower, const Expr *expr) {
     const Term *made = NULL, *inside = NULL;
     switch (expr->kind) {
     case EXPR_NUMBER:
-        return term_whole(emitter->arena, (long)whole_of(expr->number));
+        return term_whole(lower->arena, (long)whole_of(expr->number));
     case EXPR_INDEX:
-        return index_term(emitter, expr->index);
+        return index_term(lower, expr->index);
     case EXPR_READ:
-        made = element_term(emitter, expr, &inside);
-        made = inside ? term(emitter->arena, "$0 ? (long)$1 : 0", inside, made)
-                      : term(emitter->arena, "(long)$0", made);
+        made = element_term(lower, expr, &inside);
+        made = inside ? term(lower->arena, "$0 ? (long)$1 : 0", inside, made)
+                      : term(lower->arena, "(long)$0", made);
         break;
     case EXPR_APPLY:
-        made = integer_apply(emitter, expr);
+        made = integer_apply(lower, expr);
         break;
     }
     return made;

@@ -1,0 +1,142 @@
+/* lower_columns: sums of a few long columns of a device, in two launches.
+ *
+ *     g[d] += sum[b,s] x[b,s,d]
+ *
+ * 32 columns are one block's, and a few of those leave most of a device idle. So each column is cut
+ * into slices: the blocks of the first launch leave the sum of each slice behind, the second adds
+ * those in their order.
+ */
+#include "loop/lower/lower.h"
+
+enum {
+    COLUMNS = 32,
+    BLOCKS = 264,    /* keep a device busy */
+    MIN_SLICE = 128, /* terms */
+    MAX_SLICES = 32,
+    THREADS = 64,      /* of a block that adds slices */
+    MIN_WORK = 1 << 18 /* less is not worth two launches */
+};
+
+/* The columns of a nest and what is summed. */
+typedef struct Columns {
+    Nest *loops[MAX_LOOPS + 1];
+    int length;
+    Nest *last, *sum; /* the last loop of the columns, the first that is summed over */
+    long iterations, terms, slices;
+} Columns;
+
+/* How many there are of each sum; -1 where there is anything but sums, one loop in another. */
+static long terms_of(const Lowering *lower, const Nest *sum) {
+    const Member *member;
+    long terms = 1;
+    for (const Nest *at = sum; at; at = is_innermost(at) ? NULL : at->children.items[0]) {
+        if (!is_innermost(at) && at->children.count != 1) return -1;
+        terms *= at->size;
+    }
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
+        if (is_inside(member, sum) &&
+            (!reduces_at(member, sum) || member->column || member->online_max))
+            return -1;
+    return terms;
+}
+
+static bool find_columns(const Lowering *lower, Nest *nest, Columns *columns) {
+    *columns = (Columns){.length = chain_of(lower, nest), .iterations = 1};
+    if (columns->length == 0) return false;
+    for (int i = 0; i < columns->length; i++) {
+        Nest *loop = i ? columns->loops[i - 1]->children.items[0] : nest;
+        columns->iterations *= loop->size;
+        columns->loops[i] = columns->last = loop;
+    }
+    if (sharing_of(lower, nest, columns->last, columns->length) != COLUMNS_OF_THREADS ||
+        columns->last->children.count != 1 || is_innermost(columns->last))
+        return false;
+    columns->sum = columns->last->children.items[0];
+    columns->terms = terms_of(lower, columns->sum);
+    long slices = BLOCKS / ((columns->iterations + COLUMNS - 1) / COLUMNS);
+    if (slices > columns->terms / MIN_SLICE) slices = columns->terms / MIN_SLICE;
+    columns->slices = slices < MAX_SLICES ? slices : MAX_SLICES;
+    return columns->slices > 1 && columns->terms * columns->iterations >= MIN_WORK;
+}
+
+bool columns_in_two(const Lowering *lower, Nest *nest) {
+    Columns columns;
+    return find_columns(lower, nest, &columns);
+}
+
+static void bind_columns(Lowering *lower, const Columns *columns) {
+    for (int i = 0; i < columns->length; i++) bind_loop(lower, columns->loops[i]);
+}
+
+/* Where the launch before leaves the sum of a slice, and the next one finds it. */
+static const Term *slice_term(Lowering *lower, const Columns *columns, int number) {
+    return term(lower->arena, "moec_parts[($0 + moec_slice) * $1 + $2]",
+                whole(lower, columns->slices * number), whole(lower, columns->iterations),
+                named(lower, "iteration"));
+}
+
+/* The slice of a task, and the column of a thread in it. */
+static void begin_slice(Lowering *lower, const Columns *columns, long blocks, long each) {
+    Arena *arena = lower->arena;
+    lower_shared(lower, named(lower, "moec_task"), whole(lower, blocks * columns->slices),
+                 BY_BLOCKS);
+    lower_head(lower, "const long", "moec_from",
+               term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0", whole(lower, blocks),
+                    whole(lower, COLUMNS)));
+    lower_head(lower, "const long", "iteration",
+               term(arena, "moec_column(moec_from, $0)", whole(lower, columns->iterations)));
+    lower_head(lower, "const long", "moec_slice_from",
+               term(arena, "moec_slice * $0", whole(lower, each)));
+    lower_head(lower, "const long", "moec_slice_to",
+               term(arena, "moec_least(moec_slice_from + $0, $1)", whole(lower, each),
+                    whole(lower, columns->terms)));
+}
+
+Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
+    Columns columns;
+    find_columns(lower, nest, &columns);
+    const Member *member;
+    int bindings = lower->binding_count;
+    long blocks = (columns.iterations + COLUMNS - 1) / COLUMNS;
+    bind_columns(lower, &columns);
+    begin_slice(lower, &columns, blocks, (columns.terms + columns.slices - 1) / columns.slices);
+    lower_places(lower, columns.loops, columns.length, named(lower, "iteration"));
+    lower_shared_loop(lower, columns.sum, columns.length, COLUMNS_IN_SLICES);
+    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++) {
+        if (!reduces_at(member, columns.sum)) continue;
+        lower_if(lower,
+                 term(lower->arena, "moec_thread() < $0 && moec_from + moec_thread() == iteration",
+                      whole(lower, COLUMNS)),
+                 ON_SAME_LINE);
+        lower_set(lower, slice_term(lower, &columns, number++), member->sum);
+        lower_end(lower);
+    }
+    close_loop(lower, bindings);
+    const size_t floats =
+        (size_t)(columns.slices * columns.iterations) * (size_t)lower->kernel->members.count;
+    if (4 * floats > lower->scratch_bytes) lower->scratch_bytes = 4 * floats;
+    return (Launch){arena_format(lower->arena, "%ld", blocks * columns.slices), 1024};
+}
+
+Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
+    Columns columns;
+    find_columns(lower, nest, &columns);
+    const Member *member;
+    Arena *arena = lower->arena;
+    int bindings = lower->binding_count;
+    bind_columns(lower, &columns);
+    lower_shared(lower, named(lower, "iteration"), whole(lower, columns.iterations), BY_ALL);
+    lower_places(lower, columns.loops, columns.length, named(lower, "iteration"));
+    begin_sums(lower, columns.sum);
+    lower_count(lower, "long", named(lower, "moec_slice"), columns.slices, IN_BRACES);
+    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++)
+        if (reduces_at(member, columns.sum))
+            lower_set(
+                lower, member->sum,
+                term(arena, join_of(member), member->sum, slice_term(lower, &columns, number++)));
+    lower_end(lower);
+    end_sums(lower, columns.sum);
+    close_loop(lower, bindings);
+    return (Launch){arena_format(arena, "%ld", (columns.iterations + THREADS - 1) / THREADS),
+                    THREADS};
+}

@@ -1,0 +1,99 @@
+/* lower_device_scan: a recurrence as one launch, however many places it has.
+ *
+ * A block takes a cell: its threads share the elements of each statement and wait for each other
+ * before the next one. Where every loop is one of the cells, a thread takes a cell and waits for
+ * nobody.
+ *
+ *     for cell in block() .. 32, step blocks()
+ *         for s in 0 .. 1024
+ *             for part in thread() .. 4096, step threads()
+ *                 S[b,s,h,e,c] = decay[b,s,h] * S[b,s-1,h,e,c] + ...
+ *             barrier
+ */
+#include "loop/lower/lower.h"
+
+enum { MAX_GRID = 1 << 20, MAX_THREADS = 512, WARP = 32 };
+
+static const Statement *body_at(const Statement *scan, int at) {
+    return scan->body.statements.items[at];
+}
+
+static long elements_of(Index *const *loops, int count) {
+    long elements = 1;
+    for (int i = 0; i < count; i++) elements *= loops[i]->axis->size;
+    return elements;
+}
+
+/* Neighbouring elements that are added up in one place go one after the other. */
+static bool goes_alone(const Statement *statement) {
+    return statement_is_scatter(statement);
+}
+
+/* The loops of the target as one, of which the threads take parts. */
+static void lower_elements(Lowering *lower, const Statement *statement) {
+    Arena *arena = lower->arena;
+    Index *loops[MAX_LOOPS];
+    int kept, bindings = lower->binding_count;
+    int count = free_loops(lower, statement, loops, &kept);
+    bool alone = goes_alone(statement);
+    long elements = elements_of(loops, kept), inner = elements;
+    const Term *part = bind_variable(lower, NULL, "part");
+    lower_shared(lower, part, whole(lower, elements), alone ? BY_THE_FIRST : BY_THREADS);
+    for (int i = 0; i < kept; i++) {
+        const long size = loops[i]->axis->size;
+        const Term *place = part, *name = bind_variable(lower, loops[i], loops[i]->name);
+        inner /= size;
+        if (inner > 1) place = term(arena, "$0 / $1", place, whole(lower, inner));
+        if (i > 0) place = term(arena, "$0 % $1", place, whole(lower, size));
+        lower_place(lower, name, place);
+    }
+    lower_reduction(lower, statement, loops + kept, count - kept);
+    lower_end(lower);
+    lower->binding_count = bindings;
+}
+
+static long most_elements(const Lowering *lower, const Statement *scan) {
+    long most = 1;
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        Index *loops[MAX_LOOPS];
+        int kept;
+        free_loops(lower, body_at(scan, i), loops, &kept);
+        long elements = elements_of(loops, kept);
+        if (elements > most) most = elements;
+    }
+    return most;
+}
+
+static void lower_place_of(Lowering *lower, const Statement *scan, bool all) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        if (all) {
+            lower_scope(lower, FORM_SCOPE);
+            lower_reduction(lower, body_at(scan, i), NULL, 0);
+            lower_end(lower);
+        } else {
+            lower_elements(lower, body_at(scan, i));
+            lower_barrier(lower);
+        }
+    }
+}
+
+static Launch launch_of(const Lowering *lower, const ScanCells *cells, long most) {
+    long threads = cells->all ? WARP * 4 : WARP;
+    while (!cells->all && threads < most && threads < MAX_THREADS) threads *= 2;
+    long blocks = cells->all ? ceil_div(cells->size, threads) : cells->size;
+    if (blocks > MAX_GRID) blocks = MAX_GRID;
+    return (Launch){arena_format(lower->arena, "%ld", blocks), (int)threads};
+}
+
+Launch lower_device_scan(Lowering *lower, const Statement *scan) {
+    ScanCells cells = scan_cells(lower->arena, lower->program, scan, true);
+    const Term *cell = bind_variable(lower, NULL, "cell");
+    lower_shared(lower, cell, whole(lower, cells.size), cells.all ? BY_ALL : BY_BLOCKS);
+    bind_cells(lower, scan, &cells, cell);
+    Launch launch = launch_of(lower, &cells, most_elements(lower, scan));
+    open_places(lower, scan);
+    lower_place_of(lower, scan, cells.all);
+    close_places(lower, scan);
+    lower_end(lower);
+    return launch;
+}

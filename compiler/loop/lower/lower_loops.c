@@ -1,0 +1,254 @@
+/* lower_loops: the loops of a kernel, one after the other. */
+#include "loop/lower/lower.h"
+
+/* ---- who is in a nest ---- */
+
+bool is_inside(const Member *member, const Nest *nest) {
+    for (int i = 0; i < member->depth; i++)
+        if (member->path[i] == nest) return true;
+    return false;
+}
+
+bool reduces_at(const Member *member, const Nest *nest) {
+    return member->statement->reduction != REDUCE_NONE && member->kept < member->depth &&
+           member->path[member->kept] == nest;
+}
+
+bool is_innermost(const Nest *nest) {
+    for (int i = 0; i < nest->children.count; i++)
+        if (!((Nest *)nest->children.items[i])->member) return false;
+    return true;
+}
+
+/* Member number `at` of the kernel that is being written, NULL after the last. */
+Member *member_at(const Lowering *lower, int at) {
+    const List *members = &lower->kernel->members;
+    return at < members->count ? members->items[at] : NULL;
+}
+
+/* ---- sums ---- */
+
+/* The least number, not less: two of those have no difference. */
+static const char *start_of(const Member *member) {
+    return member->is_online_max                        ? "-3.402823466e+38f"
+           : member->statement->reduction == REDUCE_SUM ? "0.0f"
+           : member->statement->reduction == REDUCE_MAX ? "-INFINITY"
+                                                        : "INFINITY";
+}
+
+static const Nest *column_nest(const Member *member) {
+    return member->path[member->depth - 1];
+}
+
+static long column_size(const Member *member) {
+    return member->block >= 0 ? member->block_size : column_nest(member)->size;
+}
+
+/* The sum of a tensor that lives in a variable anyway can be that variable. */
+static bool is_direct(const Member *member, const Local *local) {
+    return local && !member->column && !local->stored && local->first == member &&
+           !member->statement->accumulate;
+}
+
+/* The elements of a sum that is kept for each column. */
+static const Term *column_of(Lowering *lower, const Term *sum) {
+    return term(lower->arena, "$0[j]", sum);
+}
+
+/* Declares what a sum is kept in. */
+static void declare_sum(Lowering *lower, const Member *member) {
+    const Term *start = term_number(lower->arena, start_of(member));
+    bool zeroed = member->statement->reduction == REDUCE_SUM;
+    FormNode *let = member->column ? lower_array(lower, "float", member->sum, column_size(member),
+                                                 zeroed ? "{0.0f}" : NULL)
+                                   : lower_let(lower, "float", member->sum, start);
+    let->sum_of = member->statement->target->tensor->name;
+    let->reduces = member->statement->reduction;
+    if (member->column && !zeroed) {
+        lower_count(lower, "int", named(lower, "j"), column_size(member), ON_SAME_LINE);
+        lower_set(lower, column_of(lower, member->sum), start);
+        lower_end(lower);
+    }
+}
+
+/* Declares what the sums of a loop are kept in, before it. */
+void begin_sums(Lowering *lower, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+        if (!reduces_at(member, nest)) continue;
+        Local *local = NULL;
+        const Term *scalar = scalar_of(lower, member, &local);
+        const char *wanted =
+            arena_format(lower->arena, "%s_sum", member->statement->target->tensor->name);
+        member->sum_is_local = is_direct(member, local);
+        member->sum = member->sum_is_local ? scalar : bind_variable(lower, NULL, wanted);
+        declare_sum(lower, member);
+    }
+}
+
+/* A sum over several loops is kept for each iteration of the outer ones first: so long chains of
+ * additions do not lose digits. */
+static bool sums_in_parts(const Member *member, const Nest *nest) {
+    int innermost = member->depth - (member->column ? 2 : 1);
+    return member->statement->reduction == REDUCE_SUM && innermost > member->kept &&
+           member->path[innermost] == nest;
+}
+
+static void begin_parts(Lowering *lower, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+        if (!sums_in_parts(member, nest)) continue;
+        const char *tensor = member->statement->target->tensor->name;
+        const char *wanted = arena_format(lower->arena, "%s_part", tensor);
+        member->part = bind_variable(lower, NULL, wanted);
+        FormNode *let =
+            member->column
+                ? lower_array(lower, "float", member->part, column_size(member), "{0.0f}")
+                : lower_let(lower, "float", member->part, term_number(lower->arena, "0.0f"));
+        let->sum_of = member->statement->target->tensor->name;
+        let->is_part = true;
+    }
+}
+
+static void end_parts(Lowering *lower, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+        if (!sums_in_parts(member, nest)) continue;
+        if (!member->column) {
+            lower_join(lower, member->sum, REDUCE_SUM, member->part);
+            continue;
+        }
+        lower_count(lower, "int", named(lower, "j"), column_size(member), ON_SAME_LINE);
+        lower_join(lower, column_of(lower, member->sum), REDUCE_SUM,
+                   column_of(lower, member->part));
+        lower_end(lower);
+    }
+}
+
+const Term *nest_size(Lowering *lower, const Nest *nest, long size) {
+    const Axis *axis = nest->index->axis;
+    return axis->size == size ? size_term(lower, axis) : whole(lower, size);
+}
+
+static const Term *last_of_block(Lowering *lower, const Nest *block) {
+    if (block->total % block->step == 0)
+        return term(lower->arena, "$0 + $1", block->variable, whole(lower, block->step));
+    return block->end;
+}
+
+void bind_loop(Lowering *lower, Nest *nest) {
+    Member *member;
+    nest->variable = bind_variable(lower, nest->index, nest->index->name);
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+        for (int i = 0; i < member->depth; i++)
+            if (member->path[i] == nest) bind_index(lower, member->order[i], nest->variable);
+    }
+}
+
+static FormNode *open_loop(Lowering *lower, Nest *nest) {
+    bind_loop(lower, nest);
+    const Term *from = whole(lower, 0), *to = nest_size(lower, nest, nest->size), *step = NULL;
+    if (nest->block) {
+        from = nest->block->variable;
+        to = last_of_block(lower, nest->block);
+    } else if (nest->step > 1) {
+        to = nest_size(lower, nest, nest->total);
+        step = whole(lower, nest->step);
+    } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
+        to = named(lower, "elements");
+    }
+    return lower_for(lower, "long", nest->variable, from, to, step);
+}
+
+void close_loop(Lowering *lower, int bindings) {
+    lower_end(lower);
+    lower->binding_count = bindings;
+}
+
+/* Puts the sums where they belong, after the loop. */
+void end_sums(Lowering *lower, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
+        if (!reduces_at(member, nest)) continue;
+        if (member->sum_is_local) {
+            for (int i = 0; i < lower->kernel->locals.count; i++)
+                if (((Local *)lower->kernel->locals.items[i])->first == member)
+                    lower->known[i] = true;
+        } else if (!member->column) {
+            lower_store(lower, member, member->sum);
+        } else {
+            int bindings = lower->binding_count;
+            Nest inner = *column_nest(member);
+            inner.index = member->order[member->depth - 1];
+            open_loop(lower, &inner);
+            const Term *place = inner.variable;
+            if (inner.block) place = term(lower->arena, "$0 - $1", place, inner.block->variable);
+            lower_store(lower, member, term(lower->arena, "$0[$1]", member->sum, place));
+            close_loop(lower, bindings);
+        }
+    }
+}
+
+/* ---- loops ---- */
+
+void lower_rows(Lowering *lower, const Nest *nest) {
+    for (int i = 0; i < lower->kernel->locals.count; i++) {
+        const Local *local = lower->kernel->locals.items[i];
+        if (local->kind != LOCAL_ROW || local->scope != nest) continue;
+        const char *type = local->tensor->type == TYPE_INT ? "int32_t" : "float";
+        lower_array(lower, type, lower->locals[i], local->size, NULL)->head = true;
+        lower->known[i] = true;
+    }
+}
+
+void lower_body(Lowering *lower, Nest *nest, int level) {
+    if (nest->step > 1 && nest->total % nest->step != 0) {
+        nest->end = term_variable_of(lower->arena, nest->variable, "_to");
+        lower_let(lower, "const long", nest->end,
+                  term(lower->arena, "$0 + $1 < $2 ? $0 + $1 : $2", nest->variable,
+                       whole(lower, nest->step), nest_size(lower, nest, nest->total)))
+            ->head = true;
+    }
+    lower_rows(lower, nest);
+    for (int i = 0; i < nest->children.count; i++) {
+        Nest *child = nest->children.items[i];
+        if (child->member)
+            lower_member(lower, child->member);
+        else
+            lower_loop(lower, child, level + 1);
+    }
+}
+
+/* Each statement inside has an element of its own in every iteration. */
+static bool is_independent(const Lowering *lower, const Nest *nest, int level) {
+    const Member *member;
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
+        if (is_inside(member, nest) && level >= member->kept) return false;
+    return true;
+}
+
+void lower_loop(Lowering *lower, Nest *nest, int level) {
+    begin_sums(lower, nest);
+    begin_parts(lower, nest);
+    int bindings = lower->binding_count;
+    FormNode *loop = open_loop(lower, nest);
+    loop->iterations = nest->size;
+    loop->independent = is_independent(lower, nest, level);
+    lower_body(lower, nest, level);
+    close_loop(lower, bindings);
+    end_parts(lower, nest);
+    end_sums(lower, nest);
+}
+
+/* ---- a whole kernel ---- */
+
+void lower_nests(Lowering *lower, Nest *root) {
+    lower_rows(lower, root);
+    for (int i = 0; i < root->children.count; i++) {
+        Nest *child = root->children.items[i];
+        if (child->member)
+            lower_member(lower, child->member);
+        else
+            lower_loop(lower, child, 0);
+    }
+}

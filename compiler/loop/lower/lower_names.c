@@ -1,0 +1,86 @@
+/* lower_names: what is bound to which name while a kernel is lowered. What a spec calls its tensors
+ * is kept where C allows it. */
+#include "loop/lower/lower.h"
+
+#include <string.h>
+
+/* What the functions of an update call their parameters. */
+static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",
+                                                  "state",    "step",    "steps"};
+
+Around names_around(const Lowering *lower) {
+    Around around = {.tensors = lower->names, .tensor_count = lower->program->tensors.count};
+    for (size_t i = 0; i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
+        if (lower->program->graph == GRAPH_UPDATE)
+            list_push(lower->arena, &around.others, (void *)(uintptr_t)reserved_in_updates[i]);
+    for (int i = 0; i < lower->binding_count; i++)
+        if (!lower->bindings[i].name->variable)
+            list_push(lower->arena, &around.others,
+                      (void *)(uintptr_t)lower->bindings[i].name->text);
+    return around;
+}
+
+static void add_binding(Lowering *lower, Binding binding) {
+    if (lower->binding_count == lower->binding_capacity) {
+        int capacity = lower->binding_capacity ? 2 * lower->binding_capacity : 32;
+        Binding *bindings = arena_alloc(lower->arena, (size_t)capacity * sizeof *bindings);
+        if (lower->binding_count)
+            memcpy(bindings, lower->bindings, (size_t)lower->binding_count * sizeof *bindings);
+        lower->bindings = bindings;
+        lower->binding_capacity = capacity;
+    }
+    lower->bindings[lower->binding_count++] = binding;
+}
+
+const char *bind_name(Lowering *lower, const Index *index, const char *wanted) {
+    const Around around = names_around(lower);
+    const char *name = free_name(lower->arena, &around, wanted);
+    add_binding(lower, (Binding){index, term_name(lower->arena, name)});
+    return name;
+}
+
+const Term *bind_variable(Lowering *lower, const Index *index, const char *wanted) {
+    const Term *variable = term_variable(lower->arena, wanted);
+    add_binding(lower, (Binding){index, variable});
+    return variable;
+}
+
+/* What scatters and products of a device call their variables: no index in them has such a name,
+ * and no tensor. */
+void bind_scatter_names(Lowering *lower) {
+    static const char *const names[] = {
+        "row", "own",    "earlier", "from", "end",    "part", "hit",         "hits",   "found",
+        "of",  "before", "n",       "sum",  "column", "more", "more_gather", "more_a", "more_b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) bind_name(lower, NULL, names[i]);
+}
+
+/* Before anything else has a name. */
+void name_tensors(Lowering *lower, bool device) {
+    int bindings = lower->binding_count;
+    if (device) bind_scatter_names(lower);
+    for (int i = 0; i < lower->program->tensors.count; i++) {
+        const Tensor *tensor = lower->program->tensors.items[i];
+        const Around around = names_around(lower);
+        lower->names[i] = free_name(lower->arena, &around, tensor->name);
+    }
+    lower->binding_count = bindings;
+}
+
+void bind_index(Lowering *lower, const Index *index, const Term *name) {
+    const Term *bound = bound_index(lower, index);
+    if (!bound || !term_equal(bound, name)) add_binding(lower, (Binding){index, name});
+}
+
+const Term *bound_index(const Lowering *lower, const Index *index) {
+    for (int i = lower->binding_count - 1; i >= 0; i--)
+        if (lower->bindings[i].index == index) return lower->bindings[i].name;
+    return NULL;
+}
+
+const char *type_name(const Tensor *tensor) {
+    static const char *const names[] = {[TYPE_REAL] = "float",
+                                        [TYPE_INT] = "int32_t",
+                                        [TYPE_BF16] = "MoecBf16",
+                                        [TYPE_INT8] = "MoecGroup"};
+    return names[tensor->type];
+}
