@@ -82,7 +82,7 @@ char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hos
              alone);
     emit_overview(module, &text);
     text_add(&text, "#include \"launch.h\"\n\n");
-    add_sizes(&text, &module->sizes, false, true);
+    add_sizes(&text, &module->sizes, true, true);
     add_kernels(&text, &module->device_kernels);
     emit_products(&text, &module->products);
     add_own_products(&text, &module->own_products);
