@@ -14,6 +14,14 @@
  * the derivative of `down` asks for it, so that y need not be kept from one pass to the other,
  * however many n there are. And what comes back to y is what came back to z, gathered; it is never
  * weighed row by row. Choices stay where they are: they say what is wanted.
+ *
+ * A number goes on to the statement that makes an operand, where nothing else reads that and it is
+ * no mere function of a value, which a product may end in: no pass over the result, none over what
+ * comes back to it.
+ *
+ *     u[s,d] = x[s,d] * w[d]                              u[s,d] = 0.125 * (x[s,d] * w[d])
+ *     y[s,v] = sum[d] u[s,d] * head[d,v]             -->  z[s,v] = sum[d] u[s,d] * head[d,v]
+ *     z[s,v] = 0.125 * y[s,v]
  */
 #include "passes.h"
 
@@ -161,6 +169,63 @@ static bool find_match(const Reassociation *reassociation, const Block *block, i
     return false;
 }
 
+/* z = number * y, of a product y. */
+static bool find_number(const Reassociation *reassociation, const Block *block, int place,
+                        Match *match) {
+    Statement *outer = block->statements.items[place];
+    *match = (Match){.outer = outer};
+    if (outer->kind != STATEMENT_LOOP || outer->reduction != REDUCE_NONE || outer->accumulate ||
+        outer->once || !is_plain(outer->target) || !split_factors(match, outer->value) ||
+        match->count != 2)
+        return false;
+    match->read = match->factors[0]->kind == EXPR_NUMBER;
+    return match->factors[!match->read]->kind == EXPR_NUMBER &&
+           is_plain(match->factors[match->read]) &&
+           match->factors[match->read]->count == outer->loop_count &&
+           find_inner(reassociation, block, place, match);
+}
+
+static void count_elements(Expr *expr, void *data) {
+    const Program *program = ((void **)data)[0];
+    List *elements = ((void **)data)[1];
+    if (expr->kind != EXPR_READ) return;
+    for (int i = 0; i < elements->count; i++)
+        if (expr_equal(elements->items[i], expr)) return;
+    list_push(program->arena, elements, expr);
+}
+
+/* A function of one value, as it stands: a product before it may end in that. */
+static bool may_be_epilogue(Program *program, Statement *statement) {
+    List elements = {0};
+    void *data[2] = {program, &elements};
+    expr_walk(statement->value, count_elements, data);
+    return elements.count < 2;
+}
+
+/* What makes the tensor, element by element and for one reader alone; or NULL. */
+static Statement *find_maker(const Reassociation *reassociation, const Block *block, int before,
+                             const Tensor *made) {
+    if (made->role != ROLE_TEMP || made->type != TYPE_REAL || made->id >= reassociation->tensors ||
+        reassociation->touched[made->id] != 2)
+        return NULL;
+    for (int i = 0; i < before; i++) {
+        Statement *maker = block->statements.items[i];
+        if (maker->kind == STATEMENT_LOOP && maker->target->tensor == made)
+            return maker->reduction == REDUCE_NONE && !maker->accumulate && !maker->once &&
+                           !may_be_epilogue(reassociation->program, maker)
+                       ? maker
+                       : NULL;
+    }
+    return NULL;
+}
+
+static Statement *maker_of_operand(const Reassociation *reassociation, const Block *block,
+                                   const Match *match) {
+    Expr *const *sides = match->inner->value->args;
+    Statement *maker = find_maker(reassociation, block, match->place, sides[0]->tensor);
+    return maker ? maker : find_maker(reassociation, block, match->place, sides[1]->tensor);
+}
+
 /* ---- rewriting ---- */
 
 static Expr *times(Program *program, Expr *a, Expr *b) {
@@ -219,12 +284,47 @@ static void apply(Program *program, Block *block, int place, const Match *match)
     block->statements = kept;
 }
 
+/* number * expr: of each term of a sum, and of what makes it where it can be. */
+static Expr *scaled(const Reassociation *reassociation, const Block *block, Expr *number,
+                    Expr *expr) {
+    Program *program = reassociation->program;
+    if (expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_SUB))
+        return expr_apply(program, expr->op, scaled(reassociation, block, number, expr->args[0]),
+                          scaled(reassociation, block, number, expr->args[1]), NULL);
+    Statement *maker = expr->kind == EXPR_READ
+                           ? find_maker(reassociation, block, block->statements.count, expr->tensor)
+                           : NULL;
+    if (!maker) return expr_apply(program, OP_MUL, number, expr, NULL);
+    maker->value = scaled(reassociation, block, number, maker->value);
+    return expr;
+}
+
+/* The product makes z, and its operand has the number. */
+static void scale_maker(const Reassociation *reassociation, Block *block, const Match *match,
+                        Statement *maker) {
+    Program *program = reassociation->program;
+    const Expr *y = match->factors[match->read];
+    Index *from[MAX_RANK];
+    for (int i = 0; i < y->count; i++) from[i] = y->args[i]->index;
+    maker->value = scaled(reassociation, block, match->factors[!match->read], maker->value);
+    match->inner->target =
+        expr_substitute(program, match->outer->target, from, match->inner->target->args, y->count);
+    List kept = {0};
+    for (int i = 0; i < block->statements.count; i++)
+        if (block->statements.items[i] != match->outer)
+            list_push(program->arena, &kept, block->statements.items[i]);
+    block->statements = kept;
+}
+
 static void reassociate_block(Reassociation *reassociation, Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
+        Statement *statement = block->statements.items[i], *maker = NULL;
         Match match;
         if (statement->kind == STATEMENT_REPEAT)
             reassociate_block(reassociation, &statement->body);
+        else if (find_number(reassociation, block, i, &match) &&
+                 (maker = maker_of_operand(reassociation, block, &match)))
+            scale_maker(reassociation, block, &match, maker), i--;
         else if (find_match(reassociation, block, i, &match)) {
             apply(reassociation->program, block, i, &match);
             i++; /* one statement more before this one */
