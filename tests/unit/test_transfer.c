@@ -17,6 +17,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -527,5 +528,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_few_of_many_track),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
+    omp_set_num_threads(1); /* models so small gain nothing by more, and others want the processors */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
