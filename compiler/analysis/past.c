@@ -128,6 +128,17 @@ static bool add_terms(Distance *distance, const Expr *expr, double times) {
            add_terms(distance, expr->args[1], expr->op == OP_ADD ? times : -times);
 }
 
+bool places_apart(const Expr *comparison, const Index *other, const Index *place, double *times,
+                  double *rest) {
+    Distance distance = {.other = other, .place = place};
+    if (!add_terms(&distance, comparison->args[0], 1) ||
+        !add_terms(&distance, comparison->args[1], -1))
+        return false;
+    *times = distance.times_other;
+    *rest = distance.rest;
+    return *times != 0 && distance.times_place == -*times;
+}
+
 typedef enum Where { AHEAD, BEHIND } Where;
 
 /* The least and the most that the left side less the right one can be. */
@@ -136,14 +147,10 @@ static bool find_bounds(const Expr *expr, const Index *other, const Index *place
     static const struct {
         double least, most;
     } distances[] = {[AHEAD] = {1, INFINITY}, [BEHIND] = {-INFINITY, 0}};
-    Distance distance = {.other = other, .place = place};
-    if (!add_terms(&distance, expr->args[0], 1) || !add_terms(&distance, expr->args[1], -1))
-        return false;
-    double times = distance.times_other;
-    if (times == 0 || distance.times_place != -times) return false;
-    double near = distances[where].least, far = distances[where].most;
-    *least = times * (times > 0 ? near : far) + distance.rest;
-    *most = times * (times > 0 ? far : near) + distance.rest;
+    double times, rest, near = distances[where].least, far = distances[where].most;
+    if (!places_apart(expr, other, place, &times, &rest)) return false;
+    *least = times * (times > 0 ? near : far) + rest;
+    *most = times * (times > 0 ? far : near) + rest;
     return true;
 }
 

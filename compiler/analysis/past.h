@@ -32,6 +32,9 @@ Index *past_place(const Past *past, const Statement *statement);
 bool on_left(const Statement *statement, const Index *index);
 /* Whether the value depends on what `other`, a place ahead, stands for. */
 bool past_reads(const Past *past, const Expr *value, const Index *other);
+/* Whether the left side of a comparison less the right one is times * (other - place) + rest. */
+bool places_apart(const Expr *comparison, const Index *other, const Index *place, double *times,
+                  double *rest);
 /* What is left of the value for an `other` ahead of the place, or for one that is not. */
 Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *place);
 Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *place);

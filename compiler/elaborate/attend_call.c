@@ -1,9 +1,10 @@
-/* attend_call: attend(q, k, v) { options } as a call statement: which keys a query sees (the mask,
- * its window, documents), what their scores are scaled and capped by, a sink beside them.
+/* attend_call: attend(q, k, v; options): which keys a query sees (the mask, its window, documents),
+ * what their scores are scaled and capped by, a sink beside them. A call statement where kernels
+ * have all of it, else equations (attend_scores.c).
  *
- *     o[s,h,c] = attend(q[s,h,d], k[s,g,d], v[s,g,c]) { mask = window, window = 1024 }
+ *     o[s,h,c] = attend(q[s,h,d], k[s,g,d], v[s,g,c]; mask = window, window = 1024)
  */
-#include "elaborate/elaborate.h"
+#include "elaborate/attend_call.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,11 +38,6 @@ static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int cou
     return expr_substitute(e->program, expr, &value->dims[0], &to, 1);
 }
 
-/* The tensors among the options of attend, NULL where there is none. */
-typedef struct Given {
-    Value *sink, *documents;
-} Given;
-
 /* An option that is a tensor or none. */
 static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
     Value *value = evaluate(e, entry->kids[0]);
@@ -53,41 +49,47 @@ static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
     return value->kind == KIND_TENSOR || value->kind == KIND_NONE;
 }
 
-static bool take_mask(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)given;
-    const Value *value = evaluate(e, entry->kids[0]);
+static bool take_mask(Elaborator *e, const Node *entry, Attending *attending) {
+    Value *value = evaluate(e, entry->kids[0]);
     bool word = value->kind == KIND_WORD;
+    AttendOptions *options = &attending->options;
     if (word && !strcmp(value->word, "causal"))
         options->mask = MASK_CAUSAL;
     else if (value->kind == KIND_NONE)
         options->mask = MASK_NONE;
     else if (word && !strcmp(value->word, "window"))
         options->mask = MASK_WINDOW;
-    else if (value->kind != KIND_ERROR) {
+    else if (value->kind == KIND_TENSOR) {
+        options->mask = MASK_NONE;
+        attending->mask = value;
+    } else if (value->kind != KIND_ERROR) {
         report_error(e->reports, entry->kids[0]->span, "a mask is one of causal, window, none");
+        report_help(e->reports,
+                    "or a condition on the places of query and key: attend[t](q, k, v; mask = t "
+                    "<= s or t < 4)");
         return false;
     }
-    return true;
+    return value->kind != KIND_ERROR;
 }
 
-static bool take_sink(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)options;
-    return given_tensor(e, entry, &given->sink);
+static bool take_bias(Elaborator *e, const Node *entry, Attending *attending) {
+    return given_tensor(e, entry, &attending->bias);
 }
 
-static bool take_documents(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)options;
-    return given_tensor(e, entry, &given->documents);
+static bool take_sink(Elaborator *e, const Node *entry, Attending *attending) {
+    return given_tensor(e, entry, &attending->sink);
 }
 
-static bool take_scale(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)given;
-    return evaluate_number(e, entry->kids[0], entry->name, &options->scale);
+static bool take_documents(Elaborator *e, const Node *entry, Attending *attending) {
+    return given_tensor(e, entry, &attending->documents);
 }
 
-static bool take_cap(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)given;
-    return evaluate_number(e, entry->kids[0], entry->name, &options->cap);
+static bool take_scale(Elaborator *e, const Node *entry, Attending *attending) {
+    return evaluate_number(e, entry->kids[0], entry->name, &attending->options.scale);
+}
+
+static bool take_cap(Elaborator *e, const Node *entry, Attending *attending) {
+    return evaluate_number(e, entry->kids[0], entry->name, &attending->options.cap);
 }
 
 /* An option that counts places. */
@@ -98,22 +100,21 @@ static bool take_count(Elaborator *e, const Node *entry, long *count) {
     return fine;
 }
 
-static bool take_window(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)given;
-    return take_count(e, entry, &options->window);
+static bool take_window(Elaborator *e, const Node *entry, Attending *attending) {
+    return take_count(e, entry, &attending->options.window);
 }
 
-static bool take_best(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
-    (void)given;
-    return take_count(e, entry, &options->best);
+static bool take_best(Elaborator *e, const Node *entry, Attending *attending) {
+    return take_count(e, entry, &attending->options.best);
 }
 
 static const struct AttendOption {
     const char *name;
-    bool (*take)(Elaborator *e, const Node *entry, AttendOptions *options, Given *given);
+    bool (*take)(Elaborator *e, const Node *entry, Attending *attending);
 } attend_table[] = {
-    {"mask", take_mask}, {"window", take_window},       {"scale", take_scale}, {"cap", take_cap},
-    {"sink", take_sink}, {"documents", take_documents}, {"best", take_best},
+    {"mask", take_mask}, {"window", take_window},       {"scale", take_scale},
+    {"cap", take_cap},   {"bias", take_bias},           {"sink", take_sink},
+    {"best", take_best}, {"documents", take_documents},
 };
 enum { ATTEND_OPTIONS = sizeof attend_table / sizeof *attend_table };
 
@@ -126,31 +127,58 @@ static bool unknown_attend_option(Elaborator *e, const Node *entry) {
     return false;
 }
 
-static bool take_option(Elaborator *e, const Node *entry, AttendOptions *options, Given *given) {
+static bool take_option(Elaborator *e, const Node *entry, Attending *attending) {
     for (int i = 0; i < ATTEND_OPTIONS; i++)
         if (!strcmp(entry->name, attend_table[i].name))
-            return attend_table[i].take(e, entry, options, given);
+            return attend_table[i].take(e, entry, attending);
     return unknown_attend_option(e, entry);
 }
 
-static bool attend_options(Elaborator *e, const Node *node, AttendOptions *options, double width,
-                           Given *given) {
-    *options = (AttendOptions){.mask = MASK_CAUSAL, .scale = 1 / sqrt(width)};
-    const Node *record = node->kids[2];
+static bool check_window(Elaborator *e, const Attending *attending) {
+    const AttendOptions *options = &attending->options;
+    if (options->mask == MASK_WINDOW && options->window < 1) {
+        report_error(e->reports, attending->node->span, "a window mask needs window = 1 or more");
+        return false;
+    }
+    if (attending->mask && options->window) {
+        report_error(e->reports, attending->mask->span,
+                     "a mask that is a condition says itself what the window is");
+        report_help(e->reports, "add to it: ... and %s - %s < %ld", attending->query->dims[0]->name,
+                    attending->key->name, options->window);
+        return false;
+    }
+    return true;
+}
+
+/* Else keys are of something else than queries: what is before or behind says nothing. */
+static bool same_places(Elaborator *e, const Attending *attending) {
+    return axes_match(e, attending->query->dims[0]->axis, attending->keys->dims[0]->axis);
+}
+
+static bool check_order(Elaborator *e, const Attending *attending) {
+    const Axis *queries = attending->query->dims[0]->axis, *keys = attending->keys->dims[0]->axis;
+    if (same_places(e, attending) || attending->options.mask == MASK_NONE) return true;
+    report_asked(e, attending->keys->span, "the key runs over axis '%s', the query over axis '%s'",
+                 keys->name, queries->name);
+    report_help(e->reports, "only places of one axis are before or behind: mask = none");
+    return false;
+}
+
+static bool attend_options(Elaborator *e, Attending *attending) {
+    AttendOptions *options = &attending->options;
+    *options = (AttendOptions){.mask = same_places(e, attending) ? MASK_CAUSAL : MASK_NONE,
+                               .scale = 1 / sqrt((double)attending->query->dims[2]->axis->size)};
+    const Node *record = attending->node->kids[2];
     bool fine = true;
     for (int i = 0; record && i < record->count; i++)
-        fine = take_option(e, record->kids[i], options, given) && fine;
+        fine = take_option(e, record->kids[i], attending) && fine;
     if (options->best < 0 || options->best > MAX_BEST) {
-        report_error(e->reports, node->span, "best = %ld is outside 0..%d", options->best,
-                     (int)MAX_BEST);
+        report_error(e->reports, attending->node->span, "best = %ld is outside 0..%d",
+                     options->best, (int)MAX_BEST);
         fine = false;
     }
     if (options->mask == MASK_CAUSAL && options->window > 0) options->mask = MASK_WINDOW;
-    if (options->mask == MASK_WINDOW && options->window < 1) {
-        report_error(e->reports, node->span, "a window mask needs window = 1 or more");
-        fine = false;
-    }
-    return fine;
+    return fine && check_window(e, attending) && check_order(e, attending);
 }
 
 static bool check_attend(Elaborator *e, const Node *node, Value **values) {
@@ -188,36 +216,65 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
                     below);
         return false;
     }
-    for (int i = 1; i < 3; i++)
-        if (values[i]->dims[0]->axis->size != values[0]->dims[0]->axis->size) {
-            report_asked(e, args->kids[i]->span, "%s runs over axis '%s', the query over axis '%s'",
-                         names[i], values[i]->dims[0]->axis->name, values[0]->dims[0]->axis->name);
-            return false;
-        }
+    Axis *keys = values[1]->dims[0]->axis, *own = values[2]->dims[0]->axis;
+    if (own->size == keys->size) return true;
+    report_asked(e, args->kids[2]->span, "the value runs over axis '%s', the key over axis '%s'",
+                 own->name, keys->name);
+    return false;
+}
+
+/* Whether a tensor among the options has no other indices than heads and places of queries and,
+ * where it may, places of keys. */
+static bool check_given(Elaborator *e, const Attending *attending, const char *name,
+                        const Value *value, bool by_key) {
+    Index *used[MAX_LOOPS];
+    int count = value ? free_indices(e, value->expr, used) : 0;
+    for (int i = 0; i < count; i++) {
+        if (used[i] == attending->query->dims[0] || used[i] == attending->query->dims[1] ||
+            (by_key && used[i] == attending->key))
+            continue;
+        report_error(e->reports, value->span,
+                     "'%s' depends on index '%s': it may depend on %s, a place of queries, %s, "
+                     "their head%s%s",
+                     name, used[i]->name, attending->query->dims[0]->name,
+                     attending->query->dims[1]->name, by_key ? ", and the place of keys, " : "",
+                     by_key ? attending->key->name : "");
+        if (by_key && !attending->named)
+            report_help(e->reports, "give the place of keys a name: attend[t](q, k, v; ...)");
+        return false;
+    }
     return true;
 }
 
-/* A number for each place of the queries. */
-static bool check_documents(Elaborator *e, const Value *documents, const Index *place) {
-    if (!documents || (documents->rank == 1 && documents->dims[0] == place)) return true;
-    report_error(e->reports, documents->span,
-                 "'documents' must have one dimension, the places of the query: axis '%s'",
-                 place->axis->name);
+/* One logit for each head, the same for all: what the call takes for a sink. */
+static bool is_shared_sink(const Elaborator *e, const Value *sink) {
+    return sink && sink->rank == 1 && !expr_uses_index(sink->expr, e->batch);
+}
+
+/* The heads of a sink may run over an axis of their own. */
+static bool check_sink(Elaborator *e, Attending *attending) {
+    Value *sink = attending->sink;
+    Index *head = attending->query->dims[1];
+    if (sink && sink->rank == 1 && sink->dims[0] != head &&
+        sink->dims[0]->axis->size == head->axis->size) {
+        Expr *to = expr_index(e->program, head);
+        attending->sink = value_tensor(
+            e, expr_substitute(e->program, sink->expr, sink->dims, &to, 1), &head, 1, sink->span);
+    }
+    if (!sink ||
+        (attending->sink->rank && check_given(e, attending, "sink", attending->sink, false)))
+        return true;
+    if (!attending->sink->rank)
+        report_error(e->reports, sink->span, "'sink' has no heads: axis '%s' (size %ld)",
+                     head->axis->name, head->axis->size);
+    report_help(e->reports, "declare it as a parameter: param sink[%s] ~ zeros", head->axis->name);
     return false;
 }
 
-/* One logit for each head of the queries, the same for all tokens. */
-static bool check_sink(Elaborator *e, const Value *sink, const Axis *heads) {
-    if (!sink) return true;
-    bool shaped = sink->rank == 1 && sink->dims[0]->axis->size == heads->size;
-    bool batch = expr_uses_index(sink->expr, e->batch);
-    if (shaped && !batch) return true;
-    report_error(e->reports, sink->span,
-                 "'sink' must have one dimension, the heads of the query: axis '%s' (size %ld)%s",
-                 heads->name, heads->size,
-                 shaped ? ", and be the same for every sequence of the batch" : "");
-    report_help(e->reports, "declare it as a parameter: param sink[%s] ~ zeros", heads->name);
-    return false;
+static bool check_options(Elaborator *e, Attending *attending) {
+    return check_given(e, attending, "documents", attending->documents, false) &&
+           check_given(e, attending, "mask", attending->mask, true) &&
+           check_given(e, attending, "bias", attending->bias, true) && check_sink(e, attending);
 }
 
 static int leading_indices(Elaborator *e, Value **values, int value_count, Index **leading) {
@@ -231,32 +288,20 @@ static int leading_indices(Elaborator *e, Value **values, int value_count, Index
     return count;
 }
 
-Value *attend(Elaborator *e, const Node *node, const Node *subs) {
-    (void)subs;
-    Value *v[4];
-    if (!check_attend(e, node, v)) return value_error(e, node->span);
-    AttendOptions options;
-    Given given = {0};
-    if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &given))
-        return value_error(e, node->span);
-    if (!check_documents(e, given.documents, v[0]->dims[0]) ||
-        !check_sink(e, given.sink, v[0]->dims[1]->axis))
-        return value_error(e, node->span);
-    v[3] = given.documents;
-    options.documents = given.documents != NULL;
+/* Attention as a call, whose kernels never hold the scores. */
+static Value *attend_statement(Elaborator *e, Attending *at) {
+    Span span = at->node->span;
+    Value *v[4] = {at->query, at->keys, at->values, at->documents};
+    bool sink = is_shared_sink(e, at->sink);
     Index *leading[MAX_RANK];
-    int count = leading_indices(e, v, 3 + options.documents, leading);
-    if (!fits_rank(e, "attend", count + 3, node->span)) return value_error(e, node->span);
+    int count = leading_indices(e, v, at->documents ? 4 : 3, leading);
+    if (!fits_rank(e, "attend", count + 3, span)) return value_error(e, span);
     Index *place = index_new(e->program, v[0]->dims[0]->name, v[0]->dims[0]->axis);
     Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"),
                        operand(e, v[1], leading, count, place, "key"),
-                       operand(e, v[2], leading, count, place, "value"), NULL, NULL};
-    if (given.sink) {
-        Value *logit = materialise(e, "sink", given.sink);
-        inputs[3] = logit->expr;
-        options.sink = true;
-    }
-    if (given.documents) inputs[4] = operand(e, v[3], leading, count, place, "document");
+                       operand(e, v[2], leading, count, place, "value"),
+                       sink ? materialise(e, "sink", at->sink)->expr : NULL,
+                       v[3] ? operand(e, v[3], leading, count, place, "document") : NULL};
     Index *out[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -265,18 +310,91 @@ Value *attend(Elaborator *e, const Node *node, const Node *subs) {
     out[rank++] = v[0]->dims[1];
     out[rank++] = v[2]->dims[2];
     for (int i = 0; i < rank; i++) axes[i] = out[i]->axis;
-    Tensor *o = tensor_new(e->program, "attended", ROLE_TEMP, TYPE_REAL, rank, axes, node->span);
+    Tensor *o = tensor_new(e->program, "attended", ROLE_TEMP, TYPE_REAL, rank, axes, span);
     Tensor *lse =
-        tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, node->span);
-    Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, node->span);
+        tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, span);
+    Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, span);
     for (int i = 0; i < 5; i++)
         if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);
     Expr *read = expr_read_indices(e->program, o, out),
          *normaliser = expr_read_indices(e->program, lse, out);
     list_push(e->arena, &statement->outputs, read);
     list_push(e->arena, &statement->outputs, normaliser);
-    statement->attention = options;
-    Value *result = value_tensor(e, read, out + count, 3, node->span);
-    result->lse = value_tensor(e, normaliser, out + count, 2, node->span);
+    statement->attention = at->options;
+    statement->attention.sink = sink;
+    statement->attention.documents = v[3] != NULL;
+    Value *result = value_tensor(e, read, out + count, 3, span);
+    result->lse = value_tensor(e, normaliser, out + count, 2, span);
+    return result;
+}
+
+/* A logit more in the normaliser of what was computed without it:
+ *
+ *     o * exp(lse) / (exp(lse) + exp(sink)) = o * sigmoid(lse - sink)
+ */
+static Value *with_sink(Elaborator *e, Value *attended, Value *sink) {
+    if (attended->kind == KIND_ERROR) return attended;
+    Span span = attended->span;
+    Value *apart = apply_op(e, OP_SUB, attended->lse, sink, NULL, span);
+    Value *share = apply_op(e, OP_SIGMOID, apart, NULL, NULL, span);
+    Value *more =
+        apply_op(e, OP_SOFTPLUS, apply_op(e, OP_NEG, apart, NULL, NULL, span), NULL, NULL, span);
+    Value *result = apply_op(e, OP_MUL, attended, share, NULL, span);
+    result->lse = apply_op(e, OP_ADD, attended->lse, more, NULL, span);
+    return result;
+}
+
+/* attend[t]: the place of keys has a name for mask and bias. */
+static bool name_key(Elaborator *e, const Node *subs, Attending *attending) {
+    if (!subs) return true;
+    const Node *sub = subs->kids[0];
+    if (subs->count != 1 || sub->kind != NODE_NAME) {
+        report_error(e->reports, subs->span,
+                     "attend[t](q, k, v) names one index, the place of keys");
+        return false;
+    }
+    const Binding *binding = scope_find(e->scope, sub->name);
+    Axis *axis = binding && binding->value->kind == KIND_AXIS ? binding->value->axis : NULL;
+    attending->named = true;
+    attending->key = bind_reduced(e, sub->name, axis, sub->span);
+    return true;
+}
+
+static bool place_keys(Elaborator *e, Attending *attending) {
+    Axis *axis = attending->keys->dims[0]->axis;
+    if (!attending->named) attending->key = index_new(e->program, axis->name, axis);
+    if (!attending->key->axis) attending->key->axis = axis;
+    if (axes_match(e, attending->key->axis, axis)) return true;
+    report_error(e->reports, attending->keys->span,
+                 "the key runs over axis '%s', but '%s' over axis '%s'", axis->name,
+                 attending->key->name, attending->key->axis->name);
+    return false;
+}
+
+static Value *attend_as_read(Elaborator *e, Attending *at) {
+    Value *values[3];
+    if (!check_attend(e, at->node, values)) return value_error(e, at->node->span);
+    at->query = values[0];
+    at->keys = values[1];
+    at->values = values[2];
+    if (!place_keys(e, at) || !attend_options(e, at) || !check_options(e, at))
+        return value_error(e, at->node->span);
+    bool known = same_places(e, at) && !at->bias && (!at->mask || mask_is_known(e, at));
+    if (!known && at->options.best) {
+        report_error(e->reports, at->node->span,
+                     "'best' wants keys of the same places, no bias, and a mask of t <= s, s - t < "
+                     "window and number[s] == number[t]");
+        return value_error(e, at->node->span);
+    }
+    if (!known) return attend_scores(e, at);
+    Value *result = attend_statement(e, at);
+    return !at->sink || is_shared_sink(e, at->sink) ? result : with_sink(e, result, at->sink);
+}
+
+Value *attend(Elaborator *e, const Node *node, const Node *subs) {
+    Attending attending = {.node = node};
+    if (!name_key(e, subs, &attending)) return value_error(e, node->span);
+    Value *result = attend_as_read(e, &attending);
+    if (attending.named) release(e, &attending.key, 1);
     return result;
 }

@@ -15,7 +15,7 @@
  *     unread.c     names that nothing reads, options that have no effect
  *     apply.c      functions called, layers applied
  *     builtin.c    softmax, top and the other functions that are not pointwise
- *     attend_call.c  attend and its options: which keys a query sees
+ *     attend_call.c, attend_scores.c  attend and its options: which keys a query sees
  */
 #ifndef ELABORATE_H
 #define ELABORATE_H
@@ -260,6 +260,9 @@ bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *
 bool evaluate_flag(Elaborator *e, const Node *node, bool *flag);
 Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span span);
 Expr *value_expr(Elaborator *e, Value *value);
+/* An index of a reduction's own, which hides that of the same name; the end of such. */
+Index *bind_reduced(Elaborator *e, const char *name, Axis *axis, Span span);
+void release(Elaborator *e, Index *const *indices, int count);
 Value *read_value(Elaborator *e, Value *value,
                   Span span); /* subscript-free: names do the matching */
 

@@ -342,7 +342,7 @@ static Value *indexed(Elaborator *e, const Node *node) {
     return subscript(e, value, node->kids[1], node->span);
 }
 
-static Index *bind_reduced(Elaborator *e, const char *name, Axis *axis, Span span) {
+Index *bind_reduced(Elaborator *e, const char *name, Axis *axis, Span span) {
     EquationIndex *entry = arena_alloc(e->arena, sizeof *entry);
     *entry = (EquationIndex){
         .name = name, .index = index_new(e->program, name, axis), .span = span, .reduced = true};
@@ -393,7 +393,7 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
     return true;
 }
 
-static void release(Elaborator *e, Index *const *indices, int count) {
+void release(Elaborator *e, Index *const *indices, int count) {
     List *all = &e->equation->indices;
     int kept = 0;
     for (int i = 0; i < all->count; i++) {

@@ -1,0 +1,213 @@
+/* attend_scores: attention by equations, for masks, biases, sinks and keys that the call does not
+ * have; and which masks it has.
+ *
+ *     o[s,h,c] = attend[t](q, k, v; mask = seen[s,t], bias = b[s,t,h], sink = z[s,h])
+ *
+ * means, with key head g and value head w of query head h,
+ *
+ *     score[h,s,t] = scale * (sum[e] q[s,h,e] * k[t,g,e]) + b[s,t,h]
+ *     most[h,s]    = the largest of those that are seen, and z[s,h]
+ *     power[h,s,t] = exp(score[h,s,t] - most[h,s]) where seen, else 0
+ *     total[h,s]   = (sum[t] power[h,s,t]) + exp(z[s,h] - most[h,s])
+ *     o[s,h,c]     = (sum[t] power[h,s,t] * v[t,w,c]) / total[h,s]         0 where nothing is seen
+ */
+#include "elaborate/attend_call.h"
+
+#include "analysis/past.h"
+
+#include <string.h>
+
+/* The score of what is not seen, below LEFT_OUT: a quarter of the largest float. */
+#define FAR_AWAY (-8e37)
+
+/* ---- what a mask says ---- */
+
+/* t <= s or s - t < window, whichever way it is written. */
+static bool take_distance(Attending *attending, const Expr *expr) {
+    double sign = expr->op == OP_LE || expr->op == OP_LT   ? 1
+                  : expr->op == OP_GE || expr->op == OP_GT ? -1
+                                                           : 0;
+    double times, rest;
+    if (sign == 0 || !places_apart(expr, attending->key, attending->query->dims[0], &times, &rest))
+        return false;
+    /* times * (t - s) + rest <= 0, of whole numbers */
+    times *= sign;
+    rest = rest * sign + (expr->op == OP_LT || expr->op == OP_GT);
+    AttendOptions *options = &attending->options;
+    if (times == 1 && rest == 0) {
+        if (options->mask == MASK_NONE) options->mask = MASK_CAUSAL;
+        return true;
+    }
+    long window = (long)(1 - rest);
+    if (times != -1 || window < 1) return false;
+    if (!options->window || window < options->window) options->window = window;
+    return true;
+}
+
+/* number[s] == number[t] */
+static bool take_documents(Elaborator *e, Attending *attending, const Expr *expr) {
+    Index *place = attending->query->dims[0];
+    Expr *other = expr_index(e->program, attending->key);
+    for (int i = 0; i < 2 && expr->op == OP_EQ && !attending->documents; i++) {
+        Expr *own = expr->args[i];
+        bool alone = own->kind == EXPR_READ && expr_uses_index(own, place) &&
+                     !expr_uses_index(own, attending->query->dims[1]) &&
+                     !expr_uses_index(own, attending->key);
+        if (!alone ||
+            !expr_equal(expr_substitute(e->program, own, &place, &other, 1), expr->args[1 - i]))
+            continue;
+        attending->documents = value_tensor(e, own, &place, 1, attending->mask->span);
+    }
+    return attending->documents != NULL;
+}
+
+static bool take_condition(Elaborator *e, Attending *attending, const Expr *expr) {
+    if (expr_is_number(expr, 1)) return true;
+    if (expr->kind != EXPR_APPLY) return false;
+    if (expr->op == OP_AND || expr->op == OP_MUL)
+        return take_condition(e, attending, expr->args[0]) &&
+               take_condition(e, attending, expr->args[1]);
+    return take_distance(attending, expr) || take_documents(e, attending, expr);
+}
+
+bool mask_is_known(Elaborator *e, Attending *attending) {
+    Attending known = *attending;
+    known.options.mask = MASK_NONE;
+    known.options.window = 0;
+    if (!take_condition(e, &known, attending->mask->expr)) return false;
+    if (known.options.window && known.options.mask == MASK_NONE) return false;
+    if (known.options.window) known.options.mask = MASK_WINDOW;
+    *attending = known;
+    attending->mask = NULL;
+    return true;
+}
+
+/* ---- by equations ---- */
+
+static Value *op(Elaborator *e, OpCode code, Value *a, Value *b) {
+    return apply_op(e, code, a, b, NULL, a->span);
+}
+
+static Value *number(Elaborator *e, double value, Span span) {
+    return value_number(e, value, span);
+}
+
+static Value *index_value(Elaborator *e, Index *index, Span span) {
+    return value_tensor(e, expr_index(e->program, index), &index, 1, span);
+}
+
+static Value *both(Elaborator *e, Value *a, Value *b) {
+    return !a ? b : !b ? a : op(e, OP_AND, a, b);
+}
+
+/* What the options of the call say of a pair of places, and the mask. NULL: all is seen. */
+static Value *seen_pairs(Elaborator *e, const Attending *at) {
+    Span span = at->node->span;
+    Value *query = index_value(e, at->query->dims[0], span), *key = index_value(e, at->key, span);
+    Value *seen = at->mask;
+    if (at->options.mask != MASK_NONE) seen = both(e, seen, op(e, OP_LE, key, query));
+    if (at->options.mask == MASK_WINDOW)
+        seen = both(
+            e, seen,
+            op(e, OP_LT, op(e, OP_SUB, query, key), number(e, (double)at->options.window, span)));
+    if (at->documents) {
+        Index *place = at->query->dims[0];
+        Expr *to = expr_index(e->program, at->key);
+        Value *theirs = value_tensor(
+            e, expr_substitute(e->program, at->documents->expr, &place, &to, 1), &at->key, 1, span);
+        seen = both(e, seen, op(e, OP_EQ, at->documents, theirs));
+    }
+    return seen;
+}
+
+/* Keys or values of query head h at place t, their width under another index. */
+static Value *of_head(Elaborator *e, const Attending *at, const Value *value, Index *width) {
+    Program *program = e->program;
+    Index *head = at->query->dims[1], *dims[3] = {at->key, head, width};
+    long share = head->axis->size / value->dims[1]->axis->size;
+    Expr *own = expr_index(program, head);
+    if (share > 1)
+        own =
+            expr_apply(program, OP_FLOOR,
+                       expr_apply(program, OP_DIV, own, expr_number(program, (double)share), NULL),
+                       NULL, NULL);
+    if (value->dims[1]->axis->size == 1) own = expr_number(program, 0);
+    Expr *to[3] = {expr_index(program, at->key), own, expr_index(program, width)};
+    Index *from[3] = {value->dims[0], value->dims[1], value->dims[2]};
+    return value_tensor(e, expr_substitute(program, value->expr, from, to, 3), dims, 3,
+                        value->span);
+}
+
+/* A tensor over heads, places of queries and, with them, of keys. */
+static Value *named(Elaborator *e, const Attending *at, const char *name, bool pairs,
+                    Value *value) {
+    Index *dims[3] = {at->query->dims[1], at->query->dims[0], at->key};
+    if (value->kind == KIND_ERROR) return value;
+    return define(e, name, dims, pairs ? 3 : 2, REDUCE_NONE, NULL, 0, value_expr(e, value),
+                  at->node->span);
+}
+
+static Value *scores(Elaborator *e, const Attending *at) {
+    Span span = at->node->span;
+    const Value *query = at->query;
+    Index *width = index_new(e->program, query->dims[2]->name, query->dims[2]->axis);
+    Index *own = query->dims[2], *dims[3] = {query->dims[0], query->dims[1], width};
+    Expr *to = expr_index(e->program, width);
+    Value *wide =
+        value_tensor(e, expr_substitute(e->program, query->expr, &own, &to, 1), dims, 3, span);
+    Value *product = op(e, OP_MUL, wide, of_head(e, at, at->keys, width));
+    if (product->kind == KIND_ERROR) return product;
+    Index *pairs[3] = {query->dims[1], query->dims[0], at->key};
+    Value *score = define(e, "score", pairs, 3, REDUCE_SUM, &width, 1, product->expr, span);
+    if (at->options.scale != 1) score = op(e, OP_MUL, score, number(e, at->options.scale, span));
+    if (at->options.cap != 0) {
+        Value *cap = number(e, at->options.cap, span);
+        score = op(e, OP_MUL, op(e, OP_TANH, op(e, OP_DIV, score, cap), NULL), cap);
+    }
+    if (at->bias) score = op(e, OP_ADD, score, at->bias);
+    return named(e, at, "score", true, score);
+}
+
+/* The sum over the places of keys. */
+static Value *over_keys(Elaborator *e, Attending *at, const char *kind, Value *value) {
+    Index *inner = index_new(e->program, at->key->name, at->key->axis);
+    Expr *to = expr_index(e->program, inner);
+    if (value->kind == KIND_ERROR) return value;
+    Value *own = value_tensor(e, expr_substitute(e->program, value->expr, &at->key, &to, 1),
+                              value->dims, value->rank, value->span);
+    for (int i = 0; i < own->rank; i++)
+        if (own->dims[i] == at->key) own->dims[i] = inner;
+    return reduce(e, kind, &inner, 1, own, at->node->span);
+}
+
+static Value *where_seen(Elaborator *e, Value *seen, Value *value, double otherwise) {
+    if (!seen) return value;
+    return apply_op(e, OP_WHERE, seen, value, number(e, otherwise, value->span), value->span);
+}
+
+Value *attend_scores(Elaborator *e, Attending *at) {
+    Span span = at->node->span;
+    Value *seen = seen_pairs(e, at), *score = scores(e, at);
+    Value *shown = where_seen(e, seen, score, FAR_AWAY);
+    Value *most = over_keys(e, at, "max", shown);
+    if (at->sink) most = op(e, OP_MAX, most, at->sink);
+    most = op(e, OP_STOP, named(e, at, "most", false, most), NULL);
+    Value *power = op(e, OP_EXP, op(e, OP_SUB, shown, most), NULL);
+    power = named(e, at, "power", true, where_seen(e, seen, power, 0));
+    Value *total = over_keys(e, at, "sum", power);
+    if (at->sink) total = op(e, OP_ADD, total, op(e, OP_EXP, op(e, OP_SUB, at->sink, most), NULL));
+    if (seen) {
+        Value *any = op(e, OP_GT, total, number(e, 0, span));
+        total = apply_op(e, OP_WHERE, any, total, number(e, 1, span), span);
+    }
+    total = named(e, at, "total", false, total);
+    Value *lse = named(e, at, "lse", false, op(e, OP_ADD, most, op(e, OP_LOG, total, NULL)));
+    Index *width = at->values->dims[2];
+    Value *sum = over_keys(e, at, "sum", op(e, OP_MUL, power, of_head(e, at, at->values, width)));
+    Value *output = op(e, OP_DIV, sum, total);
+    if (output->kind == KIND_ERROR || lse->kind == KIND_ERROR) return value_error(e, span);
+    Index *dims[3] = {at->query->dims[0], at->query->dims[1], width};
+    Value *result = define(e, "attended", dims, 3, REDUCE_NONE, NULL, 0, output->expr, span);
+    if (result->kind != KIND_ERROR) result->lse = value_tensor(e, lse->expr, dims, 2, span);
+    return result;
+}
