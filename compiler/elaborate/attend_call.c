@@ -324,7 +324,7 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     statement->attention.sink = sink;
     statement->attention.documents = v[3] != NULL;
     Value *result = value_tensor(e, read, out + count, 3, span);
-    result->lse = value_tensor(e, normaliser, out + count, 2, span);
+    value_add_result(e, result, "lse", value_tensor(e, normaliser, out + count, 2, span));
     return result;
 }
 
@@ -335,12 +335,13 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
 static Value *with_sink(Elaborator *e, Value *attended, Value *sink) {
     if (attended->kind == KIND_ERROR) return attended;
     Span span = attended->span;
-    Value *apart = apply_op(e, OP_SUB, attended->lse, sink, NULL, span);
+    Value *lse = value_result(attended, "lse");
+    Value *apart = apply_op(e, OP_SUB, lse, sink, NULL, span);
     Value *share = apply_op(e, OP_SIGMOID, apart, NULL, NULL, span);
     Value *more =
         apply_op(e, OP_SOFTPLUS, apply_op(e, OP_NEG, apart, NULL, NULL, span), NULL, NULL, span);
     Value *result = apply_op(e, OP_MUL, attended, share, NULL, span);
-    result->lse = apply_op(e, OP_ADD, attended->lse, more, NULL, span);
+    value_add_result(e, result, "lse", apply_op(e, OP_ADD, lse, more, NULL, span));
     return result;
 }
 

@@ -208,6 +208,7 @@ Value *attend_scores(Elaborator *e, Attending *at) {
     if (output->kind == KIND_ERROR || lse->kind == KIND_ERROR) return value_error(e, span);
     Index *dims[3] = {at->query->dims[0], at->query->dims[1], width};
     Value *result = define(e, "attended", dims, 3, REDUCE_NONE, NULL, 0, output->expr, span);
-    if (result->kind != KIND_ERROR) result->lse = value_tensor(e, lse->expr, dims, 2, span);
+    if (result->kind != KIND_ERROR)
+        value_add_result(e, result, "lse", value_tensor(e, lse->expr, dims, 2, span));
     return result;
 }

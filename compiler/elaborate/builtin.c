@@ -3,7 +3,9 @@
  *     sum[d] e  mean[d] e  max[d] e  min[d] e  logsumexp[d] e
  *                       reductions, each a statement of its own
  *     softmax[n](e)     exp(e - max e) / sum exp(e - max e) along n, or along several indices
- *     top[n](p, k)      1 for the k largest of p along n, ties to the lowest index, else 0
+ *     top[n](p, k)      1 for the k largest of p along n, ties to the lowest index, else 0;
+ *                       top[m,n](p, k) along several indices at once
+ *     concat[j](a, b)   their last dimensions one after another
  *     attend(q, k, v; ...)   see attend_call.c
  *     size(axis)  uniform()  normal()
  */
@@ -205,27 +207,27 @@ static Index *along(Elaborator *e, const Node *subs, const Value *value, Span sp
     return NULL;
 }
 
-/* The indices that softmax keeps: names of indices of the value, and axis lists. */
+/* The indices that softmax keeps and top chooses along: names of indices of the value, and axis
+ * lists. */
 static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span,
-                        Index **kept) {
+                        const char *name, Index **kept) {
     int count = 0;
     for (int i = 0; subs && i < subs->count; i++) {
         const Node *sub = subs->kids[i];
         bool fine = true;
         const List *list = axis_list(e, sub, &fine);
-        if (!fine || !fits_rank(e, "softmax", count + (list ? list->count : 1), sub->span))
-            return 0;
+        if (!fine || !fits_rank(e, name, count + (list ? list->count : 1), sub->span)) return 0;
         for (int j = 0; list && j < list->count; j++)
             kept[count++] = equation_canonical(e, ((Value *)list->items[j])->axis, sub->span);
         if (list) continue;
         Node one = *subs;
         one.kids = subs->kids + i;
         one.count = 1;
-        Index *index = along(e, &one, value, span, "softmax");
+        Index *index = along(e, &one, value, span, name);
         if (!index) return 0;
         kept[count++] = index;
     }
-    return count ? count : along(e, subs, value, span, "softmax") != NULL;
+    return count ? count : along(e, subs, value, span, name) != NULL;
 }
 
 static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
@@ -236,7 +238,7 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     Value *value = evaluate(e, node->kids[1]->kids[0]);
     if (value->kind == KIND_ERROR) return value;
     Index *kept[MAX_RANK], *inner[MAX_RANK];
-    int count = kept_indices(e, subs, value, node->span, kept);
+    int count = kept_indices(e, subs, value, node->span, "softmax", kept);
     if (!count) return value_error(e, node->span);
     Span span = node->span;
     value = held(e, value);
@@ -264,24 +266,8 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     return apply_op(e, OP_DIV, powers, total, NULL, span);
 }
 
-static Value *top(Elaborator *e, const Node *node, const Node *subs) {
-    const Node *args = node->kids[1];
-    if (args->count != 2) {
-        report_error(e->reports, node->span, "top[n](p, k) takes two arguments");
-        return value_error(e, node->span);
-    }
-    double k;
-    Value *value = evaluate(e, args->kids[0]);
-    if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "how many to choose", &k))
-        return value_error(e, node->span);
-    Index *index = along(e, subs, value, node->span, "top");
-    if (!index) return value_error(e, node->span);
-    if (k != floor(k) || k < 1 || k > (double)index->axis->size) {
-        report_asked(e, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %ld", k,
-                     index->axis->name, index->axis->size);
-        report_help(e->reports, "choose from 1 to %ld", index->axis->size);
-        return value_error(e, node->span);
-    }
+/* 1 for the k largest along the index. */
+static Value *top_along(Elaborator *e, Value *value, Index *index, long k, Span span) {
     value = held(e, value);
     if (value->kind == KIND_ERROR) return value;
     Expr *read = value->expr;
@@ -295,14 +281,146 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
         axes[rank] = sub->axis;
         out_subs[rank++] = read->args[i];
     }
-    Tensor *mask = tensor_new(e->program, "chosen", ROLE_TEMP, TYPE_REAL, rank, axes, node->span);
-    Statement *statement = statement_call(e->program, e->block, CALL_TOP, node->span);
+    Tensor *mask = tensor_new(e->program, "chosen", ROLE_TEMP, TYPE_REAL, rank, axes, span);
+    Statement *statement = statement_call(e->program, e->block, CALL_TOP, span);
     Expr *out = expr_read(e->program, mask, out_subs);
     list_push(e->arena, &statement->inputs, read);
     list_push(e->arena, &statement->outputs, out);
-    statement->top.k = (long)k;
+    statement->top.k = k;
     statement->top.dimension = dimension;
-    return value_tensor(e, out, value->dims, value->rank, node->span);
+    return value_tensor(e, out, value->dims, value->rank, span);
+}
+
+/* A place along all of the indices as one number, the last index first. */
+static Expr *joined_place(Elaborator *e, Index *const *indices, int count) {
+    Expr *place = expr_index(e->program, indices[0]);
+    for (int i = 1; i < count; i++) {
+        Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
+        place = expr_apply(e->program, OP_MUL, place, size, NULL);
+        place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, indices[i]), NULL);
+    }
+    return place;
+}
+
+/* The value over one index instead of several, of which it is the place. */
+static Value *joined(Elaborator *e, const Value *value, Index *const *indices, int count,
+                     Index *one) {
+    Expr *to[MAX_RANK], *left = expr_index(e->program, one);
+    for (int i = count - 1; i >= 0; i--) {
+        Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
+        to[i] = i ? expr_apply(e->program, OP_MOD, left, size, NULL) : left;
+        left = expr_apply(e->program, OP_FLOOR, expr_apply(e->program, OP_DIV, left, size, NULL),
+                          NULL, NULL);
+    }
+    Value *flat = without(e, value, indices, count);
+    flat->expr = expr_substitute(e->program, value->expr, indices, to, count);
+    flat->dims[flat->rank++] = one;
+    return flat;
+}
+
+/* top[m,n](p, k): along both at once, as along one index over all pairs. */
+static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int count, long k,
+                         Span span) {
+    double places = 1;
+    for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
+    Axis *axis = axis_new(e->program, "pair", (long)places, AXIS_PLAIN, span);
+    Index *one = index_new(e->program, "pair", axis);
+    Value *chosen = top_along(e, joined(e, value, indices, count, one), one, k, span);
+    if (chosen->kind == KIND_ERROR) return chosen;
+    Expr *place = joined_place(e, indices, count);
+    return value_tensor(e, expr_substitute(e->program, chosen->expr, &one, &place, 1), value->dims,
+                        value->rank, span);
+}
+
+static Value *top(Elaborator *e, const Node *node, const Node *subs) {
+    const Node *args = node->kids[1];
+    if (args->count != 2) {
+        report_error(e->reports, node->span, "top[n](p, k) takes two arguments");
+        return value_error(e, node->span);
+    }
+    double k, places = 1;
+    Value *value = evaluate(e, args->kids[0]);
+    if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "how many to choose", &k))
+        return value_error(e, node->span);
+    Index *indices[MAX_RANK];
+    int count = kept_indices(e, subs, value, node->span, "top", indices);
+    if (!count) return value_error(e, node->span);
+    for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
+    if (k != floor(k) || k < 1 || k > places || places > MAX_SIZE) {
+        report_asked(e, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %.9g", k,
+                     indices[0]->axis->name, places);
+        report_help(e->reports, "choose from 1 to %.9g", places);
+        return value_error(e, node->span);
+    }
+    return count == 1 ? top_along(e, value, indices[0], (long)k, node->span)
+                      : top_joined(e, value, indices, count, (long)k, node->span);
+}
+
+/* The index over parts that stand one after another, `sizes` places in all. */
+static Index *joined_index(Elaborator *e, const Node *node, const Node *subs, double sizes) {
+    if (!subs || subs->count != 1 || subs->kids[0]->kind != NODE_NAME) {
+        report_error(e->reports, node->span,
+                     "'concat' needs the index over all of its parts: concat[j](a, b)");
+        return NULL;
+    }
+    const Node *sub = subs->kids[0];
+    Index *index = equation_index(e, sub->name, NULL, sub->span);
+    if (!index) return NULL;
+    if (!axis_can_have(e, sub->name, sizes, node->span)) return NULL;
+    if (!index->axis)
+        index->axis = axis_new(e->program, sub->name, (long)sizes, AXIS_PLAIN, sub->span);
+    if ((double)index->axis->size == sizes) return index;
+    report_error(e->reports, sub->span, "the parts have %g places, axis '%s' has %ld", sizes,
+                 index->axis->name, index->axis->size);
+    report_help(e->reports, "declare it as the sum of their sizes: axis %s = %g", index->axis->name,
+                sizes);
+    return NULL;
+}
+
+/* concat[j](a, b): what stands at place j of the last dimensions, one after another.
+ *
+ *     where(j < |a|, a[...,min(j, |a| - 1)], b[...,max(j - |a|, 0)])
+ */
+static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
+    const Node *args = node->kids[1];
+    Value *parts[MAX_RANK];
+    double sizes = 0;
+    if (args->count < 2 || args->count > MAX_RANK) {
+        report_error(e->reports, node->span, "concat[j](a, b) takes 2 to %d tensors", MAX_RANK);
+        return value_error(e, node->span);
+    }
+    for (int i = 0; i < args->count; i++) {
+        parts[i] = evaluate(e, args->kids[i]);
+        if (parts[i]->kind == KIND_ERROR) return parts[i];
+        if (parts[i]->kind != KIND_TENSOR || !parts[i]->rank) {
+            report_error(e->reports, args->kids[i]->span,
+                         "'concat' joins the last dimensions of tensors, and this has none");
+            return value_error(e, node->span);
+        }
+        sizes += (double)parts[i]->dims[parts[i]->rank - 1]->axis->size;
+    }
+    Index *index = joined_index(e, node, subs, sizes);
+    if (!index) return value_error(e, node->span);
+    Value *place = value_tensor(e, expr_index(e->program, index), &index, 1, node->span);
+    Value *result = NULL;
+    double behind = sizes;
+    for (int i = args->count - 1; i >= 0; i--) {
+        Index *last = parts[i]->dims[parts[i]->rank - 1];
+        double size = (double)last->axis->size, before = behind - size;
+        Expr *own =
+            expr_apply(e->program, OP_SUB, place->expr, expr_number(e->program, before), NULL);
+        if (before > 0) own = expr_apply(e->program, OP_MAX, own, expr_number(e->program, 0), NULL);
+        if (result)
+            own = expr_apply(e->program, OP_MIN, own, expr_number(e->program, size - 1), NULL);
+        Value *part = without(e, parts[i], &last, 1);
+        part->expr = expr_substitute(e->program, parts[i]->expr, &last, &own, 1);
+        add_dims(e, part, place);
+        result = result ? apply_op(e, OP_WHERE, compare_with(e, OP_LT, place, behind, node->span),
+                                   part, result, node->span)
+                        : part;
+        behind = before;
+    }
+    return result;
 }
 
 static Value *size(Elaborator *e, const Node *node, const Node *subs) {
@@ -402,8 +520,8 @@ static const struct Builtin {
 } builtins[] = {
     {"size", INT_MAX, false, size},      {"length", INT_MAX, false, length},
     {"softmax", INT_MAX, true, softmax}, {"top", INT_MAX, true, top},
-    {"attend", INT_MAX, true, attend},   {"uniform", 1, false, uniform},
-    {"normal", 1, false, normal},
+    {"concat", INT_MAX, true, concat},   {"attend", INT_MAX, true, attend},
+    {"uniform", 1, false, uniform},      {"normal", 1, false, normal},
 };
 
 static const struct Builtin *find_builtin(const char *name) {

@@ -62,8 +62,9 @@ typedef struct Value {
     Expr *expr;
     int rank;
     Index *dims[MAX_RANK];
-    struct Value *lse; /* of an attend */
-    Watch *watch;      /* the value of an option that is given, or NULL */
+    List
+        results; /* Binding *: what else there is of it: `lse` of an attend, a layer's further results */
+    Watch *watch; /* the value of an option that is given, or NULL */
 } Value;
 
 typedef struct Entry {
@@ -195,6 +196,9 @@ Value *value_new(Elaborator *e, Kind kind, Span span);
 Value *value_number(Elaborator *e, double number, Span span);
 Value *value_error(Elaborator *e, Span span);
 Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Span span);
+/* A further result of a value, by name; NULL: it has none. */
+Value *value_result(const Value *value, const char *name);
+void value_add_result(Elaborator *e, Value *value, const char *name, Value *result);
 const char *value_kind_text(const Value *value);
 char *value_text(Elaborator *e, const Value *value);
 bool value_equal(const Value *a, const Value *b);
@@ -338,6 +342,8 @@ void report_asked(Elaborator *e, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- statement.c ---- */
+/* A model reads one text, place by place, or examples, where tokens are classes like others. */
+void decide_inputs(Elaborator *e);
 /* Is it a size that an axis can have? Reports when it is none. */
 bool axis_can_have(Elaborator *e, const char *name, double size, Span span);
 void block_statements(Elaborator *e, const Node *block);

@@ -434,6 +434,12 @@ static bool is_whole(Elaborator *e, Expr *expr, const Equation *equation) {
            free_indices(e, expr, used) == equation->left_count;
 }
 
+/* What else there is of the value stays with the name. */
+static Value *with_results(Value *defined, const Value *value) {
+    if (defined->kind == KIND_TENSOR) defined->results = value->results;
+    return defined;
+}
+
 static Value *equation_value(Elaborator *e, const Node *node) {
     Equation *equation = e->equation;
     if (node->kids[0]) {
@@ -458,20 +464,21 @@ static Value *equation_value(Elaborator *e, const Node *node) {
     if (node->kids[0]) {
         if (!check_left(e, node, expr)) return value_error(e, node->span);
         Value *own = value_tensor(e, expr, equation->left, equation->left_count, node->span);
-        own->lse = value->lse;
+        own->results = value->results;
         Value *adopted =
             adopt(e, node->name, own, equation->left, equation->left_count, node->span);
-        if (adopted) return adopted;
+        if (adopted) return with_results(adopted, value);
         if (is_whole(e, expr, equation)) return own; /* another name for the same tensor */
-        return define(e, node->name, equation->left, equation->left_count, REDUCE_NONE, NULL, 0,
-                      expr, node->span);
+        return with_results(define(e, node->name, equation->left, equation->left_count, REDUCE_NONE,
+                                   NULL, 0, expr, node->span),
+                            value);
     }
     Value *adopted = adopt(e, node->name, value, value->dims, value->rank, node->span);
-    if (adopted) return adopted;
+    if (adopted) return with_results(adopted, value);
     if (is_plain_read(e, expr)) return value; /* another name for the same tensor */
     Value *defined =
         define(e, node->name, value->dims, value->rank, REDUCE_NONE, NULL, 0, expr, node->span);
-    return defined;
+    return with_results(defined, value);
 }
 
 /* equation: NAME[subs] = expr. */

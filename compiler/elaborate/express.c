@@ -100,7 +100,7 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
     Value *read =
         value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
                      dims, rank, span);
-    read->lse = value->lse;
+    read->results = value->results;
     return read;
 }
 
@@ -251,8 +251,8 @@ static Value *field(Elaborator *e, const Node *node) {
     Value *base = evaluate(e, node->kids[0]);
     if (base->kind == KIND_ERROR) return base;
     if (base->kind == KIND_LAYER) return layer_option(e, base, node->name, node->name_span);
-    if (base->kind == KIND_TENSOR && base->lse && !strcmp(node->name, "lse"))
-        return e->equation ? read_value(e, base->lse, node->span) : base->lse;
+    Value *result = value_result(base, node->name);
+    if (result) return e->equation ? read_value(e, result, node->span) : result;
     Entry *entry = base->kind == KIND_RECORD ? record_find(base->record, node->name) : NULL;
     if (entry) {
         watch_read(entry->value);
@@ -330,9 +330,8 @@ static Value *indexed(Elaborator *e, const Node *node) {
     }
     if (base->kind == NODE_FIELD && base->kids[0]->kind == NODE_NAME) { /* o.lse[s,h] */
         Binding *binding = scope_find(e->scope, base->kids[0]->name);
-        if (binding && binding->value->kind == KIND_TENSOR && binding->value->lse &&
-            !strcmp(base->name, "lse"))
-            return subscript(e, binding->value->lse, node->kids[1], node->span);
+        Value *result = binding ? value_result(binding->value, base->name) : NULL;
+        if (result) return subscript(e, result, node->kids[1], node->span);
     }
     Value *value = evaluate(e, base);
     if (value->kind == KIND_WORD) {

@@ -211,9 +211,7 @@ static bool frame_ambient(Elaborator *e, Frame *frame, Index *const *under, int 
     return true;
 }
 
-static Value *layer_result(Elaborator *e, const Node *layer, Span span) {
-    const Node *formal = layer->kids[1];
-    if (!formal) return value_new(e, KIND_NONE, span);
+static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, Span span) {
     Binding *binding = scope_find(e->scope, formal->name);
     if (!binding) {
         report_error(e->reports, formal->span, "layer '%s' never defines its result '%s'",
@@ -251,6 +249,21 @@ static Value *layer_result(Elaborator *e, const Node *layer, Span span) {
     return ordered;
 }
 
+/* The first result, with the others as its own. */
+static Value *layer_result(Elaborator *e, const Node *layer, Span span) {
+    const Node *formal = layer->kids[1];
+    if (!formal) return value_new(e, KIND_NONE, span);
+    Value *first = one_result(e, layer, formal, span);
+    if (formal->count < 2 || first->kind != KIND_TENSOR) return first;
+    Value *result = value_tensor(e, first->expr, first->dims, first->rank, first->span);
+    for (int i = 1; i < formal->count; i++) {
+        Value *other = one_result(e, layer, formal->kids[i], span);
+        if (other->kind == KIND_ERROR) return other;
+        value_add_result(e, result, formal->kids[i]->name, other);
+    }
+    return result;
+}
+
 /* The result in the indices of the calling equation. */
 static Value *in_caller(Elaborator *e, Value *value, Axis *const *axes, Index *const *indices,
                         int count, Span span) {
@@ -264,8 +277,15 @@ static Value *in_caller(Elaborator *e, Value *value, Axis *const *axes, Index *c
         if (!dims[i]) dims[i] = equation_canonical(e, value->dims[i]->axis, span);
         to[i] = expr_index(e->program, dims[i]);
     }
-    return value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
-                        dims, value->rank, span);
+    Value *own =
+        value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
+                     dims, value->rank, span);
+    for (int i = 0; i < value->results.count; i++) {
+        const Binding *other = value->results.items[i];
+        value_add_result(e, own, other->name,
+                         in_caller(e, other->value, axes, indices, count, span));
+    }
+    return own;
 }
 
 static Record *application_options(Elaborator *e, const Value *layer, const Record *options) {

@@ -30,6 +30,20 @@ Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Spa
     return value;
 }
 
+Value *value_result(const Value *value, const char *name) {
+    for (int i = 0; value->kind == KIND_TENSOR && i < value->results.count; i++) {
+        const Binding *result = value->results.items[i];
+        if (!strcmp(result->name, name)) return result->value;
+    }
+    return NULL;
+}
+
+void value_add_result(Elaborator *e, Value *value, const char *name, Value *result) {
+    Binding *binding = arena_alloc(e->arena, sizeof *binding);
+    *binding = (Binding){.name = name, .value = result, .span = result->span};
+    list_push(e->arena, &value->results, binding);
+}
+
 const char *value_kind_text(const Value *value) {
     static const char *const texts[] = {
         [KIND_ERROR] = "an error",  [KIND_NONE] = "none",     [KIND_NUMBER] = "a number",

@@ -584,6 +584,10 @@ static void format_layer(Format *format, const Node *node) {
     if (node->kids[1]) {
         add(format, " -> ");
         formal(format, node->kids[1]);
+        for (int i = 1; i < node->kids[1]->count; i++) {
+            add(format, ", ");
+            formal(format, node->kids[1]->kids[i]);
+        }
     }
     add(format, " ");
     format_block(format, node->kids[2]);

@@ -49,7 +49,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <token> word name target comparison additive multiplicative reduction extreme constant
 %type <node> plan plan_entries plan_entry paths
 %type <node> rows row place rule_end otherwise_value
-%type <node> item formals formal_list formal result path optional_record record entries entry
+%type <node> item formals formal_list formal result results path optional_record record entries entry
 %type <node> value value_term value_unary value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
 %type <node> own attributes attribute scanned scanned_states scanned_state begin
@@ -105,7 +105,11 @@ formal_list: formal
            | formal_list ',' formal                     { $$ = with(parser, $1, $3); };
 formal: name optional_subs
         { $$ = with(parser, titled(parser, NODE_FORMAL, @$, $1), $2); };
-result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
+/* Further results lie behind the subscripts of the first. */
+result: %empty                                          { $$ = NULL; }
+      | results                                         { $$ = $1; };
+results: ARROW formal                                   { $$ = $2; }
+       | results ',' formal                             { $$ = with(parser, $1, $3); };
 
 /* Every keyword but these may also be a name: the position decides. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
