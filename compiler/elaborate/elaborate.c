@@ -303,6 +303,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
         report_help(e->reports,
                     "add 'loss = ...' or 'output NAME', or base the model on another layer");
     }
+    decide_inputs(e);
     if (e->reports->errors) return;
     outputs(e);
     initialise(e);

@@ -62,8 +62,7 @@ typedef struct Value {
     Expr *expr;
     int rank;
     Index *dims[MAX_RANK];
-    List
-        results; /* Binding *: what else there is of it: `lse` of an attend, a layer's further results */
+    List results; /* Binding *: further results: `lse` of an attend, those of a layer */
     Watch *watch; /* the value of an option that is given, or NULL */
 } Value;
 

@@ -261,44 +261,53 @@ static void stored_statement(Elaborator *e, const Node *node, Role role) {
 
 static const char *const input_kinds[] = {"token", "next", "real", "class"};
 
-/* A model reads one text, place by place, or examples of real and class inputs. */
-static bool fits_inputs(Elaborator *e, const Node *node, MoecInput kind) {
-    const bool text = kind == MOEC_INPUT_TOKEN || kind == MOEC_INPUT_NEXT;
-    for (int i = 0; i < e->program->tensors.count; i++) {
-        const Tensor *other = e->program->tensors.items[i];
-        if (other->role != ROLE_INPUT) continue;
-        const bool other_text = other->input == MOEC_INPUT_TOKEN || other->input == MOEC_INPUT_NEXT;
-        if (text && other->input == kind)
-            report_error(e->reports, node->span, "a model reads one text: it has '%s' already",
-                         other->name);
-        else if (text != other_text)
-            report_error(e->reports, node->span,
-                         "tokens come from texts, real and class inputs from examples: a model "
-                         "reads one or the other");
-        else
-            continue;
-        report_note(e->reports, other->span, "%s input '%s' is declared here",
-                    input_kinds[other->input], other->name);
-        return false;
+/* Whether the input is that of a text: the only one of its kind, over the sequence. */
+static bool is_of_text(const Program *program, const Tensor *input) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *other = program->tensors.items[i];
+        if (other->role == ROLE_INPUT && other != input && other->input == input->input)
+            return false;
     }
-    return true;
+    return (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT) &&
+           input->rank == 2 && input->axes[1]->kind == AXIS_SEQUENCE;
 }
 
-static bool is_text_shape(Elaborator *e, const Node *node, MoecInput kind, Index *const *dims,
-                          int rank) {
-    if (kind != MOEC_INPUT_TOKEN && kind != MOEC_INPUT_NEXT) return true;
-    if (rank == 1 && dims[0]->axis->kind == AXIS_SEQUENCE) return true;
-    report_error(e->reports, node->span,
-                 "'%s' must have one dimension, the sequence: a %s input is "
-                 "a text",
-                 node->name, input_kinds[kind]);
+/* The one token or next input that is all a model reads is a text. */
+static void report_shape(Elaborator *e, const Tensor *input) {
+    const Axis *sequence = e->program->sequence;
+    const char *kind = input_kinds[input->input];
+    report_error(e->reports, input->span,
+                 "'%s' must have one dimension, the sequence: a %s input is a text", input->name,
+                 kind);
     report_help(e->reports,
-                e->program->sequence ? "write it: input %s[%s]: %s"
-                                     : "declare 'sequence s = ...' and write: input "
-                                       "%s[%s]: %s",
-                node->name, e->program->sequence ? e->program->sequence->name : "s",
-                input_kinds[kind]);
-    return false;
+                sequence ? "write it: input %s[%s]: %s"
+                         : "declare 'sequence s = ...' and write: input %s[%s]: %s",
+                input->name, sequence ? sequence->name : "s", kind);
+}
+
+void decide_inputs(Elaborator *e) {
+    List inputs = {0};
+    bool text = true, alone = true;
+    for (int i = 0; i < e->program->tensors.count; i++) {
+        Tensor *input = e->program->tensors.items[i];
+        if (input->role != ROLE_INPUT) continue;
+        for (int j = 0; j < inputs.count; j++)
+            alone &= ((const Tensor *)inputs.items[j])->input != input->input;
+        alone &= input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT;
+        text &= is_of_text(e->program, input);
+        list_push(e->arena, &inputs, input);
+    }
+    for (int i = 0; !text && i < inputs.count && !e->reports->errors; i++) {
+        Tensor *input = inputs.items[i];
+        if (alone && !is_of_text(e->program, input)) report_shape(e, input);
+        bool token =
+            !alone && (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT);
+        if (!token) continue;
+        input->input = MOEC_INPUT_CLASS;
+        if (e->program->graph == GRAPH_DECODE)
+            report_error(e->reports, input->span,
+                         "cannot decode: this model reads examples, not one text to go on with");
+    }
 }
 
 static void input_statement(Elaborator *e, const Node *node) {
@@ -321,9 +330,7 @@ static void input_statement(Elaborator *e, const Node *node) {
     int rank = 0;
     Value *value = value_error(e, node->span);
     if (declared_dims(e, node->name, node->kids[0], dims, &rank) &&
-        fits_rank(e, node->name, rank + 1, node->span) &&
-        is_text_shape(e, node, (MoecInput)which, dims, rank) &&
-        fits_inputs(e, node, (MoecInput)which)) {
+        fits_rank(e, node->name, rank + 1, node->span)) {
         all[0] = e->batch;
         for (int i = 0; i < rank; i++) all[i + 1] = dims[i];
         for (int i = 0; i <= rank; i++) axes[i] = all[i]->axis;

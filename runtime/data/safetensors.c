@@ -15,7 +15,8 @@ static const struct {
     size_t bytes;
 } numbers[] = {
     [NUMBER_F32] = {"F32", 4},   [NUMBER_F64] = {"F64", 8}, [NUMBER_F16] = {"F16", 2},
-    [NUMBER_BF16] = {"BF16", 2}, [NUMBER_I32] = {"I32", 4},
+    [NUMBER_BF16] = {"BF16", 2}, [NUMBER_I32] = {"I32", 4}, [NUMBER_I64] = {"I64", 8},
+    [NUMBER_I16] = {"I16", 2},   [NUMBER_U8] = {"U8", 1},
 };
 
 static const char *const remedy_damaged =
@@ -257,6 +258,29 @@ static float half_to_float(uint16_t half) {
     return value;
 }
 
+static bool is_whole(Number number) {
+    return number >= NUMBER_I32 && number < NUMBER_OTHER;
+}
+
+static float one_whole(Number number, const unsigned char *from) {
+    int64_t wide;
+    int32_t word;
+    int16_t half;
+    switch (number) {
+    case NUMBER_I64:
+        memcpy(&wide, from, sizeof wide);
+        return (float)wide;
+    case NUMBER_I16:
+        memcpy(&half, from, sizeof half);
+        return (float)half;
+    case NUMBER_U8:
+        return (float)*from;
+    default:
+        memcpy(&word, from, sizeof word);
+        return (float)word;
+    }
+}
+
 static float one_float(Number number, const unsigned char *from) {
     uint16_t half;
     uint32_t bits;
@@ -286,9 +310,18 @@ float safetensors_float(const Entry *entry, size_t place) {
 }
 
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
-    if (entry->number == NUMBER_I32 || entry->number == NUMBER_OTHER)
+    if (is_whole(entry->number) || entry->number == NUMBER_OTHER)
         return error_message("convert it to F32", "%s: tensor %s has no floating-point type",
                              file->path, entry->name);
+    return safetensors_numbers(file, entry, values, count);
+}
+
+bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *values, size_t count) {
+    if (entry->number == NUMBER_OTHER)
+        return error_message("convert it to F32 or I32",
+                             "%s: tensor %s is of type %s, which is "
+                             "not read",
+                             file->path, entry->name, entry->type);
     size_t size = numbers[entry->number].bytes;
     if (entry->bytes != count * size)
         return error_message("use weights made for this model",
@@ -298,8 +331,11 @@ bool safetensors_floats(const Safetensors *file, const Entry *entry, float *valu
         memcpy(values, entry->data, entry->bytes);
         return true;
     }
-    for (size_t i = 0; i < count; i++)
-        values[i] = one_float(entry->number, (const unsigned char *)entry->data + i * size);
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *from = (const unsigned char *)entry->data + i * size;
+        values[i] = is_whole(entry->number) ? one_whole(entry->number, from)
+                                            : one_float(entry->number, from);
+    }
     return true;
 }
 

@@ -18,7 +18,10 @@ typedef enum Number {
     NUMBER_F64,
     NUMBER_F16,
     NUMBER_BF16,
-    NUMBER_I32,
+    NUMBER_I32, /* from here on whole numbers */
+    NUMBER_I64,
+    NUMBER_I16,
+    NUMBER_U8,
     NUMBER_OTHER
 } Number;
 
@@ -49,6 +52,8 @@ const char *safetensors_note(const Safetensors *file, const char *name); /* NULL
 /* `count` values of an entry as float, whatever floating type the file has; false after a message.
  */
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count);
+/* The same, of whole numbers, too. */
+bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *values, size_t count);
 
 /* One value of an entry of a floating-point type. */
 float safetensors_float(const Entry *entry, size_t place);

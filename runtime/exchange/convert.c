@@ -55,7 +55,7 @@ static Number kept(const Origin *origin) {
 bool conversion_origin(Conversion *conversion, int place, const Entry *source,
                        const MoecSlice *slice) {
     Target *target = &conversion->targets[place];
-    if (source->number == NUMBER_I32 || source->number == NUMBER_OTHER)
+    if (source->number >= NUMBER_I32)
         return error_message("convert it to F32, F16 or BF16 first",
                              "tensor %s is of the type %s, which is no floating-point type here",
                              source->name, safetensors_type(source));

@@ -56,7 +56,7 @@ static bool read_input(const Safetensors *file, const MoecTensor *input, size_t 
                              "%s: '%s' holds %zu numbers, the model reads %zu for each example",
                              file->path, input->name, count, each);
     float *values = memory_new(sizeof *values * count);
-    bool good = safetensors_floats(file, entry, values, count);
+    bool good = safetensors_numbers(file, entry, values, count);
     for (size_t i = 0; i < count && good; i++)
         good = to_word(input, file->path, values[i],
                        &data->words[i / each * data->record + offset + i % each]);

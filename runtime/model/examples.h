@@ -1,8 +1,10 @@
-/* examples: data for models that read other things than tokens: a safetensors file with one tensor
- * for each input of the model, under the input's name, whose first dimension counts the examples.
+/* examples: data for models that read other things than one text: a safetensors file with one
+ * tensor for each input of the model, under the input's name, whose first dimension counts the
+ * examples.
  *
  *     input image[n, p]: real      "image" [examples, n, p]
  *     input label: class           "label" [examples], whole numbers
+ *     input question[m]: token     "question" [examples, m], where there is more than one text
  *
  * An example is one window of the data: its inputs in the order of the slots, a word each number.
  */

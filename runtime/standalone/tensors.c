@@ -75,49 +75,85 @@ static char *read_header(FILE *file, uint64_t *length) {
     return NULL;
 }
 
-/* Where the tensor's bytes lie behind the header, and its examples. */
-static const char *find(const char *header, const char *name, size_t each, uint64_t *start,
+/* The first letter of its type, bytes of a number, where it lies behind the header. */
+typedef struct Stored {
+    char letter;
+    size_t width;
+    uint64_t start;
+} Stored;
+
+static int known_type(const char *type, Stored *stored) {
+    static const char *const types[] = {"\"F32\"", "\"I32\"", "\"I64\""};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strncmp(type, types[i], 5) != 0) continue;
+        stored->letter = types[i][1];
+        stored->width = types[i][2] == '6' ? 8 : 4;
+        return 1;
+    }
+    return 0;
+}
+
+static const char *find(const char *header, const char *name, size_t each, Stored *stored,
                         uint64_t *examples) {
     const char *tensor = member(skip_space(header), name);
     const char *type = tensor ? member(tensor, "dtype") : NULL,
                *shape = tensor ? member(tensor, "shape") : NULL,
                *offsets = tensor ? member(tensor, "data_offsets") : NULL;
     if (!type || !shape || !offsets) return "the data has no tensor for an input of the model";
-    if (strncmp(type, "\"F32\"", 5) != 0) return "a tensor of the data is not F32";
+    if (!known_type(type, stored)) return "a tensor of the data is not F32, I32 or I64";
     uint64_t end, size, elements = 1;
-    if (!next_number(&offsets, start) || !next_number(&offsets, &end) || *offsets != ']' ||
-        end < *start)
+    if (!next_number(&offsets, &stored->start) || !next_number(&offsets, &end) || *offsets != ']' ||
+        end < stored->start)
         return "the header of the data is damaged";
     *examples = 0;
     for (int i = 0; next_number(&shape, &size); i++) {
         if (i == 0) *examples = size;
-        if (size && elements > UINT64_MAX / sizeof(float) / size)
+        if (size && elements > UINT64_MAX / stored->width / size)
             return "the header of the data is damaged";
         elements *= size;
     }
-    if (elements * sizeof(float) != end - *start) return "the header of the data is damaged";
+    if (elements * stored->width != end - stored->start) return "the header of the data is damaged";
     if (!*examples || elements % *examples != 0 || elements / *examples != each)
         return "the first dimension of a tensor counts examples; the rest is not what the model "
                "reads";
     return NULL;
 }
 
+/* Numbers as they are stored, and each as a float in its place, first to last. */
+static int read_numbers(FILE *file, const Stored *stored, size_t count, float *values) {
+    for (size_t i = 0; i < count; i++) {
+        unsigned char bytes[8] = {0};
+        int32_t word;
+        int64_t wide;
+        if (fread(bytes, 1, stored->width, file) != stored->width) return 0;
+        memcpy(&wide, bytes, sizeof wide);
+        memcpy(&word, bytes, sizeof word);
+        if (stored->letter == 'F')
+            memcpy(&values[i], bytes, sizeof *values);
+        else
+            values[i] = stored->width == 8 ? (float)wide : (float)word;
+    }
+    return 1;
+}
+
 static const char *read_open(FILE *file, const char *name, size_t each, uint64_t *examples,
                              float **values) {
-    uint64_t length, start;
+    uint64_t length;
+    Stored stored;
     char *header = read_header(file, &length);
     if (!header)
-        return "the data is no safetensors file, which a model that reads more than tokens learns "
-               "from";
-    const char *error = find(header, name, each, &start, examples);
+        return "the data is no safetensors file, which a model that reads more than one text "
+               "learns from";
+    const char *error = find(header, name, each, &stored, examples);
     free(header);
     if (error) return error;
-    if (length + start > INT64_MAX / 2 || fseek(file, (long)(8 + length + start), SEEK_SET) != 0)
+    if (length + stored.start > INT64_MAX / 2 ||
+        fseek(file, (long)(8 + length + stored.start), SEEK_SET) != 0)
         return "the data has been cut off";
     size_t count = (size_t)*examples * each;
     *values = malloc(sizeof(float) * count);
     if (!*values) return "no memory for the data";
-    return fread(*values, sizeof(float), count, file) == count ? NULL : "the data has been cut off";
+    return read_numbers(file, &stored, count, *values) ? NULL : "the data has been cut off";
 }
 
 float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples,

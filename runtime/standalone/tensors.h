@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* The numbers of the tensor `name`, whose first dimension counts examples of `each` numbers, to be
- * freed. NULL: *error says why. Only F32 is read. */
+ * freed. NULL: *error says why. F32, I32 and I64 are read. */
 float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples,
                     const char **error);
 
