@@ -325,9 +325,12 @@ static void trace_other(Tracing *tracing, const Statement *statement, Index *oth
     if (reduced && scored && statement->reduction == REDUCE_MAX && ahead->number <= LEFT_OUT)
         set_flag(tracing, &past->from_score[id]);
     bool alone = places_of(statement->target->tensor, past->sequence) == 2;
-    if (reduced || !known || !alone || statement->reduction != REDUCE_NONE) return;
+    bool stays =
+        statement->reduction == REDUCE_NONE ||
+        (statement->reduction == REDUCE_SUM && ahead->kind == EXPR_NUMBER && ahead->number == 0);
+    if (reduced || !known || !alone || !stays) return;
     past->ahead[id] = ahead->number;
-    if (scored) set_flag(tracing, &past->scored[id]);
+    if (scored && statement->reduction == REDUCE_NONE) set_flag(tracing, &past->scored[id]);
 }
 
 static void trace_statement(Statement *statement, void *data) {

@@ -16,7 +16,8 @@ typedef struct Decode {
     Axis *past; /* all places; the sequence axis as it was elaborated */
     Axis *step; /* the new places */
     Tensor *position;
-    List kept; /* Kept *: caches, and what is computed again from them */
+    List kept;   /* Kept *: caches, and what is computed again from them */
+    List states; /* Kept *: what the last place of a scan left behind */
 } Decode;
 
 /* A block with the repeat that it is the body of, or NULL. */
@@ -27,6 +28,9 @@ typedef struct Region {
 } Region;
 
 /* kv_cache.c */
+/* What stands for the tensor among those, or NULL; one more. */
+Tensor *find_kept(const List *list, const Tensor *tensor);
+void keep(Program *program, List *list, Tensor *tensor, Tensor *past);
 /* place + position, for a place among the new ones. */
 Expr *place_in_time(Decode *decode, Expr *place);
 /* The tensor over all places; made, and filled from `tensor`, when it is wanted for the first time.

@@ -20,18 +20,18 @@ Expr *place_in_time(Decode *decode, Expr *place) {
     return expr_apply(program, OP_ADD, expr_read(program, decode->position, NULL), place, NULL);
 }
 
-static Tensor *find_kept(const Decode *decode, const Tensor *tensor) {
-    for (int i = 0; i < decode->kept.count; i++) {
-        const Kept *kept = decode->kept.items[i];
+Tensor *find_kept(const List *list, const Tensor *tensor) {
+    for (int i = 0; i < list->count; i++) {
+        const Kept *kept = list->items[i];
         if (kept->tensor == tensor) return kept->past;
     }
     return NULL;
 }
 
-static void keep(Decode *decode, Tensor *tensor, Tensor *past) {
-    Kept *kept = arena_alloc(decode->program->arena, sizeof *kept);
+void keep(Program *program, List *list, Tensor *tensor, Tensor *past) {
+    Kept *kept = arena_alloc(program->arena, sizeof *kept);
     *kept = (Kept){.tensor = tensor, .past = past};
-    list_push(decode->program->arena, &decode->kept, kept);
+    list_push(program->arena, list, kept);
 }
 
 static const Expr *written(const Statement *statement, const Tensor *tensor) {
@@ -127,7 +127,7 @@ static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *pas
  * computes anew gets the repeat's axis as a first dimension. */
 Tensor *cache(Decode *decode, Tensor *tensor) {
     Program *program = decode->program;
-    Tensor *past = find_kept(decode, tensor);
+    Tensor *past = find_kept(&decode->kept, tensor);
     if (past) return past;
     bool found = false;
     const Statement *repeat = find_writer(&program->body, tensor, NULL, &found);
@@ -138,8 +138,9 @@ Tensor *cache(Decode *decode, Tensor *tensor) {
         axes[rank++] = tensor->axes[i] == decode->step ? decode->past : tensor->axes[i];
     const char *name = arena_format(program->arena, "cache_%s", tensor->name);
     past = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
-    past->path = tensor->name;
-    keep(decode, tensor, past);
+    bool both = find_kept(&decode->states, tensor); /* its last place is kept, too */
+    past->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
+    keep(program, &decode->kept, tensor, past);
     if (found)
         add_stores(decode, &program->body, tensor, past, NULL);
     else
@@ -250,7 +251,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
     const char *name = arena_format(program->arena, "%s_past", tensor->name);
     Tensor *past =
         tensor_new(program, name, ROLE_TEMP, tensor->type, tensor->rank, axes, tensor->span);
-    keep(decode, tensor, past);
+    keep(program, &decode->kept, tensor, past);
     Expr *value = again_expr(&again, writer->value), *subs[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++) subs[i] = again_expr(&again, writer->target->args[i]);
     Block made = {{NULL, 0, 0}};
@@ -269,7 +270,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
 
 /* kv_cache: see decode.h. */
 Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Statement *user) {
-    Tensor *past = find_kept(decode, tensor);
+    Tensor *past = find_kept(&decode->kept, tensor);
     if (past) return past;
     if (tensor->cached || !follows(decode, tensor, region)) return cache(decode, tensor);
     return compute_again(decode, tensor, region, user);

@@ -31,14 +31,6 @@ static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
     return expr_read(decode->program, cache, subs);
 }
 
-static Tensor *find_state(const Decode *decode, const Tensor *tensor) {
-    for (int i = 0; i < decode->kept.count; i++) {
-        const Kept *kept = decode->kept.items[i];
-        if (kept->tensor == tensor) return kept->past;
-    }
-    return NULL;
-}
-
 static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat) {
     Program *program = decode->program;
     Axis *axes[MAX_RANK];
@@ -49,9 +41,7 @@ static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat
     const char *name = arena_format(program->arena, "cache_%s", tensor->name);
     Tensor *cache = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     cache->path = tensor->name;
-    Kept *kept = arena_alloc(program->arena, sizeof *kept);
-    *kept = (Kept){.tensor = tensor, .past = cache};
-    list_push(program->arena, &decode->kept, kept);
+    keep(program, &decode->states, tensor, cache);
     return cache;
 }
 
@@ -79,7 +69,7 @@ static void store_last(Decode *decode, Tensor *tensor, Tensor *cache, const Regi
 
 Expr *state_read(Decode *decode, Expr *read, const Region *region) {
     Program *program = decode->program;
-    Tensor *cache = find_state(decode, read->tensor);
+    Tensor *cache = find_kept(&decode->states, read->tensor);
     if (!cache) {
         cache = new_state(decode, read->tensor, region->repeat);
         store_last(decode, read->tensor, cache, region);
