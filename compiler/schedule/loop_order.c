@@ -12,10 +12,6 @@
  * for all threads. */
 enum { SUM_BLOCK = 64, SCATTER_BLOCK = 16, WIDE_SCATTER = 512 };
 
-long loop_size(const Index *index) {
-    return index->axis->kind == AXIS_ELEMENTS ? 1L << 20 : index->axis->size;
-}
-
 typedef struct Work {
     double operations;
 } Work;

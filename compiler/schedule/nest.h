@@ -3,6 +3,7 @@
 #define NEST_H
 
 #include "analysis/access.h"
+#include "analysis/range.h"
 #include "schedule/kernel.h"
 
 /* ---- loop_order.c ---- */
@@ -11,8 +12,6 @@
 Member *order_loops(Program *program, Statement *statement);
 /* How many operations a statement makes. */
 double statement_work(const Statement *statement);
-/* How often a loop runs; an axis whose size only the run knows counts as long. */
-long loop_size(const Index *index);
 
 /* ---- nest.c ---- */
 

@@ -19,6 +19,7 @@ typedef struct Options {
     bool repeated; /* three steps over a carried stream */
     bool latent;   /* keys and values are expanded from a cached tensor */
     bool shifted;  /* the embedding of the token before is added, and of the first token */
+    bool back;     /* that of the second token before alone */
     bool windowed;
     bool packed; /* documents, numbered by a sum over earlier tokens */
     bool summed; /* something that cannot be decoded, twice */
@@ -173,8 +174,11 @@ static Expr *embed(Build *build, const Options *options) {
     Expr *token = expr_read(program, tensor(build, "embedding", "wd", ROLE_PARAMETER), subs);
     Expr *place = at(build, tensor(build, "place", "sd", ROLE_PARAMETER), "sd");
     Expr *x = define(build, "x", "bsd", "", op(build, OP_ADD, token, place));
-    if (!options->shifted) return x;
+    if (!options->shifted && !options->back) return x;
     Expr *s = expr_index(program, build->indices['s']), *b = x->args[0], *d = x->args[2];
+    Expr *second =
+        expr_read(program, x->tensor, (Expr *[]){b, op(build, OP_SUB, s, number(build, 2)), d});
+    if (options->back) return define(build, "mixed", "bsd", "", op(build, OP_ADD, x, second));
     Expr *before =
         expr_read(program, x->tensor, (Expr *[]){b, op(build, OP_SUB, s, number(build, 1)), d});
     Expr *first = expr_read(program, x->tensor, (Expr *[]){b, number(build, 0), d});
@@ -306,6 +310,9 @@ static void steps_agree(void **state) {
     assert_int_equal(check(&(Options){.latent = true, .repeated = true}, 4), 4 * 3 * LATENT);
     assert_int_equal(check(&(Options){.shifted = true, .repeated = true}, 1),
                      4 * (3 * (KEYS + VALUES) + WIDTH));
+    for (long tokens = 1; tokens <= 4; tokens += tokens) /* a ring, no place a token */
+        assert_int_equal(check(&(Options){.back = true}, tokens), 4 * (KEYS + VALUES));
+    assert_int_equal(check(&(Options){.back = true, .repeated = true}, 3), 4 * 3 * (KEYS + VALUES));
     assert_int_equal(check(&(Options){.idle = true}, 1), 4 * (KEYS + VALUES));
     assert_int_equal(check(&(Options){.packed = true}, 1), 4 * (KEYS + VALUES + 2));
     assert_int_equal(check(&(Options){.packed = true, .windowed = true}, 3),

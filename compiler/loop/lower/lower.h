@@ -7,6 +7,7 @@
 #ifndef LOWER_H
 #define LOWER_H
 
+#include "analysis/range.h"
 #include "loop/form.h"
 #include "schedule/kernel.h"
 #include "schedule/nest.h"
@@ -115,12 +116,6 @@ void add_sizes(Text *text, const List *sizes, bool of_kernels, bool of_run);
 
 /* ---- lower_whole.c ---- */
 
-/* The smallest and the largest value of a whole number. */
-typedef struct Range {
-    int64_t low, high;
-} Range;
-
-Range range_of(const Program *program, const Expr *expr);
 /* Integers give what reals give: no value on the way to it is beyond what both hold. */
 bool counts_exactly(const Program *program, const Expr *expr);
 /* An index; the value of an expression as an integer of 64 bits. */

@@ -77,6 +77,8 @@ static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
     Expr *read = expr_read(program, expr->tensor, args);
     if (!elsewhere) return read;
     if (is_scanned(region->scan, read->tensor)) return state_read(decode, read, region);
+    Expr *ring = ring_read(decode, expr, read, region);
+    if (ring) return ring;
     return history_read(decode, read, cache(decode, expr->tensor),
                         args[dimension_of(expr->tensor, decode->step)], region->repeat);
 }
@@ -205,5 +207,6 @@ void decode(Program *program, long tokens) {
     decode.position->scalar = MOEC_SCALAR_POSITION;
     /* What is computed again is copied from equations that still count places from the start. */
     visit_block(&decode, (Region){.block = &program->body}, visit_attend);
+    find_back(&decode);
     visit_block(&decode, (Region){.block = &program->body}, visit_loop);
 }

@@ -10,6 +10,15 @@ typedef struct Kept {
     Tensor *tensor, *past;
 } Kept;
 
+/* How far a tensor is looked back at. */
+typedef struct Back {
+    long places;   /* at most so many; 0: not at all */
+    bool any;      /* or at any place */
+    Tensor *cache; /* of so many places; NULL: none yet */
+    Block *block;  /* that writes the tensor, or the program's own */
+    bool written;
+} Back;
+
 typedef struct Decode {
     Program *program;
     Past all;   /* of the whole sequence */
@@ -18,6 +27,8 @@ typedef struct Decode {
     Tensor *position;
     List kept;   /* Kept *: caches, and what is computed again from them */
     List states; /* Kept *: what the last place of a scan left behind */
+    Back *back;  /* by tensor id: see ring_cache.c */
+    int count;   /* of those tensors */
 } Decode;
 
 /* A block with the repeat that it is the body of, or NULL. */
@@ -40,6 +51,16 @@ Tensor *cache(Decode *decode, Tensor *tensor);
 /* A read of `tensor` made into one of its cache, with the place `sub`. */
 Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
                    const Statement *repeat);
+
+/* Whether a statement writes the tensor: where, or NULL. */
+const Expr *written(const Statement *statement, const Tensor *tensor);
+
+/* ring_cache.c */
+/* Looks at all reads of earlier places, before any is rewritten. */
+void find_back(Decode *decode);
+/* A read of a place a few places back, as it stood there and with its subscripts rewritten; NULL
+ * where the cache has to hold all places. */
+Expr *ring_read(Decode *decode, const Expr *raw, Expr *read, const Region *region);
 
 /* recurrent_state.c */
 /* A read of what an earlier place of a scan defined. */

@@ -34,7 +34,7 @@ void keep(Program *program, List *list, Tensor *tensor, Tensor *past) {
     list_push(program->arena, list, kept);
 }
 
-static const Expr *written(const Statement *statement, const Tensor *tensor) {
+const Expr *written(const Statement *statement, const Tensor *tensor) {
     if (statement->kind == STATEMENT_LOOP)
         return statement->target->tensor == tensor ? statement->target : NULL;
     for (int i = 0; i < statement->outputs.count; i++) {
