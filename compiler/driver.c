@@ -54,6 +54,10 @@ static void pass_measure(Work *work) {
     measure(work->program);
 }
 
+static void pass_tables(Work *work) {
+    tables(work->program);
+}
+
 static void pass_simplify(Work *work) {
     simplify(work->program);
 }
@@ -141,6 +145,7 @@ static const struct Pass {
     {"gradient", TRAIN, ANY, pass_gradient},
     {"decode", DECODE, ANY, pass_decode},
     {"measure", MEASURE, ANY, pass_measure},
+    {"tables", MODELS, ANY, pass_tables},
     {"simplify", MODELS | UPDATE, ANY, pass_simplify},
     {"route", MODELS, ANY, pass_route},
     {"gather_fusion", MODELS, ANY, pass_gather_fusion},

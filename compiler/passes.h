@@ -136,6 +136,8 @@ void gradient(Program *program, bool recompute);
 void decode(Program *program, long tokens);
 /* How unlikely the next tokens are, instead of the logits. */
 void measure(Program *program);
+/* What follows from places alone, once and in double precision. */
+void tables(Program *program);
 /* Dead statements, folding, common expressions, copies. */
 void simplify(Program *program);
 /* On a device, or where products round: what is added at one place of a row goes into the row's

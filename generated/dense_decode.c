@@ -39,9 +39,10 @@ static const MoecProduct moec_products[] = {
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
-   query_rotary_angle[s,e] = (position + s) * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
+   query_rotary_angle_2[s,e] = (position + s) * query_rotary_angle_table[e]   -- std/rotary.moe:14
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
 static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
         const float *restrict embedding, float *restrict x_2, float *restrict query_rotary_cosine,
         float *restrict query_rotary_sine, const int32_t *restrict position)
@@ -55,10 +56,10 @@ static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
     }
     MOEC_OMP(simd)
     for (long e = 0; e < E; e++) {
-        float query_rotary_angle = (float)(long)position_at
-                * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
-        query_rotary_cosine[e] = moec_cos(query_rotary_angle);
-        query_rotary_sine[e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f) * moec_sin(query_rotary_angle);
+        double query_rotary_angle_table = moec_math(pow)(10000.0, (double)(-2 * (e % 4)) / 8.0);
+        double query_rotary_angle_2 = (double)(long)position_at * query_rotary_angle_table;
+        query_rotary_cosine[e] = (float)moec_math(cos)(query_rotary_angle_2);
+        query_rotary_sine[e] = (float)((e < 4 ? -1.0 : 1.0) * moec_math(sin)(query_rotary_angle_2));
     }
 }
 

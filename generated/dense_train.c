@@ -77,12 +77,14 @@ static const MoecProduct moec_products[] = {
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
-   query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
+   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:14
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
 static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine)
 {
+    double query_rotary_angle_table[8];
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
             const long tokens_at = (long)tokens[b * S + s];
@@ -93,13 +95,17 @@ static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, con
             }
         }
     }
+    MOEC_OMP(simd)
+    for (long e = 0; e < E; e++) {
+        query_rotary_angle_table[e] = moec_math(pow)(10000.0, (double)(-2 * (e % 4)) / 8.0);
+    }
     for (long s = 0; s < S; s++) {
         MOEC_OMP(simd)
         for (long e = 0; e < E; e++) {
-            float query_rotary_angle = (float)s * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
-            query_rotary_cosine[s * E + e] = moec_cos(query_rotary_angle);
-            query_rotary_sine[s * E + e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
-                    * moec_sin(query_rotary_angle);
+            double query_rotary_angle_2 = (double)s * query_rotary_angle_table[e];
+            query_rotary_cosine[s * E + e] = (float)moec_math(cos)(query_rotary_angle_2);
+            query_rotary_sine[s * E + e] = (float)((e < 4 ? -1.0 : 1.0)
+                    * moec_math(sin)(query_rotary_angle_2));
         }
     }
 }

@@ -16,15 +16,17 @@ enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
    balance[0] = 0   -- std/moe.moe:108
-   query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:21 */
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
+   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:14
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
 extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens,
         const float *__restrict__ embedding, float *__restrict__ x_2,
         float *__restrict__ query_rotary_cosine, float *__restrict__ query_rotary_sine,
         float *__restrict__ balance)
 {
     moec_begin();
+    __shared__ __align__(16) double query_rotary_angle_table[8];
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / D % S;
@@ -41,6 +43,11 @@ extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__res
         moec_write(&x_2[(b * S + s) * D + d_from], x_2_lanes);
     }
     if (moec_thread() == 0) balance[0] = 0.0f;
+    moec_barrier();
+    for (long e = moec_thread(); e < E; e += moec_threads()) {
+        query_rotary_angle_table[e] = moec_math(pow)(10000.0, (double)(-2 * (e % 4)) / 8.0);
+    }
+    moec_barrier();
     for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
         const long s = (unsigned)part / E;
         const long e_from = (unsigned)part % E;
@@ -49,10 +56,10 @@ extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__res
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             const long e = e_from + lane;
-            float query_rotary_angle = (float)s * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
-            query_rotary_cosine_lanes[lane] = moec_cos(query_rotary_angle);
-            query_rotary_sine_lanes[lane] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
-                    * moec_sin(query_rotary_angle);
+            double query_rotary_angle_2 = (double)s * query_rotary_angle_table[e];
+            query_rotary_cosine_lanes[lane] = (float)moec_math(cos)(query_rotary_angle_2);
+            query_rotary_sine_lanes[lane] = (float)((e < 4 ? -1.0 : 1.0)
+                    * moec_math(sin)(query_rotary_angle_2));
         }
         moec_write(&query_rotary_cosine[s * E + e_from], query_rotary_cosine_lanes);
         moec_write(&query_rotary_sine[s * E + e_from], query_rotary_sine_lanes);

@@ -88,6 +88,8 @@ static int strip_length(long size, long start) {
 static void run_pointwise(Interpreter *interpreter, Step *step) {
     int last = step->loop_count - 1;
     long size = last < 0 ? 1 : step->loops[last]->axis->size;
+    double noise = interpreter->noise;
+    if (step->statement->in_double) interpreter->noise = 0;
     do {
         interpreter->running = last < 0 ? -1 : step->first_slot + last;
         for (long start = 0; start < size; start += STRIP) {
@@ -96,6 +98,7 @@ static void run_pointwise(Interpreter *interpreter, Step *step) {
             store(interpreter, step, interpreter_strip(interpreter, step->value, count), count);
         }
     } while (advance(interpreter, step, 0, last));
+    interpreter->noise = noise;
 }
 
 static double reduce(Interpreter *interpreter, Reduction reduction, double result,

@@ -118,7 +118,9 @@ void tensors_keep(Program *program, const bool *kept) {
 }
 
 long type_bytes(Type type) {
-    return type == TYPE_INT8 ? 1 : type == TYPE_BF16 ? 2 : 4;
+    static const long bytes[] = {
+        [TYPE_REAL] = 4, [TYPE_INT] = 4, [TYPE_BF16] = 2, [TYPE_INT8] = 1, [TYPE_DOUBLE] = 8};
+    return bytes[type];
 }
 
 long tensor_elements(const Tensor *tensor) {

@@ -74,8 +74,9 @@ typedef enum Role {
 
 /* float in C (double in interpreter); int32; a real that is rounded to bf16 when it is stored
  * (programs for a device, see precision.c; interpreter rounds as well); a real that is one of 255
- * multiples of a number which it shares with its INT8_GROUP neighbours (smaller_weights.c). */
-typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8 } Type;
+ * multiples of a number which it shares with its INT8_GROUP neighbours (smaller_weights.c); a real
+ * that is double in C, too (tables.c). */
+typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8, TYPE_DOUBLE } Type;
 enum { INT8_GROUP = 64 };
 /* Bytes of an element; of a group without the number that it shares. */
 long type_bytes(Type type);
@@ -156,7 +157,7 @@ typedef struct OpRow {
     OpWhole whole;
     OpRounding rounding;
     int cost, weight;
-    const char *c;
+    const char *c, *value; /* value: in double precision, of a, b, c */
     const char *derivative[3];
 } OpRow;
 
@@ -286,8 +287,9 @@ struct Statement {
     int loop_count;
     Index *loops[MAX_LOOPS];
     Expr *value;
-    bool exact; /* see precision.c */
-    bool once;  /* an update of a state: run only on the last micro-batch of a step */
+    bool exact;     /* see precision.c */
+    bool in_double; /* see tables.c */
+    bool once;      /* an update of a state: run only on the last micro-batch of a step */
 
     /* STATEMENT_CALL */
     CallKind call;

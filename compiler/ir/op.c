@@ -8,7 +8,7 @@ const OpRow op_table[OP_COUNT] = {
 #define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c, value, d0, d1,    \
            d2)                                                                                     \
     {#name, text,   arity, OP_KIND_##kind, LEVEL_##level, ZERO_##zero, WHOLE_##whole, OP_##rounds, \
-     cost,  weight, c,     {d0, d1, d2}},
+     cost,  weight, c,     #value,         {d0, d1, d2}},
 #include "ir/op.def"
 #undef OP
 };

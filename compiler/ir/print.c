@@ -187,6 +187,7 @@ static void add_tensor(Text *text, const Tensor *tensor) {
     if (tensor->rank) text_add(text, "]");
     if (tensor->type == TYPE_INT) text_add(text, ": int");
     if (tensor->type == TYPE_BF16) text_add(text, ": bf16");
+    if (tensor->type == TYPE_DOUBLE) text_add(text, ": double");
     if (tensor->type == TYPE_INT8) text_add(text, ": int8");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);

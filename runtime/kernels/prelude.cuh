@@ -77,6 +77,9 @@ MOEC_DEVICE float moec_where(float condition, float a, float b) {
     return condition != 0.0f ? a : b;
 }
 
+/* Of double precision: what tables of places are made with. */
+#define moec_math(name) ::name
+
 /* ---- functions ---- */
 
 /* What is left of an exponential less `before` when it is made less `after`, which is no less. */

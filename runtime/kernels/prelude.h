@@ -122,6 +122,9 @@ MOEC_INLINE long moec_whole_remainder(long a, long b) {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
+/* Of double precision: what tables of places are made with. */
+#define moec_math(name) __builtin_##name
+
 /* ---- exponential and logarithm ---- */
 
 /* e^x = 2^n e^r with |r| <= ln 2 / 2. The number 1.5 * 2^23, added, rounds to an integer that

@@ -9,6 +9,7 @@
 #define moec_rsqrt(x) rsqrt(x)
 #define moec_tanh(x) tanh(x)
 #define moec_sigmoid(x) (1.0f / (1.0f + exp(-(x))))
+#define moec_math(name) name
 #define moec_square(x) ((x) * (x))
 #define moec_where(condition, a, b) ((condition) != 0.0f ? (a) : (b))
 typedef int int32_t;

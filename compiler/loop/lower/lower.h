@@ -126,6 +126,8 @@ const Term *integer_term(Lowering *lower, const Expr *expr);
 
 /* The value of an expression as a float. */
 const Term *real_term(Lowering *lower, const Expr *expr);
+/* The same in double precision: see tables.c. */
+const Term *double_term(Lowering *lower, const Expr *expr);
 /* The element that `access` names, in memory or in a local; `inside` receives the condition under
  * which it exists, or NULL. */
 const Term *element_term(Lowering *lower, const Expr *access, const Term **inside);

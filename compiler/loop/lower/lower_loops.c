@@ -195,7 +195,8 @@ void lower_rows(Lowering *lower, const Nest *nest) {
     for (int i = 0; i < lower->kernel->locals.count; i++) {
         const Local *local = lower->kernel->locals.items[i];
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
-        const char *type = local->tensor->type == TYPE_INT ? "int32_t" : "float";
+        bool rounds = local->tensor->type == TYPE_BF16; /* a row on the stack does not */
+        const char *type = rounds ? "float" : type_name(local->tensor);
         lower_array(lower, type, lower->locals[i], local->size, NULL)->head = true;
         lower->known[i] = true;
     }

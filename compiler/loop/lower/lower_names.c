@@ -81,6 +81,7 @@ const char *type_name(const Tensor *tensor) {
     static const char *const names[] = {[TYPE_REAL] = "float",
                                         [TYPE_INT] = "int32_t",
                                         [TYPE_BF16] = "MoecBf16",
-                                        [TYPE_INT8] = "MoecGroup"};
+                                        [TYPE_INT8] = "MoecGroup",
+                                        [TYPE_DOUBLE] = "double"};
     return names[tensor->type];
 }

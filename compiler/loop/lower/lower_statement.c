@@ -112,7 +112,10 @@ void lower_store(Lowering *lower, Member *member, const Term *value) {
 const Term *value_of(Lowering *lower, const Statement *statement) {
     if (statement->target->tensor->type == TYPE_INT)
         return term(lower->arena, "(int32_t)$0", integer_term(lower, statement->value));
-    return real_term(lower, statement->value);
+    if (!statement->in_double) return real_term(lower, statement->value);
+    const Term *value = double_term(lower, statement->value);
+    bool kept = statement->target->tensor->type == TYPE_DOUBLE;
+    return kept ? value : term(lower->arena, "(float)$0", value);
 }
 
 void keep_before(Lowering *lower, Member *largest) {

@@ -87,7 +87,7 @@ static const Term *element_of(Lowering *lower, const Term *array, const Term *of
 /* The element of a tensor without axes, which may be read once. */
 static const Term *number_of(Lowering *lower, const Term *element, const Tensor *tensor) {
     return term_invariant(lower->arena, element, READ_ONCE,
-                          tensor->type == TYPE_INT ? "const int32_t" : "const float", tensor->name);
+                          arena_format(lower->arena, "const %s", type_name(tensor)), tensor->name);
 }
 
 const Term *element_term(Lowering *lower, const Expr *access, const Term **inside) {
@@ -225,6 +225,7 @@ static const Term *real_read(Lowering *lower, const Expr *expr) {
     made = element_term(lower, expr, &inside);
     if (expr->tensor->type == TYPE_INT) made = term(lower->arena, "(float)$0", made);
     if (expr->tensor->type == TYPE_BF16) made = term(lower->arena, "moec_load($0)", made);
+    if (expr->tensor->type == TYPE_DOUBLE) made = term(lower->arena, "(float)$0", made);
     return inside ? term(lower->arena, "$0 ? $1 : 0.0f", inside, made) : made;
 }
 
@@ -249,4 +250,50 @@ const Term *real_term(Lowering *lower, const Expr *expr) {
         return term_value(lower->arena, made, VALUE_READ, expr->tensor->name);
     bool long_one = op_table[expr->op].cost >= LONG_OPERATION;
     return term_value(lower->arena, made, long_one ? VALUE_LONG : VALUE_SHORT, NULL);
+}
+
+/* ---- in double precision ---- */
+
+/* What an operation means, of a, b and c, as a spelling: "pow(a, b)" as "moec_math(pow)($0, $1)".
+ */
+static const char *double_spelling(Arena *arena, OpCode op) {
+    Text text = {.arena = arena};
+    for (const char *c = op_table[op].value; *c;) {
+        size_t length = strspn(c, "abcdefghijklmnopqrstuvwxyz0123456789");
+        if (c[length] == '(' && length)
+            text_add(&text, "moec_math(%.*s)", (int)length, c);
+        else if (length == 1 && *c >= 'a')
+            text_add(&text, "$%d", *c - 'a');
+        else
+            text_add_bytes(&text, c, length ? length : 1);
+        c += length ? length : 1;
+    }
+    bool whole = op_table[op].whole == WHOLE_ALWAYS; /* comparisons are int in C */
+    return whole ? arena_format(arena, "(double)(%s)", text.text) : text.text;
+}
+
+static const Term *double_number(Arena *arena, double number) {
+    const char *digits = isinf(number) || isnan(number) ? number_text(arena, number)
+                                                        : arena_format(arena, "%.17g", number);
+    bool whole = strspn(digits, "-0123456789") == strlen(digits);
+    return term_number(arena, arena_format(arena, "%s%s", digits, whole ? ".0" : ""));
+}
+
+static const Term *double_read(Lowering *lower, const Expr *expr) {
+    const Term *inside, *made = element_term(lower, expr, &inside);
+    if (expr->tensor->type != TYPE_DOUBLE) made = term(lower->arena, "(double)$0", made);
+    return inside ? term(lower->arena, "$0 ? $1 : 0.0", inside, made) : made;
+}
+
+const Term *double_term(Lowering *lower, const Expr *expr) {
+    Arena *arena = lower->arena;
+    if (expr->kind == EXPR_NUMBER) return double_number(arena, expr->number);
+    if (expr->kind == EXPR_READ) return double_read(lower, expr);
+    if (expr->kind == EXPR_INDEX || counts_exactly(lower->program, expr))
+        return term(arena, "(double)$0", integer_term(lower, expr));
+    const Term *args[3] = {NULL, NULL, NULL};
+    for (int i = 0; i < expr->count; i++) args[i] = double_term(lower, expr->args[i]);
+    if (expr->op == OP_WHERE && counts_exactly(lower->program, expr->args[0]))
+        return term(arena, "$0 ? $1 : $2", integer_term(lower, expr->args[0]), args[1], args[2]);
+    return term(arena, double_spelling(arena, expr->op), args[0], args[1], args[2]);
 }
