@@ -1,12 +1,10 @@
+/* diagnostics: errors and warnings of every model of a document, each once. A note belongs to what
+ * stands before it, a remedy to its message. What is wrong in another file is told at the place of
+ * the document that led there. */
 #include "lsp/server.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* diagnostics: errors and warnings of every model of a document, each once. A note belongs to what
- * stands before it, a
- * remedy to its message. What is wrong in another file is told at the place of the document that
- * led there. */
 
 /* At most so many models are looked at; a file of more has their errors in its parts. */
 enum { MAX_MODELS = 64, SEVERITY_ERROR = 1, SEVERITY_WARNING = 2 };

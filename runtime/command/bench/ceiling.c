@@ -1,3 +1,5 @@
+/* ceiling: what the machine can do, measured in this process: products a second, bytes a second,
+ * with which every speed is told. */
 #include "matmul.h"
 #include "base/memory.h"
 #include "device/products.h"
