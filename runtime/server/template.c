@@ -141,15 +141,14 @@ static void run_set(Rendering *r) {
         if (!r->problem) value = expression_keep(r, json_deep_copy(value));
     }
     json_t *within = *field ? json_object_get(r->scope, name) : r->scope;
-    if (r->live && json_is_object(within))
+    if (r->live && !r->problem && json_is_object(within))
         json_object_set(within, *field ? field : name,
                         value ? value : expression_keep(r, json_null()));
     close_mark(r, "%}");
 }
 
 /* Renders up to the block that ends this one, whose first word it leaves in `word`; "" at the end
- * of
- * the text. */
+ * of the text. */
 static void run(Rendering *r, int depth, char word[64]) {
     word[0] = 0;
     if (depth > DEEPEST) reading_wrong(r, "blocks are nested too deeply");
