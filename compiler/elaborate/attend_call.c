@@ -246,6 +246,18 @@ static bool check_given(Elaborator *e, const Attending *attending, const char *n
     return true;
 }
 
+static bool check_documents(Elaborator *e, const Attending *attending) {
+    const Value *documents = attending->documents;
+    const Index *place = attending->query->dims[0];
+    Index *used[MAX_LOOPS];
+    int count = documents ? free_indices(e, documents->expr, used) : 0;
+    if (!documents || (count == 1 && used[0] == place)) return true;
+    report_error(e->reports, documents->span,
+                 "'documents' must have one dimension, the places of the query: axis '%s'",
+                 place->axis->name);
+    return false;
+}
+
 /* One logit for each head, the same for all: what the call takes for a sink. */
 static bool is_shared_sink(const Elaborator *e, const Value *sink) {
     return sink && sink->rank == 1 && !expr_uses_index(sink->expr, e->batch);
@@ -272,7 +284,7 @@ static bool check_sink(Elaborator *e, Attending *attending) {
 }
 
 static bool check_options(Elaborator *e, Attending *attending) {
-    return check_given(e, attending, "documents", attending->documents, false) &&
+    return check_documents(e, attending) &&
            check_given(e, attending, "mask", attending->mask, true) &&
            check_given(e, attending, "bias", attending->bias, true) && check_sink(e, attending);
 }
