@@ -83,9 +83,13 @@ same "2x1 1x12 1x16" "160 192" "$a
 same "2x1 1x2" "" "$a
   t[s,f] = a[s,f] + bias[f]
   h[s,f] = gelu_tanh(t[s,f])" 20
-# a number times it, alone and before what is added to that; but not of the sum
-same "2x1 2x32" 1_scaled_f32 "$a
+# a number times it, alone and before what is added to that; but not of the sum, nor where what the product reads can have it
+same 2x1 "" "$a
   h[s,f] = 0.25 * a[s,f]"
+same "2x1 1x32" 1_scaled_f32 "$a
+$b
+  t[s,f] = 0.25 * a[s,f]
+  h[s,f] = t[s,f] * b[s,f]"
 same "2x1 1x33" 1_added_scaled_f32 "$a
 $b
   h[s,f] = a[s,f] + b[s,f] * 0.25"
