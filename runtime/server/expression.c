@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORK = 1 << 27, DEEPEST_EXPRESSION = 64 };
+enum { MAX_WORK = 1 << 27, DEEPEST_EXPRESSION = 64 };
 
 /* ---- reading ---- */
 
@@ -64,7 +64,7 @@ bool reading_name(Rendering *r, char name[64]) {
 
 void expression_spend(Rendering *r, size_t bytes) {
     r->work += bytes;
-    if (r->work > MOST_WORK) reading_wrong(r, "rendering it takes too much time or memory");
+    if (r->work > MAX_WORK) reading_wrong(r, "rendering it takes too much time or memory");
 }
 
 /* Values within values count as often as they are written. */

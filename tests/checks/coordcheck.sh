@@ -1,7 +1,7 @@
 #!/bin/sh
 # Coordinate checks: activations and their changes over widths, depths and numbers of experts, under rules that keep them and
-# under none. With `all`: at full size, and 8 of 64 experts, whose means need many
-# draws (minutes); SHOW=1 shows the tables. Largest factor of size and change at full size:
+# under none. With `all`: at full size, and 8 of 64 experts, whose means need many draws (minutes); SHOW=1 shows the tables.
+# Largest factor of size and change at full size:
 #
 #                                        size    change   at fault
 #   width 64 to 1024   complete_mue      1.12      1.13            head = multiplier

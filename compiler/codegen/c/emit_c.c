@@ -161,7 +161,7 @@ char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hostin
     emit_overview(module, &text);
     if (hosting == TARGET_STANDALONE) add_absent(&text, schedules, count);
     text_add(&text, "#include \"kernels.h\"\n\n");
-    add_sizes(&text, &module->sizes, true, true);
+    add_sizes(&text, &module->sizes, false);
     emit_products(&text, &module->products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
     if (module->rounded) add_rounding(&text, module->rounded, module->weights.bytes);

@@ -82,7 +82,7 @@ char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hos
              alone);
     emit_overview(module, &text);
     text_add(&text, "#include \"launch.h\"\n\n");
-    add_sizes(&text, &module->sizes, true, true);
+    add_sizes(&text, &module->sizes, false);
     add_kernels(&text, &module->device_kernels);
     emit_products(&text, &module->products);
     add_own_products(&text, &module->own_products);
@@ -94,7 +94,7 @@ char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hos
              "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
     emit_overview(module, &kernels);
     text_add(&kernels, "#include \"kernels.cuh\"\n\n");
-    add_sizes(&kernels, &module->sizes, true, false);
+    add_sizes(&kernels, &module->sizes, true);
     if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
     if (hosting == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);
     *device = kernels.text;

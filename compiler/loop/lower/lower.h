@@ -103,7 +103,7 @@ const Term *whole(Lowering *lower, long number);
 typedef struct SizeConstant {
     const Axis *axis;
     const char *name;
-    bool of_kernels, of_run; /* who uses it */
+    bool of_kernels; /* kernels use it, not only what launches them */
 } SizeConstant;
 
 /* The size of an axis in a kernel, and in a line of what runs the program. */
@@ -111,8 +111,8 @@ const Term *size_term(Lowering *lower, const Axis *axis);
 const char *size_text(Lowering *lower, const Axis *axis);
 /* The constant of an axis, or NULL. */
 SizeConstant *size_constant(const List *sizes, const Axis *axis);
-/* Declares what those use. */
-void add_sizes(Text *text, const List *sizes, bool of_kernels, bool of_run);
+/* Declares all of them, or only those of kernels. */
+void add_sizes(Text *text, const List *sizes, bool only_kernels);
 
 /* ---- lower_whole.c ---- */
 

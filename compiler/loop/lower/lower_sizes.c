@@ -78,15 +78,14 @@ const Term *size_term(Lowering *lower, const Axis *axis) {
 const char *size_text(Lowering *lower, const Axis *axis) {
     SizeConstant *size = constant_of(lower, axis);
     if (!size) return arena_format(lower->arena, "%ld", axis->size);
-    size->of_run = true;
     return size->name;
 }
 
-void add_sizes(Text *text, const List *sizes, bool of_kernels, bool of_run) {
+void add_sizes(Text *text, const List *sizes, bool only_kernels) {
     Text line = {.arena = text->arena};
     for (int i = 0; i < sizes->count; i++) {
         const SizeConstant *size = sizes->items[i];
-        if ((of_kernels && size->of_kernels) || (of_run && size->of_run))
+        if (size->of_kernels || !only_kernels)
             text_add(&line, "%s %s = %ld", line.length ? "," : "enum {", size->name,
                      size->axis->size);
     }
