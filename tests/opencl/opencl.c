@@ -112,7 +112,7 @@ const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {
     Module *module = emit_module(arena, &schedule, 1, &target_opencl, NULL);
     *kernels = module->device_kernels;
     Text text = {.arena = arena};
-    add_sizes(&text, &module->sizes, true, false);
+    add_sizes(&text, &module->sizes, true);
     text_add(&text, "%s", module->device.text);
     return text.text;
 }
