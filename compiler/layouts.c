@@ -75,29 +75,29 @@ static bool same_options(MoecCompiler *before, MoecCompiler *now) {
     return all->count == others->count;
 }
 
-/* Whether the two are one model: all options are as they were, or one that was never read is gone.
- */
-static bool same_model(Arena *arena, MoecCompiler *before, MoecCompiler *now) {
-    if (moec_failed(now)) return false;
-    if (same_options(before, now)) return true;
-    if (strlen(moec_warnings(now)) >= strlen(moec_warnings(before))) return false;
-    const char *one = function_text(arena, before), *other = function_text(arena, now);
+/* Whether the model is the same without an option: all options are as they were, and it is none
+ * that is to be seen; or nothing ever read it. */
+static bool can_go(Arena *arena, const LayoutOption *option, MoecCompiler *with,
+                   MoecCompiler *without) {
+    if (moec_failed(without)) return false;
+    if (same_options(with, without)) return !option->kept;
+    if (strlen(moec_warnings(without)) >= strlen(moec_warnings(with))) return false;
+    const char *one = function_text(arena, with), *other = function_text(arena, without);
     return one && other && strcmp(one, other) == 0;
 }
 
-/* A person writes what is not the default anyway. */
+/* A person writes the sizes of a model, and else what is not the default anyway. */
 static void leave_defaults_out(Arena *arena, const Layout *layout, const char *name,
                                List *options) {
     MoecCompiler *whole = open_text(arena, name, layout_spec(arena, layout, name, options));
     for (int i = options->count - 1; i >= 0 && !moec_failed(whole); i--) {
-        if (((LayoutOption *)options->items[i])->kept) continue;
         List others = {0};
         for (int k = 0; k < options->count; k++)
             if (k != i) list_push(arena, &others, options->items[k]);
         MoecCompiler *less = open_text(arena, name, layout_spec(arena, layout, name, &others));
-        bool same = same_model(arena, whole, less);
-        moec_close(same ? whole : less);
-        if (!same) continue;
+        bool gone = can_go(arena, options->items[i], whole, less);
+        moec_close(gone ? whole : less);
+        if (!gone) continue;
         whole = less;
         *options = others;
     }

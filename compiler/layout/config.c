@@ -17,6 +17,7 @@ typedef struct Slot {
     const char *path, *text; /* text: NULL: open */
     bool is_number, fixed;
     bool null; /* the configuration says so: the default */
+    bool told; /* the configuration has a number for it */
     double number;
 } Slot;
 
@@ -70,13 +71,14 @@ bool layout_number(Arena *arena, const Node *node, FindOption find, void *contex
     return path && find(context, path, value);
 }
 
+/* As short as it can be: 1e-6, 500000 */
 static char *number_text(Arena *arena, double number) {
+    if (number == floor(number) && fabs(number) < 1e15) return arena_format(arena, "%.0f", number);
     for (int digits = 1; digits <= 17; digits++) {
         char *text = arena_format(arena, "%.*g", digits, number);
-        if (strtod(text, NULL) == number) {
-            if (fabs(number) >= 1e15 || number != floor(number)) return text;
-            return arena_format(arena, "%.0f", number);
-        }
+        if (strtod(text, NULL) != number) continue;
+        const char *e = strchr(text, 'e');
+        return e ? arena_format(arena, "%.*se%d", (int)(e - text), text, atoi(e + 1)) : text;
     }
     return arena_format(arena, "%.17g", number);
 }
@@ -348,15 +350,24 @@ static void read_null(Reading *reading, const Node *rule) {
         find_slot(reading, path)->null = true;
 }
 
+/* Of several options that take a number the first one, from which the others follow. */
+static void note_told(Reading *reading, const Node *value, const MoecPair *pair) {
+    const Node *first = value->kind == NODE_LIST ? value->kids[0] : value;
+    const char *path = layout_path(reading->arena, first);
+    if (path && pair->kind == MOEC_PAIR_NUMBER) find_slot(reading, path)->told = true;
+}
+
 static void read_rule(Reading *reading, const Node *rule) {
     const MoecPair *pair = value_of(reading, rule->name);
     if (!pair) return;
-    if (is_constant(rule->kids[0]))
+    if (is_constant(rule->kids[0])) {
         check_constant(reading, rule, pair);
-    else if (pair->kind == MOEC_PAIR_NONE)
+    } else if (pair->kind == MOEC_PAIR_NONE) {
         read_null(reading, rule);
-    else
+    } else {
         read_value(reading, rule, rule->kids[0], pair);
+        note_told(reading, rule->kids[0], pair);
+    }
 }
 
 /* [a, b] as it is written. */
@@ -476,7 +487,8 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
         const Slot *slot = reading.slots.items[i];
         if (!slot->text) continue;
         LayoutOption *option = arena_alloc(unit->arena, sizeof *option);
-        *option = (LayoutOption){slot->path, slot->text, !slot->fixed && !strchr(slot->path, '.')};
+        bool outermost = !strchr(slot->path, '.');
+        *option = (LayoutOption){slot->path, slot->text, !slot->fixed && (slot->told || outermost)};
         list_push(unit->arena, &options, option);
     }
     return options;

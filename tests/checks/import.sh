@@ -77,6 +77,24 @@ again fused phi3
 again post olmo2
 again offset gemma
 again query_bias qwen2
+
+# The spec says the sizes of the model, those that a layer would have by itself among them.
+cat > wanted <<'SPEC'
+# Imported by the layout 'qwen3_moe'.
+use decoder
+
+model routed = decoder {
+  vocab     = 64
+  dim       = 16
+  layers    = 2
+  attention = { heads = { q = 4, k = 2 }, head_dim = 8, rotary = { base = 10000 }, qk_norm = true }
+  norm      = { eps = 1e-6 }
+  tied      = false
+  train     = { context = 16 }
+  ffn       = moe { experts = 3, top = 2, expert = { hidden = 8 }, weights = renormalised }
+}
+SPEC
+cmp wanted run_routed/routed.moe || wrong "the spec is another one: $(cat run_routed/routed.moe)"
 head -c 100 /dev/zero | tr '\0' '\1' > text
 moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 
