@@ -5,6 +5,7 @@
  *     from rotary_pct = attention.rotary.dim / attention.head_dim      solved for what is open
  *     from hidden_act = "silu"                     holds in every model of the family
  *     norm = layer_norm                            so has every model of ours
+ *     from max_length = attention.rotary.original if attention.rotary == dynamic_rotary
  */
 #include "layout/layout.h"
 
@@ -17,7 +18,7 @@ typedef struct Slot {
     const char *path, *text; /* text: NULL: open */
     bool is_number, fixed;
     bool null; /* the configuration says so: the default */
-    bool told; /* the configuration has a number for it */
+    bool told; /* the configuration says how large it is */
     double number;
 } Slot;
 
@@ -93,8 +94,7 @@ static bool is_flag(const Node *node) {
     return is_word(node, "true") || is_word(node, "false");
 }
 
-/* Whether a value is what every model of the family has. */
-static bool is_constant(const Node *node) {
+bool layout_constant(const Node *node) {
     if (node->kind == NODE_LIST)
         return node->count == 0 || ((Node *)node->kids[0])->kind == NODE_STRING;
     return node->kind == NODE_STRING || node->kind == NODE_NUMBER || is_flag(node) ||
@@ -147,7 +147,7 @@ static const Node *first_rule(const Layout *layout) {
 bool layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count) {
     const Node *rule = first_rule(layout);
     const MoecPair *pair = find_pair(pairs, count, rule->name);
-    if (!pair || !is_constant(rule->kids[0])) return false;
+    if (!pair || !layout_constant(rule->kids[0])) return false;
     MoecPair wanted = constant_pair(unit->arena, rule->name, rule->kids[0]);
     return same_pair(pair, &wanted);
 }
@@ -164,13 +164,13 @@ static Slot *find_slot(const Reading *reading, const char *path) {
 
 static void add_slots(Reading *reading, const Node *value) {
     if (layout_repeated(value, NULL)) value = layout_repeated(value, NULL);
-    const char *path = is_constant(value) ? NULL : layout_path(reading->arena, value);
+    const char *path = layout_constant(value) ? NULL : layout_path(reading->arena, value);
     if (path && !find_slot(reading, path)) {
         Slot *slot = arena_alloc(reading->arena, sizeof *slot);
         slot->path = path;
         list_push(reading->arena, &reading->slots, slot);
     }
-    if (path || is_constant(value)) return;
+    if (path || layout_constant(value)) return;
     for (int i = 0; i < value->count; i++) add_slots(reading, value->kids[i]);
 }
 
@@ -201,6 +201,20 @@ static const char *pair_text(Arena *arena, const MoecPair *pair) {
     }
 }
 
+/* The shortest texts of the numbers of a list; NULL: it holds other things. */
+static const char *numbers_text(Arena *arena, const char *list) {
+    Text text = {.arena = arena};
+    const char *at = list + strspn(list, "[ ");
+    if (*list != '[' || !*at || *at == ']') return NULL;
+    for (char *end; *at && *at != ']'; at = end + strspn(end, ", ")) {
+        double number = strtod(at, &end);
+        if (end == at) return NULL;
+        text_add(&text, "%s%s", text.length ? ", " : "[", number_text(arena, number));
+    }
+    text_add(&text, "]");
+    return text.text;
+}
+
 static bool is_name(const char *text) {
     if (!isalpha((unsigned char)*text) && *text != '_') return false;
     for (; *text; text++)
@@ -212,6 +226,7 @@ static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecP
     if (pair->kind == MOEC_PAIR_FLAG) slot->text = pair->number != 0 ? "true" : "false";
     if (pair->kind == MOEC_PAIR_TEXT && is_name(pair->text))
         slot->text = layout_our_word(rule, pair->text);
+    if (pair->kind == MOEC_PAIR_OTHER) slot->text = numbers_text(reading->arena, pair->text);
     if (pair->kind == MOEC_PAIR_NUMBER) {
         const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
         double number = pair->number;
@@ -350,17 +365,27 @@ static void read_null(Reading *reading, const Node *rule) {
         find_slot(reading, path)->null = true;
 }
 
-/* Of several options that take a number the first one, from which the others follow. */
+/* Whole numbers are sizes, others tolerances and factors that seldom differ. Of several options
+ * that take a number the first one, from which the others follow. */
 static void note_told(Reading *reading, const Node *value, const MoecPair *pair) {
     const Node *first = value->kind == NODE_LIST ? value->kids[0] : value;
     const char *path = layout_path(reading->arena, first);
-    if (path && pair->kind == MOEC_PAIR_NUMBER) find_slot(reading, path)->told = true;
+    if (path && pair->kind == MOEC_PAIR_NUMBER && pair->number == floor(pair->number))
+        find_slot(reading, path)->told = true;
+}
+
+/* Whether an option is, as far as is known, what the condition of a rule asks for. */
+static bool holds(const Reading *reading, const Node *rule) {
+    const Node *condition = rule->kids[3];
+    if (!condition) return true;
+    const Slot *slot = find_slot(reading, layout_path(reading->arena, condition->kids[0]));
+    return slot && slot->text && strcmp(slot->text, condition->kids[1]->name) == 0;
 }
 
 static void read_rule(Reading *reading, const Node *rule) {
     const MoecPair *pair = value_of(reading, rule->name);
-    if (!pair) return;
-    if (is_constant(rule->kids[0])) {
+    if (!pair || !holds(reading, rule)) return;
+    if (layout_constant(rule->kids[0])) {
         check_constant(reading, rule, pair);
     } else if (pair->kind == MOEC_PAIR_NONE) {
         read_null(reading, rule);
@@ -393,7 +418,9 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
     const Node *otherwise = rule->kids[2];
     double number;
     Slot *open = NULL;
-    if (is_constant(value) || !open_slots(reading, value, &open) || (slot && slot->null)) return;
+    if (layout_constant(value) || !holds(reading, rule) || !open_slots(reading, value, &open) ||
+        (slot && slot->null))
+        return;
     if (!otherwise && last) {
         report_error(reading->unit->reports, rule->span, "the configuration has no '%s'",
                      rule->name);
@@ -477,7 +504,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
     for (int i = 0; i < 2 * rules->count; i++) {
         const Node *rule = rules->items[i % rules->count];
         if (rule->kind != NODE_RULE) continue;
-        if (!is_constant(rule->kids[0])) read_rule(&reading, rule); /* now that more is known */
+        if (!layout_constant(rule->kids[0])) read_rule(&reading, rule); /* now that more is known */
         read_otherwise(&reading, rule, rule->kids[0], i >= rules->count);
     }
     for (int i = 0; i < count; i++)
@@ -561,6 +588,8 @@ static bool option_pair(MoecCompiler *model, const char *path, MoecPair *pair) {
         pair->number = !strcmp(text, "true");
     } else if (!strcmp(text, "none")) {
         pair->kind = MOEC_PAIR_NONE;
+    } else if (*text == '[' && isdigit((unsigned char)text[1])) {
+        pair->kind = MOEC_PAIR_OTHER;
     }
     return true;
 }
@@ -582,10 +611,18 @@ static bool word_pair(Unit *unit, const Node *rule, MoecCompiler *model, const c
     return pair->text != NULL;
 }
 
+/* "yarn_rotary { factor = 4 }" is yarn_rotary. */
+static bool model_holds(Arena *arena, const Node *condition, MoecCompiler *model) {
+    const char *text = moec_option(model, layout_path(arena, condition->kids[0]));
+    const char *word = condition->kids[1]->name;
+    return text && strlen(word) == strcspn(text, " {") && !strncmp(text, word, strlen(word));
+}
+
 static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPair *pair) {
     const Node *value = rule->kids[0], *times = NULL;
     *pair = (MoecPair){.key = rule->name};
-    if (is_constant(value)) {
+    if (rule->kids[3] && !model_holds(unit->arena, rule->kids[3], model)) return false;
+    if (layout_constant(value)) {
         *pair = constant_pair(unit->arena, rule->name, value);
         return true;
     }
@@ -609,13 +646,26 @@ static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPai
     return true;
 }
 
+/* What a rule says of one case takes the place of what another says of all. */
+static void add_pair(Arena *arena, List *pairs, const MoecPair *pair) {
+    for (int i = 0; i < pairs->count; i++) {
+        MoecPair *before = pairs->items[i];
+        if (strcmp(before->key, pair->key) != 0) continue;
+        *before = *pair;
+        return;
+    }
+    MoecPair *copy = arena_alloc(arena, sizeof *copy);
+    *copy = *pair;
+    list_push(arena, pairs, copy);
+}
+
 List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model) {
     List pairs = {0};
+    MoecPair pair;
     for (int i = 0; i < layout->rules.count; i++) {
         const Node *rule = layout->rules.items[i];
-        MoecPair *pair = arena_alloc(unit->arena, sizeof *pair);
-        if (rule->kind == NODE_RULE && rule_pair(unit, rule, model, pair))
-            list_push(unit->arena, &pairs, pair);
+        if (rule->kind == NODE_RULE && rule_pair(unit, rule, model, &pair))
+            add_pair(unit->arena, &pairs, &pair);
     }
     return pairs;
 }

@@ -66,6 +66,9 @@ char *layout_spec(Arena *arena, const Layout *layout, const char *name, const Li
 /* The other way: MoecPair *, the values that the options of a model have. */
 List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model);
 
+/* Whether a value is what every model of the family has. */
+bool layout_constant(const Node *value);
+
 /* words.c: `in { theirs = ours }` of a rule. NULL where there is none for it; without words every
  * word is the same on both sides. */
 const char *layout_our_word(const Node *rule, const char *theirs);

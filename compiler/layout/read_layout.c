@@ -356,7 +356,22 @@ static bool check_rule(Reader *reader, const Node *rule) {
         report_error(reader->reports, otherwise->span, "a list of words is wanted here");
         return false;
     }
+    if (rule->kids[3] && layout_constant(value)) {
+        report_error(reader->reports, rule->kids[3]->span, "this rule gives no option a value");
+        report_help(reader->reports, "leave the condition out: so it is in every model");
+        return false;
+    }
     return true;
+}
+
+/* Whether two speak of the same key in the same case, or give the same option. */
+static bool same_rule(Arena *arena, const Node *a, const Node *b) {
+    if (a->kind != b->kind || strcmp(a->name, b->name) != 0) return false;
+    const Node *one = a->kind == NODE_RULE ? a->kids[3] : NULL;
+    const Node *other = b->kind == NODE_RULE ? b->kids[3] : NULL;
+    if (!one || !other) return one == other;
+    return !strcmp(layout_path(arena, one->kids[0]), layout_path(arena, other->kids[0])) &&
+           !strcmp(one->kids[1]->name, other->kids[1]->name);
 }
 
 /* The first rule recognises: that of a derived layout stands where that of its base did. */
@@ -370,7 +385,7 @@ static void add_rule(Reader *reader, Layout *layout, Node *node) {
     layout->unread.count = kept;
     for (int i = 0; i < layout->rules.count; i++) {
         Node *before = layout->rules.items[i];
-        if (before->kind != node->kind || strcmp(before->name, node->name) != 0) continue;
+        if (!same_rule(reader->arena, before, node)) continue;
         if (!is_own(reader, layout, before, node)) layout->rules.items[i] = node;
         return;
     }

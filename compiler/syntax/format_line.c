@@ -280,7 +280,7 @@ static void add_at(Line *line, const Node *expr, int level) {
     line->nesting--;
 }
 
-/* from KEY = value in LIMITS else value */
+/* from KEY = value in LIMITS else value if OPTION == WORD */
 static void add_rule(Line *line, const Node *rule) {
     line_add(line, rule->name);
     line_add(line, " = ");
@@ -289,6 +289,8 @@ static void add_rule(Line *line, const Node *rule) {
     if (rule->kids[1]) line_expr(line, rule->kids[1]->kids[0]);
     if (rule->kids[2]) line_add(line, " else ");
     if (rule->kids[2]) line_expr(line, rule->kids[2]);
+    if (rule->kids[3]) line_add(line, " if ");
+    if (rule->kids[3]) line_expr(line, rule->kids[3]);
 }
 
 void line_layout(Line *line, const Node *row) {

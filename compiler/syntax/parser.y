@@ -48,7 +48,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 
 %type <token> word name target comparison additive multiplicative reduction extreme constant
 %type <node> plan plan_entries plan_entry paths
-%type <node> rows row place rule_end otherwise_value
+%type <node> rows row place rule_end otherwise_value rule_condition
 %type <node> item formals formal_list formal result results path optional_record record entries entry
 %type <node> value value_term value_unary value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
@@ -158,9 +158,9 @@ paths: path
 /* What a layout holds. */
 rows: %empty                                            { $$ = make(parser, NODE_BLOCK, @$); }
     | rows row                                          { $$ = $2 ? with(parser, $1, $2) : $1; };
-row: FROM path '=' value rule_end otherwise_value
+row: FROM path '=' value rule_end otherwise_value rule_condition
         { $$ = with(parser, named(parser, NODE_RULE, @$, $path), $value);
-          with(parser, with(parser, $$, $rule_end), $otherwise_value); }
+          with(parser, with(parser, with(parser, $$, $rule_end), $otherwise_value), $rule_condition); }
    | FROM paths
         { $$ = $paths; $$->kind = NODE_UNREAD; $$->span = @$; }
    | AXIS name '=' expr
@@ -180,6 +180,9 @@ rule_end: limits
         | IN record
         { $$ = with(parser, make(parser, NODE_LIMITS, @$), $2); };
 otherwise_value: %empty { $$ = NULL; } | ELSE value     { $$ = $2; };
+rule_condition: %empty { $$ = NULL; }
+              | IF path EQUAL name
+        { $$ = binary(parser, @$, $3, $path, titled(parser, NODE_NAME, @4, $name)); };
 
 value: value_term
      | value additive value_term                        { $$ = binary(parser, @$, $2, $1, $3); };

@@ -57,7 +57,8 @@ typedef enum NodeKind {
     NODE_KIND,    /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
 
     /* layouts */
-    NODE_RULE, /* from PATH = value in limits else value   name; kids: value, LIMITS or NULL, value or NULL */
+    NODE_RULE, /* from PATH = value in limits else value if PATH == NAME   name; kids: value, LIMITS or NULL, value or NULL,
+                  BINARY or NULL */
     NODE_UNREAD, /* from PATH, PATH                          kids: (NAME)* */
     NODE_TENSOR, /* "NAME"[subs] = expr                      name; kids: SUBS or NULL, expr */
 

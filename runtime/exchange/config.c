@@ -124,6 +124,8 @@ static json_t *pair_json(const MoecPair *pair) {
         return json_string(pair->text);
     case MOEC_PAIR_LIST:
         return list_json(pair->text);
+    case MOEC_PAIR_OTHER:
+        return json_loads(pair->text, 0, NULL);
     default:
         return json_null();
     }

@@ -17,6 +17,10 @@ model post = m { before = false, sandwich = true, attention.qk_wide = true }
 model offset = m { tied = true, amplify = 4, norm.offset = 1, ffn.act = gelu_tanh }
 model query_bias = m { attention = { bias = true, out_bias = false } }
 model scaled = m { attention.rotary = yarn_rotary { factor = 4, original = 8, truncate = false } }
+model grown = m { attention.rotary = dynamic_rotary { factor = 4, original = 12 } }
+model stretched = m {
+  attention.rotary = longrope_rotary { short = [1, 1.5, 2.25, 3], long = [1.5, 4, 8, 20.75], original = 12, factor = 4 }
+}
 model near = m { attention.window = 5 }
 model fused = m { attention.rotary.dim = 4, tied = true }
 model near_and_far = offset {
@@ -68,6 +72,8 @@ again routed qwen3_moe
 again learned gpt2
 again neox gpt_neox
 again scaled llama
+again grown llama
+again stretched phi3
 again near mistral
 again near_and_far gemma3_text
 again clipped gpt_oss
@@ -88,7 +94,6 @@ model routed = decoder {
   dim       = 16
   layers    = 2
   attention = { heads = { q = 4, k = 2 }, head_dim = 8, rotary = { base = 10000 }, qk_norm = true }
-  norm      = { eps = 1e-6 }
   tied      = false
   train     = { context = 16 }
   ffn       = moe { experts = 3, top = 2, expert = { hidden = 8 }, weights = renormalised }
@@ -200,7 +205,7 @@ spoilt "the configuration has no 'hidden_size'" config.json '/hidden_size/d'
 spoilt "shape    model.embed_tokens.weight: [64, 16], wanted [32, 16]" config.json 's/"vocab_size": 64/"vocab_size": 32/'
 spoilt "missing  model.layers.2.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 3/'
 spoilt "unknown  model.layers.1.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 1/'
-spoilt "known are default, linear, llama3, yarn" config.json 's/"rope_type": "default"/"rope_type": "dynamic"/'
+spoilt "known are default, linear, dynamic, llama3, yarn" config.json 's/"rope_type": "default"/"rope_type": "longrope"/'
 spoilt "layer 'rotary' has no option 'factor'" config.json 's/"rope_type": "default"/"factor": 8/'
 spoilt "option 'factor' of layer 'yarn_rotary' must be given" config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
 spoilt "no value of an option" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'

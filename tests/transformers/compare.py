@@ -20,6 +20,10 @@ MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
 LLAMA3 = dict(rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=24)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16)
+LONGROPE = dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.05, 1.1, 1.25, 1.5, 2.0],
+                long_factor=[1.0, 1.5, 2.5, 4.125, 6.0, 9.75])
+CONTEXT = 64  # that ours run with
+GROWS = {"llama-dynamic-grown"}  # theirs follow each length, ours the context
 DEEPSEEK = {**SMALL, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 6, "v_head_dim": 10,
             "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "n_shared_experts": 2,
             "moe_intermediate_size": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4}
@@ -30,11 +34,17 @@ FAMILIES = {
     "llama-llama3": ("Llama", {**SMALL, "rope_parameters": LLAMA3}),
     "llama-yarn": ("Llama", {**SMALL, "rope_parameters": YARN}),
     "llama-linear": ("Llama", {**SMALL, "rope_parameters": dict(rope_type="linear", rope_theta=1e4, factor=2.5)}),
+    "llama-dynamic": ("Llama", {**SMALL, "rope_parameters": dict(rope_type="dynamic", rope_theta=1e4, factor=4.0)}),
+    "llama-dynamic-grown": ("Llama", {**SMALL, "max_position_embeddings": 24,
+                                      "rope_parameters": dict(rope_type="dynamic", rope_theta=1e4, factor=4.0)}),
     "mistral": ("Mistral", {**SMALL, "sliding_window": None}),
     "mistral-window": ("Mistral", {**SMALL, "sliding_window": 9}),
     "phi3": ("Phi3", {**SMALL, "pad_token_id": 0}),
     "phi3-partial": ("Phi3", {**SMALL, "pad_token_id": 0, "sliding_window": 11, "tie_word_embeddings": True,
                               "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)}),
+    "phi3-longrope": ("Phi3", {**SMALL, "pad_token_id": 0, "original_max_position_embeddings": 8, "rope_parameters": LONGROPE}),
+    "phi3-longrope-short": ("Phi3", {**SMALL, "pad_token_id": 0, "original_max_position_embeddings": 64,
+                                     "max_position_embeddings": 256, "rope_parameters": LONGROPE}),
     "qwen2": ("Qwen2", SMALL),
     "qwen2-yarn": ("Qwen2", {**SMALL, "rope_parameters": {**YARN, "attention_factor": 1.25, "beta_fast": 4.0}}),
     "qwen3": ("Qwen3", {**SMALL, "head_dim": 16}),
@@ -110,14 +120,14 @@ def compare(name, folder):
         file.write(struct.pack("<256I", 20240520, 1, len(numbers), *[0] * 253))
         file.write(struct.pack(f"<{len(numbers)}H", *numbers))
     moec("run", folder / "run" / f"{name.replace('-', '_')}.moe", "--weights", folder / "run" / "last.safetensors", "--tokens",
-         folder / "tokens.bin", "--want", "logits", "--out", folder / "out.safetensors")
+         folder / "tokens.bin", "--set", f"train.context={CONTEXT}", "--want", "logits", "--out", folder / "out.safetensors")
     ours = load_file(folder / "out.safetensors")["logits"]
-    theirs = logits_of(model, [row[:64] for row in tokens])
+    theirs = logits_of(model, [row[:CONTEXT] for row in tokens])
     error = (ours - theirs).abs().max().item() / theirs.abs().max().item()
     begin = tokens[0][:9]
     said = moec("generate", folder / "run", "--numbers", "--prompt", " ".join(map(str, begin)), "--tokens", "30",
-                "--temperature", "0").split()
-    assert list(map(int, said)) == greedy(model, begin, 30), "another text"
+                "--temperature", "0", "--set", f"train.context={CONTEXT}").split()
+    assert name in GROWS or list(map(int, said)) == greedy(model, begin, 30), "another text"
     moec("export", folder / "run", "--as", name.split("-")[0], "--out", folder / "again")
     before, after = {}, load_file(folder / "again" / "model.safetensors")
     for file in (folder / "theirs").glob("*.safetensors"):
@@ -126,7 +136,7 @@ def compare(name, folder):
     for key, value in before.items():
         assert value.dtype == after[key].dtype and torch.equal(value, after[key]), f"{key} is not the same"
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder / "again", dtype=torch.float32).eval()
-    back = (logits_of(loaded, [row[:64] for row in tokens]) - theirs).abs().max().item()
+    back = (logits_of(loaded, [row[:CONTEXT] for row in tokens]) - theirs).abs().max().item()
     print(f"{name}: logits differ by {error:.1e} of the largest, loaded again by {back:.1e}, {len(before)} tensors the same")
     return error < 1e-5 and back == 0
 
