@@ -185,12 +185,23 @@ static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args) {
     return isfinite(value) ? expr_number(program, value) : NULL;
 }
 
+/* i + 1 - 1, numbers added to a whole number one after the other: added at once, or NULL. */
+static Expr *join_numbers(Program *program, OpCode op, const Expr *a, const Expr *b) {
+    if (!(is_apply(a, OP_ADD) || is_apply(a, OP_SUB)) || b->kind != EXPR_NUMBER) return NULL;
+    if (a->args[1]->kind != EXPR_NUMBER || !expr_counts(a) || !expr_counts(b)) return NULL;
+    double first = a->op == OP_ADD ? a->args[1]->number : -a->args[1]->number;
+    double sum = op == OP_ADD ? first + b->number : first - b->number;
+    if (fabs(sum) > WHOLE_MAX) return NULL;
+    return expr_apply(program, sum < 0 ? OP_SUB : OP_ADD, a->args[0],
+                      expr_number(program, fabs(sum)), NULL);
+}
+
 static Expr *fold_sum(Program *program, OpCode op, Expr *a, Expr *b) {
     if (expr_is_number(b, 0)) return a;
     if (expr_is_number(a, 0)) return op == OP_ADD ? b : expr_apply(program, OP_NEG, b, NULL, NULL);
     if (is_apply(b, OP_NEG))
         return expr_apply(program, op == OP_ADD ? OP_SUB : OP_ADD, a, b->args[0], NULL);
-    return NULL;
+    return join_numbers(program, op, a, b);
 }
 
 static Expr *fold_product(Program *program, Expr *a, Expr *b) {

@@ -136,6 +136,7 @@ static bool is_joined(const Expr *expr, double size, Expr **number, Expr **rest)
 
 Expr *whole_fold(OpCode op, Expr *a, const Expr *b) {
     Expr *number, *rest;
+    if (op == OP_FLOOR && expr_is_whole(a)) return a;
     if (op == OP_FLOOR && is_op(a, OP_DIV) && a->args[1]->kind == EXPR_NUMBER)
         return is_joined(a->args[0], a->args[1]->number, &number, &rest) ? number : NULL;
     if (op == OP_MOD && b->kind == EXPR_NUMBER)

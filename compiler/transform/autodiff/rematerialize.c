@@ -13,7 +13,8 @@
  *                                                      d_h[b,f] = t_again[b,f] * h[i,b,f]
  *
  * With `recompute` all but the carried tensors is computed again; otherwise only what is pointwise,
- * cheap, and made of values that are kept anyway, and what says so itself (`again`).
+ * cheap, and made of values that are kept anyway or of such ones, and what says so itself
+ * (`again`).
  */
 #include "ir/rewrite.h"
 
@@ -99,17 +100,44 @@ typedef struct Recomputation {
     const Saving *saving;
     double cost;
     bool state;   /* reads a state: it may be another one by then */
-    bool missing; /* reads a tensor of the step that the backward step has no other use for */
+    bool missing; /* reads what the backward step has not, and what is not pointwise either */
     bool gather;
 } Recomputation;
 
+static bool is_pointwise(const Statement *statement) {
+    return statement->kind == STATEMENT_LOOP && statement->reduction == REDUCE_NONE &&
+           !statement->accumulate && !statement_is_scatter(statement);
+}
+
+/* The statement of the step that makes all of a tensor value by value, or NULL. */
+static const Statement *pointwise_maker(const Saving *saving, const Tensor *tensor) {
+    const List *statements = &saving->forward->body.statements;
+    const Statement *maker = NULL;
+    for (int i = 0; i < statements->count; i++) {
+        List targets = {0};
+        written_by(saving->program->arena, statements->items[i], &targets);
+        for (int j = 0; j < targets.count; j++) {
+            if (((Expr *)targets.items[j])->tensor != tensor) continue;
+            if (maker || !is_pointwise(statements->items[i])) return NULL;
+            maker = statements->items[i];
+        }
+    }
+    return maker;
+}
+
+/* What the backward step has not and what is pointwise is computed again as well. */
 static void add_cost(Expr *expr, void *data) {
     Recomputation *remat = data;
     if (expr->kind == EXPR_APPLY) remat->cost += op_table[expr->op].cost;
     if (expr->kind != EXPR_READ) return;
     if (expr->tensor->role == ROLE_STATE) remat->state = true;
-    if (remat->saving->local[expr->tensor->id] && first_mention(remat->saving, expr->tensor) < 0)
-        remat->missing = true;
+    if (remat->saving->local[expr->tensor->id] && first_mention(remat->saving, expr->tensor) < 0) {
+        const Statement *maker = pointwise_maker(remat->saving, expr->tensor);
+        if (!maker || remat->cost > CHEAP)
+            remat->missing = true;
+        else
+            expr_walk(maker->value, add_cost, remat);
+    }
     for (int i = 0; i < expr->count; i++)
         if (expr->args[i]->kind == EXPR_READ) remat->gather = true;
 }
@@ -123,9 +151,7 @@ static bool is_computed_again(const Saving *saving, const Statement *statement) 
     expr_walk(statement->value, add_cost, &remat);
     if (remat.state) return false;
     if (recompute) return true;
-    return statement->reduction == REDUCE_NONE && !statement->accumulate &&
-           !statement_is_scatter(statement) && !remat.missing && !remat.gather &&
-           remat.cost <= CHEAP;
+    return is_pointwise(statement) && !remat.missing && !remat.gather && remat.cost <= CHEAP;
 }
 
 /* ---- doing ---- */
