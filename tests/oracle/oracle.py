@@ -91,7 +91,7 @@ def adamw(row, given):
             g = g * clip
             m.mul_(first).add_((1 - first) * g)
             v.mul_(second).add_((1 - second) * g * g)
-            decay = own["decay"] if p.dim() >= 2 and not is_factor(name) else 0.0
+            decay = own["decay"] if p.dim() >= 2 and not is_factor(name, row.get("parts", [None])) else 0.0
             update = (m / (1 - first ** (step + 1))) / ((v / (1 - second ** (step + 1))).sqrt() + own["eps"])
             p.data.sub_(own["lr"] * warmed(step) * (update + decay * p.data))
     return w, seen

@@ -11,15 +11,22 @@
 """
 import math
 
-
 import torch
 import torch.nn.functional as F
 
 
-def is_factor(name):
-    """Factors and shifts with more than one axis, which are no matrices."""
-    vectors = ("bias", "weight", "shift", "fade", "share", "removed", "replaced", "bonus")
-    return name.endswith(("_conv.weight", "_conv.shift") + tuple("attention." + vector for vector in vectors))
+# By the kind of a layer.
+FACTORS = {"lstm": ["bias"], "mamba2": ["weight"], "gla": ["shift"],
+           "rwkv7": ["fade", "share", "removed", "replaced", "bonus", "weight", "bias"]}
+
+
+def is_factor(name, parts):
+    """Factors and shifts with more than one axis, which are no matrices. parts: of layers in turn."""
+    if name.endswith(("_conv.weight", "_conv.shift")):
+        return True
+    path = name.split(".")
+    part = parts[int(path[1]) % len(parts)] if path[0] == "block" else None
+    return bool(part) and path[2] == "attention" and path[-1] in FACTORS.get(part["kind"], []) and len(path) == 4
 
 
 def heads(w, path, name, x, h, e):
@@ -30,9 +37,8 @@ def conv(w, path, x, bias=False, width=4):
     """y[t] = silu(sum_i weight[i] x[t - i]), each channel by itself."""
     weight = w.get(path + ".weight", width, *x.shape[2:])
     y = torch.zeros_like(x)
-    for t in range(x.shape[1]):
-        for i in range(min(width, t + 1)):
-            y[:, t] += weight[i] * x[:, t - i]
+    for i in range(min(width, x.shape[1])):
+        y = y + weight[i] * F.pad(x, (0, 0, 0, 0, i, 0))[:, : x.shape[1]]
     if bias:
         y = y + w.get(path + ".shift", *x.shape[2:])
     return F.silu(y)
@@ -64,11 +70,11 @@ def min_gru(w, path, spec, x):
 
 
 def fading_memory(q, k, v, keep):
-    """S = keep S + k v^T, q S; q, k: batch, place, head, e; v: .., c; keep: batch, place, head."""
+    """S = keep S + k v^T, q S; q, k: batch, place, head, e; v: .., c; keep: batch, place, head, e or 1."""
     S = torch.zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype=q.dtype)
     out = []
     for t in range(q.shape[1]):
-        S = keep[:, t, :, None, None] * S + k[:, t, :, :, None] * v[:, t, :, None, :]
+        S = keep[:, t, :, :, None] * S + k[:, t, :, :, None] * v[:, t, :, None, :]
         out.append(torch.einsum("bhe,bhec->bhc", q[:, t], S))
     return torch.stack(out, 1)
 
@@ -82,7 +88,7 @@ def linear_attention(w, path, spec, x):
     q = F.elu(heads(w, path, "query", x, h, e)) + 1
     k = F.elu(heads(w, path, "key", x, h, e)) + 1
     v = heads(w, path, "value", x, h, e)
-    ones = torch.ones(x.shape[0], x.shape[1], h, dtype=x.dtype)
+    ones = torch.ones(x.shape[0], x.shape[1], h, 1, dtype=x.dtype)
     total = torch.einsum("bthe,bthe->bth", q, k.cumsum(1)) + 1e-6
     return project(w, path, fading_memory(q, k, v, ones) / total[..., None], x.shape[-1])
 
@@ -93,7 +99,7 @@ def retention(w, path, spec, x, rotate):
     k = rotate(heads(w, path, "key", x, h, e) / e**0.5, 10000)
     v = heads(w, path, "value", x, h, 2 * e)
     gamma = 1 - 2.0 ** (-5 - torch.arange(h, dtype=x.dtype))
-    o = fading_memory(q, k, v, gamma.expand(x.shape[0], x.shape[1], h))
+    o = fading_memory(q, k, v, gamma[:, None].expand(x.shape[0], x.shape[1], h, 1))
     o = o / torch.sqrt(o.pow(2).mean(-1, keepdim=True) + 1e-6)
     return project(w, path, F.silu(heads(w, path, "gate", x, h, 2 * e)) * o, x.shape[-1])
 
@@ -133,7 +139,7 @@ def mamba2(w, path, spec, x):
     C = conv(w, path + ".out_conv", heads(w, path, "out_of", x, 1, n), bias=True)
     fade, step = decay(w, path, "time", x, h)
     B, C = B.expand(-1, -1, h, -1), C.expand(-1, -1, h, -1)
-    o = fading_memory(C, B * step[..., None], v, fade.exp()) + w.get(path + ".skip", h)[:, None] * v
+    o = fading_memory(C, B * step[..., None], v, fade.exp()[..., None]) + w.get(path + ".skip", h)[:, None] * v
     g = o * F.silu(heads(w, path, "gate", x, h, c))
     g = g / torch.sqrt(g.pow(2).mean((-1, -2), keepdim=True) + 1e-5) * w.get(path + ".weight", h, c)
     return project(w, path, g, d)
@@ -148,13 +154,8 @@ def gla(w, path, spec, x):
     h, rank, d = spec["heads"], spec["rank"], x.shape[-1]
     e, c = d // h // 2, d // h
     q, k, v = heads(w, path, "query", x, h, e) / e**0.5, heads(w, path, "key", x, h, e), heads(w, path, "value", x, h, c)
-    logits = torch.einsum("btr,rhe->bthe", x @ w.get(path + ".narrow", d, rank), w.get(path + ".wide", rank, h, e))
-    alpha = (logits + w.get(path + ".shift", h, e)).sigmoid() ** (1 / 16)
-    S, out = torch.zeros(x.shape[0], h, e, c, dtype=x.dtype), []
-    for t in range(x.shape[1]):
-        S = alpha[:, t, :, :, None] * S + k[:, t, :, :, None] * v[:, t, :, None, :]
-        out.append(torch.einsum("bhe,bhec->bhc", q[:, t], S))
-    o = torch.stack(out, 1)
+    logits = low_rank(w, path, x, h, e, rank=rank) + w.get(path + ".shift", h, e)
+    o = fading_memory(q, k, v, logits.sigmoid() ** (1 / 16))
     o = o / torch.sqrt(o.pow(2).mean(-1, keepdim=True) + 1e-6) * w.get(path + ".out_norm.weight", c)
     return project(w, path, o * F.silu(heads(w, path, "gate", x, h, c)), d)
 
