@@ -382,6 +382,22 @@ static void report_fraction(Elaborator *e, const Node *option, const Value *valu
     e->frame->refused = true;
 }
 
+/* Of another kind than the option's type. */
+static void report_kind(Elaborator *e, const Node *option, const Value *value) {
+    bool braces = value->kind == KIND_WORD && value->record && value->record->entries.count;
+    const char *found = value->kind == KIND_NUMBER ? arena_format(e->arena, "%g", value->number)
+                        : braces                   ? "one with options"
+                                                   : value_kind_text(value);
+    report_error(e->reports, value->span, "option '%s' takes %s%s, not %s", option->name,
+                 strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ", option->kids[0]->name,
+                 found);
+    report_note(e->reports, option->span, "declared here");
+    if (value->kind == KIND_WORD && *value->word &&
+        strspn(value->word, "0123456789.e+-") == strlen(value->word))
+        report_help(e->reports, "a number stands without quotes: %s = %s", option->name,
+                    value->word);
+}
+
 /* The value that an option takes: what is given, else its default. */
 static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     Value *value = given_value(e, given, option->name), *fallback = NULL;
@@ -417,16 +433,7 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     if (!value) return fallback;
     Value *converted = convert(e, option, value, fallback);
     if (!converted) {
-        const char *found = value->kind == KIND_NUMBER ? arena_format(e->arena, "%g", value->number)
-                                                       : value_kind_text(value);
-        report_error(e->reports, value->span, "option '%s' takes %s%s, not %s", option->name,
-                     strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ",
-                     option->kids[0]->name, found);
-        report_note(e->reports, option->span, "declared here");
-        if (value->kind == KIND_WORD && *value->word &&
-            strspn(value->word, "0123456789.e+-") == strlen(value->word))
-            report_help(e->reports, "a number stands without quotes: %s = %s", option->name,
-                        value->word);
+        report_kind(e, option, value);
         return value_error(e, option->span);
     }
     return converted;
