@@ -322,6 +322,35 @@ static char *shape_text(const long *shape, int rank) {
     return closed;
 }
 
+/* Weights of another shape. Where one axis alone is longer than they know, as the places of a text
+ * that goes on beyond learned positions, no more of it may be asked for. */
+static bool wrong_shape(const Safetensors *file, const char *name, const PublicTensor *one,
+                        const Entry *entry) {
+    int differ = 0, axis = 0;
+    for (int i = 0; i < one->rank && one->rank == entry->rank; i++) {
+        if (one->shape[i] == entry->shape[i]) continue;
+        differ++;
+        axis = i;
+    }
+    const char *letter = one->axes;
+    for (int i = 0; i < axis && *letter; i++)
+        letter += strcspn(letter, ",") + (strchr(letter, ',') != NULL);
+    char *longer =
+        differ == 1 && one->shape[axis] > entry->shape[axis]
+            ? memory_format("these weights know %ld of axis '%.*s': ask for no more, or use "
+                            "weights made for %ld",
+                            entry->shape[axis], (int)strcspn(letter, ","), letter, one->shape[axis])
+            : memory_format("use weights made for this model and these settings");
+    char *found = shape_text(entry->shape, entry->rank),
+         *wanted = shape_text(one->shape, one->rank);
+    error_message(longer, "%s: %s has the shape %s, the model wants %s (%s)", file->path, name,
+                  found, wanted, one->axes);
+    free(found);
+    free(wanted);
+    free(longer);
+    return false;
+}
+
 static bool read_values(const Safetensors *file, const char *name, const PublicTensor *one,
                         float *values, bool needed, bool *used) {
     const Entry *entry = safetensors_find(file, name);
@@ -329,16 +358,7 @@ static bool read_values(const Safetensors *file, const char *name, const PublicT
     if (!entry)
         return !needed || error_message("use weights made for this model and these settings",
                                         "%s has no tensor %s", file->path, name);
-    if (!same_shape(one, entry)) {
-        char *found = shape_text(entry->shape, entry->rank),
-             *wanted = shape_text(one->shape, one->rank);
-        error_message("use weights made for this model and these settings",
-                      "%s: %s has the shape %s, the model wants %s (%s)", file->path, name, found,
-                      wanted, one->axes);
-        free(found);
-        free(wanted);
-        return false;
-    }
+    if (!same_shape(one, entry)) return wrong_shape(file, name, one, entry);
     return safetensors_floats(file, entry, values, one->count);
 }
 
