@@ -344,15 +344,12 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 }
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
-                           bool standalone, const char **device) {
-    char *kernels;
+                           bool standalone, MoecKernels *kernels) {
     programs = with_step(compiler, programs, &count);
     for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
     if (moec_failed(compiler)) return NULL;
     Schedule **schedules = schedules_of(compiler, programs, count);
     if (moec_failed(compiler)) return NULL;
-    const char *text = emit_cuda(compiler->arena, schedules, count,
-                                 standalone ? TARGET_STANDALONE : TARGET_HOSTED, &kernels);
-    *device = kernels;
-    return text;
+    return emit_cuda(compiler->arena, schedules, count,
+                     standalone ? TARGET_STANDALONE : TARGET_HOSTED, kernels);
 }

@@ -106,10 +106,25 @@ double moec_weight_traffic(MoecProgram *program);
 /* C text that exports `const MoecTable moec_table` (runtime/abi/abi.h) holding these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone);
-/* The same for a device: C text that launches kernels, and in *device the CUDA text of those
- * kernels, which includes "kernels.cuh". */
+/* A piece of a text of kernels: from the end of the one before it, or the beginning, to its own
+ * end. A kernel and each of its other variants are one each. */
+enum { MOEC_EVERY_KERNEL = -1 };
+typedef struct MoecPiece {
+    int kernel; /* by number in MoecTable.kernels; MOEC_EVERY_KERNEL: what all of them need */
+    size_t end; /* in bytes of the whole text */
+} MoecPiece;
+
+/* CUDA text that includes "kernels.cuh"; to stand alone "fixed.cuh", too, whose kernels are the
+ * same in every program. Those of any pieces can be compiled apart from the others. */
+typedef struct MoecKernels {
+    const char *text;
+    const MoecPiece *pieces;
+    int count;
+} MoecKernels;
+
+/* The same for a device: C text that launches kernels, and the text of those kernels. */
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
-                           bool standalone, const char **device);
+                           bool standalone, MoecKernels *kernels);
 /* The tensors that a program works with, for those who run it otherwise than from its text
  * (moec_interpreter). Lists are as in its table, numbers as in MoecTensor of runtime/abi/abi.h;
  * weights and states are laid out as when this program is emitted alone. */

@@ -218,11 +218,12 @@ const double *interpreter_margins(const Interpreter *interpreter, size_t *count)
 /* fuse and plan: see kernel.h. Programs with their schedules are emitted into one C text with one
  * exported table. */
 struct Schedule;
+struct MoecKernels;
 typedef enum Hosting { TARGET_HOSTED, TARGET_MARKED, TARGET_STANDALONE } Hosting;
 char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting);
-/* The same of programs for a device; *device receives the text of the kernels. */
+/* The same of programs for a device, and the text of their kernels. */
 char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting,
-                char **device);
+                struct MoecKernels *device);
 
 /* The loops of its kernels, as an emitter writes them down. */
 List emit_forms(Arena *arena, struct Schedule *schedule);

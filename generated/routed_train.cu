@@ -8,6 +8,7 @@
    memory:  582464 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 #include "kernels.cuh"
+#include "fixed.cuh"
 
 /* Sizes of axes. */
 enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HK = 4, HV = 4, C = 8, N = 4,

@@ -67,12 +67,12 @@ static void emit(const Spec *spec, const char *line, const Wanted *want, const c
         put(folder, line, name, moec_emit_c(compiler, programs, want->count, alone));
     }
     for (int alone = 0; alone < 2 && compile(compiler, want, programs); alone++) {
-        const char *kernels;
+        MoecKernels kernels;
         snprintf(name, sizeof name, "%s%s.host.c", want->name, alone ? "_alone" : "");
         put(folder, line, name,
             moec_emit_cuda(compiler, programs, want->count, alone, &kernels));
         snprintf(name, sizeof name, "%s%s.cu", want->name, alone ? "_alone" : "");
-        put(folder, line, name, kernels);
+        put(folder, line, name, kernels.text);
     }
     moec_close(compiler);
 }

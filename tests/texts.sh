@@ -35,7 +35,7 @@ if [ ! -e "$old/texts" ]; then
     mkdir -p "$old"
     git archive "$base" | tar -x -C "$old"
     make -s -C "$old" -j2 CC="$compiler" BUILD=build SAN= build/libmoec.a >/dev/null
-    $compiler -O1 -I"$old/compiler" -o "$old/texts" tests/texts.c "$old/build/libmoec.a" -ljansson -lm
+    $compiler -O1 -I"$old/compiler" -o "$old/texts" "$old/tests/texts.c" "$old/build/libmoec.a" -ljansson -lm
 fi
 make -s CC="$compiler" "$BUILD/libmoec.a" BUILD="$BUILD" >/dev/null
 $compiler -O1 -Icompiler -o "$work/texts" tests/texts.c "$BUILD/libmoec.a" -ljansson -lm

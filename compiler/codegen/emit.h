@@ -39,6 +39,13 @@ typedef struct KernelText {
     Text parameters, arguments;
 } KernelText;
 
+/* The kernels of a device: their text, and what of it is whose. */
+typedef struct DeviceText {
+    Text text;
+    List kernels; /* char *: the names of the kernels, by number */
+    List pieces;  /* MoecPiece * */
+} DeviceText;
+
 /* What targets do differently with the units of a schedule. */
 typedef struct EmitTarget {
     ParameterStyle parameters;
@@ -72,15 +79,15 @@ struct Emitter {
     List *products;     /* Product *, of all programs */
     double flops, product_flops, repeats; /* repeats: how often what is written runs */
 
-    Text functions; /* the kernels */
-    Text *out;      /* what lines are added to */
+    Text *functions; /* of the module, or of its device: the kernels */
+    Text *out;       /* what lines are added to */
     int indent;
     List *forms; /* receives the form of all kernels, KernelForm *, instead of a text; or NULL */
 
     /* programs for a device */
     const EmitTarget *target;
-    List *device_kernels; /* char *: the names of the kernels of all programs, by number */
-    List *own_products;   /* OwnProduct *: by number of the product */
+    DeviceText *device; /* of all programs */
+    List *own_products; /* OwnProduct *: by number of the product */
 };
 
 /* ---- emit_names.c ---- */
@@ -175,13 +182,12 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 struct Module {
     Arena *arena;
     const EmitTarget *target;
-    List *forms;         /* see Emitter */
-    Text functions;      /* of the text with the table */
-    Text device;         /* the kernels of a device */
-    List products;       /* Product * */
-    List device_kernels; /* char *: their names, by number */
-    List own_products;   /* OwnProduct * */
-    List sizes;          /* SizeConstant * */
+    List *forms;    /* see Emitter */
+    Text functions; /* of the text with the table */
+    DeviceText device;
+    List products;     /* Product * */
+    List own_products; /* OwnProduct * */
+    List sizes;        /* SizeConstant * */
     Layout weights, states;
     List emitted; /* Emitted * */
     bool update;
@@ -254,6 +260,9 @@ Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_cuda_update(Module *module, const Update *update);
 /* Gives a kernel its number; the name is that of the number as well. */
 const char *device_kernel(Emitter *emitter, const char *name);
+/* What was written since the last piece ended is all of a kernel, or of one of its variants; NULL:
+ * what several kernels need. */
+void end_piece(DeviceText *device, const char *kernel);
 /* The line that launches a kernel; arguments: "&a, &b". */
 void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments);
 /* The same with that many bytes of shared memory beyond what the kernel declares. */

@@ -228,7 +228,7 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     Text *out = emitter->out;
     int indent = emitter->indent;
     bool options = statement->call != CALL_TOP;
-    emitter->out = &emitter->functions;
+    emitter->out = emitter->functions;
     emitter->indent = 0;
     if (options) emitter->kernels++;
     if (statement->call == CALL_PACK)

@@ -84,13 +84,13 @@ void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text) {
 void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
                   const char *begin) {
     const char *parameters = text->parameters.length ? text->parameters.text : "void";
-    emitter->out = &emitter->functions;
+    emitter->out = emitter->functions;
     emitter->indent = 0;
     add_equations(emitter, emitter->lower.kernel, nest);
     emit_line(emitter, "%s %s(%s)", emitter->target->parameters.function, name, parameters);
-    text_add(&emitter->functions, "{\n%s", begin);
-    finish_form(emitter, name, &text->body, &emitter->functions, 1);
-    text_add(&emitter->functions, "}\n\n");
+    text_add(emitter->functions, "{\n%s", begin);
+    finish_form(emitter, name, &text->body, emitter->functions, 1);
+    text_add(emitter->functions, "}\n\n");
 
     emitter->lower.kernel = NULL;
     emitter->lower.used = emitter->declared;

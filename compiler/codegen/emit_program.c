@@ -70,12 +70,12 @@ Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
     emitter->prefix = prefix;
     emitter->target = module->target;
     emitter->products = &module->products;
-    emitter->device_kernels = &module->device_kernels;
+    emitter->device = &module->device;
     emitter->own_products = &module->own_products;
     emitter->forms = module->forms;
     if (!module->forms) emitter->lower.sizes = &module->sizes;
     emitter->repeats = 1;
-    emitter->functions.arena = arena;
+    emitter->functions = module->target->apart ? &module->device.text : &module->functions;
     emitter->lower.names = arena_alloc(arena, tensors * sizeof *emitter->lower.names);
     emitter->declared = arena_alloc(arena, tensors * sizeof *emitter->declared);
     emitter->lower.schedule = schedule;
@@ -151,7 +151,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     Emitter *emitter = emitter_new(module, schedule, prefix);
     Emitted *emitted = arena_alloc(arena, sizeof *emitted);
     Text body = {.arena = arena}, head = {.arena = arena};
-    Text *text = &module->functions, *kernels = module->target->apart ? &module->device : text;
+    Text *text = &module->functions;
     emitted->first_product = module->products.count;
     emitter->lower.used = emitter->declared;
     emitter->out = &body;
@@ -161,8 +161,6 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     emitter->out = &head;
     if (emitter->target->marks) emit_line(emitter, "moec_mark(run, -1);");
     declare_tensors(emitter, &module->weights, &module->states);
-    if (emitter->functions.length)
-        text_add_bytes(kernels, emitter->functions.text, emitter->functions.length);
     text_add(text, "static void run_%s(const MoecRun *run)\n{\n", prefix);
     if (head.length)
         text_add_bytes(text, head.text, head.length);

@@ -205,9 +205,9 @@ void emit_table(Module *module, Text *text, const char *model) {
     if (module->products.count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n",
                  module->products.count);
-    if (module->device_kernels.count)
+    if (module->device.kernels.count)
         text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
-                 module->device_kernels.count);
+                 module->device.kernels.count);
     if (module->own_products.count) text_add(text, "    .own_products = moec_own_products,\n");
     text_add(text, "};\n");
 }

@@ -251,7 +251,7 @@ void emit_update(Module *module, Program *program) {
     int groups = group_parameters(module, &update.scalars, &own);
     emit_rate(module, program);
     add_own(text, own, groups, &update.scalars);
-    add_statements(arena, target->apart ? &module->device : text, &statements);
+    add_statements(arena, target->apart ? &module->device.text : text, &statements);
     target->update(module, &update);
     add_names(arena, text, "update_states", &update.states);
     add_scalars(arena, text, &update.scalars);

@@ -144,12 +144,12 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
                                    shapes[i].tokens);
         if (!programs[i]) return reports_good(compiler);
     }
-    const char *kernels = NULL,
-               *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
+    MoecKernels kernels = {0};
+    const char *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
                                         : moec_emit_c(compiler, programs, count, true);
     if (!text) return reports_good(compiler);
     return write_text(options->out, "program.c", text) &&
-           (!kernels || write_text(options->out, "kernels.cu", kernels));
+           (!kernels.text || write_text(options->out, "kernels.cu", kernels.text));
 }
 
 /* The programs of a graph; returns their number. */

@@ -48,7 +48,8 @@ static bool rounds_products(const MoecTable *table) {
     return rounds;
 }
 
-static Engine *engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep) {
+static Engine *engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
+                          bool keep) {
     (void)kernels, (void)keep;
     Engine *engine = memory_new(sizeof *engine);
     engine->device = device;

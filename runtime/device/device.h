@@ -11,6 +11,7 @@
 
 #include "device/kernel_times.h"
 #include "device/products.h"
+#include "moec.h"
 
 #include <stdbool.h>
 
@@ -50,9 +51,10 @@ typedef struct DeviceKind {
     bool (*zero)(Device *device, void *block, size_t bytes);
     void (*close)(Device *device);
 
-    /* kernels: text of the device's kernels, NULL where the program has none apart. keep: use the
-     * cache. NULL after a message. */
-    Engine *(*engine_new)(Device *device, const MoecTable *table, const char *kernels, bool keep);
+    /* kernels: read where programs have kernels apart. keep: use the cache. NULL after a message.
+     */
+    Engine *(*engine_new)(Device *device, const MoecTable *table, const MoecKernels *kernels,
+                          bool keep);
     void (*engine_free)(Engine *engine);
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
     bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);

@@ -9,12 +9,13 @@
  *                product_row.cuh: those of a single row
  *                product_wgmma.cuh, wgmma.cuh, bulk.cuh: the same on capability 9.0, whose tensor
  *                cores read shared memory, to which boxes of tensors are copied
- * rounding.cuh   the weights as bf16
  * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
  *                attention_rounded.cuh, attention_grad.cuh, attention_step.cuh: the same with
  *                tensor cores
  *                attention_wgmma.cuh, attention_grad_wgmma.cuh: the same on capability 9.0
- * routing.cuh    top, pack
+ * routing.cuh    choosing, sums of packed rows
+ *
+ * Here are functions alone; fixed.cuh has the kernels that are the same in every program.
  *
  * Nothing here adds up in an order that depends on chance: two runs give the same bits. */
 #ifndef MOEC_KERNELS_CUH
@@ -27,7 +28,6 @@
 #include "product_stored.cuh"
 #include "product_row.cuh"
 #include "product_wgmma.cuh"
-#include "rounding.cuh"
 #include "attention.cuh"
 #include "attention_rounded.cuh"
 #include "attention_grad.cuh"

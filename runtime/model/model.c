@@ -25,10 +25,10 @@ static int shapes_of(const MoecCompiler *compiler, const GraphShape *shapes, int
     return count;
 }
 
-/* The texts of the graphs: C, and the kernels that it launches where the device wants them
- * apart. False after the reports were printed. */
-static bool text_of(const Device *device, MoecCompiler *compiler, const GraphShape *shapes,
-                    int count, const char *texts[2]) {
+/* The text of the graphs as C, and the kernels that it launches where the device wants them apart.
+ * NULL after the reports were printed. */
+static const char *text_of(const Device *device, MoecCompiler *compiler, const GraphShape *shapes,
+                           int count, MoecKernels *kernels) {
     MoecProgram *programs[GRAPH_LIMIT];
     for (int i = 0; i < count; i++)
         if (shapes[i].graph == MOEC_TRAIN) moec_trains(compiler);
@@ -38,13 +38,13 @@ static bool text_of(const Device *device, MoecCompiler *compiler, const GraphSha
             moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
         if (!programs[i]) {
             reports_good(compiler);
-            return false;
+            return NULL;
         }
     }
-    texts[0] = device->apart ? moec_emit_cuda(compiler, programs, count, false, &texts[1])
-                             : moec_emit_c(compiler, programs, count, false);
-    if (!texts[0]) reports_good(compiler);
-    return texts[0] != NULL;
+    const char *text = device->apart ? moec_emit_cuda(compiler, programs, count, false, kernels)
+                                     : moec_emit_c(compiler, programs, count, false);
+    if (!text) reports_good(compiler);
+    return text;
 }
 
 static int moment_count(const Model *model) {
@@ -125,7 +125,7 @@ static bool take_memory(Model *model) {
                          memory_text(size, (double)model_bytes(model)), model->device->name);
 }
 
-static Model *model_of(Device *device, Module *module, const char *kernels, bool keep) {
+static Model *model_of(Device *device, Module *module, const MoecKernels *kernels, bool keep) {
     if (!module) return NULL;
     Model *model = memory_new(sizeof *model);
     model->device = device;
@@ -143,11 +143,11 @@ static Model *model_of(Device *device, Module *module, const char *kernels, bool
 
 Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
                      bool keep) {
-    const char *texts[2] = {NULL, NULL};
+    MoecKernels kernels = {0};
     GraphShape all[GRAPH_LIMIT];
     count = shapes_of(compiler, shapes, count, all);
-    bool good = text_of(device, compiler, all, count, texts);
-    return model_of(device, good ? module_load(texts[0], keep) : NULL, texts[1], keep);
+    const char *text = text_of(device, compiler, all, count, &kernels);
+    return model_of(device, text ? module_load(text, keep) : NULL, &kernels, keep);
 }
 
 Model *model_open(MoecCompiler *compiler, const GraphShape *shapes, int count, bool keep) {

@@ -14,7 +14,8 @@ static int use(MoecCompiler *compiler) {
         programs[count] = moec_compile(compiler, graph, 0, 0, 0);
         if (programs[count]) count++;
     }
-    const char *device = NULL, *text = moec_emit_c(compiler, programs, count, true);
+    MoecKernels device = {0};
+    const char *text = moec_emit_c(compiler, programs, count, true);
     int good = count == 4 && text && moec_cost_json(compiler) && moec_cost_text(compiler) && moec_format(compiler);
     const char *const *names = moec_passes(&passes);
     for (int i = 0; i < passes; i++) good = good && moec_dump(compiler, MOEC_TRAIN, names[i], false);
@@ -22,7 +23,7 @@ static int use(MoecCompiler *compiler) {
     MoecInterpreter *eval = again ? moec_interpreter_new(compiler, again) : NULL;
     good = good && eval;
     moec_interpreter_free(eval);
-    return good && again && moec_emit_cuda(compiler, &again, 1, false, &device) && device;
+    return good && again && moec_emit_cuda(compiler, &again, 1, false, &device) && device.text;
 }
 
 static int use_bundle(MoecCompiler *compiler) {

@@ -90,7 +90,7 @@ static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
     }
     made->name = kernel_name(emitter, kernel, NULL);
     close_kernel(emitter, &text, NULL, made->name, "");
-    list_push(arena, emitter->device_kernels, made);
+    list_push(arena, &emitter->device->kernels, made);
 }
 
 /* Memory is zero at the start. */
@@ -110,9 +110,9 @@ const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {
     for (int i = 0; i < schedule->units.count; i++)
         if (((ScheduleUnit *)schedule->units.items[i])->kind != UNIT_KERNEL) return NULL;
     Module *module = emit_module(arena, &schedule, 1, &target_opencl, NULL);
-    *kernels = module->device_kernels;
+    *kernels = module->device.kernels;
     Text text = {.arena = arena};
     add_sizes(&text, &module->sizes, true);
-    text_add(&text, "%s", module->device.text);
+    text_add(&text, "%s", module->device.text.text);
     return text.text;
 }

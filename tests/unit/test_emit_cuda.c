@@ -114,6 +114,7 @@ static void load_host(const char *text, Loaded *loaded) {
 
 static void load_device(const char *text, Loaded *loaded) {
     enum { HEADERS = 64 };
+    static const char fixed[] = "#include \"fixed.cuh\"\n";
     const char *names[HEADERS], *headers[HEADERS];
     int count = 0;
     for (const EmbeddedFile *file = embedded_files; file->name; file++) {
@@ -124,8 +125,11 @@ static void load_device(const char *text, Loaded *loaded) {
     }
     void *program;
     size_t bytes;
-    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", count, headers, names),
+    char *all = calloc(1, strlen(fixed) + strlen(text) + 1);
+    strcat(strcat(all, fixed), text);
+    assert_int_equal(cuda.nvrtcCreateProgram(&program, all, "program.cu", count, headers, names),
                      0);
+    free(all);
     static const char *const options[] = {"--gpu-architecture=sm_90a"};
     int result = cuda.nvrtcCompileProgram(program, wanted_variant ? 1 : 0, options);
     cuda.nvrtcGetProgramLogSize(program, &bytes);
@@ -550,6 +554,25 @@ static const Case cases[] = {
       "train.precision=bf16"}},
 };
 
+/* A piece has its kernel, or one of its variants, and no other one; what all need has none. */
+static void check_pieces(const MoecKernels *kernels, const MoecTable *table) {
+    static const char mark[] = "__global__";
+    size_t begin = 0;
+    for (int i = 0; i < kernels->count; begin = kernels->pieces[i++].end) {
+        const MoecPiece *piece = &kernels->pieces[i];
+        char *text = strndup(kernels->text + begin, piece->end - begin), *kernel = strstr(text, mark);
+        if (piece->kernel == MOEC_EVERY_KERNEL) {
+            assert_null(kernel);
+        } else {
+            assert_non_null(kernel);
+            assert_non_null(strstr(kernel, table->kernels[piece->kernel]));
+            assert_null(strstr(kernel + strlen(mark), mark));
+        }
+        free(text);
+    }
+    assert_int_equal(begin, strlen(kernels->text));
+}
+
 static void run_case(const Case *one) {
     int sets = 0;
     while (sets < 8 && one->sets[sets]) sets++;
@@ -560,9 +583,11 @@ static void run_case(const Case *one) {
             *meaning = moec_define(compiler, one->graph, 0, 0, tokens);
     if (!program || !meaning) fail_msg("%s", moec_reports(compiler));
     Loaded loaded = {0};
-    const char *device, *host = moec_emit_cuda(compiler, &program, 1, false, &device);
+    MoecKernels device;
+    const char *host = moec_emit_cuda(compiler, &program, 1, false, &device);
     load_host(host, &loaded);
-    load_device(device, &loaded);
+    load_device(device.text, &loaded);
+    check_pieces(&device, loaded.table);
     loaded.graph = &loaded.table->graphs[0];
     run_one(meaning, &loaded, one->model);
     if (program->rounded && !rounds_inside(program)) run_one(program, &loaded, one->model);
@@ -580,10 +605,10 @@ static void check_text(const char *model, const char *one, const char *other) {
     MoecCompiler *compiler = moec_open("tests/rows.moe", model, NULL, 0, NULL);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     Program *program = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
-    const char *device;
+    MoecKernels device;
     moec_emit_cuda(compiler, &program, 1, false, &device);
-    assert_non_null(strstr(device, one));
-    assert_non_null(strstr(device, other));
+    assert_non_null(strstr(device.text, one));
+    assert_non_null(strstr(device.text, other));
     moec_close(compiler);
 }
 
@@ -607,9 +632,11 @@ static void run_random(MoecCompiler *compiler, int first, bool rounded) {
     random_programs(arena, first, meanings);
     for (int i = 0; i < PROGRAMS; i++) programs[i]->rounded = rounded;
     Loaded loaded = {0};
-    const char *device, *host = moec_emit_cuda(compiler, programs, PROGRAMS, false, &device);
+    MoecKernels device;
+    const char *host = moec_emit_cuda(compiler, programs, PROGRAMS, false, &device);
     load_host(host, &loaded);
-    load_device(device, &loaded);
+    load_device(device.text, &loaded);
+    check_pieces(&device, loaded.table);
     for (int i = 0; i < PROGRAMS; i++) {
         loaded.graph = &loaded.table->graphs[i];
         run_one(rounded ? programs[i] : meanings[i], &loaded,

@@ -28,7 +28,7 @@
 
 #include <cmocka.h>
 
-enum { HEADERS = 64, LINE = 512, SETS = 8, WORKERS = 16, PARTS = 8, OWN = 1024 };
+enum { HEADERS = 64, LINE = 512, SETS = 8, WORKERS = 16, PARTS = 8 };
 
 static CudaCompiler nvrtc;
 
@@ -101,24 +101,23 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* bare: without the kernels that stand in the headers and are the same for every model. False when something spills. */
-static bool compile(const char *text, const char *architecture, const char *what, bool bare) {
-    const char *names[HEADERS];
-    char *headers[HEADERS], option[64];
+/* False when something spills. */
+static bool compile(const char *text, const char *architecture, const char *what) {
+    const char *names[HEADERS], *headers[HEADERS];
+    char option[64];
     int count = 0;
     for (const EmbeddedFile *file = embedded_files; file->name; file++) {
         if (!embedded_is_header(file)) continue;
         assert_true(count < HEADERS);
         names[count] = embedded_base(file);
-        headers[count++] = bare ? cuda_part(file->text, -1, 1) : strdup(file->text);
+        headers[count++] = file->text;
     }
     snprintf(option, sizeof option, "--gpu-architecture=%s", architecture);
     const char *options[] = {option, "--std=c++17", "--ptxas-options=-v"};
     CudaCompilation *program;
     size_t bytes;
     double start = seconds();
-    assert_int_equal(
-        nvrtc.create(&program, text, "program.cu", count, (const char *const *)headers, names), 0);
+    assert_int_equal(nvrtc.create(&program, text, "program.cu", count, headers, names), 0);
     int result = nvrtc.compile(program, 3, options);
     double taken = seconds() - start;
     nvrtc.log_bytes(program, &bytes);
@@ -134,7 +133,6 @@ static bool compile(const char *text, const char *architecture, const char *what
     fflush(stdout);
     nvrtc.destroy(&program);
     free(log);
-    for (int i = 0; i < count; i++) free(headers[i]);
     return !result && figures.kernels > 0 && !figures.spilling;
 }
 
@@ -201,20 +199,21 @@ static double cost_of(const char *json, const char *key) {
     return at ? atof(at + strlen(key)) : 0;
 }
 
-/* The kernels of training, of the optimizer and, where the model decodes, of a step. *program: what launches them. */
-static const char *kernels_of(MoecCompiler *compiler, const char **program) {
+/* The kernels of training, of the optimizer and, where the model decodes, of a step. */
+static MoecKernels kernels_of(MoecCompiler *compiler) {
     MoecProgram *programs[4] = {moec_compile(compiler, MOEC_TRAIN, 0, 0, 0),
                                 moec_compile(compiler, MOEC_UPDATE, 0, 0, 0),
                                 moec_compile(compiler, MOEC_MEASURE, 0, 0, 0)};
     int count = 3;
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    const char *cost = moec_cost_json(compiler), *device;
+    const char *cost = moec_cost_json(compiler);
+    MoecKernels kernels;
     /* One sequence, as the commands decode. */
     if (cost_of(cost, "\"cache_bytes_per_token\":") + cost_of(cost, "\"recurrent_bytes\":") > 0)
         programs[count++] = moec_compile(compiler, MOEC_DECODE, 1, 0, 1);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    *program = moec_emit_cuda(compiler, programs, count, false, &device);
-    return device;
+    moec_emit_cuda(compiler, programs, count, false, &kernels);
+    return kernels;
 }
 
 /* ---- kernels that have been seen ---- */
@@ -244,27 +243,25 @@ static uint64_t hash_of(const char *text, const char *end) {
 }
 
 /* The text with the kernels that are new; NULL where there are none. */
-static char *fresh_of(const char *text) {
-    static const char mark[] = "extern \"C\" __global__";
-    int count = 0, number = 0;
-    bool *fresh = calloc((size_t)cuda_kernels(text) + 1, sizeof *fresh);
-    const char *from = text;
-    for (const char *at = text; (at = strstr(at, mark)) != NULL; number++) {
-        const char *end = strstr(at, "\n}\n");
-        assert_non_null(end);
-        count += fresh[number] = is_new(hash_of(from, end));
-        from = at = end + 3;
+static char *fresh_of(const MoecKernels *kernels) {
+    bool *fresh = calloc((size_t)kernels->count, sizeof *fresh);
+    const char *from = kernels->text;
+    for (int i = 0; i < kernels->count; i++) {
+        if (kernels->pieces[i].kernel == MOEC_EVERY_KERNEL) continue;
+        const char *end = kernels->text + kernels->pieces[i].end;
+        fresh[i] = is_new(hash_of(from, end));
+        from = end;
     }
-    char *result = count ? cuda_only(text, fresh) : NULL;
+    char *result = cuda_kernels(kernels, fresh) ? cuda_part(kernels, fresh, 0, 1) : NULL;
     free(fresh);
     return result;
 }
 
 static void take_texts(void) {
-    for (int i = 0; i < case_count; i++) {
-        const char *program;
+    for (int i = 1; i < case_count; i++) {
         MoecCompiler *compiler = open_case(&cases[i]);
-        cases[i].text = fresh_of(kernels_of(compiler, &program));
+        const MoecKernels kernels = kernels_of(compiler);
+        cases[i].text = fresh_of(&kernels);
         moec_close(compiler);
     }
 }
@@ -274,7 +271,7 @@ static bool compile_case(int number) {
     const Case *one = &cases[number];
     bool good = true;
     for (int i = 0; i < 3 && one->text; i++)
-        good &= compile(one->text, architectures[i], strchr(one->line, ':') + 1, number > 0);
+        good &= compile(one->text, architectures[i], strchr(one->line, ':') + 1);
     return good;
 }
 
@@ -287,8 +284,11 @@ static void test_architectures(void **state) {
         print_message("  no NVRTC here\n");
         skip();
     }
+    cases = calloc(1, sizeof *cases);
+    cases[case_count++] = (Case){":those of every program",
+                                 strdup("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n")};
     list_cases(all);
-    assert_true(case_count > 0);
+    assert_true(case_count > 1);
     take_texts();
     print_message("  %d kernels of %d models\n", seen_count, case_count);
     long workers = sysconf(_SC_NPROCESSORS_ONLN);
@@ -328,13 +328,13 @@ static double processor_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static double make_all(const char *device, int parts, bool *cached) {
+static double make_all(const MoecKernels *kernels, const bool *chosen, int parts, bool *cached) {
     Part made[PARTS];
     pthread_t threads[PARTS];
     double start = seconds();
     for (int i = 0; i < parts; i++) {
-        made[i] = (Part){.text = {.name = "program.cu", .text = cuda_part(device, i, parts),
-                                  .major = 9, .minor = 0, .bare = i > 0, .keep = true}};
+        made[i] = (Part){.text = {.name = "program.cu", .text = cuda_part(kernels, chosen, i, parts),
+                                  .major = 9, .minor = 0, .keep = true}};
         assert_int_equal(pthread_create(&threads[i], NULL, make_part, &made[i]), 0);
     }
     *cached = true;
@@ -348,20 +348,18 @@ static double make_all(const char *device, int parts, bool *cached) {
     return seconds() - start;
 }
 
-/* The kernels that are wanted where cuBLASLt takes every dense product: without the program's own. */
-static char *without_own(const char *program, const char *device) {
-    static const char table[] = "MoecOwnProduct moec_own_products[] = {";
-    const char *at = strstr(program, table), *end = at ? strstr(at, "};") : NULL;
-    char names[OWN][64], *result;
-    const char *list[OWN];
-    int count = 0;
-    for (; at && (at = strstr(at, "\n    {")) && at < end && count < OWN; at++, count++) {
-        assert_int_equal(sscanf(at, " {%63[^,]", names[count]), 1);
-        list[count] = names[count];
+/* The pieces that are wanted where cuBLASLt takes every dense product: without the program's own. */
+static bool *without_own(const MoecKernels *kernels) {
+    bool *chosen = calloc((size_t)kernels->count, sizeof *chosen);
+    int own = 0;
+    for (int i = 0, begin = 0; i < kernels->count; begin = (int)kernels->pieces[i++].end) {
+        const char *found = strstr(kernels->text + begin, "moec_dense<");
+        chosen[i] = !found || found >= kernels->text + kernels->pieces[i].end;
+        own += !chosen[i];
     }
-    result = cuda_named(device, list, count, false);
-    print_message("  %d kernels of %d\n", cuda_kernels(result), cuda_kernels(device));
-    return result;
+    int count = cuda_kernels(kernels, chosen);
+    print_message("  %d kernels of %d\n", count, count + own);
+    return chosen;
 }
 
 static void measure_start(void **state) {
@@ -381,21 +379,21 @@ static void measure_start(void **state) {
         snprintf(one.line, LINE, "%s", models[i]);
         double start = seconds();
         MoecCompiler *compiler = open_case(&one);
-        const char *program, *all_kernels = kernels_of(compiler, &program);
-        char *device = without_own(program, all_kernels);
+        const MoecKernels kernels = kernels_of(compiler);
+        bool *chosen = without_own(&kernels);
         double text = seconds() - start;
         for (int parts = 1; parts <= PARTS; parts *= 2) {
             bool cached;
-            double before = processor_seconds(), cold = make_all(device, parts, &cached),
+            double before = processor_seconds(), cold = make_all(&kernels, chosen, parts, &cached),
                    work = processor_seconds() - before;
             assert_false(cached);
-            double warm = make_all(device, parts, &cached);
+            double warm = make_all(&kernels, chosen, parts, &cached);
             assert_true(cached);
             printf("%s: text %.2f s, %d parts: images %.2f s, %.2f s of all processors, from the cache %.3f s\n",
                    models[i], text, parts, cold, work, warm);
             fflush(stdout);
         }
-        free(device);
+        free(chosen);
         moec_close(compiler);
     }
     snprintf(command, sizeof command, "rm -r %s", folder);

@@ -368,29 +368,29 @@ static void failed_writing_leaves_the_old(void **state) {
     file_unmap(&mapping);
 }
 
-/* What is left out keeps nothing that only a kernel may have. */
-static void kernels_are_left_out(void **state) {
+/* Each part has what all kernels need and its own kernels alone; together they have every one that is wanted. */
+static void kernels_come_in_parts(void **state) {
     (void)state;
-    static const char text[] =
-        "extern \"C\" __global__ void __launch_bounds__(4, 2) one(const __grid_constant__ M m, "
-        "const __grid_constant__ M n)\n{\n}\n"
-        "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n";
-    static const char *const names[] = {NULL, "two"};
-    assert_int_equal(cuda_kernels(text), 2);
-    char *part = cuda_named(text, names, 2, true), *other = cuda_named(text, names, 2, false);
-    assert_string_equal(part,
-                        "template <int> static __device__ void  one(const M m, const M n)\n{\n}\n"
-                        "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n");
-    assert_int_equal(cuda_kernels(other), 1);
-    assert_non_null(strstr(other, "one(const __grid_constant__ M m, const __grid_constant__ M n)"));
-    free(part);
-    free(other);
+    static const MoecPiece pieces[] = {{MOEC_EVERY_KERNEL, 5}, {0, 8}, {MOEC_EVERY_KERNEL, 12}, {1, 15},
+                                       {1, 19}, {2, 22}, {MOEC_EVERY_KERNEL, 26}};
+    const MoecKernels kernels = {"head\none" "size" "two" "two_" "six" "tail", pieces, 7};
+    const bool all[7] = {[1] = true, [3] = true, [4] = true, [5] = true}, some[7] = {[3] = true, [5] = true};
+    assert_int_equal(cuda_kernels(&kernels, all), 4);
+    assert_int_equal(cuda_kernels(&kernels, some), 2);
+    char *first = cuda_part(&kernels, all, 0, 2), *second = cuda_part(&kernels, all, 1, 2);
+    char *few = cuda_part(&kernels, some, 0, 1);
+    assert_string_equal(first, "head\nonesizetwo_tail");
+    assert_string_equal(second, "head\nsizetwosixtail");
+    assert_string_equal(few, "head\nsizetwosixtail");
+    free(first);
+    free(second);
+    free(few);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_come_back),
-        cmocka_unit_test(kernels_are_left_out),
+        cmocka_unit_test(kernels_come_in_parts),
         cmocka_unit_test(damaged_tensors_are_refused),
         cmocka_unit_test(hostile_headers_are_refused),
         cmocka_unit_test(data_is_text_or_tokens),

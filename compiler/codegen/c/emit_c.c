@@ -71,7 +71,7 @@ Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const E
     Module *module = arena_alloc(arena, sizeof *module);
     Program **programs = arena_alloc(arena, ((size_t)count + 1) * sizeof *programs);
     for (int i = 0; i < count; i++) programs[i] = schedules[i]->program;
-    module->arena = module->functions.arena = module->device.arena = arena;
+    module->arena = module->functions.arena = module->device.text.arena = arena;
     module->target = target;
     module->forms = forms;
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);

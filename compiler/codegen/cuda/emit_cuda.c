@@ -2,8 +2,8 @@
  *
  * Needs:   as emit_c; programs for a device.
  * Leaves:  C text that includes launch.h and exports the same table as emit_c, and CUDA text that
- *          includes kernels.cuh. Both come from one walk of the schedule, so that a kernel and its
- *          launch cannot differ.
+ *          includes kernels.cuh, in pieces that can be compiled apart. Both come from one walk of
+ *          the schedule, so that a kernel and its launch cannot differ.
  */
 #include "codegen/emit.h"
 #include "passes.h"
@@ -70,33 +70,52 @@ static void add_rounding(Text *text, size_t weight_bytes) {
              (weight_bytes / 16 + 255) / 256, weight_bytes / 4);
 }
 
+/* The pieces of a text that has `head` bytes before them and perhaps something behind. */
+static MoecKernels kernels_of(const Module *module, const Text *text, size_t head) {
+    const List *pieces = &module->device.pieces;
+    MoecPiece *all = arena_alloc(module->arena, ((size_t)pieces->count + 2) * sizeof *all);
+    int count = 0;
+    all[count++] = (MoecPiece){MOEC_EVERY_KERNEL, head};
+    for (int i = 0; i < pieces->count; i++) {
+        all[count] = *(const MoecPiece *)pieces->items[i];
+        all[count++].end += head;
+    }
+    all[count++] = (MoecPiece){MOEC_EVERY_KERNEL, text->length};
+    return (MoecKernels){text->text, all, count};
+}
+
+static MoecKernels emit_device(const Module *module, bool standalone) {
+    Text text = {.arena = module->arena};
+    text_add(&text, "/* Written by moec%s: the kernels that the program beside it launches. */\n",
+             standalone ? " to stand alone" : "");
+    emit_overview(module, &text);
+    text_add(&text, "#include \"kernels.cuh\"\n%s\n", standalone ? "#include \"fixed.cuh\"\n" : "");
+    add_sizes(&text, &module->sizes, true);
+    size_t head = text.length;
+    if (module->device.text.length)
+        text_add_bytes(&text, module->device.text.text, module->device.text.length);
+    if (standalone) add_functions(&text, &module->device.kernels);
+    return kernels_of(module, &text, head);
+}
+
 char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hosting,
-                char **device) {
-    Text text = {.arena = arena}, kernels = {.arena = arena};
-    const char *alone = hosting == TARGET_STANDALONE ? " to stand alone" : "";
+                MoecKernels *device) {
+    Text text = {.arena = arena};
+    bool standalone = hosting == TARGET_STANDALONE;
     Module *module =
-        emit_module(arena, schedules, count,
-                    hosting == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda, NULL);
-    if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
+        emit_module(arena, schedules, count, standalone ? &target_cuda_alone : &target_cuda, NULL);
+    if (module->rounded) list_push(arena, &module->device.kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
-             alone);
+             standalone ? " to stand alone" : "");
     emit_overview(module, &text);
     text_add(&text, "#include \"launch.h\"\n\n");
     add_sizes(&text, &module->sizes, false);
-    add_kernels(&text, &module->device_kernels);
+    add_kernels(&text, &module->device.kernels);
     emit_products(&text, &module->products);
     add_own_products(&text, &module->own_products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
     if (module->rounded) add_rounding(&text, module->weights.bytes);
     emit_table(module, &text, count ? schedules[0]->program->name : "");
-
-    text_add(&kernels,
-             "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
-    emit_overview(module, &kernels);
-    text_add(&kernels, "#include \"kernels.cuh\"\n\n");
-    add_sizes(&kernels, &module->sizes, true);
-    if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
-    if (hosting == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);
-    *device = kernels.text;
+    *device = emit_device(module, standalone);
     return text.text;
 }

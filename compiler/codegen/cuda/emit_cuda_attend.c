@@ -82,7 +82,7 @@ static void add_options(const Attend *attend) {
     Emitter *emitter = attend->emitter;
     const AttendOptions *options = &attend->statement->attention;
     const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
-    Text *text = &emitter->functions;
+    Text *text = emitter->functions;
     text_add(text, "struct %s {\n", attend->options);
     text_add(text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld;\n",
              attend->batch, dimension(q, 3), dimension(k, 3));
@@ -98,6 +98,7 @@ static void add_options(const Attend *attend) {
              number_text(emitter->lower.arena, options->scale),
              number_text(emitter->lower.arena, options->cap));
     text_add(text, "};\n");
+    end_piece(emitter->device, NULL);
 }
 
 /* ---- kernels and what they are given ---- */
@@ -181,13 +182,13 @@ static void add_variant(const Attend *attend, const Call *call, Variant variant)
     Emitter *emitter = attend->emitter;
     Text *out = emitter->out;
     int indent = emitter->indent;
-    emitter->out = &emitter->functions;
+    emitter->out = emitter->functions;
     emitter->indent = 0;
     emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
               variant.threads, variant.name, call->parameters.text);
     emitter->out = out;
     emitter->indent = indent;
-    text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
+    text_add(emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
              variant.template, attend->options, variant.further, call->given.text);
 }
 
@@ -197,6 +198,7 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
         device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
                                             emitter->prefix, emitter->kernels));
     add_variant(attend, call, (Variant){name, call->name, further, MOEC_ATTEND_THREADS});
+    end_piece(emitter->device, name);
     emitter->lower.binding_count = call->bindings;
     return name;
 }
@@ -251,12 +253,13 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
         launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles)),
         launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles))};
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
-    text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
+    text_add(emitter->functions, "\n#ifdef MOEC_WGMMA\n");
     add_variant(attend, call,
                 (Variant){arena_format(emitter->lower.arena, "%s_wgmma", name), variants->template,
                           shape_text(attend, "MoecGroupShape", other),
                           MOEC_GROUP_THREADS * other.tiles});
-    text_add(&emitter->functions, "#endif\n");
+    text_add(emitter->functions, "#endif\n");
+    end_piece(emitter->device, name);
     emit_line(emitter,
               "moec_launch_variant(run, %s, MOEC_VARIANTS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
               "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
@@ -488,6 +491,6 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
         emit_step(&attend);
     else
         emit_whole(&attend);
-    text_add(&emitter->functions, "\n");
+    text_add(emitter->functions, "\n");
     emitter->kernels++;
 }

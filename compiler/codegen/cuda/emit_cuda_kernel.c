@@ -23,11 +23,27 @@ void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long sh
               launch.grid, launch.block, shared, arguments);
 }
 
+/* The number of a kernel; as many as there are when it has none yet. */
+static int number_of(const DeviceText *device, const char *kernel) {
+    int number = 0;
+    while (number < device->kernels.count && strcmp(device->kernels.items[number], kernel) != 0)
+        number++;
+    return number;
+}
+
 const char *device_kernel(Emitter *emitter, const char *name) {
-    for (int i = 0; i < emitter->device_kernels->count; i++)
-        if (strcmp(emitter->device_kernels->items[i], name) == 0) return name;
-    list_push(emitter->lower.arena, emitter->device_kernels, (void *)(uintptr_t)name);
+    List *kernels = &emitter->device->kernels;
+    if (number_of(emitter->device, name) == kernels->count)
+        list_push(emitter->lower.arena, kernels, (void *)(uintptr_t)name);
     return name;
+}
+
+void end_piece(DeviceText *device, const char *kernel) {
+    Arena *arena = device->text.arena;
+    MoecPiece *piece = arena_alloc(arena, sizeof *piece);
+    *piece =
+        (MoecPiece){kernel ? number_of(device, kernel) : MOEC_EVERY_KERNEL, device->text.length};
+    list_push(arena, &device->pieces, piece);
 }
 
 typedef enum Part {
@@ -65,6 +81,7 @@ void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest, 
     if (emitter->lower.uses_seed)
         text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
     close_kernel(emitter, text, nest, name, begin.text);
+    end_piece(emitter->device, name);
     emit_launch(emitter, name, launch, text->arguments.text);
 }
 

@@ -122,15 +122,16 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
     text_add(&name, "dense_%s", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    int count = emitter->device_kernels->count;
+    int count = emitter->device->kernels.count;
     device_kernel(emitter, name.text);
-    if (emitter->device_kernels->count == count) return name.text;
-    text_add(&emitter->functions,
+    if (emitter->device->kernels.count == count) return name.text;
+    text_add(emitter->functions,
              "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
              "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
              "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
              tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
              type_name(tensors[2]), tile->text);
+    end_piece(emitter->device, name.text);
     return name.text;
 }
 
@@ -217,7 +218,7 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
     if (variant.boxed) put_maps(contraction, body, &parameters, &maps);
     int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
-    emitter->out = &emitter->functions;
+    emitter->out = emitter->functions;
     emitter->indent = 0;
     emit_line(
         emitter,
@@ -229,7 +230,7 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
                  "const MoecBf16 *more_b, "
                : "",
         body->parameters, variant.boxed ? parameters.text : "");
-    text_add(&emitter->functions,
+    text_add(emitter->functions,
              "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
              weight ? "weight" : "rows", second ? "_twice" : "", variant.boxed ? "_boxed" : "",
              variant.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
@@ -244,12 +245,14 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
     const Variant variants[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
                                 {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
     add_variant(emitter, contraction, body, (Variant){tile->text, "", tile->bounds, false});
-    text_add(&emitter->functions, "\n");
+    text_add(emitter->functions, "\n");
+    end_piece(emitter->device, body->name);
     for (int i = 0; i < 2; i++) {
         if (!variants[i].tile) continue;
-        text_add(&emitter->functions, "#ifdef MOEC_WGMMA\n");
+        text_add(emitter->functions, "#ifdef MOEC_WGMMA\n");
         add_variant(emitter, contraction, body, variants[i]);
-        text_add(&emitter->functions, "#endif\n\n");
+        text_add(emitter->functions, "#endif\n\n");
+        end_piece(emitter->device, body->name);
     }
 }
 
@@ -306,13 +309,13 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     if (contraction->second) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
     text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(&emitter->lower, contraction->c));
-    int count = emitter->device_kernels->count;
+    int count = emitter->device->kernels.count;
     device_kernel(emitter, name.text);
     const Body body = {
         name.text, parameters.text,
         arena_format(emitter->lower.arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
         parameter_names};
-    if (emitter->device_kernels->count > count) add_kernel(emitter, contraction, tile, &body);
+    if (emitter->device->kernels.count > count) add_kernel(emitter, contraction, tile, &body);
     return name.text;
 }
 

@@ -121,13 +121,14 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     emit_equations_above(emitter, rows.stores);
     Text *out = emitter->out;
     int indent = emitter->indent;
-    emitter->out = &emitter->functions;
+    emitter->out = emitter->functions;
     emitter->indent = 0;
     emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
               name, rows.parameters.text);
-    text_add(&emitter->functions, "{\n%s}\n\n", rows.calls.text);
+    text_add(emitter->functions, "{\n%s}\n\n", rows.calls.text);
     emitter->out = out;
     emitter->indent = indent;
+    end_piece(emitter->device, name);
     emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
                 rows.arguments.text);
 }

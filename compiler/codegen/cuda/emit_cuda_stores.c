@@ -92,7 +92,7 @@ Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue) {
     Text *out = emitter->out;
     int indent = emitter->indent;
-    emitter->out = &emitter->functions;
+    emitter->out = emitter->functions;
     emitter->indent = 0;
     add_equations(emitter, epilogue, NULL);
     emitter->out = out;

@@ -10,7 +10,7 @@ enum { SHARE = 8192 };
  */
 static long add_shares(Module *module, long each, int *shares) {
     const Layout *weights = &module->weights;
-    Text *text = &module->device;
+    Text *text = &module->device.text;
     long blocks = 0;
     *shares = 0;
     text_add(text, "static __device__ const MoecShare update_shares[] = {\n");
@@ -64,6 +64,7 @@ static void add_span(Text *text, int shares, int states, int scalars, long each)
 void emit_cuda_update(Module *module, const Update *update) {
     const Launch launch = update->launch;
     Text list = {.arena = module->arena}, given = {.arena = module->arena};
+    Text *text = &module->device.text;
     long each = launch.grid ? 0 : SHARE; /* a grid of its own: one block does it all */
     int shares;
     text_add(&list, "%s", "");
@@ -73,16 +74,17 @@ void emit_cuda_update(Module *module, const Update *update) {
         text_add(&given, ", &states[%d]", i);
     }
     long blocks = add_shares(module, each, &shares);
-    list_push(module->arena, &module->device_kernels, "update_step");
+    list_push(module->arena, &module->device.kernels, "update_step");
     text_add(
-        &module->device,
+        text,
         "extern \"C\" __global__ void update_step(\n"
         "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
         "        const float *__restrict__ moec_numbers%s)\n{\n",
         list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
-    text_add(&module->device, "    moec_begin();\n");
-    add_span(&module->device, shares, update->states.count, update->scalars.count, each);
-    text_add(&module->device, "%s%s}\n\n", update->head, update->body);
+    text_add(text, "    moec_begin();\n");
+    add_span(text, shares, update->states.count, update->scalars.count, each);
+    text_add(text, "%s%s}\n\n", update->head, update->body);
+    end_piece(&module->device, "update_step");
     text_add(
         &module->functions,
         "static void launch_update(const MoecHost *host, float *weights, const float *gradients,\n"

@@ -36,7 +36,8 @@ double cuda_ceiling_read(Device *device);
 
 /* The program of a table, its kernels compiled for the device; `keep`: in the cache, too. NULL
  * after a message; to be freed. The others: see Engine. */
-Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep);
+Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
+                        bool keep);
 void cuda_engine_free(Engine *engine);
 bool cuda_engine_run(Engine *engine, const MoecGraphEntry *graph, MoecRun *run);
 bool cuda_engine_square_sum(Engine *engine, const float *block, size_t count, double *sum);

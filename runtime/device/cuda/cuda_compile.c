@@ -2,7 +2,6 @@
 
 #include "base/cache.h"
 #include "base/message.h"
-#include "device/cuda/cuda_parts.h"
 #include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -14,13 +13,13 @@
 
 enum { HEADER_LIMIT = 64, LOG_LIMIT = 4000 };
 
-/* The headers that CUDA text may include, by their base names; texts are new strings. */
-static int take_headers(bool bare, const char **names, char **texts) {
+/* The headers that CUDA text may include, by their base names. */
+static int take_headers(const char **names, const char **texts) {
     int count = 0;
     for (const EmbeddedFile *file = embedded_files; file->name && count < HEADER_LIMIT; file++) {
         if (!embedded_is_header(file)) continue;
         names[count] = embedded_base(file);
-        texts[count++] = bare ? cuda_part(file->text, -1, 1) : memory_format("%s", file->text);
+        texts[count++] = file->text;
     }
     return count;
 }
@@ -44,7 +43,7 @@ static char *kept_path(const CudaLibrary *library, const CudaText *text) {
     XXH3_state_t *state = cache_begin();
     cache_add(state, text->text);
     cache_add_headers(state);
-    const int architecture[] = {text->major, text->minor, text->bare};
+    const int architecture[] = {text->major, text->minor};
     XXH3_128bits_update(state, architecture, sizeof architecture);
     hash_library(state, library);
     return cache_path(state, ".cubin");
@@ -76,13 +75,10 @@ static char *architecture_option(const CudaText *text) {
 
 static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
     const CudaCompiler *compiler = &library->compiler;
-    const char *names[HEADER_LIMIT] = {NULL};
-    char *texts[HEADER_LIMIT] = {NULL};
-    int count = take_headers(text->bare, names, texts);
+    const char *names[HEADER_LIMIT], *texts[HEADER_LIMIT];
+    int count = take_headers(names, texts);
     CudaCompilation *program = NULL;
-    int error = compiler->create(&program, text->text, text->name, count,
-                                 (const char *const *)texts, names);
-    for (int i = 0; i < count; i++) free(texts[i]);
+    int error = compiler->create(&program, text->text, text->name, count, texts, names);
     if (error) return error_message(NULL, "NVRTC cannot begin with %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};

@@ -9,7 +9,6 @@ typedef struct CudaText {
     const char *name; /* of the text, for messages: "program.cu" */
     const char *text;
     int major, minor; /* the device's compute capability */
-    bool bare;        /* without the kernels of the headers: another part has them */
     bool keep;        /* use the cache */
 } CudaText;
 

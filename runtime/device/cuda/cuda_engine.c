@@ -42,7 +42,7 @@ typedef struct Capture {
 typedef struct CudaEngine {
     Engine base;
     CudaDevice *device;
-    CudaModule *modules[PART_LIMIT + 2]; /* parts of the program, the sums, what came late */
+    CudaModule *modules[PART_LIMIT + 2]; /* parts of the program, fixed kernels, what came late */
     int module_count;
     CudaFunction **functions; /* by the table's kernel numbers; NULL: spare */
     char *spare;              /* the text of the spare kernels */
@@ -217,19 +217,27 @@ static bool make_images(CudaDevice *device, Making *makings, int count) {
     return good;
 }
 
-/* Those of our own kernels for dense products that the library leaves nothing to, by kernel number:
- * their names, else NULL. They are most of what a dense model has to be compiled. */
-static const char **spare_kernels(const CudaEngine *engine) {
+/* Those of our own kernels for dense products that the library leaves nothing to, by kernel number.
+ * They are most of what a dense model has to be compiled. */
+static bool *spare_kernels(const CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
-    const char **names = memory_new(sizeof *names * (size_t)(table->kernel_count + 1));
+    bool *spare = memory_new(sizeof *spare * (size_t)(table->kernel_count + 1));
     const bool known = engine->products && table->own_products;
-    for (int i = 0; known && i < table->product_count; i++) {
-        int kernel = table->own_products[i].kernel;
-        names[kernel] = table->kernels[kernel];
-    }
     for (int i = 0; known && i < table->product_count; i++)
-        if (!cuda_products_taken(engine->products, i)) names[table->own_products[i].kernel] = NULL;
-    return names;
+        spare[table->own_products[i].kernel] = true;
+    for (int i = 0; known && i < table->product_count; i++)
+        if (!cuda_products_taken(engine->products, i)) spare[table->own_products[i].kernel] = false;
+    return spare;
+}
+
+/* By piece: whether it holds a spare kernel, or one of the others. */
+static bool *pieces_of(const MoecKernels *kernels, const bool *spare, bool wants_spare) {
+    bool *wanted = memory_new(sizeof *wanted * (size_t)kernels->count);
+    for (int i = 0; i < kernels->count; i++) {
+        int kernel = kernels->pieces[i].kernel;
+        wanted[i] = kernel != MOEC_EVERY_KERNEL && spare[kernel] == wants_spare;
+    }
+    return wanted;
 }
 
 /* Looks in the modules one after the other: which part has a kernel is nobody's business. */
@@ -253,7 +261,7 @@ static bool load_module(CudaEngine *engine, const Making *making) {
 
 /* Of all kernels but the spare ones. */
 static bool load_functions(CudaEngine *engine, const Making *makings, int count,
-                           const char *const *spare) {
+                           const bool *spare) {
     const MoecTable *table = engine->base.table;
     bool good = true;
     for (int i = 0; i < count && good; i++) good = load_module(engine, &makings[i]);
@@ -267,7 +275,7 @@ static bool load_functions(CudaEngine *engine, const Making *makings, int count,
 /* When the library fails at what it has taken, in the first call of a graph: see repeat. */
 static bool load_spare(CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
-    Making making = {.text = {.name = "program.cu", .text = engine->spare, .bare = true}};
+    Making making = {.text = {.name = "program.cu", .text = engine->spare}};
     if (engine->device->failed) return false;
     bool good = make_images(engine->device, &making, 1) && load_module(engine, &making);
     for (int i = 0; good && i < table->kernel_count; i++)
@@ -282,7 +290,7 @@ static bool load_spare(CudaEngine *engine) {
 static int part_count(int kernels) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = kernels / MIN_KERNELS;
     long parts = processors < worth ? processors : worth;
-    return parts < 1 ? 1 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
+    return parts < 1 ? kernels > 0 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
 }
 
 static void add_products(const CudaEngine *engine, char *startup, size_t size) {
@@ -304,24 +312,26 @@ static void write_startup_times(CudaEngine *engine, int kernels, double making, 
         add_products(engine, startup + length, size - (size_t)length);
 }
 
-/* The text, without the spare kernels, in parts, and the sums. Returns how many texts that are. */
-static int make_texts(Making *makings, const char *text, bool keep) {
-    int parts = part_count(cuda_kernels(text));
+/* The wanted pieces in parts, and the kernels that are the same in every program. Returns how many
+ * texts that are. */
+static int make_texts(Making *makings, const MoecKernels *kernels, const bool *wanted, bool keep) {
+    int parts = part_count(cuda_kernels(kernels, wanted));
     for (int i = 0; i < parts; i++)
         makings[i].text = (CudaText){
-            .name = "program.cu", .text = cuda_part(text, i, parts), .bare = i > 0, .keep = keep};
-    makings[parts].text = (CudaText){
-        .name = "sums.cu", .keep = keep, .text = memory_format("%s", "#include \"sums.cuh\"\n")};
+            .name = "program.cu", .text = cuda_part(kernels, wanted, i, parts), .keep = keep};
+    makings[parts].text =
+        (CudaText){.name = "fixed.cu",
+                   .text = memory_format("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n"),
+                   .keep = keep};
     return parts + 1;
 }
 
-static bool load(CudaEngine *engine, const char *kernels, bool keep) {
+static bool load(CudaEngine *engine, const MoecKernels *kernels, bool keep) {
     Making makings[PART_LIMIT + 1] = {{.good = false}};
-    const MoecTable *table = engine->base.table;
-    const char **spare = spare_kernels(engine);
-    char *text = cuda_named(kernels, spare, table->kernel_count, false);
-    engine->spare = cuda_named(kernels, spare, table->kernel_count, true);
-    int count = make_texts(makings, text, keep);
+    bool *spare = spare_kernels(engine), *wanted = pieces_of(kernels, spare, false);
+    bool *rest = pieces_of(kernels, spare, true);
+    engine->spare = cuda_part(kernels, rest, 0, 1);
+    int count = make_texts(makings, kernels, wanted, keep);
     double start = seconds_now();
     bool good = make_images(engine->device, makings, count);
     double made = seconds_now();
@@ -329,21 +339,23 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     good = good && load_functions(engine, makings, count, spare);
     if (good)
         engine->variants = cuda_variants_new(
-            &(const CudaProgram){engine->device, table, engine->modules, engine->module_count,
-                                 engine->functions, kernels, keep});
+            &(const CudaProgram){engine->device, engine->base.table, engine->modules,
+                                 engine->module_count, engine->functions, kernels->text, keep});
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
-    write_startup_times(engine, cuda_kernels(text), made - start, loaded - made);
+    write_startup_times(engine, cuda_kernels(kernels, wanted), made - start, loaded - made);
     for (int i = 0; i < count; i++) {
         free(makings[i].image.bytes);
         free((void *)(uintptr_t)makings[i].text.text);
     }
     free(spare);
-    free(text);
+    free(wanted);
+    free(rest);
     return good;
 }
 
-Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep) {
+Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
+                        bool keep) {
     CudaEngine *engine = memory_new(sizeof *engine);
     engine->device = (CudaDevice *)(void *)device;
     engine->base.device = device;
