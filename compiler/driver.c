@@ -19,7 +19,8 @@ typedef struct Work {
     const char *pass;   /* that is run */
     List forms;         /* KernelForm *, from loops on */
     bool lowered;
-    bool defined; /* what it means is asked for: what only makes it faster is left out */
+    const char *text; /* after emit */
+    bool defined;     /* what it means is asked for: what only makes it faster is left out */
     Graph graph;
     long batch, context, tokens;
 } Work;
@@ -104,15 +105,31 @@ static void pass_plan(Work *work) {
     plan(work->schedule);
 }
 
+/* The optimizer's program has one without units. */
+static Schedule *schedule_of(Work *work) {
+    if (!work->schedule) work->schedule = arena_alloc(work->program->arena, sizeof *work->schedule);
+    work->schedule->program = work->program;
+    return work->schedule;
+}
+
 static void pass_loops(Work *work) {
-    Schedule none = {.program = work->program}; /* the optimizer's program has no units */
-    Schedule *schedule = work->schedule ? work->schedule : &none;
-    work->forms = emit_forms(work->compiler->arena, schedule);
+    work->forms = emit_forms(work->compiler->arena, schedule_of(work));
     work->lowered = true;
 }
 
 static void pass_form(Work *work) {
     form_pass(work->compiler->arena, &work->forms, work->pass, work->program->target);
+}
+
+/* As a text of its own, and behind it that of its kernels for a device. */
+static void pass_emit(Work *work) {
+    Arena *arena = work->compiler->arena;
+    Schedule *schedule = schedule_of(work);
+    MoecKernels kernels = {.text = ""};
+    const char *text = work->program->target->launches
+                           ? emit_cuda(arena, &schedule, 1, TARGET_HOSTED, &kernels)
+                           : emit_c(arena, &schedule, 1, TARGET_HOSTED);
+    work->text = arena_format(arena, "%s%s", text, kernels.text);
 }
 
 enum {
@@ -128,11 +145,11 @@ enum {
 
 typedef enum Machine { ANY, DEVICE } Machine;
 
-/* The way of a program, from the tree of a file to what an emitter writes down. Before it resolve
- * reads the file and all that it uses; after it emit_c or emit_cuda write one text of several
- * programs: as they come to a kernel it is lowered to loops (loop/lower) and taken through the same
- * rows (loop/passes.c), so that `loops` and what follows are here for moec_dump alone. The
- * optimizer's program is the same on all machines and a single kernel. */
+/* The way of a program, from the tree of a file to its text. Before it resolve reads the file and
+ * all that it uses. Up to `plan` each program goes alone, then those that run together become one
+ * text: as emit_c or emit_cuda come to a kernel it is lowered to loops (loop/lower) and taken
+ * through the same rows (loop/passes.c), so that `loops` and what follows are here for moec_dump
+ * alone. The optimizer's program is the same on all machines and a single kernel. */
 static const struct Pass {
     const char *name;
     int graphs; /* that it is for */
@@ -166,6 +183,7 @@ static const struct Pass {
     {"vectors", MODELS | UPDATE, ANY, pass_form},
     {"barriers", MODELS | UPDATE, ANY, pass_form},
     {"unused", MODELS | UPDATE, ANY, pass_form},
+    {"emit", MODELS | UPDATE, ANY, pass_emit},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
@@ -237,10 +255,8 @@ void moec_lower(MoecCompiler *compiler, Program *program, bool device) {
 Schedule *moec_schedule(MoecCompiler *compiler, Program *program) {
     moec_lower(compiler, program, false);
     Work work = work_of(compiler, program);
-    bool good = run_passes(&work, last_of_machine, last_of_schedule, ANY);
-    if (!good || !work.schedule) work.schedule = arena_alloc(program->arena, sizeof *work.schedule);
-    work.schedule->program = program;
-    return work.schedule;
+    if (!run_passes(&work, last_of_machine, last_of_schedule, ANY)) work.schedule = NULL;
+    return schedule_of(&work);
 }
 
 static Schedule **schedules_of(MoecCompiler *compiler, Program *const *programs, int count) {
@@ -310,6 +326,7 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
     work.program->target = machine == DEVICE ? &target_device : &target_processor;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
+    if (work.text) return work.text;
     if (work.lowered) return dump_forms(compiler->arena, &work.forms);
     return work.schedule ? print_plan(compiler->arena, work.schedule)
                          : print_program(compiler->arena, work.program);

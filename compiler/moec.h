@@ -93,7 +93,7 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
 /* The same as it is defined, for the interpreter: recurrences go place by place. */
 MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                          long tokens);
-/* The program as text after a pass ("elaborate", "gradient", ..., "plan"), on its way to a device
+/* The program as text after a pass ("elaborate", "gradient", ..., "emit"), on its way to a device
  * when `device` or when only devices have the pass; NULL when there is no such pass. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device);
 const char *const *moec_passes(int *count);

@@ -156,9 +156,9 @@ void emit_units(Emitter *emitter, const List *units);
 /* What the table says of one program after it was emitted. */
 typedef struct Emitted {
     Program *program;
-    Schedule *schedule;
     const char *prefix;
     int first_product, product_count, kernels;
+    size_t arena_bytes; /* the temporaries of its plan, and what calls need behind them */
     double flops, product_flops;
 } Emitted;
 

@@ -171,8 +171,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     text_add(text, "}\n\n");
 
     emitted->program = program;
-    emitted->schedule = schedule;
-    emitted->schedule->arena_bytes += emitter->lower.scratch_bytes;
+    emitted->arena_bytes = schedule->arena_bytes + emitter->lower.scratch_bytes;
     emitted->prefix = prefix;
     emitted->kernels = emitter->kernels;
     emitted->product_count = module->products.count - emitted->first_product;

@@ -105,8 +105,8 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
         "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
         kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
         decodes ? program->context : sequence, sequence);
-    text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n",
-             emitted->schedule->arena_bytes, caches.bytes);
+    text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n", emitted->arena_bytes,
+             caches.bytes);
     const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {
                                                                      "input", "output", "cache"};
     const int sizes[] = {inputs.count, program->outputs.count, caches.tensors.count};
@@ -171,7 +171,7 @@ void emit_overview(const Module *module, Text *text) {
         print_line(text, 0, made.text);
         text_add(text, "   work:    %d kernels and calls, %d products\n", emitted->kernels,
                  emitted->product_count);
-        text_add(text, "   memory:  %zu bytes of temporaries */\n", emitted->schedule->arena_bytes);
+        text_add(text, "   memory:  %zu bytes of temporaries */\n", emitted->arena_bytes);
     }
     if (module->update) text_add(text, "/* update: the optimizer's step of one parameter. */\n");
 }

@@ -573,6 +573,14 @@ static void check_pieces(const MoecKernels *kernels, const MoecTable *table) {
     assert_int_equal(begin, strlen(kernels->text));
 }
 
+/* The last row of the passes is what is emitted. */
+static void check_dump(MoecCompiler *compiler, MoecGraph graph, const char *host, const char *device) {
+    const char *dumped = moec_dump(compiler, graph, "emit", true);
+    assert_non_null(dumped);
+    assert_memory_equal(dumped, host, strlen(host));
+    assert_string_equal(dumped + strlen(host), device);
+}
+
 static void run_case(const Case *one) {
     int sets = 0;
     while (sets < 8 && one->sets[sets]) sets++;
@@ -588,6 +596,7 @@ static void run_case(const Case *one) {
     load_host(host, &loaded);
     load_device(device.text, &loaded);
     check_pieces(&device, loaded.table);
+    check_dump(compiler, one->graph, host, device.text);
     loaded.graph = &loaded.table->graphs[0];
     run_one(meaning, &loaded, one->model);
     if (program->rounded && !rounds_inside(program)) run_one(program, &loaded, one->model);
