@@ -25,11 +25,15 @@ const char *const *moec_layouts(MoecCompiler *compiler, int *count) {
 
 const char *moec_layout_of(MoecCompiler *compiler, const MoecPair *pairs, int count) {
     const List *layouts = moec_layout_list(compiler);
+    const char *best = NULL;
+    int most = 0;
     for (int i = 0; i < layouts->count; i++) {
         const Layout *layout = layouts->items[i];
-        if (layout_recognises(moec_unit(compiler), layout, pairs, count)) return layout->name;
+        int known = layout_recognises(moec_unit(compiler), layout, pairs, count);
+        if (known > most) best = layout->name;
+        if (known > most) most = known;
     }
-    return NULL;
+    return best;
 }
 
 /* ---- the spec ---- */

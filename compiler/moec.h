@@ -297,7 +297,8 @@ MoecCompiler *moec_open_layouts(const char *file, const char *search);
 const char *const *moec_layouts(MoecCompiler *layouts, int *count);
 /* Whether the file has layouts and neither models nor layers: moec_open_layouts is for it. */
 bool moec_only_layouts(const MoecCompiler *compiler);
-/* The first layout whose first rule holds, or NULL. */
+/* Of the layouts whose first rule holds the one that knows most of the keys, the first of these;
+ * NULL: there is none. */
 const char *moec_layout_of(MoecCompiler *layouts, const MoecPair *pairs, int count);
 /* The text of a file with a model of that name; NULL after an error. others: the keys that the
  * layout does not know. */

@@ -144,12 +144,20 @@ static const Node *first_rule(const Layout *layout) {
     return NULL;
 }
 
-bool layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count) {
+static bool has_rule(const Layout *layout, const char *key) {
+    for (int i = 0; i < layout->rules.count; i++)
+        if (strcmp(((Node *)layout->rules.items[i])->name, key) == 0) return true;
+    return false;
+}
+
+int layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count) {
     const Node *rule = first_rule(layout);
     const MoecPair *pair = find_pair(pairs, count, rule->name);
-    if (!pair || !layout_constant(rule->kids[0])) return false;
+    int known = 0;
+    if (!pair || !layout_constant(rule->kids[0])) return 0;
     MoecPair wanted = constant_pair(unit->arena, rule->name, rule->kids[0]);
-    return same_pair(pair, &wanted);
+    for (int i = 0; i < count; i++) known += has_rule(layout, pairs[i].key);
+    return same_pair(pair, &wanted) ? known : 0;
 }
 
 /* ---- reading ---- */
@@ -482,9 +490,7 @@ bool layout_unread(const Layout *layout, const char *key) {
 }
 
 static bool knows(const Reading *reading, const char *key) {
-    for (int i = 0; i < reading->layout->rules.count; i++)
-        if (strcmp(((Node *)reading->layout->rules.items[i])->name, key) == 0) return true;
-    return layout_unread(reading->layout, key);
+    return has_rule(reading->layout, key) || layout_unread(reading->layout, key);
 }
 
 List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int count,

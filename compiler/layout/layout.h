@@ -49,8 +49,8 @@ typedef struct Layout {
 List layout_tensors(Unit *unit, const Layout *layout, MoecCompiler *model,
                     const MoecNamedTensor *tensors, int count);
 
-/* config.c: whether the first rule holds. */
-bool layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count);
+/* config.c: how many of the keys have a rule where the first rule holds; else 0. */
+int layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count);
 /* The options that the pairs give: LayoutOption *, in the order of the layout. `others` receives
  * the keys that no rule knows, const char *. */
 typedef struct LayoutOption {

@@ -242,7 +242,7 @@ const char *safetensors_note(const Safetensors *file, const char *name) {
 }
 
 const char *safetensors_type(const Entry *entry) {
-    return entry->number == NUMBER_OTHER ? entry->type : numbers[entry->number].name;
+    return entry->number >= NUMBER_OTHER ? entry->type : numbers[entry->number].name;
 }
 
 static float half_to_float(uint16_t half) {
@@ -304,7 +304,16 @@ static float one_float(Number number, const unsigned char *from) {
     }
 }
 
+/* Blocks of a scale in F16 and 32 bytes. */
+static float one_of_block(const unsigned char *data, size_t place) {
+    const unsigned char *block = data + place / 32 * 34;
+    uint16_t scale;
+    memcpy(&scale, block, sizeof scale);
+    return half_to_float(scale) * (float)(int8_t)block[2 + place % 32];
+}
+
 float safetensors_float(const Entry *entry, size_t place) {
+    if (entry->number == NUMBER_Q8_0) return one_of_block(entry->data, place);
     return one_float(entry->number,
                      (const unsigned char *)entry->data + place * numbers[entry->number].bytes);
 }

@@ -22,7 +22,8 @@ typedef enum Number {
     NUMBER_I64,
     NUMBER_I16,
     NUMBER_U8,
-    NUMBER_OTHER
+    NUMBER_OTHER,
+    NUMBER_Q8_0 /* of GGUF: 32 neighbours share a scale; read, never written */
 } Number;
 
 typedef struct Entry {

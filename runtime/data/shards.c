@@ -29,16 +29,19 @@ static int by_name(const void *a, const void *b) {
 
 /* One list of all tensors; a name that stands twice would leave open which is meant. */
 static bool merge(Shards *shards) {
+    const GgufFile *gguf = shards->gguf;
+    shards->count = gguf ? gguf->count : 0;
     for (int i = 0; i < shards->file_count; i++) shards->count += shards->files[i]->count;
     shards->entries = memory_new(sizeof *shards->entries * ((size_t)shards->count + 1));
     int at = 0;
+    for (int i = 0; gguf && i < gguf->count; i++) shards->entries[at++] = &gguf->entries[i];
     for (int i = 0; i < shards->file_count; i++)
         for (int j = 0; j < shards->files[i]->count; j++)
             shards->entries[at++] = &shards->files[i]->entries[j];
     qsort(shards->entries, (size_t)shards->count, sizeof *shards->entries, by_name);
     for (int i = 1; i < shards->count; i++)
         if (strcmp(shards->entries[i - 1]->name, shards->entries[i]->name) == 0)
-            return error_message("download the folder again", "%s: two files hold the tensor %s",
+            return error_message("download the folder again", "%s holds the tensor %s twice",
                                  shards->path, shards->entries[i]->name);
     return true;
 }
@@ -131,8 +134,13 @@ static bool open_folder(Shards *shards, const char *folder) {
 Shards *shards_open(const char *path) {
     Shards *shards = memory_new(sizeof *shards);
     shards->path = memory_format("%s", path);
-    bool good =
-        file_is_folder(path) ? open_folder(shards, path) : add_file(shards, path) && merge(shards);
+    bool good;
+    if (file_is_folder(path))
+        good = open_folder(shards, path);
+    else if (gguf_is(path))
+        good = (shards->gguf = gguf_open(path)) && merge(shards);
+    else
+        good = add_file(shards, path) && merge(shards);
     if (good) return shards;
     shards_close(shards);
     return NULL;
@@ -141,6 +149,7 @@ Shards *shards_open(const char *path) {
 void shards_close(Shards *shards) {
     if (!shards) return;
     for (int i = 0; i < shards->file_count; i++) safetensors_close(shards->files[i]);
+    gguf_close(shards->gguf);
     free(shards->files);
     free(shards->entries);
     free(shards->path);

@@ -63,6 +63,13 @@ static void add_value(Config *config, const char *key, json_t *value, int depth)
     }
 }
 
+Config *config_of(const char *path, json_t *object) {
+    Config *config = memory_new(sizeof *config);
+    config->path = memory_format("%s", path);
+    add_object(config, "", object, 0);
+    return config;
+}
+
 Config *config_open(const char *path) {
     Mapping mapping;
     if (!file_map(path, "a folder as it is published has one", &mapping)) return NULL;
@@ -75,11 +82,8 @@ Config *config_open(const char *path) {
                       error.column, error.text);
     else if (!json_is_object(object))
         error_message("download the folder again", "%s holds no JSON object", path);
-    else {
-        config = memory_new(sizeof *config);
-        config->path = memory_format("%s", path);
-        add_object(config, "", object, 0);
-    }
+    else
+        config = config_of(path, object);
     json_decref(object);
     file_unmap(&mapping);
     return config;

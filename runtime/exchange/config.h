@@ -7,6 +7,8 @@
 
 #include "moec.h"
 
+#include <jansson.h>
+
 typedef struct Config {
     char *path;
     MoecPair *pairs; /* keys and texts are owned */
@@ -15,6 +17,8 @@ typedef struct Config {
 
 /* NULL after a message. */
 Config *config_open(const char *path);
+/* The values of an object, which came from `path`. */
+Config *config_of(const char *path, json_t *object);
 void config_close(Config *config);
 /* The text of a value, or NULL. */
 const char *config_text(const Config *config, const char *key);

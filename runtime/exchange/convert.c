@@ -49,13 +49,14 @@ static bool is_copy(const Origin *origin) {
 /* Numbers are kept as they are where they only move; else they become F32. */
 static Number kept(const Origin *origin) {
     Number number = origin->source->number;
-    return is_copy(origin) && number != NUMBER_F64 ? number : NUMBER_F32;
+    bool narrow = number == NUMBER_F16 || number == NUMBER_BF16;
+    return is_copy(origin) && narrow ? number : NUMBER_F32;
 }
 
 bool conversion_origin(Conversion *conversion, int place, const Entry *source,
                        const MoecSlice *slice) {
     Target *target = &conversion->targets[place];
-    if (source->number >= NUMBER_I32)
+    if (source->number >= NUMBER_I32 && source->number != NUMBER_Q8_0)
         return error_message("convert it to F32, F16 or BF16 first",
                              "tensor %s is of the type %s, which is no floating-point type here",
                              source->name, safetensors_type(source));

@@ -68,6 +68,11 @@ void gguf_numbers(Gguf *gguf, const char *key, const int32_t *numbers, size_t co
     text_append(&gguf->keys, (const char *)numbers, sizeof *numbers * count);
 }
 
+void gguf_reals(Gguf *gguf, const char *key, const float *numbers, size_t count) {
+    add_array(gguf, key, FLOAT32, count);
+    text_append(&gguf->keys, (const char *)numbers, sizeof *numbers * count);
+}
+
 /* "arch.block_count" begins with the name of the architecture. */
 static void add_pair(Gguf *gguf, const MoecPair *pair, const char *architecture) {
     bool own = strncmp(pair->key, "arch.", 5) == 0;

@@ -13,6 +13,7 @@ model capped = m { cap = 30 }
 model uneven = m { attention.heads = { k = 2, v = 4 } }
 model normed = m { attention.qk_norm = true, train.context = 16 }
 model routed = normed { ffn = moe { experts = 3, top = 2, expert = swiglu { hidden = 8 }, weights = renormalised } }
+model mixed = m { ffn = moe { experts = 3, top = 2, expert = swiglu { hidden = 8 }, weights = renormalised } }
 model post = m { before = false, sandwich = true, attention.qk_wide = true }
 model offset = m { tied = true, amplify = 4, norm.offset = 1, ffn.act = gelu_tanh }
 model query_bias = m { attention = { bias = true, out_bias = false } }
@@ -67,6 +68,7 @@ again() { # MODEL LAYOUT: out, in, out again: the same bytes, and the run is the
     moec check "run_$1/$1"*.moe > log || wrong "the spec of $1 is wrong"
 }
 again m llama
+again mixed mixtral
 again normed qwen3
 again routed qwen3_moe
 again learned gpt2
@@ -103,16 +105,22 @@ cmp wanted run_routed/routed.moe || wrong "the spec is another one: $(cat run_ro
 head -c 100 /dev/zero | tr '\0' '\1' > text
 moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 
-# One file of llama.cpp, by the first architecture that says what the model is.
+# One file of llama.cpp, by the first architecture that says what the model is, and back with the same bits.
 gguf() { # MODEL LAYOUT
     moec export "$1.safetensors" --as gguf --out "gguf_$1" > log 2>&1 || wrong "gguf $1: $(cat log)"
     grep -q "layout '$2'" log || wrong "$1 is no $2: $(cat log)"
-    [ "$(head -c 4 "gguf_$1/model.gguf")" = GGUF ] || wrong "$1 is no GGUF"
+    moec import "gguf_$1/model.gguf" --out "gguf_run_$1" --name "$1" > log 2>&1 || wrong "gguf import $1: $(cat log)"
+    grep -q "layout '$2'" log || wrong "$1 is read as another one: $(cat log)"
+    moec weights "$1.safetensors" > before
+    moec weights "gguf_run_$1" | cmp - before || wrong "the weights of $1 are not the same"
+    moec export "gguf_run_$1" --as gguf --out "gguf_again_$1" > log 2>&1 || wrong "gguf again $1: $(cat log)"
+    cmp "gguf_$1/model.gguf" "gguf_again_$1/model.gguf" || wrong "$1 is another file"
 }
 gguf m gguf_llama
 gguf query_bias gguf_qwen2
 gguf normed gguf_qwen3
 gguf routed gguf_qwen3moe
+gguf mixed gguf_mixtral
 gguf learned gguf_gpt2
 
 # What says nothing of the model travels with it: the tokens that end a text, the template of chats.

@@ -57,7 +57,7 @@ printf '{}' > folder/model.safetensors.index.json
 refused "has no weight_map"
 tensors folder/2.safetensors "$one" 12
 index '"a": "1.safetensors", "b": "2.safetensors"'
-refused "two files hold the tensor a"
+refused "holds the tensor a twice"
 
 rm folder/model.safetensors.index.json
 hostile() { # TEXT HEADER BYTES

@@ -133,19 +133,22 @@ static bool write_gguf(const Export *export) {
     const Safetensors *file = export->file;
     Gguf gguf = {0};
     const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
+    Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
     long vocabulary = (long)moec_option_number(export->compiler, "vocab", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
-    bool good = (!file_exists(path) ||
+    bool good = (!json || tokenizer) &&
+                (!file_exists(path) ||
                  error_message("choose another --out", "%s is already there", path)) &&
-                gguf_tokenizer(&gguf, json, vocabulary) && folder_make(export->out);
-    if (good && json)
-        gguf_specials(&gguf, checkpoint_file(file, "config.json"),
+                gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
+    if (good && tokenizer)
+        gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
                       checkpoint_file(file, "tokenizer_config.json"),
                       checkpoint_file(file, "chat_template.jinja"));
     good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count);
     if (good)
         printf("%s: %d tensors, %s, as layout '%s' has them\n", path, export->conversion->count,
                conversion_type(export->conversion), export->layout);
+    tokenizer_close(tokenizer);
     free(path);
     return good;
 }

@@ -1,11 +1,12 @@
 /* import: moec import: a folder as it is published becomes a run: the spec, the weights, the
- * tokenizer. Everything is looked at before anything is written. */
+ * tokenizer; so does a file of llama.cpp. Everything is looked at before anything is written. */
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "command/commands.h"
 #include "exchange/config.h"
 #include "exchange/folder.h"
+#include "exchange/gguf.h"
 #include "exchange/match.h"
 #include "model/reports.h"
 #include "training/checkpoint.h"
@@ -39,7 +40,9 @@ static char *model_name(const char *folder) {
     for (size_t end = strlen(copy); end > 0 && copy[end - 1] == '/';) copy[--end] = 0;
     const char *slash = strrchr(copy, '/');
     const char *base = slash ? slash + 1 : copy;
-    char *name = memory_format("%s%.60s", isalpha((unsigned char)*base) ? "" : "model_", base);
+    size_t length = gguf_is(base) ? strlen(base) - 5 : strlen(base);
+    char *name = memory_format("%s%.*s", isalpha((unsigned char)*base) ? "" : "model_",
+                               length < 60 ? (int)length : 60, base);
     for (char *at = name; *at; at++)
         *at = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : '_';
     free(copy);
@@ -47,6 +50,11 @@ static char *model_name(const char *folder) {
     char *longer = memory_format("%s_model", name);
     free(name);
     return longer;
+}
+
+/* NULL for a folder. */
+static const GgufFile *gguf_of(const Import *import) {
+    return import->shards ? import->shards->gguf : NULL;
 }
 
 /* "llama, mistral and qwen3" */
@@ -70,10 +78,11 @@ static bool recognise(Import *import) {
     const Config *config = import->config;
     import->layout = moec_layout_of(import->layouts, config->pairs, config->count);
     if (import->layout) return true;
-    const char *type = config_text(config, "model_type");
+    const char *key = gguf_of(import) ? "general.architecture" : "model_type",
+               *type = config_text(config, key);
     char *names = layout_names(import->layouts);
     char *remedy = memory_format("known are %s; --layout FILE gives one of your own", names);
-    error_message(remedy, "%s: no layout is for model_type '%.60s'", config->path,
+    error_message(remedy, "%s: no layout is for %s '%.60s'", config->path, key,
                   type ? type : "(none)");
     free(remedy);
     free(names);
@@ -104,8 +113,22 @@ static bool open_spec(Import *import) {
     return reports_good(import->compiler);
 }
 
+/* That of the GGUF file. */
+static bool read_tokenizer(Import *import) {
+    bool none;
+    json_t *object = gguf_tokenizer_json(import->shards->gguf, &none);
+    if (!object) return none;
+    char *text = json_dumps(object, JSON_COMPACT);
+    import->tokenizer = tokenizer_read(import->folder, text, strlen(text));
+    free(text);
+    json_decref(object);
+    return import->tokenizer || error_message("--no-tokenizer leaves it out",
+                                              "the tokenizer of %s cannot be used", import->folder);
+}
+
 /* The tokenizer of the folder, where it has one. */
 static bool open_tokenizer(Import *import) {
+    if (gguf_of(import)) return import->bare || read_tokenizer(import);
     char *path = path_join(import->folder, "tokenizer.json");
     bool wanted = !import->bare && file_exists(path), good = true;
     if (wanted) {
@@ -123,16 +146,33 @@ static bool open_tokenizer(Import *import) {
     return good;
 }
 
-static bool look(Import *import) {
+/* One file holds all; of a folder the weights are looked at last. */
+static bool open_config(Import *import) {
+    if (gguf_is(import->folder)) {
+        import->shards = shards_open(import->folder);
+        import->config = import->shards ? gguf_config(import->shards->gguf) : NULL;
+        return import->config != NULL;
+    }
     char *path = path_join(import->folder, "config.json");
-    const GraphShape shape = {.graph = MOEC_FORWARD};
-    bool good = (import->config = config_open(path)) != NULL;
+    import->config = config_open(path);
     free(path);
+    return import->config != NULL;
+}
+
+static bool read_files(Import *import) {
+    const GgufFile *gguf = gguf_of(import);
+    import->files =
+        gguf ? gguf_files(gguf, import->bare) : folder_files(import->folder, import->bare);
+    return import->files != NULL;
+}
+
+static bool look(Import *import) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    bool good = open_config(import);
     if (good) import->layouts = moec_open_layouts(import->file, getenv("MOEC_PATH"));
     good = good && reports_good(import->layouts) && recognise(import) && make_spec(import) &&
-           open_spec(import) && open_tokenizer(import) &&
-           (import->files = folder_files(import->folder, import->bare)) != NULL &&
-           (import->shards = shards_open(import->folder)) != NULL &&
+           open_spec(import) && open_tokenizer(import) && read_files(import) &&
+           (import->shards || (import->shards = shards_open(import->folder))) &&
            (import->model = model_describe(import->compiler, &shape)) != NULL;
     if (good)
         import->conversion = match_import(import->layouts, import->layout, import->compiler,
@@ -214,9 +254,9 @@ int command_import(int argc, char **argv) {
     if (code >= 0) return code;
     if (!import.out) return arguments_wrong(command, NULL, "moec import needs --out");
     import.name = model_name(name ? name : import.folder);
-    bool good = (file_is_folder(import.folder) ||
-                 error_message("give a folder with config.json and safetensors", "%s is no folder",
-                               import.folder)) &&
+    bool good = (file_is_folder(import.folder) || gguf_is(import.folder) ||
+                 error_message("give a folder with config.json and safetensors, or a .gguf file",
+                               "%s is no folder", import.folder)) &&
                 (!checkpoint_within(import.out) ||
                  error_message("choose another --out", "%s already holds a run", import.out)) &&
                 look(&import) && write_run(&import);

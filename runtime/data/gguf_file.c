@@ -1,0 +1,319 @@
+#include "data/gguf_file.h"
+
+#include "base/memory.h"
+#include "base/message.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 4, MAX_RANK = 4, MAX_NAME = 4096, MAX_ITEMS = 1 << 24, MAX_ALIGNMENT = 1 << 16 };
+/* Types of values. */
+enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALUE_TYPES };
+
+static const size_t value_bytes[VALUE_TYPES] = {
+    [U8] = 1,  [I8] = 1,   [U16] = 2, [I16] = 2, [U32] = 4, [I32] = 4,
+    [F32] = 4, [BOOL] = 1, [U64] = 8, [I64] = 8, [F64] = 8,
+};
+
+/* Types of tensors that are read: `bytes` for so many neighbours. */
+static const struct {
+    uint32_t type;
+    const char *name;
+    Number number;
+    uint64_t neighbours, bytes;
+} kinds[] = {
+    {0, "F32", NUMBER_F32, 1, 4},     {1, "F16", NUMBER_F16, 1, 2},
+    {8, "Q8_0", NUMBER_Q8_0, 32, 34}, {30, "BF16", NUMBER_BF16, 1, 2},
+    {28, "F64", NUMBER_F64, 1, 8},
+};
+
+/* What is left to read. */
+typedef struct Cursor {
+    const GgufFile *file;
+    const unsigned char *at, *end;
+} Cursor;
+
+static bool damaged(const GgufFile *file, const char *what) {
+    return error_message("download or convert it again", "%s is not a sound GGUF file: %s",
+                         file->path, what);
+}
+
+static bool take(Cursor *cursor, void *to, size_t bytes) {
+    memset(to, 0, bytes);
+    if ((size_t)(cursor->end - cursor->at) < bytes)
+        return damaged(cursor->file, "it ends in its header; it may have been cut off");
+    memcpy(to, cursor->at, bytes);
+    cursor->at += bytes;
+    return true;
+}
+
+/* A count of things of which each has at least so many bytes in what is left. */
+static bool take_count(Cursor *cursor, uint64_t *count, size_t least) {
+    if (!take(cursor, count, sizeof *count)) return false;
+    return *count <= (uint64_t)(cursor->end - cursor->at) / least ||
+           damaged(cursor->file, "it says that it holds more than it has bytes");
+}
+
+/* A new string in UTF-8; NULL after a message. */
+static json_t *take_string(Cursor *cursor) {
+    uint64_t length;
+    if (!take_count(cursor, &length, 1)) return NULL;
+    json_t *string = json_stringn((const char *)cursor->at, (size_t)length);
+    cursor->at += length;
+    if (!string) damaged(cursor->file, "a text is not UTF-8");
+    return string;
+}
+
+/* A string that is a name: neither empty, nor long, nor with zeros in it. */
+static char *take_name(Cursor *cursor) {
+    json_t *string = take_string(cursor);
+    if (!string) return NULL;
+    const char *text = json_string_value(string);
+    bool good = *text && json_string_length(string) == strlen(text) && strlen(text) <= MAX_NAME;
+    char *name = good ? memory_format("%s", text) : NULL;
+    if (!good) damaged(cursor->file, "a name is empty, too long or no text");
+    json_decref(string);
+    return name;
+}
+
+/* The shortest number that is this one in 32 bits: 1e-6, not 9.99999997e-7. */
+static double shortest(float value) {
+    char text[32];
+    for (int digits = 1; digits < 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) return strtod(text, NULL);
+    }
+    return (double)value;
+}
+
+static json_t *number_of(uint32_t type, const unsigned char *bytes) {
+    uint64_t wide = 0;
+    int64_t whole = 0;
+    float single;
+    double real;
+    memcpy(&wide, bytes, value_bytes[type]);
+    whole = (int64_t)wide;
+    switch (type) {
+    case I8:
+        return json_integer((int8_t)wide);
+    case I16:
+        return json_integer((int16_t)wide);
+    case I32:
+        return json_integer((int32_t)wide);
+    case BOOL:
+        return json_boolean(wide != 0);
+    case F32:
+        memcpy(&single, bytes, sizeof single);
+        return json_real(shortest(single));
+    case F64:
+        memcpy(&real, bytes, sizeof real);
+        return json_real(real);
+    case U64:
+        return whole < 0 ? json_real((double)wide) : json_integer(whole);
+    default:
+        return json_integer(whole);
+    }
+}
+
+static json_t *take_value(Cursor *cursor, uint32_t type, int depth);
+
+static json_t *take_array(Cursor *cursor, int depth) {
+    uint32_t type;
+    uint64_t count;
+    if (!take(cursor, &type, sizeof type)) return NULL;
+    if (type >= VALUE_TYPES || depth == MAX_DEPTH) {
+        damaged(cursor->file, "a list is of an unknown type, or of lists too deep");
+        return NULL;
+    }
+    size_t least = type == STRING ? 8 : type == ARRAY ? 12 : value_bytes[type];
+    if (!take_count(cursor, &count, least)) return NULL;
+    if (count > MAX_ITEMS) {
+        damaged(cursor->file, "a list has more than 16777216 items");
+        return NULL;
+    }
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < count; i++) {
+        json_t *item = take_value(cursor, type, depth + 1);
+        if (item) json_array_append_new(list, item);
+        if (item) continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+/* NULL after a message. */
+static json_t *take_value(Cursor *cursor, uint32_t type, int depth) {
+    unsigned char bytes[8];
+    if (type == STRING) return take_string(cursor);
+    if (type == ARRAY) return take_array(cursor, depth);
+    if (type >= VALUE_TYPES) {
+        damaged(cursor->file, "a key is of an unknown type");
+        return NULL;
+    }
+    if (!take(cursor, bytes, value_bytes[type])) return NULL;
+    json_t *value = number_of(type, bytes);
+    if (!value) damaged(cursor->file, "a number is infinite or none");
+    return value;
+}
+
+static bool take_key(Cursor *cursor, json_t *keys) {
+    uint32_t type;
+    char *name = take_name(cursor);
+    json_t *value = NULL;
+    bool good =
+        name && take(cursor, &type, sizeof type) && (value = take_value(cursor, type, 0)) != NULL;
+    if (good && json_object_get(keys, name)) good = damaged(cursor->file, "a key stands twice");
+    if (good)
+        json_object_set_new(keys, name, value);
+    else
+        json_decref(value);
+    free(name);
+    return good;
+}
+
+/* ---- tensors ---- */
+
+/* Type and bytes of a tensor from its shape. */
+static bool set_type(const GgufFile *file, Entry *entry, uint32_t type) {
+    uint64_t elements = 1;
+    for (int i = 0; i < entry->rank; i++)
+        if (__builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements) ||
+            elements > (uint64_t)1 << 48)
+            return damaged(file, "a tensor is larger than any file");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (kinds[i].type != type) continue;
+        if ((uint64_t)entry->shape[entry->rank - 1] % kinds[i].neighbours)
+            return damaged(file, "the rows of a tensor are no whole blocks of numbers");
+        entry->number = kinds[i].number;
+        snprintf(entry->type, sizeof entry->type, "%s", kinds[i].name);
+        entry->bytes = (size_t)(elements / kinds[i].neighbours * kinds[i].bytes);
+        return true;
+    }
+    return error_message("take the file in F16, BF16, F32 or Q8_0, or the folder that it was made "
+                         "of",
+                         "%s: tensor %s is of type %" PRIu32 " of GGUF, which is not read",
+                         file->path, entry->name, type);
+}
+
+/* Name, axes the innermost first, type, and where it stands behind the header. */
+static bool take_tensor(Cursor *cursor, Entry *entry, uint64_t *offset) {
+    uint32_t rank, type;
+    uint64_t sizes[MAX_RANK];
+    entry->name = take_name(cursor);
+    if (!entry->name || !take(cursor, &rank, sizeof rank)) return false;
+    if (rank < 1 || rank > MAX_RANK)
+        return damaged(cursor->file, "a tensor has no axes or too many");
+    entry->rank = (int)rank;
+    for (uint32_t i = 0; i < rank; i++) {
+        if (!take(cursor, &sizes[i], sizeof sizes[i])) return false;
+        if (sizes[i] > (uint64_t)1 << 48 || !sizes[i])
+            return damaged(cursor->file, "a tensor is larger than any file, or has an empty axis");
+        entry->shape[rank - 1 - i] = (long)sizes[i];
+    }
+    return take(cursor, &type, sizeof type) && take(cursor, offset, sizeof *offset) &&
+           set_type(cursor->file, entry, type);
+}
+
+static int by_place(const void *a, const void *b) {
+    const Entry *const *first = a, *const *second = b;
+    if ((*first)->data == (*second)->data) return 0;
+    return (*first)->data < (*second)->data ? -1 : 1;
+}
+
+static bool check_overlaps(const GgufFile *file) {
+    const Entry **order = memory_new(sizeof *order * ((size_t)file->count + 1));
+    bool good = true;
+    for (int i = 0; i < file->count; i++) order[i] = &file->entries[i];
+    qsort(order, (size_t)file->count, sizeof *order, by_place);
+    for (int i = 1; good && i < file->count; i++)
+        if ((const unsigned char *)order[i - 1]->data + order[i - 1]->bytes >
+            (const unsigned char *)order[i]->data)
+            good = damaged(file, "two tensors share bytes");
+    free(order);
+    return good;
+}
+
+/* Where tensors begin: behind the header, at a multiple of the alignment. */
+static bool find_data(Cursor *cursor, uint64_t *alignment) {
+    const json_t *said = json_object_get(cursor->file->keys, "general.alignment");
+    json_int_t value = said ? json_integer_value(said) : 32;
+    if (value < 8 || value > MAX_ALIGNMENT || (value & (value - 1)))
+        return damaged(cursor->file, "general.alignment is no power of 2 from 8 on");
+    *alignment = (uint64_t)value;
+    uint64_t header = (uint64_t)(cursor->at - cursor->file->mapping.bytes);
+    uint64_t gap = (*alignment - header % *alignment) % *alignment;
+    if (gap > (uint64_t)(cursor->end - cursor->at)) gap = (uint64_t)(cursor->end - cursor->at);
+    cursor->at += gap;
+    return true;
+}
+
+static bool take_tensors(GgufFile *file, Cursor *cursor, uint64_t count) {
+    uint64_t *offsets = memory_new(sizeof *offsets * ((size_t)count + 1)), alignment = 8;
+    bool good = true;
+    file->entries = memory_new(sizeof *file->entries * ((size_t)count + 1));
+    for (uint64_t i = 0; good && i < count; i++) {
+        good = take_tensor(cursor, &file->entries[i], &offsets[i]);
+        file->count++;
+    }
+    good = good && find_data(cursor, &alignment);
+    uint64_t length = (uint64_t)(cursor->end - cursor->at);
+    for (int i = 0; good && i < file->count; i++) {
+        Entry *entry = &file->entries[i];
+        if (offsets[i] % alignment)
+            good = damaged(file, "a tensor does not stand where its alignment asks for");
+        else if (offsets[i] > length || entry->bytes > length - offsets[i])
+            good = damaged(file, "a tensor lies outside the file; it may have been cut off");
+        else
+            entry->data = cursor->at + offsets[i];
+    }
+    free(offsets);
+    return good && check_overlaps(file);
+}
+
+static bool read_file(GgufFile *file) {
+    Cursor cursor = {file, file->mapping.bytes, file->mapping.bytes + file->mapping.length};
+    char magic[4];
+    uint32_t version;
+    uint64_t tensors, keys;
+    if (!take(&cursor, magic, sizeof magic) || !take(&cursor, &version, sizeof version))
+        return false;
+    if (memcmp(magic, "GGUF", sizeof magic) != 0)
+        return damaged(file, "it does not begin with GGUF");
+    if (version != 2 && version != 3)
+        return error_message("versions 2 and 3 are read, of little-endian machines",
+                             "%s is of version %" PRIu32 " of GGUF", file->path, version);
+    if (!take_count(&cursor, &tensors, 1) || !take_count(&cursor, &keys, 13)) return false;
+    if (tensors > (uint64_t)(cursor.end - cursor.at) / 32)
+        return damaged(file, "it says that it holds more than it has bytes");
+    for (uint64_t i = 0; i < keys; i++)
+        if (!take_key(&cursor, file->keys)) return false;
+    return take_tensors(file, &cursor, tensors);
+}
+
+bool gguf_is(const char *path) {
+    size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
+GgufFile *gguf_open(const char *path) {
+    GgufFile *file = memory_new(sizeof *file);
+    file->path = memory_format("%s", path);
+    file->keys = json_object();
+    if (file_map(path, "give a file that ends in .gguf", &file->mapping) && read_file(file))
+        return file;
+    gguf_close(file);
+    return NULL;
+}
+
+void gguf_close(GgufFile *file) {
+    if (!file) return;
+    for (int i = 0; i < file->count; i++) free(file->entries[i].name);
+    free(file->entries);
+    json_decref(file->keys);
+    file_unmap(&file->mapping);
+    free(file->path);
+    free(file);
+}

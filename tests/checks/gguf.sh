@@ -1,0 +1,115 @@
+#!/bin/sh
+# Tokenizers in GGUF files and back: the same tokens. Numbers in 8 bits are read. Files that are not what they seem leave nothing.
+. "$(dirname "$0")/../begin.sh"
+fixtures=$PWD/tests/tokenizer/fixtures
+cd "$work"
+cat > m.moe <<'SPEC'
+use decoder
+model m = decoder { vocab = 700, dim = 32, layers = 1, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden = 64 }
+SPEC
+moec init m.moe --seed 3 --out m.safetensors
+moec export m.safetensors --as llama --out m > log || wrong "$(cat log)"
+
+# BPE of SentencePiece: each way to make a token of two is a merge.
+awk 'BEGIN {
+    printf "{\"version\":\"1.0\",\"added_tokens\":["
+    for (i = 0; i < 3; i++)
+        printf "%s{\"id\":%d,\"content\":\"%s\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}",
+            i ? "," : "", i, i == 0 ? "<unk>" : i == 1 ? "<s>" : "</s>"
+    printf "],\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"▁\"},"
+    printf "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"▁\"}]},\"pre_tokenizer\":null,\"post_processor\":"
+    printf "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+    printf "\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":0}}],"
+    printf "\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[1],\"tokens\":[\"<s>\"]}}},"
+    printf "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"▁\"},\"content\":\" \"},"
+    printf "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},"
+    printf "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":\"<unk>\",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+    printf "\"fuse_unk\":true,\"byte_fallback\":true,\"ignore_merges\":false,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2"
+    for (i = 0; i < 256; i++) printf ",\"<0x%02X>\":%d", i, i + 3
+    n = split("▁ t h e n a ▁t th ▁th he the ▁the an ▁▁ ▁▁▁▁", word, " ")
+    for (i = 1; i <= n; i++) printf ",\"%s\":%d", word[i], i + 258
+    printf "},\"merges\":[[\"▁\",\"t\"],[\"t\",\"h\"],[\"▁t\",\"h\"],[\"▁\",\"th\"],[\"h\",\"e\"],[\"th\",\"e\"],[\"t\",\"he\"],[\"▁th\",\"e\"],"
+    printf "[\"▁t\",\"he\"],[\"▁\",\"the\"],[\"a\",\"n\"],[\"▁\",\"▁\"],[\"▁▁\",\"▁▁\"]]}}"
+}' > spm.json
+{
+    cat "$fixtures/../build.py"
+    printf 'then the hen  ate    the ant\n\n 1234 ☃ don'"'"'t é e\314\201 <s> </s> <|end|>'
+} > text
+both() { # NAME KEYS: through GGUF and back
+    cp -r m "$1"
+    cp "$2" "$1/tokenizer.json"
+    moec import "$1" --out "run_$1" > log 2>&1 || wrong "import $1: $(cat log)"
+    moec export "run_$1" --as gguf --out "gguf_$1" > log 2>&1 || wrong "export $1: $(cat log)"
+    moec import "gguf_$1/model.gguf" --out "back_$1" --name m > log 2>&1 || wrong "import $1 again: $(cat log)"
+    for run in run back; do
+        moec export "${run}_$1" --as llama --out "${run}_folder_$1" > log 2>&1 || wrong "export $run of $1: $(cat log)"
+        moec tokenize text --tokenizer "${run}_folder_$1/tokenizer.json" --out "${run}_$1.bin" > log 2>&1 || wrong "tokenize $1: $(cat log)"
+    done
+    cmp "run_$1.bin" "back_$1.bin" || wrong "the tokens of $1 are others"
+    moec generate "run_$1" --prompt 'the hen' --tokens 8 --temperature 0 > one
+    moec generate "back_$1" --prompt 'the hen' --tokens 8 --temperature 0 | cmp - one || wrong "the text of $1 is another"
+}
+both gpt2 "$fixtures/gpt2.json"
+both llama3 "$fixtures/llama3.json"
+sed 's/"single_word":true/"single_word":false/' "$fixtures/qwen.json" > qwen.json
+both qwen qwen.json
+both spm spm.json
+
+fails() { # TEXT COMMAND...
+    text=$1
+    shift
+    code=0
+    "$@" > out 2>&1 || code=$?
+    [ $code = 1 ] || wrong "exit code $code where 1 is due: $*: $(cat out)"
+    grep -qF "$text" out || wrong "it does not say '$text': $(cat out)"
+    [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
+}
+cp -r m other
+cp "$fixtures/llama2.json" other/tokenizer.json
+moec import other --out run_other > log 2>&1 || wrong "import other: $(cat log)"
+fails "do not follow from scores" moec export run_other --as gguf --out nowhere
+cp "$fixtures/qwen.json" other/tokenizer.json
+moec import other --out run_note > log 2>&1 || wrong "import other: $(cat log)"
+moec export run_note --as gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
+grep -q "how the token 'Word' takes" log || wrong "what is left out is not told: $(cat log)"
+
+# Damaged files. Numbers are the places of bytes in the header.
+moec export m.safetensors --as gguf --out g > log
+file=g/model.gguf
+spoilt() { # TEXT PLACE BYTES
+    cp $file bad.gguf
+    printf "$3" | dd of=bad.gguf bs=1 seek="$2" conv=notrunc 2> log
+    fails "$1" moec import bad.gguf --out nowhere
+}
+at() { grep -abo "$1" $file | head -1 | cut -d: -f1; } # the place of a text
+huge='\377\377\377\377\377\377\377\177'
+name=$(at token_embd.weight)
+spoilt "does not begin with GGUF" 0 X
+spoilt "is of version 1 of GGUF" 4 '\001'
+spoilt "is of version 50331648" 4 '\000\000\000\003'
+spoilt "holds more than it has bytes" 8 $huge
+spoilt "holds more than it has bytes" 16 $huge
+spoilt "holds more than it has bytes" 24 $huge
+spoilt "7 tensors do not fit" 8 '\005'
+spoilt "is not a sound GGUF file" 16 '\007'
+spoilt "of an unknown type" $((24 + 8 + 12)) '\143'
+spoilt "no axes or too many" $((name + 17)) '\011'
+spoilt "larger than any file" $((name + 21)) $huge
+spoilt "larger than any file" $((name + 21)) '\0\0\0\0\0\0\0\0'
+spoilt "type 12 of GGUF, which is not read" $((name + 37)) '\014'
+spoilt "outside the file" $((name + 41)) '\0\377\377\377\377\377\377\177'
+spoilt "where its alignment asks" $((name + 41)) '\001'
+spoilt "share bytes" $((name + 41)) '\040'
+spoilt "empty, too long or no text" "$(at llama.embedding_length)" 'llama\0'
+spoilt "a key stands twice" "$(at llama.attention.key_length)" llama.attention.head_count
+spoilt "no layout is for general.architecture 'llamb'" $(($(at llama) + 4)) b
+size=$(wc -c < $file)
+for length in 0 3 12 30 200 $((name + 30)) $((size - 1)); do
+    head -c "$length" $file > bad.gguf
+    fails "error:" moec import bad.gguf --out nowhere
+done
+printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0x' > bad.gguf
+for i in 1 2 3 4 5 6 7 8; do printf '\011\0\0\0\001\0\0\0\0\0\0\0' | { [ $i = 1 ] && printf '\011\0\0\0'; head -c 4; }; printf '\001\0\0\0\0\0\0\0'; done >> bad.gguf
+fails "lists too deep" moec import bad.gguf --out nowhere
+fails "is no folder" moec import m.safetensors --out nowhere
+fails "cannot read none.gguf" moec import none.gguf --out nowhere
