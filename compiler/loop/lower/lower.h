@@ -126,6 +126,9 @@ const Term *integer_term(Lowering *lower, const Expr *expr);
 
 /* The value of an expression as a float. */
 const Term *real_term(Lowering *lower, const Expr *expr);
+/* What has to hold of the loops written out lest every factor of a product be read outside of its
+ * tensor, where all are 0; NULL: nothing. */
+const Term *product_guard(Lowering *lower, const Expr *value);
 /* The same in double precision: see tables.c. */
 const Term *double_term(Lowering *lower, const Expr *expr);
 /* The element that `access` names, in memory or in a local; `inside` receives the condition under

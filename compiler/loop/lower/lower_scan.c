@@ -231,6 +231,15 @@ static void open_loop(Lowering *lower, const Statement *statement, Index *index)
     if (below) loop->values[1] = below;
 }
 
+/* At the first place a product of what the place before left has nothing to add. On a processor
+ * that is asked once: a question about each element keeps the loops from being vectors. */
+static bool open_guard(Lowering *lower, const Statement *statement) {
+    if (lower->program->target->launches || statement->reduction != REDUCE_SUM) return false;
+    const Term *guard = product_guard(lower, statement->value);
+    if (guard) lower_if(lower, guard, IN_BRACES);
+    return guard != NULL;
+}
+
 void lower_reduction(Lowering *lower, const Statement *statement, Index **loops, int count) {
     if (statement->reduction == REDUCE_NONE) {
         const Term *value = value_of(lower, statement);
@@ -245,9 +254,10 @@ void lower_reduction(Lowering *lower, const Statement *statement, Index **loops,
                                                              : "INFINITY";
     lower_let(lower, "float", sum, term_number(lower->arena, start));
     int bindings = lower->binding_count;
+    bool guarded = open_guard(lower, statement);
     for (int i = 0; i < count; i++) open_loop(lower, statement, loops[i]);
     lower_join(lower, sum, statement->reduction, value_of(lower, statement));
-    for (int i = 0; i < count; i++) lower_end(lower);
+    for (int i = 0; i < count + guarded; i++) lower_end(lower);
     lower->binding_count = bindings;
     lower_write(lower, statement, statement->accumulate, sum);
 }
@@ -282,12 +292,13 @@ static void lower_columns(Lowering *lower, const Statement *statement, Index **l
     const Term *sum = bind_variable(lower, NULL, wanted);
     lower_array(lower, "float", sum, column->axis->size, "{0.0f}");
     int bindings = lower->binding_count;
+    bool guarded = open_guard(lower, statement);
     for (int i = kept; i < count; i++) open_loop(lower, statement, loops[i]);
     open_loop(lower, statement, column);
     const Term *place = bound_index(lower, column);
     const Term *element = term(arena, "$0[$1]", sum, place);
     lower_join(lower, element, REDUCE_SUM, value_of(lower, statement));
-    for (int i = kept; i <= count; i++) lower_end(lower);
+    for (int i = kept; i <= count + guarded; i++) lower_end(lower);
     lower->binding_count = bindings;
     open_loop(lower, statement, column);
     place = bound_index(lower, column);

@@ -134,6 +134,26 @@ long place_alignment(const Lowering *lower, const Expr *access) {
     return bits & -bits;
 }
 
+/* What keeps the subscripts of a read inside, of those that the loops written out fix; NULL: they
+ * are. */
+static const Term *fixed_guard(Lowering *lower, const Expr *read) {
+    const Term *guard = NULL;
+    for (int i = 0; i < read->count; i++) {
+        const Expr *sub = read->args[i];
+        const Axis *axis = read->tensor->axes[i];
+        if (moves(lower, sub) || contains_read(sub) || stays_inside(lower, sub, axis)) continue;
+        guard = add_guard(lower, guard, sub, integer_term(lower, sub), axis);
+    }
+    return guard;
+}
+
+const Term *product_guard(Lowering *lower, const Expr *value) {
+    if (value->kind == EXPR_READ) return fixed_guard(lower, value);
+    if (value->kind != EXPR_APPLY || value->op != OP_MUL) return NULL;
+    const Term *a = product_guard(lower, value->args[0]), *b = product_guard(lower, value->args[1]);
+    return a && b && term_equal(a, b) ? a : NULL;
+}
+
 const Term *pointer_term(Lowering *lower, const Expr *access) {
     static Expr zero = {.kind = EXPR_NUMBER};
     Expr first = *access;
