@@ -145,33 +145,38 @@ static json_t *byte_level(bool cuts) {
                      "trim_offsets", 1, "use_regex", cuts);
 }
 
+static json_t *cutter_of(const GgufCut *cut) {
+    if (!cut->pattern) return byte_level(true);
+    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
+                     "type", "Split", "pattern", "Regex", cut->pattern, "behavior", "Isolated",
+                     "invert", 0, byte_level(false));
+}
+
 /* A tokenizer of byte-level BPE; NULL after a message. */
 static json_t *byte_level_of(const GgufFile *file) {
     const char *name = text_of(file, "tokenizer.ggml.pre");
     const GgufCut *cut = gguf_cut_named(name ? name : "gpt-2");
-    json_t *merges = json_object_get(file->keys, "tokenizer.ggml.merges"), *added = json_array(),
-           *made = json_object(), *cutter = byte_level(true), *normaliser = json_null();
+    json_t *merges = json_object_get(file->keys, "tokenizer.ggml.merges");
     if (!cut) {
         error_message("--no-tokenizer leaves it out",
                       "%s: texts are cut as '%.60s' does it, which is not known here", file->path,
                       name);
         return NULL;
     }
-    json_t *vocabulary = vocabulary_of(file, added, made);
-    json_decref(made);
-    if (!vocabulary) return NULL;
-    if (cut->pattern) {
-        json_decref(cutter);
-        cutter = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence",
-                           "pretokenizers", "type", "Split", "pattern", "Regex", cut->pattern,
-                           "behavior", "Isolated", "invert", 0, byte_level(false));
+    json_t *added = json_array(), *made = json_object(), *whole = NULL,
+           *vocabulary = vocabulary_of(file, added, made);
+    if (vocabulary) {
+        json_t *model = model_of(vocabulary, merges ? json_incref(merges) : json_array(), false,
+                                 cut->whole, NULL);
+        json_t *normaliser = cut->nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
+        whole = json_pack("{s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "added_tokens",
+                          added, "normalizer", normaliser, "pre_tokenizer", cutter_of(cut),
+                          "post_processor", template_of(file, false), "decoder", byte_level(true),
+                          "model", model);
     }
-    if (cut->nfc) normaliser = json_pack("{s:s}", "type", "NFC");
-    json_t *model =
-        model_of(vocabulary, merges ? json_incref(merges) : json_array(), false, cut->whole, NULL);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "added_tokens", added,
-                     "normalizer", normaliser, "pre_tokenizer", cutter, "post_processor",
-                     template_of(file, false), "decoder", byte_level(true), "model", model);
+    json_decref(added);
+    json_decref(made);
+    return whole;
 }
 
 /* The scores of all tokens; NULL: there are too few. */

@@ -1,4 +1,4 @@
-/* Hostile files: checkpoints, weights, logs, token files and saved specs are cut, turned over and
+/* Hostile files: checkpoints, weights, GGUF, logs, token files and saved specs are cut, turned over and
  * filled with numbers nobody would write, then handed to the commands that read them. What is a
  * finding stands in driver.h. MOEC is the command (default: the moec on the path); the model is
  * compiled once, with MOEC_CFLAGS=-O0, into a cache of its own. See tests/README.md. */
@@ -7,8 +7,8 @@
 /* A token file, and what a run leaves. */
 static const char *const kinds[] = {
     "run/last.safetensors", "run/best.safetensors", "run/log.jsonl", "tokens.bin", "text",
-    "weights.safetensors"};
-enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+    "weights.safetensors",  "gguf/model.gguf"};
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0], GGUF_HEADER = 1600 };
 
 static Bytes originals[KIND_COUNT];
 static const char *moec = "moec";
@@ -48,6 +48,8 @@ static const char *const readers[KIND_COUNT][4] = {
      "--out out.safetensors",
      "eval weights.safetensors --data text",
      "train spec.moe --data weights.safetensors --out other --steps 1"},
+    {"import gguf/model.gguf --out other", "weights gguf/model.gguf",
+     "import gguf/model.gguf --out other --no-tokenizer", "import gguf/model.gguf --out other"},
 };
 
 static void split(char *line, char **arguments) {
@@ -204,6 +206,18 @@ static void mutate(Bytes *text, bool tensors) {
     }
 }
 
+/* Keys and shapes of a GGUF file, whose numbers say little. */
+static void mutate_beginning(Bytes *text) {
+    size_t length = text->length < GGUF_HEADER ? text->length : GGUF_HEADER;
+    Bytes head = bytes_of(text->data, length);
+    mutate(&head, false);
+    if (pick(4))
+        replace_bytes(text, 0, length, head.data, head.length);
+    else
+        mutate(text, false);
+    free(head.data);
+}
+
 /* ---- the run ---- */
 
 static void path_of(char path[700], const char *name) {
@@ -226,7 +240,10 @@ static void one_mutant(const Plan *plan, uint64_t number) {
     char path[700], kept[700];
     put_back();
     Bytes text = bytes_of(originals[kind].data, originals[kind].length);
-    mutate(&text, strstr(kinds[kind], "safetensors") != NULL);
+    if (strstr(kinds[kind], "gguf"))
+        mutate_beginning(&text);
+    else
+        mutate(&text, strstr(kinds[kind], "safetensors") != NULL);
     path_of(path, kinds[kind]);
     write_file(path, text.data, text.length);
     Outcome *outcome = taken(malloc(sizeof *outcome));
@@ -248,7 +265,8 @@ static bool prepare(void) {
         "  attention = { heads = { q = 1 }, head_dim = 8 }\n"
         "  train = { batch = 2, context = 8, steps = 2, evaluate = 1 }\n}\n";
     static const char *const lines[] = {"train spec.moe --data text --out run",
-                                        "init spec.moe --seed 1 --out weights.safetensors"};
+                                        "init spec.moe --seed 1 --out weights.safetensors",
+                                        "export weights.safetensors --as gguf --out gguf"};
     char path[700], words[600], tokens[1024 + 2 * 600] = {0};
     const uint32_t header[3] = {20240520, 1, 600};
     Outcome outcome;
