@@ -398,9 +398,9 @@ static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_
             float d_final_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_final_norm_root))
             for (long d = 0; d < D; d++) {
-                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * S + s) * D + d]
-                        * final_norm_y[(b * S + s) * D + d];
-                float d_final_norm_y_3_now = d_final_norm_y_2[(b * S + s) * D + d] * final_norm_weight[d];
+                const float d_final_norm_y_2_at = d_final_norm_y_2[(b * S + s) * D + d];
+                d_final_norm_weight_part[d] += d_final_norm_y_2_at * final_norm_y[(b * S + s) * D + d];
+                float d_final_norm_y_3_now = d_final_norm_y_2_at * final_norm_weight[d];
                 d_final_norm_y_3[(b * S + s) * D + d] = d_final_norm_y_3_now;
                 d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * BATCH + b) * S + s) * D + d];
             }
@@ -506,10 +506,9 @@ static void kernel_train_15_d_ffn_norm_sum_of_squares(long i, const float *restr
             float d_ffn_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_norm_root))
             for (long d = 0; d < D; d++) {
-                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * S + s) * D + d]
-                        * ffn_norm_y_again[(b * S + s) * D + d];
-                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * S + s) * D + d]
-                        * block_ffn_norm_weight[i * D + d];
+                const float d_ffn_norm_y_2_at = d_ffn_norm_y_2[(b * S + s) * D + d];
+                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2_at * ffn_norm_y_again[(b * S + s) * D + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2_at * block_ffn_norm_weight[i * D + d];
                 d_ffn_norm_y_3[(b * S + s) * D + d] = d_ffn_norm_y_3_now;
                 d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * BATCH + b) * S + s) * D + d];
             }
@@ -664,9 +663,10 @@ static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float 
             float d_attention_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_attention_norm_root))
             for (long d = 0; d < D; d++) {
-                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * S + s) * D + d]
+                const float d_attention_norm_y_2_at = d_attention_norm_y_2[(b * S + s) * D + d];
+                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2_at
                         * attention_norm_y_again[(b * S + s) * D + d];
-                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * S + s) * D + d]
+                float d_attention_norm_y_3_now = d_attention_norm_y_2_at
                         * block_attention_norm_weight[i * D + d];
                 d_attention_norm_y_3[(b * S + s) * D + d] = d_attention_norm_y_3_now;
                 d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * BATCH + b) * S + s) * D + d];

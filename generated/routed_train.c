@@ -141,12 +141,14 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
         const long h = iteration % H;
         MOEC_OMP(simd)
         for (long e = 0; e < E; e++) {
+            const float query_rotary_cosine_at = query_rotary_cosine[s * E + e];
+            const float query_rotary_sine_at = query_rotary_sine[s * E + e];
             query_rotary_y[(((i * BATCH + b) * S + s) * H + h) * E + e] =
-                    attention_q[((b * S + s) * H + h) * E + e] * query_rotary_cosine[s * E + e]
-                    + attention_q[((b * S + s) * H + h) * E + (e + 4) % 8] * query_rotary_sine[s * E + e];
+                    attention_q[((b * S + s) * H + h) * E + e] * query_rotary_cosine_at
+                    + attention_q[((b * S + s) * H + h) * E + (e + 4) % 8] * query_rotary_sine_at;
             key_rotary_y[(((i * BATCH + b) * S + s) * HK + h) * E + e] =
-                    attention_k[((b * S + s) * HK + h) * E + e] * query_rotary_cosine[s * E + e]
-                    + attention_k[((b * S + s) * HK + h) * E + (e + 4) % 8] * query_rotary_sine[s * E + e];
+                    attention_k[((b * S + s) * HK + h) * E + e] * query_rotary_cosine_at
+                    + attention_k[((b * S + s) * HK + h) * E + (e + 4) % 8] * query_rotary_sine_at;
         }
     }
 }
@@ -353,8 +355,9 @@ static void kernel_train_10_balance(long i, float *restrict x_2, const float *re
     float ffn_largest_2 = -INFINITY;
     MOEC_OMP(simd reduction(+:ffn_product_3) reduction(max:ffn_largest_2))
     for (long n = 0; n < N; n++) {
-        ffn_product_3 += ffn_load[i * N + n] * (ffn_total_4[n] * 0.015625f);
-        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * N + n]);
+        const float ffn_load_at = ffn_load[i * N + n];
+        ffn_product_3 += ffn_load_at * (ffn_total_4[n] * 0.015625f);
+        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load_at);
     }
     ffn_busiest[i] = 4.0f * ffn_largest_2;
     for (long b = 0; b < BATCH; b++) {
@@ -499,9 +502,9 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
             float d_final_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_final_norm_root))
             for (long d = 0; d < D; d++) {
-                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * S + s) * D + d]
-                        * final_norm_y[(b * S + s) * D + d];
-                float d_final_norm_y_3_now = d_final_norm_y_2[(b * S + s) * D + d] * final_norm_weight[d];
+                const float d_final_norm_y_2_at = d_final_norm_y_2[(b * S + s) * D + d];
+                d_final_norm_weight_part[d] += d_final_norm_y_2_at * final_norm_y[(b * S + s) * D + d];
+                float d_final_norm_y_3_now = d_final_norm_y_2_at * final_norm_weight[d];
                 d_final_norm_y_3[(b * S + s) * D + d] = d_final_norm_y_3_now;
                 d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * BATCH + b) * S + s) * D + d];
             }
@@ -625,20 +628,20 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
         MOEC_OMP(simd reduction(+:d_ffn_weight_sum))
         for (long f = 0; f < F; f++) {
             const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
-            float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
-            float expert_h_again = act_y_again * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
-            expert_h_weighed_again[r * F + f] =
-                    ffn_weight_again[(chosen_batch_2_at * S + chosen_s_2_at) * N + chosen_n_2_at]
-                    * expert_h_again;
-            d_ffn_weight_sum += d_expert_h_weighed[r * F + f] * expert_h_again;
-            float d_expert_h = d_expert_h_weighed[r * F + f]
-                    * ffn_weight_again[(chosen_batch_2_at * S + chosen_s_2_at) * N + chosen_n_2_at];
+            const float part = moec_sigmoid(expert_gate_product_at);
+            float act_y_again = expert_gate_product_at * part;
+            const float expert_up_product_at = expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+            float expert_h_again = act_y_again * expert_up_product_at;
+            const float ffn_weight_again_at =
+                    ffn_weight_again[(chosen_batch_2_at * S + chosen_s_2_at) * N + chosen_n_2_at];
+            expert_h_weighed_again[r * F + f] = ffn_weight_again_at * expert_h_again;
+            const float d_expert_h_weighed_at = d_expert_h_weighed[r * F + f];
+            d_ffn_weight_sum += d_expert_h_weighed_at * expert_h_again;
+            float d_expert_h = d_expert_h_weighed_at * ffn_weight_again_at;
             d_expert_up_product[r * F + f] = d_expert_h * act_y_again;
-            float d_act_y = d_expert_h * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
-            const float expert_gate_product_at_2 = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
-            const float part = moec_sigmoid(expert_gate_product_at_2);
+            float d_act_y = d_expert_h * expert_up_product_at;
             d_expert_gate_product[r * F + f] = d_act_y
-                    * (part + expert_gate_product_at_2 * (part * (1.0f - part)));
+                    * (part + expert_gate_product_at * (part * (1.0f - part)));
         }
         d_ffn_weight[r] = d_ffn_weight_sum;
     }
@@ -730,10 +733,9 @@ static void kernel_train_20_d_ffn_norm_sum_of_squares(long i, const float *restr
             float d_ffn_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_norm_root))
             for (long d = 0; d < D; d++) {
-                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * S + s) * D + d]
-                        * ffn_norm_y_again[(b * S + s) * D + d];
-                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * S + s) * D + d]
-                        * block_ffn_norm_weight[i * D + d];
+                const float d_ffn_norm_y_2_at = d_ffn_norm_y_2[(b * S + s) * D + d];
+                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2_at * ffn_norm_y_again[(b * S + s) * D + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2_at * block_ffn_norm_weight[i * D + d];
                 d_ffn_norm_y_3[(b * S + s) * D + d] = d_ffn_norm_y_3_now;
                 d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * BATCH + b) * S + s) * D + d];
             }
@@ -809,14 +811,14 @@ static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cos
         const long h = iteration % HK;
         MOEC_OMP(simd)
         for (long e = 0; e < E; e++) {
+            const float query_rotary_cosine_at = query_rotary_cosine[s * E + e];
+            const float query_rotary_sine_at = query_rotary_sine[s * E + (e + 4) % 8];
             d_attention_k[((b * S + s) * HK + h) * E + e] = d_key_rotary_y[((b * S + s) * HK + h) * E + e]
-                    * query_rotary_cosine[s * E + e]
-                    + d_key_rotary_y[((b * S + s) * HK + h) * E + (e + 4) % 8]
-                    * query_rotary_sine[s * E + (e + 4) % 8];
+                    * query_rotary_cosine_at + d_key_rotary_y[((b * S + s) * HK + h) * E + (e + 4) % 8]
+                    * query_rotary_sine_at;
             d_attention_q[((b * S + s) * H + h) * E + e] = d_query_rotary_y[((b * S + s) * H + h) * E + e]
-                    * query_rotary_cosine[s * E + e]
-                    + d_query_rotary_y[((b * S + s) * H + h) * E + (e + 4) % 8]
-                    * query_rotary_sine[s * E + (e + 4) % 8];
+                    * query_rotary_cosine_at + d_query_rotary_y[((b * S + s) * H + h) * E + (e + 4) % 8]
+                    * query_rotary_sine_at;
         }
     }
 }
@@ -843,9 +845,10 @@ static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float 
             float d_attention_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_attention_norm_root))
             for (long d = 0; d < D; d++) {
-                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * S + s) * D + d]
+                const float d_attention_norm_y_2_at = d_attention_norm_y_2[(b * S + s) * D + d];
+                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2_at
                         * attention_norm_y_again[(b * S + s) * D + d];
-                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * S + s) * D + d]
+                float d_attention_norm_y_3_now = d_attention_norm_y_2_at
                         * block_attention_norm_weight[i * D + d];
                 d_attention_norm_y_3[(b * S + s) * D + d] = d_attention_norm_y_3_now;
                 d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * BATCH + b) * S + s) * D + d];

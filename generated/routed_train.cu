@@ -382,8 +382,9 @@ extern "C" __global__ void kernel_train_9_balance(long i, float *__restrict__ x_
             }
             ffn_total_4 += ffn_total_4_part;
         }
-        ffn_product_3 += ffn_load[i * N + n] * (ffn_total_4 * 0.015625f);
-        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * N + n]);
+        const float ffn_load_at = ffn_load[i * N + n];
+        ffn_product_3 += ffn_load_at * (ffn_total_4 * 0.015625f);
+        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load_at);
     }
     ffn_product_3 = moec_block_sum(ffn_product_3);
     ffn_largest_2 = moec_block_max(ffn_largest_2);
@@ -669,21 +670,18 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15
         float d_expert_h_weighed_now = sum;
         d_expert_h_weighed[r * F + f] = d_expert_h_weighed_now;
         const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
-        float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
-        float expert_h_again_now = act_y_again * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+        const float part = moec_sigmoid(expert_gate_product_at);
+        float act_y_again = expert_gate_product_at * part;
+        const float expert_up_product_at = expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+        float expert_h_again_now = act_y_again * expert_up_product_at;
         expert_h_again[r * F + f] = expert_h_again_now;
-        expert_h_weighed_again[r * F + f] =
-                ffn_weight_again[((long)chosen_batch_2[r] * S + (long)chosen_s_2[r]) * N
-                + (long)chosen_n_2[r]] * expert_h_again_now;
-        float d_expert_h = d_expert_h_weighed_now
-                * ffn_weight_again[((long)chosen_batch_2[r] * S + (long)chosen_s_2[r]) * N
-                + (long)chosen_n_2[r]];
+        const float ffn_weight_again_at = ffn_weight_again[((long)chosen_batch_2[r] * S
+                + (long)chosen_s_2[r]) * N + (long)chosen_n_2[r]];
+        expert_h_weighed_again[r * F + f] = ffn_weight_again_at * expert_h_again_now;
+        float d_expert_h = d_expert_h_weighed_now * ffn_weight_again_at;
         d_expert_up_product[r * F + f] = d_expert_h * act_y_again;
-        float d_act_y = d_expert_h * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
-        const float expert_gate_product_at_2 = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
-        const float part = moec_sigmoid(expert_gate_product_at_2);
-        d_expert_gate_product[r * F + f] = d_act_y
-                * (part + expert_gate_product_at_2 * (part * (1.0f - part)));
+        float d_act_y = d_expert_h * expert_up_product_at;
+        d_expert_gate_product[r * F + f] = d_act_y * (part + expert_gate_product_at * (part * (1.0f - part)));
     });
 }
 

@@ -1,25 +1,14 @@
-/* cse: what occurs more than once in a value is computed once.
+/* cse: what occurs more than once, in a value or in those of statements side by side, is computed
+ * once.
  *
  *     y[d] = (x[d] - mean) * (x[d] - mean)     -->     let float part = x[d] - mean
- *                                                      y[d] = part * part
+ *     z[d] = w[d] / (x[d] - mean)                      y[d] = part * part
+ *                                                      z[d] = w[d] / part
  */
 #include "loop/form.h"
 
 /* A few operations, those of subscripts as well, are worth a name. */
 enum { MANY_OPERATIONS = 3 };
-
-static bool is_worth_naming(const Term *part, const Term *value) {
-    return part->value != NO_VALUE && term_count(value, part) > 1 &&
-           (part->value == VALUE_LONG || term_operations(part) >= MANY_OPERATIONS);
-}
-
-/* The first part to name, from the inside out. */
-static const Term *find_part(const Term *term, const Term *value) {
-    const Term *found = NULL;
-    for (int i = 0; i < term->count && term->value != VALUE_READ && !found; i++)
-        found = find_part(term->args[i], value);
-    return found ? found : is_worth_naming(term, value) ? term : NULL;
-}
 
 /* The value that a statement computes: not what it joins that to. */
 static const Term *value_in(const Term *term) {
@@ -28,30 +17,70 @@ static const Term *value_in(const Term *term) {
     return found;
 }
 
+/* The store or the let of a node, which may stand behind a condition on its line; NULL: neither. */
+static FormNode *statement_of(FormNode *node) {
+    if (node->kind == FORM_IF && node->layout == ON_SAME_LINE) node = node->body.first;
+    bool computes = node->kind == FORM_SET || (node->kind == FORM_LET && node->values[0]);
+    return computes ? node : NULL;
+}
+
+static const Term **computed_by(FormNode *statement) {
+    return &statement->values[statement->kind == FORM_SET];
+}
+
+static bool changes(const FormNode *statement, const Term *part) {
+    return statement->kind == FORM_SET && term_uses(part, term_stored(statement->values[0]));
+}
+
+/* The statement behind this one, where `part` still has the same value; or NULL. */
+static FormNode *next_with(const FormNode *node, const FormNode *statement, const Term *part) {
+    return node->next && !changes(statement, part) ? statement_of(node->next) : NULL;
+}
+
+/* Calls of `part` in the values of the nodes from this one on, as long as it has the same value;
+ * where `by` is given, that stands there instead. */
+static int occurrences(Arena *arena, FormNode *node, const Term *part, const Term *by) {
+    int count = 0;
+    for (FormNode *at = statement_of(node); at; at = next_with(node, at, part), node = node->next) {
+        const Term **place = computed_by(at), *value = value_in(*place);
+        if (!value) continue;
+        count += term_count(value, part);
+        if (by) *place = term_replace(arena, *place, value, term_replace(arena, value, part, by));
+    }
+    return count;
+}
+
+/* The first part to name, from the inside out. */
+static const Term *find_part(const Term *term, FormNode *node) {
+    const Term *found = NULL;
+    for (int i = 0; i < term->count && term->value != VALUE_READ && !found; i++)
+        found = find_part(term->args[i], node);
+    if (found || term->value == NO_VALUE) return found;
+    bool is_long = term->value == VALUE_LONG || term_operations(term) >= MANY_OPERATIONS;
+    return is_long && occurrences(NULL, node, term, NULL) > 1 ? term : NULL;
+}
+
 /* Names come behind `before`; returns the last. */
-static FormNode *name_in(Arena *arena, FormBlock *block, FormNode *before, const Term **place) {
-    const Term *value = value_in(*place), *part, *now = value;
-    while (now && (part = find_part(now, now)) != NULL) {
+static FormNode *name_in(Arena *arena, FormBlock *block, FormNode *before, FormNode *node) {
+    const Term **place = computed_by(statement_of(node)), *value, *part;
+    while ((value = value_in(*place)) != NULL && (part = find_part(value, node)) != NULL) {
         before = form_insert(arena, block, before, FORM_LET);
         before->type = "const float";
-        const char *wanted = part->of ? arena_format(arena, "%s_at", part->of) : "part";
-        before->name = term_variable(arena, wanted);
+        before->name =
+            term_variable(arena, part->of ? arena_format(arena, "%s_at", part->of) : "part");
         before->values[0] = part;
-        now = term_replace(arena, now, part, before->name);
+        occurrences(arena, node, part, before->name);
     }
-    if (now != value) *place = term_replace(arena, *place, value, now);
     return before;
 }
 
 static void name_in_block(Arena *arena, FormBlock *block) {
     FormNode *before = NULL;
     for (FormNode *node = block->first; node; before = node, node = node->next) {
-        bool guards = node->kind == FORM_IF && node->layout == ON_SAME_LINE;
-        FormNode *inner = guards ? node->body.first : node;
-        if (inner->kind == FORM_SET) name_in(arena, block, before, &inner->values[1]);
-        if (inner->kind == FORM_LET && inner->values[0])
-            name_in(arena, block, before, &inner->values[0]);
-        if (!guards) name_in_block(arena, &node->body);
+        if (statement_of(node))
+            name_in(arena, block, before, node);
+        else
+            name_in_block(arena, &node->body);
     }
 }
 
