@@ -39,7 +39,7 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR)
 CFLAGS ?= -O2 -g
 # Everything may become part of libmoec.so.
 PIC := -fPIC -fno-semantic-interposition
-OURS := -std=c11 -D_GNU_SOURCE $(PIC) $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
+OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
 $(BUILD)/runtime/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)

@@ -273,20 +273,33 @@ size_t model_bytes(const Model *model) {
            moments * moment_bytes(table) + halves + table->state_bytes + model->arena_bytes;
 }
 
-static double initial_value(const MoecTensor *tensor, uint64_t seed, uint64_t place) {
+enum { INITIAL_VALUES = 512 }; /* at a time */
+
+static void initial_values(const MoecTensor *tensor, uint64_t seed, size_t first, size_t count,
+                           float *values) {
+    double drawn[INITIAL_VALUES];
     switch (tensor->init) {
     case MOEC_INIT_NORMAL:
-        return tensor->a + tensor->b * random_normal(seed, place);
+        random_normals(seed, first, count, drawn);
+        for (size_t i = 0; i < count; i++) values[i] = (float)(tensor->a + tensor->b * drawn[i]);
+        return;
     case MOEC_INIT_UNIFORM:
-        return tensor->a + (tensor->b - tensor->a) * random_uniform(seed, place);
+        for (size_t i = 0; i < count; i++)
+            values[i] =
+                (float)(tensor->a + (tensor->b - tensor->a) * random_uniform(seed, first + i));
+        return;
     default:
-        return tensor->a;
+        for (size_t i = 0; i < count; i++) values[i] = (float)tensor->a;
     }
 }
 
 static void initialise_tensor(const PublicTensor *one, float *values, uint64_t seed) {
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < one->count; i++) values[i] = (float)initial_value(one->tensor, seed, i);
+    for (size_t i = 0; i < one->count; i += INITIAL_VALUES) {
+        size_t left = one->count - i;
+        initial_values(one->tensor, seed, i, left < INITIAL_VALUES ? left : INITIAL_VALUES,
+                       values + i);
+    }
 }
 
 static void initialise_block(const PublicTensor *tensors, int count, float *block, uint64_t seed) {

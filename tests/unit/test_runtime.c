@@ -271,10 +271,16 @@ static void normal_numbers_are_normal(void **state) {
     int count = 100000;
     for (int i = 0; i < count; i++) {
         double x = random_normal(42, (uint64_t)i);
+        double radius = sqrt(-2 * log(1 - random_uniform(42, 2 * (uint64_t)i))),
+               angle = 6.283185307179586 * random_uniform(42, 2 * (uint64_t)i + 1);
+        assert_true(fabs(x - radius * cos(angle)) < 1e-14);
         sum += x;
         squares += x * x;
     }
     assert_true(fabs(sum / count) < 0.02 && fabs(squares / count - 1) < 0.02);
+    double many[37];
+    random_normals(42, 5, 37, many);
+    for (int i = 0; i < 37; i++) assert_true(many[i] == random_normal(42, (uint64_t)(5 + i)));
 }
 
 static void sampling_keeps_to_its_limits(void **state) {
