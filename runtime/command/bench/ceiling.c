@@ -33,7 +33,7 @@ static double trial_seconds(const Trial *trial, double patience) {
     return best;
 }
 
-/* GFLOP/s of a square product, by the library, or by our own kernel where the library does not do it. */
+/* GFLOP/s of a square product by the library, or by our own kernel where that does not do it. */
 static double square_rate(float *memory, long size, bool rounded, double patience) {
     MoecProduct product = square_product(size);
     product.rounded = rounded;
