@@ -72,8 +72,8 @@ static json_t *decoding_json(const Decoding *decoding) {
     if (decoding->hindrance)
         return json_pack("{s:b, s:s}", "derived", 0, "hindrance", decoding->hindrance);
     return json_pack("{s:b, s:I, s:I, s:f}", "derived", 1, "bytes_per_token",
-                     (json_int_t)decoding->bytes_per_token, "recurrent_bytes",
-                     (json_int_t)decoding->recurrent_bytes, "flops_per_token", decoding->flops);
+                     (json_int_t)decoding->bytes_per_token, "constant_bytes",
+                     (json_int_t)decoding->constant_bytes, "flops_per_token", decoding->flops);
 }
 
 static const char *keep(Arena *arena, char *text) {
@@ -152,7 +152,7 @@ static void add_decoding(Text *text, const Decoding *decoding) {
         text_add(text, "none: %s\n", decoding->hindrance);
         return;
     }
-    double bytes = (double)decoding->bytes_per_token, kept = (double)decoding->recurrent_bytes,
+    double bytes = (double)decoding->bytes_per_token, kept = (double)decoding->constant_bytes,
            all = bytes * (double)decoding->places + kept;
     text_add(text, "%s FLOP per token, keeps ", scaled(arena, decoding->flops));
     if (all > 0)
@@ -160,7 +160,7 @@ static void add_decoding(Text *text, const Decoding *decoding) {
     else
         text_add(text, "nothing");
     if (bytes > 0) text_add(text, ", %s each", scaled(arena, bytes));
-    if (kept > 0) text_add(text, ", %s as recurrent states", scaled(arena, kept));
+    if (kept > 0) text_add(text, ", %s whatever their number", scaled(arena, kept));
     text_add(text, "\n");
 }
 

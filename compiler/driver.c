@@ -312,7 +312,7 @@ Decoding moec_decoding(MoecCompiler *compiler) {
                          .places = step->context};
     moec_lower(compiler, step, false);
     decoding.bytes_per_token = cache_bytes_per_token(step);
-    decoding.recurrent_bytes = recurrent_bytes(step);
+    decoding.constant_bytes = constant_bytes(step);
     return decoding;
 }
 

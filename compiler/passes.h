@@ -179,11 +179,11 @@ typedef struct Cost {
 } Cost;
 Cost *cost(Arena *arena, Program *forward);
 /* Arithmetic of one run of a statement. */
-double statement_flops(const Statement *statement);
+double statement_flops(const Program *program, const Statement *statement);
 /* What one more token of one sequence adds to the caches of a decoding step. */
 long cache_bytes_per_token(const Program *step);
-/* What one sequence keeps besides, however long it is: the states of its scans. */
-long recurrent_bytes(const Program *step);
+/* What one sequence keeps besides, however long it is: windows, the states of its scans. */
+long constant_bytes(const Program *step);
 /* Bytes of weights that a run of the program reads. */
 double traffic(Program *program);
 /* How many elements a read touches while its loops run once; in all its steps, or in one. */
@@ -244,7 +244,7 @@ struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overri
 /* What a decoding step of one sequence keeps and does, and what stands in its way. */
 typedef struct Decoding {
     long bytes_per_token;  /* of caches */
-    long recurrent_bytes;  /* however long the sequence is */
+    long constant_bytes;   /* however long the sequence is */
     double flops;          /* of a token, on average over `places` */
     long places;           /* the longest sequence */
     const char *hindrance; /* what prevents it, with its place; NULL: a step can be derived */

@@ -121,8 +121,9 @@ static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict att
 }
 
 static const MoecAttend moec_options_decode_3 = {
-    .batch = 1, .queries = 1, .keys = 32, .heads = 4, .key_heads = 1, .value_heads = 2,
-    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .batch = 1, .queries = 1, .keys = 32, .places = 32,
+    .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 1,
+    .value_heads = 2, .width = 8, .value_width = 8,
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 

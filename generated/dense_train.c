@@ -171,8 +171,9 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
 }
 
 static const MoecAttend moec_options_train_3 = {
-    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 1, .value_heads = 2,
-    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .batch = 2, .queries = 32, .keys = 32, .places = 32,
+    .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 1,
+    .value_heads = 2, .width = 8, .value_width = 8,
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
@@ -606,8 +607,9 @@ static void kernel_train_17_d_attended(long i, const float *restrict x_2,
 }
 
 static const MoecAttend moec_options_train_18 = {
-    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 1, .value_heads = 2,
-    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .batch = 2, .queries = 32, .keys = 32, .places = 32,
+    .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 1,
+    .value_heads = 2, .width = 8, .value_width = 8,
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 

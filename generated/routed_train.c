@@ -154,8 +154,9 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
 }
 
 static const MoecAttend moec_options_train_3 = {
-    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 4, .value_heads = 4,
-    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .batch = 2, .queries = 32, .keys = 32, .places = 32,
+    .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 4,
+    .value_heads = 4, .width = 8, .value_width = 8,
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
@@ -791,8 +792,9 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
 }
 
 static const MoecAttend moec_options_train_22 = {
-    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 4, .value_heads = 4,
-    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .batch = 2, .queries = 32, .keys = 32, .places = 32,
+    .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 4,
+    .value_heads = 4, .width = 8, .value_width = 8,
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 

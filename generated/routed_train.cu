@@ -160,7 +160,7 @@ extern "C" __global__ void kernel_train_2_key_rotary_y(long i, const float *__re
 }
 
 struct options_train_3 {
-    static constexpr long batch = 2, queries = 32, keys = 32;
+    static constexpr long batch = 2, queries = 32, keys = 32, places = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
     static constexpr bool documents = false;
@@ -962,7 +962,7 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
 }
 
 struct options_train_22 {
-    static constexpr long batch = 2, queries = 32, keys = 32;
+    static constexpr long batch = 2, queries = 32, keys = 32, places = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
     static constexpr bool documents = false;

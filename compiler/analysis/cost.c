@@ -184,14 +184,15 @@ static double average_keys(const AttendOptions *options, double places) {
 }
 
 /* Scores and weighted values are products; the weight of a key is an exponential and its sum. */
-static double attend_cost(const Statement *statement) {
+static double attend_cost(const Program *program, const Statement *statement) {
     const Expr *query = statement->inputs.items[0], *key = statement->inputs.items[1],
                *value = statement->inputs.items[2];
+    const AttendOptions *options = &statement->attention;
+    long places = options->position ? program->context : key->tensor->axes[key->count - 3]->size;
     double each = 2 * (double)key->tensor->axes[key->count - 1]->size +
                   2 * (double)value->tensor->axes[value->count - 1]->size + op_table[OP_EXP].cost +
                   2;
-    double keys =
-        average_keys(&statement->attention, (double)key->tensor->axes[key->count - 3]->size);
+    double keys = average_keys(options, (double)places);
     double queries =
         access_elements(query, true) / (double)query->tensor->axes[query->count - 1]->size;
     return each * keys * queries;
@@ -225,14 +226,14 @@ static void remember_maker(Costing *costing, const Statement *statement) {
         costing->makers[((Expr *)statement->outputs.items[i])->tensor->id] = costing->path;
 }
 
-double statement_flops(const Statement *statement) {
+double statement_flops(const Program *program, const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return loop_cost(statement);
     if (statement->kind == STATEMENT_REPEAT) return 0;
     switch (statement->call) {
     case CALL_ATTEND:
-        return attend_cost(statement);
+        return attend_cost(program, statement);
     case CALL_ATTEND_GRAD: /* two products of the forward pass, again, and four of its own */
-        return 2.5 * attend_cost(statement);
+        return 2.5 * attend_cost(program, statement);
     case CALL_TOP:
         return access_elements(statement->inputs.items[0], true);
     default:
@@ -242,7 +243,7 @@ double statement_flops(const Statement *statement) {
 
 static void add_statement(Costing *costing, Statement *statement) {
     bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
-    double counted = statement_flops(statement);
+    double counted = statement_flops(costing->program, statement);
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, visit_read, costing);
     if (attends) costing->path = attend_path(costing, statement);
     long steps = costing->repeat ? costing->repeat->index->axis->size : 1;

@@ -141,6 +141,8 @@ typedef struct Shape {
 
 Shape shape_of(const Expr *operand);
 /* Counts the operations of an attention. */
+/* How many places there are to attend to; the cache of a window has fewer keys. */
+long attend_places(const Emitter *emitter, const Statement *statement);
 void count_attend(Emitter *emitter, const Statement *statement);
 /* The equation of a unit and where it stands, as a comment. */
 void emit_equation(Emitter *emitter, const Statement *statement);

@@ -29,20 +29,24 @@ static const char *operand(Emitter *emitter, const List *list, int place) {
     return pointer_text(&emitter->lower, list->items[place]);
 }
 
+long attend_places(const Emitter *emitter, const Statement *statement) {
+    Shape k = shape_of(statement->inputs.items[1]);
+    return statement->attention.position ? emitter->lower.program->context : size_at(&k, 3);
+}
+
 /* How many keys the queries see together, for the count of operations. */
-static double pairs_seen(const AttendOptions *options, double queries, double keys) {
-    if (options->mask == MASK_NONE) return queries * keys;
-    double full = options->position ? queries * keys / 2 : queries * (queries + 1) / 2;
+static double pairs_seen(const AttendOptions *options, double queries, double places) {
+    if (options->mask == MASK_NONE) return queries * places;
+    double full = options->position ? queries * places / 2 : queries * (queries + 1) / 2;
     double window = queries * (double)options->window;
     return options->mask == MASK_WINDOW && window < full ? window : full;
 }
 
 void count_attend(Emitter *emitter, const Statement *statement) {
-    Shape q = shape_of(statement->inputs.items[0]), k = shape_of(statement->inputs.items[1]);
-    Shape v = shape_of(statement->inputs.items[2]);
+    Shape q = shape_of(statement->inputs.items[0]), v = shape_of(statement->inputs.items[2]);
     long batch = product_of(q.size, q.rank - 3);
-    double pairs =
-        pairs_seen(&statement->attention, (double)size_at(&q, 3), (double)size_at(&k, 3));
+    double pairs = pairs_seen(&statement->attention, (double)size_at(&q, 3),
+                              (double)attend_places(emitter, statement));
     double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
     emitter->flops += emitter->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
 }
@@ -72,13 +76,12 @@ static void add_attend(Emitter *emitter, const Statement *statement, const char 
     long batch = product_of(q.size, q.rank - 3);
     emit_line(emitter, "static const MoecAttend %s = {", name);
     emitter->indent++;
-    emit_line(emitter,
-              ".batch = %ld, .queries = %ld, .keys = %ld, .heads = %ld, .key_heads = %ld, "
-              ".value_heads = %ld,",
-              batch, size_at(&q, 3), size_at(&k, 3), size_at(&q, 2), size_at(&k, 2),
-              size_at(&v, 2));
-    emit_line(emitter, ".width = %ld, .value_width = %ld, .mask = %s, .window = %ld,",
-              size_at(&q, 1), size_at(&v, 1), masks[options->mask], options->window);
+    emit_line(emitter, ".batch = %ld, .queries = %ld, .keys = %ld, .places = %ld,", batch,
+              size_at(&q, 3), size_at(&k, 3), attend_places(emitter, statement));
+    emit_line(emitter, ".mask = %s, .window = %ld, .heads = %ld, .key_heads = %ld,",
+              masks[options->mask], options->window, size_at(&q, 2), size_at(&k, 2));
+    emit_line(emitter, ".value_heads = %ld, .width = %ld, .value_width = %ld,", size_at(&v, 2),
+              size_at(&q, 1), size_at(&v, 1));
     emit_line(emitter, ".scale = %s, .cap = %s, .best = %ld,",
               number_text(emitter->lower.arena, options->scale),
               number_text(emitter->lower.arena, options->cap), options->best);

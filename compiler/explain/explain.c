@@ -105,7 +105,8 @@ static void add_unit(Explanation *explanation, const ScheduleUnit *from, double 
     const Statement *last = unit->statements.items[unit->statements.count - 1];
     unit->name = result_of(from->kind == UNIT_KERNEL ? last : unit->statements.items[0]);
     for (int i = 0; i < unit->statements.count; i++)
-        unit->flops += runs * statement_flops(unit->statements.items[i]);
+        unit->flops +=
+            runs * statement_flops(explanation->schedule->program, unit->statements.items[i]);
     unit->bytes = runs * touched(explanation, unit, kernel);
     double compute = unit->flops / explanation->ceilings.products,
            memory = unit->bytes / explanation->ceilings.memory;

@@ -169,7 +169,8 @@ static void visible_keys(const Attention *attention, long s, long *first, long *
     const AttendOptions *options = attention->options;
     long place = s + attention->position;
     bool all = options->mask == MASK_NONE && !options->position;
-    *last = all || place + 1 > attention->keys ? attention->keys : place + 1;
+    bool past_end = place + 1 > attention->keys && options->mask != MASK_WINDOW;
+    *last = all || past_end ? attention->keys : place + 1;
     *first = options->mask == MASK_WINDOW && place - options->window + 1 > 0
                  ? place - options->window + 1
                  : 0;
@@ -189,11 +190,17 @@ static double rounded(const Attention *attention, double value) {
     return value;
 }
 
+/* The row of k, v and the scores for a key: the cache of a window may be a ring. */
+static long row_of_key(const Attention *attention, long t) {
+    return t % attention->keys;
+}
+
 /* The score of a key before the cap. */
 static double raw_score(const Attention *attention, long s, long h, long t) {
     const Operand *q = &attention->q, *k = &attention->k;
     const double *query = q->part + s * q->place + h * q->head;
-    const double *key = k->part + t * k->place + key_head(attention, h) * k->head;
+    const double *key =
+        k->part + row_of_key(attention, t) * k->place + key_head(attention, h) * k->head;
     double sum = 0;
     for (long e = 0; e < attention->key_width; e++) sum += query[e * q->width] * key[e * k->width];
     return rounded(attention, sum * attention->options->scale);
@@ -210,29 +217,31 @@ static double score_row(Attention *attention, long s, long h, long first, long l
     double extra = sink->real ? sink->real[h * sink->stride[0]] : -INFINITY, largest = extra,
            sum = 0;
     for (long t = first; t < last; t++) {
-        attention->score[t] = same_document(attention, s, t)
-                                  ? capped(attention, raw_score(attention, s, h, t))
-                                  : -INFINITY;
-        if (attention->score[t] > largest) largest = attention->score[t];
+        double *score = &attention->score[row_of_key(attention, t)];
+        *score = same_document(attention, s, t) ? capped(attention, raw_score(attention, s, h, t))
+                                                : -INFINITY;
+        if (*score > largest) largest = *score;
     }
-    for (long t = first; t < last; t++) sum += exp(attention->score[t] - largest);
+    for (long t = first; t < last; t++)
+        sum += exp(attention->score[row_of_key(attention, t)] - largest);
     if (sink->real) sum += exp(extra - largest);
     return largest + log(sum);
 }
 
 /* Sets all but the `best` largest weights to 0, of equal ones keeping the earlier; the rest is not
  * renormalised. */
-static void keep_best(double *weight, long first, long last, long best) {
-    double *kept = calloc((size_t)(last - first) + 1, sizeof *kept);
+static void keep_best(const Attention *attention, long first, long last, long best) {
+    double *kept = calloc((size_t)(last - first) + 1, sizeof *kept), *weight = attention->score;
     if (!kept) abort();
     for (long round = 0; round < best && round < last - first; round++) {
         long chosen = first;
         for (long t = first; t < last; t++)
-            if (weight[t] > weight[chosen]) chosen = t;
-        kept[chosen - first] = weight[chosen];
-        weight[chosen] = -1;
+            if (weight[row_of_key(attention, t)] > weight[row_of_key(attention, chosen)])
+                chosen = t;
+        kept[chosen - first] = weight[row_of_key(attention, chosen)];
+        weight[row_of_key(attention, chosen)] = -1;
     }
-    for (long t = first; t < last; t++) weight[t] = kept[t - first];
+    for (long t = first; t < last; t++) weight[row_of_key(attention, t)] = kept[t - first];
     free(kept);
 }
 
@@ -240,16 +249,19 @@ static void attend_row(Attention *attention, long s, long h) {
     long first, last, best = attention->options->best;
     visible_keys(attention, s, &first, &last);
     double lse = score_row(attention, s, h, first, last);
-    for (long t = first; t < last; t++)
-        attention->score[t] = factor(attention, rounded(attention, exp(attention->score[t] - lse)));
-    if (best > 0 && attention->options->position) keep_best(attention->score, first, last, best);
+    for (long t = first; t < last; t++) {
+        double *weight = &attention->score[row_of_key(attention, t)];
+        *weight = factor(attention, rounded(attention, exp(*weight - lse)));
+    }
+    if (best > 0 && attention->options->position) keep_best(attention, first, last, best);
     const Operand *o = &attention->o, *v = &attention->v;
     const double *values = v->part + value_head(attention, h) * v->head;
     double *out = o->part + s * o->place + h * o->head;
     for (long c = 0; c < attention->value_width; c++) {
         double sum = 0;
         for (long t = first; t < last; t++)
-            sum += attention->score[t] * values[t * v->place + c * v->width];
+            sum += attention->score[row_of_key(attention, t)] *
+                   values[row_of_key(attention, t) * v->place + c * v->width];
         out[c * o->width] = sum;
     }
     attention->lse.part[s * attention->lse.place + h * attention->lse.head] = lse;

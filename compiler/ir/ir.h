@@ -252,7 +252,8 @@ typedef enum MaskKind { MASK_CAUSAL, MASK_NONE, MASK_WINDOW } MaskKind;
 
 typedef struct AttendOptions {
     MaskKind mask;
-    long window;    /* MASK_WINDOW: query i sees keys i-window+1 .. i */
+    long window;    /* MASK_WINDOW: query i sees keys i-window+1 .. i; where there is a position, k
+                       and v may be rings: the key of place p stands in row p % rows */
     double scale;   /* of the scores, applied before cap and softmax */
     double cap;     /* scores become cap*tanh(score/cap); 0: none */
     bool sink;      /* one learned logit a head takes part in the normaliser */

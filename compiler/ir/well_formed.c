@@ -306,19 +306,33 @@ static const Expr *operand(const List *list, int place) {
     return list->items[place];
 }
 
-/* A number for each key; a query finds its own there, too. */
+/* A number for each place; a query finds its own there, too. */
 static void check_documents(Verify *verify, const Statement *statement, const Shape shapes[3]) {
     const AttendOptions *options = &statement->attention;
     if (verify->message || !options->documents) return;
     const Expr *documents = operand(&statement->inputs, attend_document(options));
     Shape found = operand_shape(verify, documents), wanted = shapes[1];
     wanted.rank -= 2;
+    if (options->position) wanted.size[wanted.rank - 1] = verify->program->context;
     check_like(verify, "the documents of the keys", &wanted, &found);
     if (documents->tensor->type != TYPE_REAL)
         error_message(verify, "the documents are of integers");
     if (!options->position)
         check_sizes(verify, "places of q and documents", shapes[0].size[shapes[0].rank - 3],
                     wanted.size[wanted.rank - 1]);
+}
+
+/* A cache has room for all places or, where there is a window, for those that new queries see. */
+static void check_places(Verify *verify, const AttendOptions *options, long queries, long keys) {
+    long context = verify->program->context;
+    bool ring = options->mask == MASK_WINDOW && keys < context;
+    if (!options->position && options->mask != MASK_NONE)
+        check_sizes(verify, "places of q and k", queries, keys);
+    if (options->position && !ring)
+        check_sizes(verify, "places of the sequence and k", context, keys);
+    if (options->position && ring && keys < options->window + queries - 1)
+        error_message(verify, "%ld places of k for a window of %ld and %ld queries", keys,
+                      options->window, queries);
 }
 
 /* q k v (sink) (document) of both attention calls; fills q, k, v. */
@@ -337,8 +351,7 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Sh
     if (verify->message) return;
     check_sizes(verify, "places of k and v", k->size[lead], v->size[lead]);
     check_sizes(verify, "widths of q and k", q->size[lead + 2], k->size[lead + 2]);
-    if (!options->position && options->mask != MASK_NONE)
-        check_sizes(verify, "places of q and k", q->size[lead], k->size[lead]);
+    check_places(verify, options, q->size[lead], k->size[lead]);
     if (options->mask == MASK_WINDOW && options->window < 1)
         error_message(verify, "window %ld", options->window);
     check_documents(verify, statement, shapes);

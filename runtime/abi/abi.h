@@ -223,6 +223,10 @@ typedef enum MoecGraphKind {
     MOEC_GRAPH_GATHER
 } MoecGraphKind;
 
+/* For so many new tokens of a step the caches of windows have room in every graph of one token or
+ * more: a prompt is read many at once into the caches of the steps behind it. */
+enum { MOEC_STEP_TOKENS = 32 };
+
 typedef struct MoecGraphEntry {
     MoecGraphKind kind;
     void (*run)(const MoecRun *run);

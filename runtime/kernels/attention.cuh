@@ -2,10 +2,10 @@
  * that of attention.h.
  *
  * Each template takes a struct A that the compiler writes for one attention: batch, queries, keys,
- * heads, key_heads, value_heads, width, value_width, mask, documents, window, scale, cap, best,
- * parts. Blocks have 128 threads. A block of queries and a block of keys lie in shared memory; sums
- * stay in registers. The backward pass makes the weights again from lse; each block of it owns what
- * it writes, so nothing is added up by chance. */
+ * places, heads, key_heads, value_heads, width, value_width, mask, documents, window, scale, cap,
+ * best, parts. Blocks have 128 threads. A block of queries and a block of keys lie in shared
+ * memory; sums stay in registers. The backward pass makes the weights again from lse; each block of
+ * it owns what it writes, so nothing is added up by chance. */
 #ifndef MOEC_ATTENTION_CUH
 #define MOEC_ATTENTION_CUH
 
@@ -40,15 +40,15 @@ MOEC_TEMPLATE MoecRange moec_visible(long place) {
 }
 
 MOEC_TEMPLATE bool moec_shows(int place, int key) {
-    if (key >= A::keys) return false;
+    if (key >= A::places) return false;
     if (A::mask != MOEC_MASK_NONE && key > place) return false;
     return A::mask != MOEC_MASK_WINDOW || key > place - A::window;
 }
 
-/* documents: the numbers of one sequence, [keys]. */
+/* documents: the numbers of one sequence, [places]. */
 MOEC_TEMPLATE bool moec_sees(const float *documents, int place, int key) {
     if (!moec_shows<A>(place, key)) return false;
-    return !A::documents || (place < A::keys && documents[place] == documents[key]);
+    return !A::documents || (place < A::places && documents[place] == documents[key]);
 }
 
 /* Between what numbers of documents places lie; a warp finds it, all its lanes get it. */
@@ -411,14 +411,18 @@ static __device__ void moec_attend_grad_sink(const Q *, const K *, const V *, co
 /* ---- new tokens against a cache ---- */
 
 /* Query s stands at place position+s and sees the keys up to there, with a window the last ones of
- * them. */
+ * them: then the cache may be a ring, see attention_step.h. */
 MOEC_TEMPLATE MoecRange moec_seen(long place) {
-    MoecRange range = {0, moec_least(place + 1, A::keys)};
+    MoecRange range = {0, moec_least(place + 1, A::places)};
     if (A::mask == MOEC_MASK_WINDOW) range.first = moec_most(0, place - A::window + 1);
     return range;
 }
 
-/* Whether a key that the mask shows is of the document at this place, too; documents: [keys]. */
+MOEC_TEMPLATE long moec_row_of_key(long place) {
+    return A::mask == MOEC_MASK_WINDOW ? place % A::keys : place;
+}
+
+/* Whether a key that the mask shows is of the document at this place, too; documents: [places]. */
 MOEC_TEMPLATE bool moec_together(const float *documents, long place, long key) {
     return !A::documents || documents[place] == documents[key];
 }
@@ -448,8 +452,9 @@ MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v
         float *score = scratch + row * A::keys, most = -INFINITY, sum = 0.0f;
         moec_barrier();
         for (long j = threadIdx.x / 32; j < count; j += MOEC_ATTEND_WARPS) {
-            const float *key = k + ((b * A::keys + range.first + j) * A::key_heads + hk) * E;
-            const bool seen = moec_together<A>(documents + b * A::keys, place, range.first + j);
+            const long at = b * A::keys + moec_row_of_key<A>(range.first + j);
+            const float *key = k + (at * A::key_heads + hk) * E;
+            const bool seen = moec_together<A>(documents + b * A::places, place, range.first + j);
             const float value =
                 seen ? moec_score<A>(moec_warp_dot<E>(q + row * E, key)) : -INFINITY;
             if (threadIdx.x % 32 == 0) score[j] = value;
@@ -467,10 +472,10 @@ MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v
         moec_barrier();
         for (int c = threadIdx.x; c < C; c += MOEC_ATTEND_THREADS) {
             float out = 0.0f;
-            for (long j = 0; j < count; j++)
-                if (score[j] != 0.0f)
-                    out += score[j] *
-                           v[((b * A::keys + range.first + j) * A::value_heads + hv) * C + c];
+            for (long j = 0; j < count; j++) {
+                const long at = b * A::keys + moec_row_of_key<A>(range.first + j);
+                if (score[j] != 0.0f) out += score[j] * v[(at * A::value_heads + hv) * C + c];
+            }
             store(row / A::heads, h * C + c, out);
         }
         if (moec_thread() == 0) lse[row] = normal;
@@ -497,9 +502,10 @@ MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float 
         const long first = range.first + part * each, end = moec_least(first + each, range.end);
         float most = -INFINITY, sum = 0.0f, out[O] = {};
         for (long j = first + warp; j < end; j += MOEC_ATTEND_WARPS) {
-            if (!moec_together<A>(documents + b * A::keys, place, j)) continue;
-            const float *key = k + ((b * A::keys + j) * A::key_heads + hk) * E;
-            const float *value = v + ((b * A::keys + j) * A::value_heads + hv) * C;
+            if (!moec_together<A>(documents + b * A::places, place, j)) continue;
+            const long at = b * A::keys + moec_row_of_key<A>(j);
+            const float *key = k + (at * A::key_heads + hk) * E;
+            const float *value = v + (at * A::value_heads + hv) * C;
             const float score = moec_score<A>(moec_warp_dot<E>(q + row * E, key)), before = most;
             most = fmaxf(most, score);
             const float factor = before == -INFINITY ? 0.0f : expf(before - most),

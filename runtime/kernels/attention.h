@@ -3,7 +3,7 @@
  * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width],
  * v[batch, keys, value_heads, value_width], o[batch, queries, heads, value_width], lse[batch,
  * queries, heads], sink[heads]. Query head h reads key head h*key_heads/heads and value head
- * h*value_heads/heads. documents[batch, keys], where it is given: a query sees, besides what the
+ * h*value_heads/heads. documents[batch, places], where it is given: a query sees, besides what the
  * mask says, only keys whose number is that of its own place.
  *
  * The scores of a block of queries against a block of keys are the only ones in memory at a time; a
@@ -20,7 +20,7 @@
 
 typedef struct MoecAttend {
     long batch; /* all leading dimensions in one */
-    long queries, keys;
+    long queries, keys, places; /* of documents; there are as many keys, or attention_step.h */
     long heads, key_heads, value_heads;
     long width, value_width;
     int mask;
@@ -127,10 +127,20 @@ typedef struct MoecRange {
 /* The keys that a query at this place sees. */
 MOEC_INLINE MoecRange moec_visible(const MoecAttend *attend, long place) {
     MoecRange range = {0, attend->mask == MOEC_MASK_NONE ? attend->keys
-                                                         : moec_least(place + 1, attend->keys)};
+                                                         : moec_least(place + 1, attend->places)};
     if (attend->mask == MOEC_MASK_WINDOW && place - attend->window + 1 > 0)
         range.first = place - attend->window + 1;
     return range;
+}
+
+/* The row of k and v in which the key of a place stands. */
+MOEC_INLINE long moec_row_of_key(const MoecAttend *attend, long place) {
+    return attend->mask == MOEC_MASK_WINDOW ? place % attend->keys : place;
+}
+
+/* How many of the keys first .. end-1, `most` at most, stand one behind the other. */
+MOEC_INLINE long moec_keys_behind(const MoecAttend *attend, long first, long end, long most) {
+    return moec_least(moec_least(end - first, most), attend->keys - moec_row_of_key(attend, first));
 }
 
 /* A block of queries against a block of keys. `offset`: place of query 0. */
@@ -271,7 +281,8 @@ MOEC_LARGE void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
                                  const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const MoecOperand q = moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
-                      k = moec_rows_of(head->k, pair->key, head->k_step, attend->k_type);
+                      k = moec_rows_of(head->k, moec_row_of_key(attend, pair->key), head->k_step,
+                                       attend->k_type);
     const float scale = attend->scale, cap = attend->cap;
     moec_pair_cells(attend, pair, &k, &q, attend->width, &scratch->query, scratch->score);
     for (long j = 0; j < pair->keys; j++) {
@@ -328,7 +339,8 @@ MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecH
     for (long i = 0; i < pair->queries; i++)
         if (scratch->fade[i] != 1.0f)
             moec_row_scale(output.rows + i * output.step, attend->value_width, scratch->fade[i]);
-    const MoecOperand v = moec_columns_of(head->v, pair->key, head->v_step, attend->v_type);
+    const MoecOperand v =
+        moec_columns_of(head->v, moec_row_of_key(attend, pair->key), head->v_step, attend->v_type);
     moec_pair_sums(attend, pair, scratch->score, 1, &v, attend->value_width, &scratch->key_rows,
                    output);
 }
@@ -369,9 +381,9 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
         memset(output.rows + i * output.step, 0, (size_t)attend->value_width * sizeof(float));
     }
     const MoecRange range = moec_block_range(attend, offset + query, queries);
-    for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
-        const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
-                               offset};
+    for (long key = range.first, keys; key < range.end; key += keys) {
+        keys = moec_keys_behind(attend, key, range.end, MOEC_ATTEND_KEYS);
+        const MoecPair pair = {query, queries, key, keys, offset};
         moec_attend_blocks_pair(attend, head, &pair, output);
     }
     for (long i = 0; i < queries; i++) {
@@ -393,7 +405,7 @@ MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *w
     return (MoecHead){moec_at(work->q, moec_at_query(attend, b, h), attend->q_type),
                       moec_at(work->k, moec_at_key(attend, b, h), attend->k_type),
                       moec_at(work->v, moec_at_value(attend, b, h), attend->v_type),
-                      work->documents != NULL ? work->documents + b * attend->keys : NULL,
+                      work->documents != NULL ? work->documents + b * attend->places : NULL,
                       moec_to(work->o, moec_at_output(attend, b, h), attend->o_type),
                       work->lse + moec_at_lse(attend, b, h),
                       attend->heads * attend->width,

@@ -133,11 +133,11 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                                         int position, int first, int end) {
         const int warp = threadIdx.x / 32;
         uint16_t *ring = shared + QUERY + warp * RING * SLOT;
-        const float *documents = in.documents + (long)b * A::keys;
+        const float *documents = in.documents + (long)b * A::places;
         const int start = first + warp * MOEC_STEP_KEYS, step = MOEC_ATTEND_WARPS * MOEC_STEP_KEYS;
         const int units = start < end ? (end - start + step - 1) / step * UNITS : 0;
         const auto fetch = [&](int unit) {
-            const int at = start + unit / UNITS * step, head = unit % UNITS;
+            const int at = moec_row_of_key<A>(start + unit / UNITS * step), head = unit % UNITS;
             uint16_t *to = ring + unit % RING * SLOT;
             if (unit < units && head < KEYS)
                 moec_fetch<E, A::key_heads, MOEC_STEP_KEYS, 32>(
@@ -231,9 +231,12 @@ MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, co
     MOEC_SHARED(uint16_t, shared);
     typedef MoecStep<A, Shape> Step;
     const MoecAttended<Q, K, V> in = {q, k, v, NULL, documents};
-    const long from = moec_seen<A>(*position).first,
+    /* 16 keys read together never reach over the end of a ring */
+    static_assert(A::keys == A::places || A::keys % MOEC_STEP_KEYS == 0, "a ring of 16 keys");
+    const long from = moec_seen<A>(*position).first / MOEC_STEP_KEYS * MOEC_STEP_KEYS,
                last = moec_seen<A>(*position + A::queries - 1).end;
-    const int each = moec_most(4 * MOEC_STEP_KEYS, moec_ceil_div(last - from, A::parts));
+    const int each =
+        MOEC_STEP_KEYS * moec_most(4, moec_ceil_div(last - from, (long)A::parts * MOEC_STEP_KEYS));
     for (int task = blockIdx.x; task < A::batch * Step::GROUPS * Step::TILES * A::parts;
          task += gridDim.x) {
         const int part = task % A::parts, tile = task / A::parts % Step::TILES;

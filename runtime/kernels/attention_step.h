@@ -1,4 +1,7 @@
-/* attention_step: softmax attention of new tokens against a cache: see attention.h. */
+/* attention_step: softmax attention of new tokens against a cache: see attention.h.
+ *
+ * A cache has room for all places or, where there is a window, is a ring: the key of place p stands
+ * in row p % keys, and what a block reads does not reach over the ring's end. */
 #ifndef MOEC_ATTENTION_STEP_H
 #define MOEC_ATTENTION_STEP_H
 
@@ -33,7 +36,7 @@ MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, cons
         pair->keys,
         attend->width,
         moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
-        moec_rows_of(head->k, pair->key, head->k_step, attend->k_type),
+        moec_rows_of(head->k, moec_row_of_key(attend, pair->key), head->k_step, attend->k_type),
         score,
         MOEC_ATTEND_KEYS,
         0,
@@ -95,7 +98,7 @@ MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
         attend->value_width,
         pair->keys,
         moec_rows_of(scratch->score, 0, MOEC_ATTEND_KEYS, MOEC_F32),
-        moec_columns_of(head->v, pair->key, head->v_step, attend->v_type),
+        moec_columns_of(head->v, moec_row_of_key(attend, pair->key), head->v_step, attend->v_type),
         output.rows,
         output.step,
         1,
@@ -163,8 +166,8 @@ MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, MoecR
             state[0] = -__builtin_inff();
         }
     }
-    for (long key = first; key < end; key += MOEC_STEP_KEYS) {
-        const MoecRange keys = {key, moec_least(key + MOEC_STEP_KEYS, end)};
+    for (MoecRange keys = {first, first}; keys.first < end; keys.first = keys.end) {
+        keys.end += moec_keys_behind(step->attend, keys.first, end, MOEC_STEP_KEYS);
         for (long h = heads.first; h < heads.end; h++) moec_step_keys(step, part, b, h, keys);
     }
 }
@@ -269,9 +272,9 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     float sum = step->work.sink != NULL ? 1.0f : 0.0f;
     MoecBest *best = &moec_best;
     best->count = 0;
-    for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
-        const MoecPair pair = {query, 1, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
-                               step->position};
+    for (long key = range.first, keys; key < range.end; key += keys) {
+        keys = moec_keys_behind(attend, key, range.end, MOEC_ATTEND_KEYS);
+        const MoecPair pair = {query, 1, key, keys, step->position};
         const MoecRange all = {0, pair.keys};
         moec_scores(attend, &head, &pair, score);
         moec_hide(&head, &pair, 0, score, -__builtin_inff());
@@ -284,6 +287,8 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     }
     const float lse = largest + moec_log(sum);
     const MoecRange kept = {0, best->count};
+    for (long i = 0; i < best->count; i++)
+        best->key[i] = (int)moec_row_of_key(attend, best->key[i]);
     moec_row_weights(best->score, kept, best->count, lse);
     const MoecBlockProduct product = {1,
                                       attend->value_width,
@@ -310,7 +315,7 @@ MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
 
 /* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
  * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
- * cache. */
+ * cache, of which a window needs window + queries - 1; places come before `places`. */
 MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, const void *q,
                                     const void *k, const void *v, const float *sink,
                                     const float *documents, void *o, float *lse) {

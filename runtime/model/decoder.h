@@ -16,7 +16,7 @@ typedef struct Decoder {
     int logits; /* output slot */
 } Decoder;
 
-enum { PREFILL_TOKENS = 32 };
+enum { PREFILL_TOKENS = MOEC_STEP_TOKENS };
 
 /* A model that decoders of several widths share: rows[i] texts side by side in those of width i.
  * length: places of the caches. NULL after a message. The weights are still to be read. */

@@ -13,7 +13,7 @@
 
 static const Span nowhere;
 
-enum { CONTEXT = 12, BATCH = 2, VOCABULARY = 7 };
+enum { CONTEXT = 12, FAR = 160, BATCH = 2, VOCABULARY = 7 };
 
 typedef struct Options {
     bool repeated; /* three steps over a carried stream */
@@ -21,6 +21,7 @@ typedef struct Options {
     bool shifted;  /* the embedding of the token before is added, and of the first token */
     bool back;     /* that of the second token before alone */
     bool windowed;
+    bool far;    /* a sequence of many windows */
     bool packed; /* documents, numbered by a sum over earlier tokens */
     bool summed; /* something that cannot be decoded, twice */
     bool idle;   /* the same, but no output needs it */
@@ -145,11 +146,15 @@ static Expr *attention(Build *build, Expr *x, const Options *options) {
     return product(build, "y", "bsf", "hc", o, weight(build, "wo", "hcf", options));
 }
 
-static void add_axes(Build *build) {
+static long context_of(const Options *options) {
+    return options->far ? FAR : CONTEXT;
+}
+
+static void add_axes(Build *build, const Options *options) {
     axis(build, 'l', 3, AXIS_REPEAT);
     axis(build, 'L', 4, AXIS_REPEAT);
     axis(build, 'b', BATCH, AXIS_BATCH);
-    axis(build, 's', CONTEXT, AXIS_SEQUENCE);
+    axis(build, 's', context_of(options), AXIS_SEQUENCE);
     axis(build, 'd', 3, AXIS_PLAIN);
     axis(build, 'r', 2, AXIS_PLAIN);
     axis(build, 'h', 4, AXIS_PLAIN);
@@ -209,7 +214,7 @@ static Program *build_program(Arena *arena, Reports *reports, const Options *opt
     Build build = {.program = program_new(arena, reports, "test", GRAPH_FORWARD)};
     Program *program = build.program;
     build.block = &program->body;
-    add_axes(&build);
+    add_axes(&build, options);
     Expr *x = embed(&build, options);
     Expr *y = options->repeated ? steps(&build, x, options) : attention(&build, x, options);
     if (options->summed || options->idle) {
@@ -274,17 +279,18 @@ static long check(const Options *options, long tokens) {
     Interpreter *expected = interpreter_new(whole), *found = interpreter_new(step);
     fill(expected, whole);
     fill(found, step);
-    put_tokens(expected, whole, 0, CONTEXT);
+    const long context = context_of(options);
+    put_tokens(expected, whole, 0, context);
     run(expected);
     double error = 0, norm = 0;
-    for (long place = 0; place < CONTEXT; place += tokens) {
+    for (long place = 0; place < context; place += tokens) {
         interpreter_int(found, find(step, "position"))[0] = place;
         put_tokens(found, step, place, tokens);
         run(found);
         for (long i = 0; i < BATCH * tokens * VOCABULARY; i++) {
             long b = i / (tokens * VOCABULARY), rest = i % (tokens * VOCABULARY);
             double a = interpreter_real(
-                expected, find(whole, "logits"))[(b * CONTEXT + place) * VOCABULARY + rest];
+                expected, find(whole, "logits"))[(b * context + place) * VOCABULARY + rest];
             double difference = a - interpreter_real(found, find(step, "logits"))[i];
             error += difference * difference;
             norm += a * a;
@@ -292,7 +298,7 @@ static long check(const Options *options, long tokens) {
     }
     if (!(sqrt(error) <= 1e-12 * sqrt(norm)) || norm == 0)
         fail_msg("error %g of norm %g", sqrt(error), sqrt(norm));
-    assert_int_equal(step->context, CONTEXT);
+    assert_int_equal(step->context, context);
     long bytes = cache_bytes_per_token(step);
     interpreter_free(expected);
     interpreter_free(found);
@@ -305,6 +311,10 @@ static void steps_agree(void **state) {
     enum { KEYS = 2 * 3, VALUES = 1 * 2, LATENT = 2, WIDTH = 3 };
     assert_int_equal(check(&(Options){.repeated = false}, 1), 4 * (KEYS + VALUES));
     assert_int_equal(check(&(Options){.windowed = true}, 3), 4 * (KEYS + VALUES));
+    /* rings; a place of the documents takes two numbers */
+    const Options far = {.windowed = true, .far = true, .repeated = true};
+    for (int i = 0; i < 4; i++) assert_int_equal(check(&far, (long[]){1, 5, 32, 40}[i]), 0);
+    assert_int_equal(check(&(Options){.windowed = true, .far = true, .packed = true}, 5), 4 * 2);
     assert_int_equal(check(&(Options){.repeated = true}, 1), 4 * 3 * (KEYS + VALUES));
     assert_int_equal(check(&(Options){.latent = true}, 1), 4 * LATENT);
     assert_int_equal(check(&(Options){.latent = true, .repeated = true}, 4), 4 * 3 * LATENT);

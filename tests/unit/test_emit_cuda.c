@@ -581,6 +581,20 @@ static void check_dump(MoecCompiler *compiler, MoecGraph graph, const char *host
     assert_string_equal(dumped + strlen(host), device);
 }
 
+/* Caches that are rings, gone round. */
+static const Case rings[] = {
+    {"models/tiny.moe",
+     "tiny_uneven",
+     MOEC_DECODE,
+     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=160", "separator=4",
+      "attention.window=9"}},
+    {"models/tiny.moe",
+     "tiny_uneven",
+     MOEC_DECODE,
+     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=160", "attention.window=20",
+      "train.precision=bf16"}},
+};
+
 static void run_case(const Case *one) {
     int sets = 0;
     while (sets < 8 && one->sets[sets]) sets++;
@@ -608,6 +622,14 @@ static void run_case(const Case *one) {
 static void test_models(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+}
+
+static void test_rings(void **state) {
+    (void)state;
+    const long usual = position;
+    position = 133;
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) run_case(&rings[i]);
+    position = usual;
 }
 
 static void check_text(const char *model, const char *one, const char *other) {
@@ -673,7 +695,8 @@ static void test_random_programs(void **state) {
 /* With arguments: FILE MODEL GRAPH SET..., one case. */
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_programs),
-                                       cmocka_unit_test(test_models), cmocka_unit_test(test_ways)};
+                                       cmocka_unit_test(test_models), cmocka_unit_test(test_rings),
+                                       cmocka_unit_test(test_ways)};
     bool random_only = getenv("MOEC_PROGRAMS") != NULL;
     if (getenv("POSITION")) position = atol(getenv("POSITION"));
     wanted_variant = getenv("VARIANT");

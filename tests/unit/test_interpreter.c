@@ -261,6 +261,7 @@ static Attend attend_new(const AttendOptions *options, long queries) {
     Program *program = attend.program;
     Axis *b = axis(program, "b", BATCH), *s = axis(program, "s", queries),
          *t = axis(program, "t", PLACES);
+    if (options->position) program->context = PLACES;
     Axis *h = axis(program, "h", HEADS), *hk = axis(program, "hk", KEY_HEADS),
          *hv = axis(program, "hv", VALUE_HEADS);
     Axis *e = axis(program, "e", KEY_WIDTH), *c = axis(program, "c", VALUE_WIDTH);

@@ -468,6 +468,31 @@ typedef struct Case {
     double *score, *weight; /* of one query */
 } Case;
 
+/* Of keys, or values, the last ones that a step sees, each where a ring of so many rows has it. */
+static float *ring_of(const Case *test, const float *x, long rows, long width) {
+    const MoecAttend *attend = &test->attend;
+    const long end = test->position + attend->queries;
+    float *ring = numbers(attend->batch * rows * width);
+    for (long b = 0; b < attend->batch; b++)
+        for (long t = end > rows ? end - rows : 0; t < end; t++)
+            memcpy(ring + (b * rows + t % rows) * width, x + (b * attend->keys + t) * width,
+                   (size_t)width * sizeof *ring);
+    return ring;
+}
+
+/* The step again, with no more keys than the window needs. */
+static void check_ring(Case *test, const float *sink, const float *documents) {
+    MoecAttend attend = test->attend;
+    attend.keys = attend.window + attend.queries - 1 + up_to(20);
+    float *k = ring_of(test, test->x[K], attend.keys, attend.key_heads * attend.width);
+    float *v = ring_of(test, test->x[V], attend.keys, attend.value_heads * attend.value_width);
+    float **x = test->x;
+    moec_attend_step(&attend, test->position, x[Q], k, v, sink, documents, x[O], x[LSE]);
+    assert_close(x[O], test->right[O], test->size[O], 3e-6);
+    assert_close(x[LSE], test->right[LSE], test->size[LSE], 3e-6);
+    free(k), free(v);
+}
+
 static Case case_new(MoecAttend attend, int is_step) {
     Case test = {.attend = attend, .has_sink = (int)(lrand48() % 2), .is_step = is_step};
     const long rows = attend.batch * attend.queries * attend.heads,
@@ -582,6 +607,7 @@ static void check_attention(MoecAttend attend, int is_step) {
         moec_attend(&attend, x[Q], x[K], x[V], sink, documents, x[O], x[LSE]);
     assert_close(x[O], test.right[O], test.size[O], 3e-6);
     assert_close(x[LSE], test.right[LSE], test.size[LSE], 3e-6);
+    if (is_step && attend.mask == MOEC_MASK_WINDOW) check_ring(&test, sink, documents);
     if (!is_step) {
         const MoecAttendSaved saved = {x[Q], x[K], x[V], sink, documents, x[O], x[LSE], grad[O]};
         moec_attend_grad(&attend, &saved, grad[Q], grad[K], grad[V], sink ? grad[SINK] : NULL);
@@ -615,6 +641,7 @@ static void attention_of_all_kinds(void **state) {
             attend.keys += attend.queries;
             attend.best = run % 5 ? 0 : up_to(30);
         }
+        attend.places = attend.keys;
         check_attention(attend, is_step);
     }
 }

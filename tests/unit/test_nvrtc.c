@@ -209,7 +209,7 @@ static MoecKernels kernels_of(MoecCompiler *compiler) {
     const char *cost = moec_cost_json(compiler);
     MoecKernels kernels;
     /* One sequence, as the commands decode. */
-    if (cost_of(cost, "\"cache_bytes_per_token\":") + cost_of(cost, "\"recurrent_bytes\":") > 0)
+    if (cost_of(cost, "\"cache_bytes_per_token\":") + cost_of(cost, "\"constant_bytes\":") > 0)
         programs[count++] = moec_compile(compiler, MOEC_DECODE, 1, 0, 1);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     moec_emit_cuda(compiler, programs, count, false, &kernels);

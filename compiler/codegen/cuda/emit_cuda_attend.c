@@ -84,8 +84,9 @@ static void add_options(const Attend *attend) {
     const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
     Text *text = emitter->functions;
     text_add(text, "struct %s {\n", attend->options);
-    text_add(text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld;\n",
-             attend->batch, dimension(q, 3), dimension(k, 3));
+    text_add(
+        text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld, places = %ld;\n",
+        attend->batch, dimension(q, 3), dimension(k, 3), attend_places(emitter, attend->statement));
     text_add(text, "    static constexpr int heads = %ld, key_heads = %ld, value_heads = %ld;\n",
              dimension(q, 2), dimension(k, 2), dimension(v, 2));
     text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",

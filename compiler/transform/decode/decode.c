@@ -87,12 +87,15 @@ static void rewrite_attend(Decode *decode, Statement *attend, const Region *regi
     Program *program = decode->program;
     const Expr *query = attend->inputs.items[0];
     if (query->tensor->axes[query->count - 3] != decode->step) return;
-    Index *place = index_new(program, "t", decode->past);
+    Axis *rows = window_rows(decode, attend, region);
     int document = attend->attention.documents ? attend_document(&attend->attention) : 0;
     for (int i = 1; i < attend_operands(&attend->attention); i++) {
         if (i > 2 && i != document) continue; /* a sink */
+        bool ring = rows && i != document;
         const Expr *operand = attend->inputs.items[i];
-        Tensor *past = kv_cache(decode, operand->tensor, region, attend);
+        Tensor *past = ring ? window_cache(decode, operand->tensor, rows)
+                            : kv_cache(decode, operand->tensor, region, attend);
+        Index *place = index_new(program, "t", ring ? rows : decode->past);
         attend->inputs.items[i] =
             history_read(decode, operand, past, expr_index(program, place), region->repeat);
     }
@@ -176,7 +179,7 @@ long cache_bytes_per_token(const Program *program) {
     return bytes / sequences;
 }
 
-long recurrent_bytes(const Program *program) {
+long constant_bytes(const Program *program) {
     long bytes = 0, sequences = program->batch ? program->batch->size : 1;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];

@@ -26,6 +26,8 @@ typedef struct Decode {
     Axis *step; /* the new places */
     Tensor *position;
     List kept;   /* Kept *: caches, and what is computed again from them */
+    List windows; /* Axis *: rows of rings that attention sees through a window */
+    List rings;   /* Kept *: those rings */
     List states; /* Kept *: what the last place of a scan left behind */
     Back *back;  /* by tensor id: see ring_cache.c */
     int count;   /* of those tensors */
@@ -48,6 +50,11 @@ Expr *place_in_time(Decode *decode, Expr *place);
  * `user` reads it. */
 Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Statement *user);
 Tensor *cache(Decode *decode, Tensor *tensor);
+/* The rows of rings that hold what the attention sees through its window; NULL where it reads all
+ * places. */
+Axis *window_rows(Decode *decode, const Statement *attend, const Region *region);
+/* The ring of a tensor that attention reads: place p is at row p % rows. */
+Tensor *window_cache(Decode *decode, Tensor *tensor, Axis *rows);
 /* A read of `tensor` made into one of its cache, with the place `sub`. */
 Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
                    const Statement *repeat);

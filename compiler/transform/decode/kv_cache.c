@@ -10,6 +10,12 @@
  *     cache_t[b,position + s,r] = t[b,s,r]
  *     k_past[b,t,h,e] = sum[r] cache_t[b,t,r] * up[r,h,e]
  *     o = attend(q, k_past, v_past, position)
+ *
+ * What attention sees through a window is kept as a ring, with room for the window and the new
+ * places of a step:
+ *
+ *     window_k[b,(position + s) % places,h,e] = k[b,s,h,e]
+ *     o = attend(q, window_k, window_v, position; window)
  */
 #include "transform/decode/decode.h"
 
@@ -70,6 +76,14 @@ Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
 
 /* ---- caches ---- */
 
+/* Where the cache has the place: in a ring it takes that of an earlier one. */
+static Expr *row_of(Decode *decode, const Axis *rows, Expr *place) {
+    Program *program = decode->program;
+    Expr *row = place_in_time(decode, place);
+    if (rows == decode->past) return row;
+    return expr_apply(program, OP_MOD, row, expr_number(program, (double)rows->size), NULL);
+}
+
 /* cache[..., position + s, ...] = tensor[..., s, ...] over all of what the statement wrote. */
 static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr *wrote,
                         const Statement *repeat) {
@@ -84,7 +98,8 @@ static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr
         subs[i] = fixed ? wrote->args[i] : expr_index(program, loops[count - 1]);
     }
     Expr *read = expr_read(program, tensor, subs);
-    Expr *target = history_read(decode, read, past, place_in_time(decode, subs[dimension]), repeat);
+    const Axis *rows = past->axes[dimension + past->rank - tensor->rank];
+    Expr *target = history_read(decode, read, past, row_of(decode, rows, subs[dimension]), repeat);
     return statement_loop(program, &made, target, false, REDUCE_NONE, loops, count, read,
                           tensor->span);
 }
@@ -122,29 +137,35 @@ static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *pas
     insert(decode, block, last + 1, store(decode, tensor, past, wrote, repeat));
 }
 
-/* The cache, over all places so far, of a tensor that is computed for the new ones; made, and
- * filled where the tensor is computed, when it is first wanted. One that each step of a repeat
- * computes anew gets the repeat's axis as a first dimension. */
-Tensor *cache(Decode *decode, Tensor *tensor) {
+/* A cache of so many rows for a tensor that is computed for the new places, filled where that is.
+ * One that each step of a repeat computes anew gets the repeat's axis as a first dimension. */
+static Tensor *new_cache(Decode *decode, const char *name, Tensor *tensor, Axis *rows) {
     Program *program = decode->program;
-    Tensor *past = find_kept(&decode->kept, tensor);
-    if (past) return past;
     bool found = false;
     const Statement *repeat = find_writer(&program->body, tensor, NULL, &found);
     Axis *axes[MAX_RANK];
     int rank = 0;
     if (repeat && !is_stacked(tensor)) axes[rank++] = repeat->index->axis;
     for (int i = 0; i < tensor->rank; i++)
-        axes[rank++] = tensor->axes[i] == decode->step ? decode->past : tensor->axes[i];
-    const char *name = arena_format(program->arena, "cache_%s", tensor->name);
-    past = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
-    bool both = find_kept(&decode->states, tensor); /* its last place is kept, too */
-    past->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
-    keep(program, &decode->kept, tensor, past);
+        axes[rank++] = tensor->axes[i] == decode->step ? rows : tensor->axes[i];
+    Tensor *past = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     if (found)
         add_stores(decode, &program->body, tensor, past, NULL);
     else
         insert(decode, &program->body, 0, store(decode, tensor, past, NULL, NULL)); /* an input */
+    return past;
+}
+
+/* The cache over all places so far; made when it is first wanted. */
+Tensor *cache(Decode *decode, Tensor *tensor) {
+    Program *program = decode->program;
+    Tensor *past = find_kept(&decode->kept, tensor);
+    if (past) return past;
+    const char *name = arena_format(program->arena, "cache_%s", tensor->name);
+    past = new_cache(decode, name, tensor, decode->past);
+    bool both = find_kept(&decode->states, tensor); /* its last place is kept, too */
+    past->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
+    keep(program, &decode->kept, tensor, past);
     return past;
 }
 
@@ -274,4 +295,48 @@ Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Sta
     if (past) return past;
     if (tensor->cached || !follows(decode, tensor, region)) return cache(decode, tensor);
     return compute_again(decode, tensor, region, user);
+}
+
+/* ---- windows ---- */
+
+enum { ROWS = 16 }; /* a device reads so many rows of a cache at once */
+
+/* Whether the ring can do for what attention reads: not where all places are kept anyway, or are
+ * computed again. */
+static bool sees_rings(Decode *decode, const Statement *attend, const Region *region) {
+    bool kept = true;
+    for (int i = 1; i <= 2; i++) {
+        const Tensor *tensor = ((const Expr *)attend->inputs.items[i])->tensor;
+        if (!tensor->cached && follows(decode, tensor, region)) return false;
+        kept &= find_kept(&decode->kept, tensor) != NULL;
+    }
+    return attend->attention.mask == MASK_WINDOW && !kept;
+}
+
+/* window_rows: see decode.h. The first new query sees what is a window behind it while the key of
+ * the last one is there. As many for a step of one token as for one of many: they share caches. */
+Axis *window_rows(Decode *decode, const Statement *attend, const Region *region) {
+    long tokens = decode->step->size;
+    if (tokens < MOEC_STEP_TOKENS) tokens = MOEC_STEP_TOKENS;
+    long rows = (attend->attention.window + tokens - 1 + ROWS - 1) / ROWS * ROWS;
+    if (rows >= decode->past->size || !sees_rings(decode, attend, region)) return NULL;
+    for (int i = 0; i < decode->windows.count; i++)
+        if (((Axis *)decode->windows.items[i])->size == rows) return decode->windows.items[i];
+    Axis *axis = axis_new(decode->program, "window", rows, AXIS_PLAIN, (Span){0});
+    list_push(decode->program->arena, &decode->windows, axis);
+    return axis;
+}
+
+/* window_cache: see decode.h. */
+Tensor *window_cache(Decode *decode, Tensor *tensor, Axis *rows) {
+    Program *program = decode->program;
+    for (int i = 0; i < decode->rings.count; i++) {
+        const Kept *ring = decode->rings.items[i];
+        if (ring->tensor == tensor && dimension_of(ring->past, rows) >= 0) return ring->past;
+    }
+    const char *name = arena_format(program->arena, "window_%s", tensor->name);
+    Tensor *past = new_cache(decode, name, tensor, rows);
+    past->path = past->name;
+    keep(program, &decode->rings, tensor, past);
+    return past;
 }
