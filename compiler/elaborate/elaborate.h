@@ -272,8 +272,9 @@ Value *read_value(Elaborator *e, Value *value,
 /* ---- subscript.c ---- */
 /* The dimensions of an operand among those of a result, in order, each once. */
 void add_dims(Elaborator *e, Value *into, const Value *from);
-/* The one axis that `name` runs over wherever it subscripts in the equation at hand, or NULL. */
-Axis *axis_subscripted(const Elaborator *e, const char *name);
+/* The one axis that `name` runs over wherever it subscripts in the equation at hand or, where it
+ * subscripts nothing, that of the indices it is compared with; or NULL. */
+Axis *axis_subscripted(Elaborator *e, const char *name);
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 bool learns_next(const Elaborator *e); /* it is to tell the token after each place */
 

@@ -249,10 +249,35 @@ static bool join_axes(const Elaborator *e, const Node *node, const char *name, A
     return true;
 }
 
-Axis *axis_subscripted(const Elaborator *e, const char *name) {
+/* The axis of another index, as far as it is known. */
+static Axis *axis_of_index(Elaborator *e, const Node *whole, const Node *node) {
+    const EquationIndex *entry = node->kind == NODE_NAME ? equation_find(e, node->name) : NULL;
+    Axis *axis = entry ? entry->index->axis : NULL;
+    if (entry && !axis && !join_axes(e, whole, node->name, &axis)) return NULL;
+    return axis;
+}
+
+/* Joins the axes of all indices that `name` is compared with, or taken from: u > name, s - name. */
+static bool join_compared(Elaborator *e, const Node *whole, const Node *node, const char *name,
+                          Axis **axis) {
+    bool pair = node->kind == NODE_BINARY && strchr("<>=!-", node->name[0]);
+    for (int i = 0; pair && i < 2; i++) {
+        const Node *side = node->kids[i];
+        if (side->kind != NODE_NAME || strcmp(side->name, name)) continue;
+        Axis *other = axis_of_index(e, whole, node->kids[1 - i]);
+        if (*axis && other && *axis != other) return false;
+        if (other) *axis = other;
+    }
+    for (int i = 0; i < node->count; i++)
+        if (node->kids[i] && !join_compared(e, whole, node->kids[i], name, axis)) return false;
+    return true;
+}
+
+Axis *axis_subscripted(Elaborator *e, const char *name) {
     Axis *axis = NULL;
     const Node *whole = e->equation ? e->equation->node : NULL;
-    return whole && join_axes(e, whole, name, &axis) ? axis : NULL;
+    if (!whole || !join_axes(e, whole, name, &axis)) return NULL;
+    return axis || join_compared(e, whole, whole, name, &axis) ? axis : NULL;
 }
 
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
