@@ -9,6 +9,7 @@
 #include <string.h>
 
 typedef struct Summary {
+    const Program *forward;
     const Cost *cost;
     Decoding decoding;
     double peak, weights, states, temporaries;
@@ -42,6 +43,7 @@ static double optimizer_bytes(MoecCompiler *compiler, double weights) {
 static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return false;
+    summary->forward = forward;
     summary->cost = cost(arena, forward);
     summary->decoding = moec_decoding(compiler);
     bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
@@ -164,6 +166,27 @@ static void add_decoding(Text *text, const Decoding *decoding) {
     text_add(text, "\n");
 }
 
+static bool same_place(Span a, Span b) {
+    return a.source == b.source && a.start == b.start;
+}
+
+/* Attention whose scores are held, as no kernel has its mask, bias or keys: each place of the spec
+ * once. */
+static void add_scores(Text *text, const List *all) {
+    for (int i = 0; i < all->count; i++) {
+        const Tensor *scores = all->items[i];
+        bool told = !scores->span.source;
+        for (int j = 0; j < i; j++)
+            told |= same_place(((Tensor *)all->items[j])->span, scores->span);
+        if (told) continue;
+        text_add(text,
+                 "  scores           %s bytes held in each layer: no kernel has this mask, "
+                 "bias or keys (%s:%d:%d)\n",
+                 scaled(text->arena, 4 * (double)tensor_elements(scores)),
+                 scores->span.source->path, span_line(scores->span), span_column(scores->span));
+    }
+}
+
 const char *moec_cost_text(MoecCompiler *compiler) {
     Arena *arena = moec_arena(compiler);
     Summary summary = {0};
@@ -177,6 +200,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     text_add(&text, "  FLOP per token   %s forward, %s training (a multiply-add is two)\n",
              scaled(arena, cost->flops_forward), scaled(arena, cost->flops_train));
     add_decoding(&text, &summary.decoding);
+    add_scores(&text, &summary.forward->scores);
     text_add(&text, "  training memory  %s bytes: weights %s, temporaries %s\n\n",
              scaled(arena, summary.peak), scaled(arena, summary.weights),
              scaled(arena, summary.temporaries));

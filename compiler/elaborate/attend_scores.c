@@ -188,6 +188,8 @@ static Value *where_seen(Elaborator *e, Value *seen, Value *value, double otherw
 Value *attend_scores(Elaborator *e, Attending *at) {
     Span span = at->node->span;
     Value *seen = seen_pairs(e, at), *score = scores(e, at);
+    if (score->kind == KIND_TENSOR)
+        list_push(e->program->arena, &e->program->scores, score->expr->tensor);
     Value *shown = where_seen(e, seen, score, FAR_AWAY);
     Value *most = over_keys(e, at, "max", shown);
     if (at->sink) most = op(e, OP_MAX, most, at->sink);

@@ -374,12 +374,14 @@ typedef struct Program {
                      spec */
     List relations;                /* Relation * (after route) */
     List scans;                    /* ScanForm * (after chunk_scan) */
+    List scores;                   /* Tensor *: those of attention that no kernel has, all held */
     bool by_training, by_decoding; /* the spec asked which graph this is */
     bool gathers;                  /* some state is a step_mean */
     long context;                  /* decode: length of the caches */
     bool input_gradients; /* the gradient pass gives those of real inputs as outputs, too */
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */
     Type weights; /* that products read parameters as: see smaller_weights.c */
+    Type caches;  /* of what attention keeps from step to step: see kv_cache.c */
     const Target *target; /* the machine: the processor until another is chosen */
     bool lowered;         /* the passes of its machine have run */
 } Program;
