@@ -166,7 +166,7 @@ static void find_best(Statement *statement, void *data) {
 }
 
 bool moec_step_differs(MoecProgram *step) {
-    bool found = step->by_decoding;
+    bool found = step->by_decoding || step->caches != TYPE_REAL;
     block_walk(&step->body, find_best, &found);
     return found;
 }

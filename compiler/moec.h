@@ -83,6 +83,8 @@ bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 /* Whether it takes any number, not whole ones alone. */
 bool moec_option_real(MoecCompiler *compiler, const char *path);
+/* A parameter with a row for each place of the sequence, as learned positions are; NULL: none. */
+const char *moec_learned_places(MoecCompiler *compiler);
 /* What is compiled from now on shares weights with training: train.weights is not for it. */
 void moec_trains(MoecCompiler *compiler);
 
@@ -339,7 +341,7 @@ void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t
  * model asks for it; 2 and up: other numbers up and down, equally well. */
 void moec_interpreter_rounded(MoecInterpreter *interpreter, int way);
 /* Whether a step of decoding means something else than that place of the whole: an attention reads
- * the best values alone, or the spec asks whether it is `decoding`. */
+ * the best values alone, caches round, or the spec asks whether it is `decoding`. */
 bool moec_step_differs(MoecProgram *step);
 /* From now on it makes the choices that `other` made in its last run of the same graph. */
 void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter *other);

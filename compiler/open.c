@@ -99,12 +99,23 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     program->rounded = moec_rounded(compiler);
     if (graph == GRAPH_STEP) return program;
     if (!compiler->trains) choose_weights(program, moec_option(compiler, "train.weights"));
+    choose_caches(program, moec_option(compiler, "train.cache"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
     parameter_facts(program);
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
     return program;
+}
+
+const char *moec_learned_places(MoecCompiler *compiler) {
+    const Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
+    for (int i = 0; program && i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; tensor->role == ROLE_PARAMETER && j < tensor->rank; j++)
+            if (tensor->axes[j] == program->sequence) return tensor->path;
+    }
+    return NULL;
 }
 
 static void elaborate_step(MoecCompiler *compiler, Program *program) {

@@ -85,8 +85,11 @@ static void add_attend(Emitter *emitter, const Statement *statement, const char 
     emit_line(emitter, ".scale = %s, .cap = %s, .best = %ld,",
               number_text(emitter->lower.arena, options->scale),
               number_text(emitter->lower.arena, options->cap), options->best);
+    const char *types = attended_types(emitter->lower.arena, statement);
     if (attend_rounds(emitter->lower.program, statement))
-        emit_line(emitter, ".rounded = 1,%s", attended_types(emitter->lower.arena, statement));
+        emit_line(emitter, ".rounded = 1,%s", types);
+    else if (*types)
+        emit_line(emitter, "%s", types + 1);
     emitter->indent--;
     emit_line(emitter, "};");
     count_attend(emitter, statement);

@@ -265,6 +265,7 @@ typedef struct Sample {
 typedef struct Squares {
     double exact, round[WAYS], noise[NOISES], given;
     bool many; /* so many numbers that no single one decides */
+    bool kept; /* of steps whose caches round what they keep */
 } Squares;
 
 static double square_of(const double *values, size_t count) {
@@ -325,6 +326,7 @@ static Worst verdict(const Comparison *comparison, Kind kind, const Squares *squ
         limit = fmax(rounded_floor, 2 * reference);
         if (kind != GRADIENTS) limit = fmin(limit, fmax(rounded_limit, reference));
     }
+    if (squares->kept) limit = fmax(limit, rounded_floor);
     return (Worst){.error = share(squares->given, scale), .reference = reference, .limit = limit};
 }
 
@@ -462,7 +464,8 @@ static void set_step(Call *call, const int32_t *tokens, long place) {
 /* The same steps in the interpreters, where they mean something else than the whole. */
 static bool judge_steps(Comparison *comparison, Call *call, const int32_t *tokens, size_t wide,
                         const float *given) {
-    Squares all = {.many = true}, one;
+    const char *kept = moec_option(comparison->compiler, "train.cache");
+    Squares all = {.many = true, .kept = kept && strcmp(kept, "f32")}, one;
     bool good = true;
     forget(comparison);
     for (long i = 0; i < comparison->context && good; i++) {

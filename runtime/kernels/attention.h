@@ -19,7 +19,7 @@
 #include "matmul.h"
 
 typedef struct MoecAttend {
-    long batch; /* all leading dimensions in one */
+    long batch;                 /* all leading dimensions in one */
     long queries, keys, places; /* of documents; there are as many keys, or attention_step.h */
     long heads, key_heads, value_heads;
     long width, value_width;

@@ -212,4 +212,5 @@ void decode(Program *program, long tokens) {
     visit_block(&decode, (Region){.block = &program->body}, visit_attend);
     find_back(&decode);
     visit_block(&decode, (Region){.block = &program->body}, visit_loop);
+    store_caches(&decode);
 }

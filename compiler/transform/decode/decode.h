@@ -25,12 +25,12 @@ typedef struct Decode {
     Axis *past; /* all places; the sequence axis as it was elaborated */
     Axis *step; /* the new places */
     Tensor *position;
-    List kept;   /* Kept *: caches, and what is computed again from them */
+    List kept;    /* Kept *: caches, and what is computed again from them */
     List windows; /* Axis *: rows of rings that attention sees through a window */
     List rings;   /* Kept *: those rings */
-    List states; /* Kept *: what the last place of a scan left behind */
-    Back *back;  /* by tensor id: see ring_cache.c */
-    int count;   /* of those tensors */
+    List states;  /* Kept *: what the last place of a scan left behind */
+    Back *back;   /* by tensor id: see ring_cache.c */
+    int count;    /* of those tensors */
 } Decode;
 
 /* A block with the repeat that it is the body of, or NULL. */
@@ -55,6 +55,8 @@ Tensor *cache(Decode *decode, Tensor *tensor);
 Axis *window_rows(Decode *decode, const Statement *attend, const Region *region);
 /* The ring of a tensor that attention reads: place p is at row p % rows. */
 Tensor *window_cache(Decode *decode, Tensor *tensor, Axis *rows);
+/* Keys, values and what they are computed of are stored as program->caches says. */
+void store_caches(Decode *decode);
 /* A read of `tensor` made into one of its cache, with the place `sub`. */
 Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
                    const Statement *repeat);
