@@ -46,8 +46,25 @@ static GraphShape decode_shape(long rows, long length, long tokens) {
     return (GraphShape){.graph = MOEC_DECODE, .batch = rows, .context = length, .tokens = tokens};
 }
 
+/* What was learned of each place ends with those of training. */
+static bool places_reach(MoecCompiler *compiler, long length, long context) {
+    const char *learned = length > context ? moec_learned_places(compiler) : NULL;
+    if (!learned) return true;
+    char *help = memory_format("stay within %ld tokens, the prompt among them, or train with "
+                               "--set train.context=%ld",
+                               context, length);
+    error_message(help,
+                  "the text may have %ld tokens, and '%s' has learned the first %ld places alone "
+                  "(train.context)",
+                  length, learned, context);
+    free(help);
+    return false;
+}
+
 Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
                      long length) {
+    long context = (long)moec_option_number(compiler, "train.context", 256);
+    if (!places_reach(compiler, length, context)) return NULL;
     GraphShape *shapes = memory_new(sizeof *shapes * 2 * (size_t)widths);
     for (int i = 0; i < widths; i++) {
         shapes[2 * i] = decode_shape(rows[i], length, 1);
@@ -71,6 +88,7 @@ Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long rows, long
                          long length) {
     long context = (long)moec_option_number(compiler, "train.context", 256);
     long places = length > context ? length : context;
+    if (!places_reach(compiler, length, context)) return NULL;
     if (length > context)
         note_message(
             "the text goes beyond the %ld tokens that the model was trained on (train.context)",
