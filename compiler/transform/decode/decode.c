@@ -87,6 +87,7 @@ static void rewrite_attend(Decode *decode, Statement *attend, const Region *regi
     Program *program = decode->program;
     const Expr *query = attend->inputs.items[0];
     if (query->tensor->axes[query->count - 3] != decode->step) return;
+    absorb(decode, attend, region);
     Axis *rows = window_rows(decode, attend, region);
     int document = attend->attention.documents ? attend_document(&attend->attention) : 0;
     for (int i = 1; i < attend_operands(&attend->attention); i++) {

@@ -28,6 +28,7 @@ typedef struct Decode {
     List kept;    /* Kept *: caches, and what is computed again from them */
     List windows; /* Axis *: rows of rings that attention sees through a window */
     List rings;   /* Kept *: those rings */
+    List joins;   /* Join *: see absorb.c */
     List states;  /* Kept *: what the last place of a scan left behind */
     Back *back;   /* by tensor id: see ring_cache.c */
     int count;    /* of those tensors */
@@ -63,6 +64,17 @@ Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
 
 /* Whether a statement writes the tensor: where, or NULL. */
 const Expr *written(const Statement *statement, const Tensor *tensor);
+
+void insert(Decode *decode, Block *block, int position, Statement *statement);
+/* The only statement of the block that writes the tensor, a plain equation; else NULL. */
+Statement *only_writer(const Block *block, const Tensor *tensor);
+/* Whether the tensor can be had from what `cache` was said of. */
+bool follows(Decode *decode, const Tensor *tensor, const Region *region);
+
+/* absorb.c */
+/* Attention to keys and values that are linear in what is cached becomes one to that, where that is
+ * less. */
+void absorb(Decode *decode, Statement *attend, const Region *region);
 
 /* ring_cache.c */
 /* Looks at all reads of earlier places, before any is rewritten. */

@@ -55,7 +55,7 @@ const Expr *written(const Statement *statement, const Tensor *tensor) {
     return NULL;
 }
 
-static void insert(Decode *decode, Block *block, int position, Statement *statement) {
+void insert(Decode *decode, Block *block, int position, Statement *statement) {
     list_push(decode->program->arena, &block->statements, NULL);
     void **items = block->statements.items;
     memmove(items + position + 1, items + position,
@@ -177,7 +177,7 @@ Tensor *cache(Decode *decode, Tensor *tensor) {
 /* ---- computing again ---- */
 
 /* The only statement of the block that writes the tensor, a plain equation; else NULL. */
-static Statement *only_writer(const Block *block, const Tensor *tensor) {
+Statement *only_writer(const Block *block, const Tensor *tensor) {
     Statement *writer = NULL;
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
@@ -229,7 +229,7 @@ static bool tensor_follows(Follow *follow, const Tensor *tensor) {
 }
 
 /* Whether the tensor can be had from what `cache` was said of. */
-static bool follows(Decode *decode, const Tensor *tensor, const Region *region) {
+bool follows(Decode *decode, const Tensor *tensor, const Region *region) {
     size_t count = (size_t)decode->program->tensors.count;
     Follow follow = {.decode = decode, .region = region};
     follow.known = arena_alloc(decode->program->arena, count * sizeof *follow.known);
