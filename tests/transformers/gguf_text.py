@@ -1,13 +1,16 @@
 """GGUF files of moec in llama.cpp; see gguf.sh.
 
 For each architecture a small model with a tokenizer is trained for a few steps and exported: its keys and tensors are what the gguf
-package knows of the architecture, and llama.cpp writes the text that moec writes.
+package knows of the architecture, and llama.cpp writes the text that moec writes. Read again the file is the model, and with its
+matrices in Q8_0 by that package the model of the numbers that the package makes of them.
 """
+import json
 import pathlib
 import subprocess
 import sys
 
 import gguf
+import numpy
 
 MODELS = """use decoder
 model llama = decoder {
@@ -48,12 +51,59 @@ def check_names(path, architecture):
     return len(reader.tensors)
 
 
+def floats(path):
+    """The numbers of the tensors of a safetensors file of F32, by name."""
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    places = {name: value["data_offsets"] for name, value in header.items() if value.get("dtype") == "F32"}
+    return {name: numpy.frombuffer(data[start + a:start + b], "<f4") for name, (a, b) in places.items()}
+
+
+def quantise(path, out):
+    """Rewrites a file with its matrices in Q8_0; what they are then."""
+    reader, kind = gguf.GGUFReader(path), gguf.GGMLQuantizationType.Q8_0
+    writer = gguf.GGUFWriter(out, bytes(reader.fields["general.architecture"].parts[-1]).decode())
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name in ("general.architecture", "general.alignment"):
+            continue
+        inner = field.types[1] if len(field.types) > 1 else None
+        writer.add_key_value(field.name, field.contents(), field.types[0], inner)
+    numbers = []
+    for tensor in reader.tensors:
+        if tensor.data.ndim < 2 or tensor.data.shape[-1] % 32:
+            writer.add_tensor(tensor.name, tensor.data)
+            numbers.append(tensor.data.ravel())
+            continue
+        blocks = gguf.quants.quantize(tensor.data, kind)
+        writer.add_tensor(tensor.name, blocks, raw_dtype=kind)
+        numbers.append(gguf.quants.dequantize(blocks, kind).ravel())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return numpy.sort(numpy.concatenate(numbers))
+
+
+def read_again(run, out):
+    """The file is the model that it was, and one in Q8_0 is what the package makes of it."""
+    moec("import", out / "model.gguf", "--out", out / "again")
+    before, after = floats(run / "last.safetensors"), floats(out / "again" / "last.safetensors")
+    assert after and all(numpy.array_equal(before[name], after[name]) for name in after), "other weights"
+    moec("export", out / "again", "--as", "gguf", "--out", out / "twice")
+    wanted = quantise(out / "model.gguf", out / "small.gguf")
+    moec("import", out / "small.gguf", "--out", out / "small")
+    found = numpy.sort(numpy.concatenate(list(floats(out / "small" / "last.safetensors").values())))
+    assert numpy.array_equal(wanted, found), "other numbers in Q8_0"
+
+
 def compare(name, folder, text, tokenizer):
     architecture = {"llama_tied": "llama", "mixtral": "llama"}.get(name, name)
     spec, run, out = folder / "models.moe", folder / name, folder / f"{name}_gguf"
     moec("train", f"{spec}:{name}", "--tokenizer", tokenizer, "--data", text, "--out", run)
     moec("export", run, "--as", "gguf", "--out", out)
     count = check_names(out / "model.gguf", architecture)
+    read_again(run, out)
     if name in UNKNOWN_TO_LLAMA:
         print(f"{name}: {count} tensors, all known to the gguf package; its llama.cpp is too old for the text")
         return True
