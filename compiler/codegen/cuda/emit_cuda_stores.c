@@ -26,6 +26,9 @@ static void give_dual(Kernel *epilogue, const Statement *dual, const Term *sum) 
 static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, const Given *given) {
     Nest *loops[MAX_LOOPS];
     int count = 0, rows = store->rows;
+    Member *first = epilogue->members.items[0];
+    first->given = named(&emitter->lower, given->sum);
+    if (store->dual) give_dual(epilogue, store->dual, named(&emitter->lower, given->other));
     for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
         nest = loops[count] = nest->children.items[0];
         bind_loop(&emitter->lower, nest);
@@ -38,9 +41,6 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     lower_places(&emitter->lower, loops + rows, count - rows,
                  named(&emitter->lower, given->column));
     if (lanes) last->variable = variable;
-    Member *first = epilogue->members.items[0];
-    first->given = named(&emitter->lower, given->sum);
-    if (store->dual) give_dual(epilogue, store->dual, named(&emitter->lower, given->other));
     if (lanes) {
         first->given = term(emitter->lower.arena, "$0[$1]", named(&emitter->lower, given->sum),
                             lanes_number(lanes));
