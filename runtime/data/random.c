@@ -100,9 +100,11 @@ INLINE double cosine_of_turn(double u) {
     return from_bits(bits_of(size) ^ ((quarter + 1) & 2) << 62);
 }
 
-/* Box and Muller (1958). */
+/* Box and Muller (1958). Clang, which cannot where errno is set, would warn of the pragma. */
 INLINE void draw_normals(uint64_t seed, uint64_t first, size_t count, double *normals) {
+#ifndef __clang__
 #pragma omp simd
+#endif
     for (size_t i = 0; i < count; i++) {
         const uint64_t place = 2 * (first + i);
         normals[i] = sqrt(-2 * logarithm(1 - uniform(seed, place))) *
