@@ -125,6 +125,17 @@ static const Statement *pointwise_maker(const Saving *saving, const Tensor *tens
     return maker;
 }
 
+static void find_remainder(Expr *expr, void *data) {
+    if (expr->kind == EXPR_APPLY && expr->op == OP_MOD) *(bool *)data = true;
+}
+
+/* Read at other places of its row, as rotations do: a row of it would have to be held. */
+static bool is_turned(Expr *read) {
+    bool found = false;
+    for (int i = 0; i < read->count; i++) expr_walk(read->args[i], find_remainder, &found);
+    return found;
+}
+
 /* What the backward step has not and what is pointwise is computed again as well. */
 static void add_cost(Expr *expr, void *data) {
     Recomputation *remat = data;
@@ -133,7 +144,7 @@ static void add_cost(Expr *expr, void *data) {
     if (expr->tensor->role == ROLE_STATE) remat->state = true;
     if (remat->saving->local[expr->tensor->id] && first_mention(remat->saving, expr->tensor) < 0) {
         const Statement *maker = pointwise_maker(remat->saving, expr->tensor);
-        if (!maker || remat->cost > CHEAP)
+        if (!maker || remat->cost > CHEAP || is_turned(expr))
             remat->missing = true;
         else
             expr_walk(maker->value, add_cost, remat);
