@@ -13,6 +13,8 @@ typedef struct Target {
     bool launches;
     /* Kernels with fewer operations than this stay in one thread, or in one block. */
     double small_work;
+    /* Bytes of a temporary that are as fast to work on as more of it at once. */
+    long part_bytes;
     /* Elements of the rows that a kernel keeps beside it, on a stack or in a block's memory. */
     long row_room;
     /* Neighbouring columns of a sum are summed side by side in one thread. */

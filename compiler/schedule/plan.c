@@ -5,8 +5,8 @@
  *
  * Time is the linear order of the units. What is used inside one repeat only lives for one step;
  * what is used inside and outside of it, or has a place for each step, lives as long as the whole
- * repeat. A tensor that a repeat hands from step to step and nobody reads otherwise needs two
- * places instead of one for each step:
+ * repeat, which may be a part of a step of another one. A tensor that a repeat hands from step to
+ * step and nobody reads otherwise needs two places instead of one for each step:
  *
  *     x[0,b,s,d] = ...
  *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] lives in slot t & 1
@@ -20,12 +20,18 @@
 
 enum { ALIGNMENT = 64 };
 
+/* A repeat and those around it. */
+typedef struct Around {
+    const ScheduleUnit *repeat;
+    const struct Around *outside; /* NULL: it is the outermost */
+} Around;
+
 typedef struct Touch {
     const Expr *access;
     bool write, defines; /* defines: sets all elements of the step without looking at them */
     int at;
     const ScheduleUnit *repeat; /* the innermost around it, or NULL */
-    const ScheduleUnit *top;    /* the outermost */
+    const Around *around;
 } Touch;
 
 typedef struct Planning {
@@ -81,15 +87,17 @@ static void touch_member(Planning *planning, const Kernel *kernel, const Member 
     touch_table(planning, relation->list, base);
 }
 
-static void touch_units(Planning *planning, List *units, const ScheduleUnit *top,
-                        const ScheduleUnit *repeat) {
+static void touch_units(Planning *planning, List *units, const Around *around) {
     for (int i = 0; i < units->count; i++) {
         ScheduleUnit *unit = units->items[i];
         unit->first = unit->last = unit->beside ? planning->clock - 1 : planning->clock++;
-        Touch base = {.at = unit->first, .repeat = repeat, .top = top};
+        Touch base = {
+            .at = unit->first, .repeat = around ? around->repeat : NULL, .around = around};
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT) {
-            touch_units(planning, &unit->body, top ? top : unit, unit);
+            Around *inside = arena_alloc(planning->arena, sizeof *inside);
+            *inside = (Around){unit, around};
+            touch_units(planning, &unit->body, inside);
             unit->last = planning->clock++;
         } else if (kernel) {
             for (int j = 0; j < kernel->members.count; j++)
@@ -115,28 +123,52 @@ static void touch_units(Planning *planning, List *units, const ScheduleUnit *top
 
 /* ---- lifetimes ---- */
 
-static bool uses_step(const Expr *access) {
-    for (int i = 0; i < access->count; i++) {
-        const Index *step;
-        double offset;
-        if (step_and_offset(access->args[i], &step, &offset) && step) return true;
+static bool is_inside(const Touch *touch, const Around *around) {
+    for (const Around *at = touch->around; at; at = at->outside)
+        if (at == around) return true;
+    return !around;
+}
+
+/* Is it made of the index? What is looked up elsewhere by it may be the same in every step. */
+static bool goes_by(const Expr *sub, const Index *index) {
+    if (sub->kind == EXPR_INDEX) return sub->index == index;
+    for (int i = 0; sub->kind == EXPR_APPLY && i < sub->count; i++)
+        if (goes_by(sub->args[i], index)) return true;
+    return false;
+}
+
+/* It has a place for each step of the repeat. */
+static bool has_steps(const List *touches, const ScheduleUnit *repeat) {
+    for (int i = 0; i < touches->count; i++) {
+        const Expr *access = ((const Touch *)touches->items[i])->access;
+        for (int j = 0; j < access->count; j++)
+            if (goes_by(access->args[j], repeat->statement->index)) return true;
     }
     return false;
 }
 
+/* The innermost repeat of which the tensor lives for one step alone, or NULL. */
+static const Around *home_of(const List *touches) {
+    const Touch *first = touches->items[0];
+    const Around *home = first->defines ? first->around : NULL;
+    for (int i = 0; i < touches->count; i++)
+        while (!is_inside(touches->items[i], home)) home = home->outside;
+    for (const Around *at = home; at; at = at->outside)
+        if (has_steps(touches, at->repeat)) home = at->outside;
+    return home;
+}
+
 static void find_lifetime(Place *place, const List *touches) {
     const Touch *first = touches->items[0];
-    bool one_step = first->repeat != NULL;
-    for (int i = 0; i < touches->count; i++) {
-        const Touch *touch = touches->items[i];
-        one_step = one_step && touch->repeat == first->repeat && !uses_step(touch->access);
-    }
-    one_step = one_step && first->defines;
+    const Around *home = home_of(touches);
     place->first = first->at;
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
-        int from = one_step || !touch->top ? touch->at : touch->top->first;
-        int to = one_step || !touch->top ? touch->at : touch->top->last;
+        int from = touch->at, to = touch->at;
+        for (const Around *at = touch->around; at != home; at = at->outside) {
+            from = at->repeat->first;
+            to = at->repeat->last;
+        }
         if (from < place->first) place->first = from;
         if (to > place->last) place->last = to;
     }
@@ -282,7 +314,7 @@ void plan(Schedule *schedule) {
     Planning planning = {.schedule = schedule, .arena = program->arena};
     planning.touches = arena_alloc(program->arena, count * sizeof *planning.touches);
     schedule->places = arena_alloc(program->arena, count * sizeof *schedule->places);
-    touch_units(&planning, &schedule->units, NULL, NULL);
+    touch_units(&planning, &schedule->units, NULL);
 
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];

@@ -48,6 +48,7 @@ static Program *compile(const Case *one, long rows, MoecCompiler **compiler) {
     if (moec_failed(*compiler)) fail_msg("%s", moec_reports(*compiler));
     Program *program = moec_compile(*compiler, MOEC_TRAIN, 0, 0, 0);
     if (!program) fail_msg("%s", moec_reports(*compiler));
+    moec_lower(*compiler, program, false);
     return program;
 }
 
@@ -108,13 +109,17 @@ static size_t bytes_of(Program *program) {
 }
 
 /* The repeat over parts, or NULL. */
-static const Statement *parts_of(const Program *program) {
-    for (int i = 0; i < program->body.statements.count; i++) {
-        const Statement *statement = program->body.statements.items[i];
+static const Statement *parts_in(const Block *block) {
+    for (int i = 0; i < block->statements.count; i++) {
+        const Statement *statement = block->statements.items[i];
         if (statement->kind == STATEMENT_REPEAT && !strcmp(statement->index->name, "chunk"))
             return statement;
     }
     return NULL;
+}
+
+static const Statement *parts_of(const Program *program) {
+    return parts_in(&program->body);
 }
 
 static void test_models(void **state) {
@@ -129,6 +134,40 @@ static void test_models(void **state) {
         assert_int_equal(repeat->index->axis->size, cases[i].parts);
         compare(whole, parts, cases[i].model);
         assert_true(bytes_of(parts) <= bytes_of(whole));
+        for (int j = 0; j < 2; j++) moec_close(compilers[j]);
+    }
+}
+
+/* How many repeats over parts there are in the bodies of others. */
+static int parts_inside(const Program *program) {
+    int count = 0;
+    for (int i = 0; i < program->body.statements.count; i++) {
+        const Statement *statement = program->body.statements.items[i];
+        count += statement->kind == STATEMENT_REPEAT && parts_in(&statement->body);
+    }
+    return count;
+}
+
+#define RECURRENT "dim=16", "layers=2", "vocab=59", "train.context=12", "train.places=4"
+
+/* What a recurrence by chunks holds of each head, on its way and on its way back. */
+static const Case recurrent[] = {
+    {"models/hybrid.moe", "gated_delta_small", 1, 2, {RECURRENT, "train.batch=2"}},
+    {"models/hybrid.moe", "retnet_small", 1, 2, {RECURRENT, "train.batch=2"}},
+    {"models/hybrid.moe", "gla_small", 2, 2, {RECURRENT, "train.batch=3"}},
+    {"models/hybrid.moe", "rwkv7_small", 1, 2, {RECURRENT, "train.batch=1"}},
+};
+
+static void test_recurrent(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++) {
+        MoecCompiler *compilers[2];
+        Program *whole = compile(&recurrent[i], 1000000, &compilers[0]);
+        Program *parts = compile(&recurrent[i], recurrent[i].chunk, &compilers[1]);
+        assert_int_equal(parts_inside(whole), 0);
+        assert_int_equal(parts_inside(parts), recurrent[i].parts);
+        compare(whole, parts, recurrent[i].model);
+        assert_true(bytes_of(parts) < bytes_of(whole));
         for (int j = 0; j < 2; j++) moec_close(compilers[j]);
     }
 }
@@ -262,8 +301,8 @@ static void test_by_hand(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_one_copy),
-                                       cmocka_unit_test(test_by_hand)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models), cmocka_unit_test(test_recurrent),
+        cmocka_unit_test(test_one_copy), cmocka_unit_test(test_by_hand)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* smaller_weights: products read parameters from copies that take less room.
  *
- * Needs:   a program that trains nothing, with `weights` set (train.weights); strip_mine.
+ * Needs:   a program that trains nothing, with `weights` set (train.weights).
  * Leaves:  reads of ROLE_ROUNDED tensors in place of those of parameters that products multiply.
  *          All else, what is looked up, scales, biases, activations and sums, stays f32: the
  *          products are those of the rounded parameters, exactly.

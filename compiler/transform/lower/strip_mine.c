@@ -1,9 +1,9 @@
 /* strip_mine: compute large temporaries a part of their rows at a time.
  *
- * Needs:   gradient, simplify, route; statements in the body of the program, outside of its
- * repeats. Leaves:  the statements around a large temporary in a repeat over parts of its outer
- * axis, or of its two outer axes; what only they use is as large as one part. Sums over these axes
- * are added up part by part.
+ * Needs:   gradient, simplify, route.
+ * Leaves:  the statements around a large temporary, in the body of the program or of a repeat, in a
+ *          repeat over parts of its outer axis, or of its two outer axes; what only they use is as
+ *          large as one part. Sums over these axes are added up part by part.
  *
  *     y[b,s,v] = sum[d] x[b,s,d] * w[d,v]         dw, l = 0
  *     l = sum[b,s,v] f(y[b,s,v])                  repeat i < 4
@@ -17,9 +17,14 @@
  * of them needs a sum over all parts before the next part may begin, the temporary stays whole.
  * Packed rows stay whole, too: a product over them is one of all groups, and a part of the rows has
  * no groups.
+ *
+ * Where each element of the two outer axes has matrices of its own, slabs, as heads of a recurrence
+ * by chunks have, products do not suffer from parts, and all that is connected goes into one
+ * repeat. In the body of a repeat such parts alone are made.
  */
+#include "transform/lower/strip_mine.h"
+
 #include "analysis/access.h"
-#include "ir/rewrite.h"
 #include "passes.h"
 
 #include <stdlib.h>
@@ -29,53 +34,30 @@
  * gradient up, which reads and writes all of it once a part, costs little beside them. */
 enum { MIN_ROWS = 1024, MIN_BYTES = 64 << 20 };
 
-typedef enum Where { BEFORE, INSIDE, AFTER } Where;
-
-/* A statement of the body, with all that it and what it contains touches. */
-typedef struct Step {
-    Statement *statement;
-    List reads, writes; /* Expr * */
-    bool member;        /* computed part by part */
-    Where where;        /* beside the repeat that the members become */
-} Step;
-
-/* How a tensor that members write is cut. */
-typedef enum Cut {
-    UNCUT,  /* no member writes it */
-    SLICED, /* each part touches elements of its own */
-    SUMMED  /* added to by every part, read by none */
-} Cut;
-
-/* Of one tensor: who among those that do not stand before the members touches it. Holds for one
- * round of place_others. */
-typedef struct Mark {
-    int round;
-    bool touched, written;
-    int after_touched, after_written; /* the first of those behind the members, -1: none */
-} Mark;
-
-typedef struct Chunking {
-    Program *program;
-    Step *steps;
-    List *users; /* by tensor->id: Step * that touch it */
-    Mark *marks; /* by tensor->id */
-    int round;
-    int count, first, last; /* of all members: the first and the last */
-    Cut *cuts;              /* by tensor->id */
-    bool *local;            /* by tensor->id: members alone touch it */
-    Axis *axes[2];          /* what is cut; axes[1] NULL: only the first */
-    long sizes[2];          /* of a part of them */
-    Axis *within[2];        /* the axes of one part; NULL: one element, which the index names */
-    Index *index;
-} Chunking;
-
 /* ---- who touches what ---- */
+
+static void add_leaf(Arena *arena, Statement *statement, Step *step) {
+    Leaf *leaf = arena_alloc(arena, sizeof *leaf);
+    leaf->statement = statement;
+    reads_of(arena, statement, &leaf->accesses);
+    writes_of(arena, statement, &leaf->accesses);
+    list_push(arena, &step->leaves, leaf);
+}
 
 static void collect(Arena *arena, const Statement *statement, Step *step) {
     reads_of(arena, statement, &step->reads);
     writes_of(arena, statement, &step->writes);
     for (int i = 0; i < statement->body.statements.count; i++)
         collect(arena, statement->body.statements.items[i], step);
+}
+
+static void collect_step(Arena *arena, Statement *statement, Step *step) {
+    const List *body = &statement->body.statements;
+    step->statement = statement;
+    collect(arena, statement, step);
+    if (statement->kind == STATEMENT_LOOP) add_leaf(arena, statement, step);
+    for (int i = 0; statement_is_scan(statement) && i < body->count; i++)
+        add_leaf(arena, body->items[i], step);
 }
 
 static void note_users(Chunking *chunking, Step *step, const List *accesses) {
@@ -86,23 +68,41 @@ static void note_users(Chunking *chunking, Step *step, const List *accesses) {
     }
 }
 
-static Chunking chunking_new(Program *program) {
+/* What the statements of the program but one, whose body the block is, touch. */
+static void find_outside(Chunking *chunking) {
+    const Program *program = chunking->program;
     const List *body = &program->body.statements;
+    Step all = {0};
+    for (int i = 0; i < body->count && chunking->block != &program->body; i++) {
+        const Statement *statement = body->items[i];
+        if (&statement->body != chunking->block) collect(program->arena, statement, &all);
+    }
+    for (int i = 0; i < all.reads.count; i++)
+        chunking->outside[((const Expr *)all.reads.items[i])->tensor->id] = true;
+    for (int i = 0; i < all.writes.count; i++)
+        chunking->outside[((const Expr *)all.writes.items[i])->tensor->id] = true;
+}
+
+static Chunking chunking_new(Program *program, Block *block) {
+    Arena *arena = program->arena;
+    const List *body = &block->statements;
     size_t tensors = (size_t)program->tensors.count + 1;
-    Chunking chunking = {.program = program, .count = body->count};
-    chunking.steps =
-        arena_alloc(program->arena, ((size_t)body->count + 1) * sizeof *chunking.steps);
-    chunking.cuts = arena_alloc(program->arena, tensors * sizeof *chunking.cuts);
-    chunking.local = arena_alloc(program->arena, tensors * sizeof *chunking.local);
-    chunking.users = arena_alloc(program->arena, tensors * sizeof *chunking.users);
-    chunking.marks = arena_alloc(program->arena, tensors * sizeof *chunking.marks);
+    Chunking chunking = {.program = program, .block = block, .count = body->count};
+    chunking.steps = arena_alloc(arena, ((size_t)body->count + 1) * sizeof *chunking.steps);
+    chunking.cuts = arena_alloc(arena, tensors * sizeof *chunking.cuts);
+    chunking.local = arena_alloc(arena, tensors * sizeof *chunking.local);
+    chunking.outside = arena_alloc(arena, tensors * sizeof *chunking.outside);
+    chunking.users = arena_alloc(arena, tensors * sizeof *chunking.users);
+    chunking.marks = arena_alloc(arena, tensors * sizeof *chunking.marks);
+    for (int cut = 0; cut < 2; cut++)
+        chunking.dimensions[cut] = arena_alloc(arena, tensors * sizeof(int));
     for (int i = 0; i < body->count; i++) {
         Step *step = &chunking.steps[i];
-        step->statement = body->items[i];
-        collect(program->arena, body->items[i], step);
+        collect_step(arena, body->items[i], step);
         note_users(&chunking, step, &step->reads);
         note_users(&chunking, step, &step->writes);
     }
+    find_outside(&chunking);
     return chunking;
 }
 
@@ -129,12 +129,27 @@ static bool touches(const Step *step, const Tensor *tensor) {
 
 /* ---- the members ---- */
 
-static bool is_as_large(const Tensor *tensor, const Tensor *than) {
-    return tensor->role == ROLE_TEMP && tensor_elements(tensor) >= tensor_elements(than);
+static long outer_count(const Tensor *whole) {
+    return whole->axes[0]->size * (whole->rank > 2 ? whole->axes[1]->size : 1);
+}
+
+/* Each element of its outer axes has several matrices of its own, with as many rows as a part
+ * needs; where a part is asked to have `rows`, any will do. */
+static bool has_slabs(const Tensor *whole, long rows) {
+    long last = whole->axes[whole->rank - 1]->size;
+    return whole->rank > 4 &&
+           (rows > 0 || tensor_elements(whole) / (outer_count(whole) * last) >= MIN_ROWS);
+}
+
+static bool is_as_large(const Tensor *tensor, const Tensor *than, long rows) {
+    if (tensor->role != ROLE_TEMP) return false;
+    if (!has_slabs(than, rows)) return tensor_elements(tensor) >= tensor_elements(than);
+    return has_slabs(tensor, rows) && tensor->axes[0] == than->axes[0] &&
+           tensor->axes[1] == than->axes[1];
 }
 
 /* Makes it a member, and with it everyone who touches a temporary as large as `whole` that a member
- * writes. */
+ * writes; where `whole` has slabs, one with such slabs that a member touches. */
 static void join(Chunking *chunking, Step *first, const Tensor *whole) {
     Arena *arena = chunking->program->arena;
     List waiting = {0};
@@ -142,10 +157,12 @@ static void join(Chunking *chunking, Step *first, const Tensor *whole) {
     list_push(arena, &waiting, first);
     while (waiting.count) {
         const Step *step = waiting.items[--waiting.count];
-        for (int i = 0; i < step->writes.count; i++) {
-            const Tensor *tensor = ((const Expr *)step->writes.items[i])->tensor;
-            const List *users = &chunking->users[tensor->id];
-            for (int j = 0; is_as_large(tensor, whole) && j < users->count; j++) {
+        const int reads = has_slabs(whole, chunking->rows) ? step->reads.count : 0;
+        for (int i = 0; i < step->writes.count + reads; i++) {
+            const Expr *access = i < reads ? step->reads.items[i] : step->writes.items[i - reads];
+            const List *users = &chunking->users[access->tensor->id];
+            for (int j = 0; is_as_large(access->tensor, whole, chunking->rows) && j < users->count;
+                 j++) {
                 Step *user = users->items[j];
                 if (user->member) continue;
                 user->member = true;
@@ -226,44 +243,56 @@ static bool place_others(Chunking *chunking, const Tensor *whole) {
 
 /* ---- whether they can be cut ---- */
 
-/* The only loop of a statement over an axis, or NULL. */
-static Index *loop_over(const Statement *statement, const Axis *axis) {
+static bool runs_along(const Leaf *leaf, const Index *loop, const Axis *axis) {
+    if (loop->axis == axis) return true;
+    for (int i = 0; i < leaf->accesses.count; i++) {
+        const Expr *access = leaf->accesses.items[i];
+        for (int d = 0; d < access->count; d++)
+            if (access->tensor->axes[d] == axis && access->args[d]->kind == EXPR_INDEX &&
+                access->args[d]->index == loop)
+                return true;
+    }
+    return false;
+}
+
+Index *loop_over(const Leaf *leaf, const Axis *axis) {
     Index *found = NULL;
-    for (int i = 0; i < statement->loop_count; i++) {
-        if (statement->loops[i]->axis != axis) continue;
+    for (int i = 0; i < leaf->statement->loop_count; i++) {
+        Index *loop = leaf->statement->loops[i];
+        if (!runs_along(leaf, loop, axis)) continue;
         if (found) return NULL;
-        found = statement->loops[i];
+        found = loop;
     }
     return found;
 }
 
-static int dimension_over(const Tensor *tensor, const Axis *axis) {
-    int found = -1;
-    for (int i = 0; i < tensor->rank; i++) {
-        if (tensor->axes[i] != axis) continue;
-        if (found >= 0) return -1;
-        found = i;
-    }
-    return found;
-}
-
-/* Every access of the tensor by a member names elements of the member's own part. */
-static bool is_sliced(const Chunking *chunking, const Tensor *tensor) {
-    for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
-        int dimension = dimension_over(tensor, chunking->axes[cut]);
-        if (dimension < 0) return false;
-        for (int i = chunking->first; i <= chunking->last; i++) {
-            const Step *step = &chunking->steps[i];
-            if (!step->member) continue;
-            const Index *loop = loop_over(step->statement, chunking->axes[cut]);
-            for (int j = 0; j < step->reads.count + step->writes.count; j++) {
-                const Expr *access = j < step->reads.count
-                                         ? step->reads.items[j]
-                                         : step->writes.items[j - step->reads.count];
-                const Expr *sub = access->tensor == tensor ? access->args[dimension] : NULL;
-                if (sub && (sub->kind != EXPR_INDEX || sub->index != loop)) return false;
+/* The dimension where every access of the tensor by a member names elements of the member's own
+ * part, or -1. */
+static int dimension_of(const Chunking *chunking, const Tensor *tensor, int cut) {
+    unsigned dimensions = (1u << tensor->rank) - 1;
+    for (int i = chunking->first; i <= chunking->last; i++) {
+        const Step *step = &chunking->steps[i];
+        for (int j = 0; step->member && j < step->leaves.count; j++) {
+            const Leaf *leaf = step->leaves.items[j];
+            const Index *loop = loop_over(leaf, chunking->axes[cut]);
+            for (int k = 0; k < leaf->accesses.count; k++) {
+                const Expr *access = leaf->accesses.items[k];
+                for (int d = 0; access->tensor == tensor && d < access->count; d++)
+                    if (access->args[d]->kind != EXPR_INDEX || access->args[d]->index != loop)
+                        dimensions &= ~(1u << d);
             }
         }
+    }
+    for (int d = 0; d < tensor->rank; d++)
+        if (dimensions >> d & 1) return d;
+    return -1;
+}
+
+static bool is_sliced(const Chunking *chunking, const Tensor *tensor) {
+    for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
+        int dimension = dimension_of(chunking, tensor, cut);
+        if (dimension < 0) return false;
+        chunking->dimensions[cut][tensor->id] = dimension;
     }
     return true;
 }
@@ -274,6 +303,7 @@ static bool is_summed(const Chunking *chunking, const Tensor *tensor) {
         const Step *step = &chunking->steps[i];
         const Statement *statement = step->statement;
         if (!step->member || !touches(step, tensor)) continue;
+        if (statement->kind != STATEMENT_LOOP) return false;
         bool sum = statement->reduction == REDUCE_SUM && !statement_is_scatter(statement);
         if (names(&step->reads, tensor) || (!statement->accumulate && !sum)) return false;
     }
@@ -281,26 +311,35 @@ static bool is_summed(const Chunking *chunking, const Tensor *tensor) {
 }
 
 static bool is_local(const Chunking *chunking, const Tensor *tensor) {
-    if (tensor->role != ROLE_TEMP || chunking->cuts[tensor->id] != SLICED) return false;
+    if (tensor->role != ROLE_TEMP || chunking->cuts[tensor->id] != SLICED ||
+        chunking->outside[tensor->id])
+        return false;
     for (int i = 0; i < chunking->count; i++)
         if (!chunking->steps[i].member && touches(&chunking->steps[i], tensor)) return false;
     return true;
 }
 
-/* Decides for each tensor that members write how it is cut. */
+/* Decides for the tensor that a member writes how it is cut. */
+static bool cut_tensor(Chunking *chunking, const Leaf *leaf) {
+    const Statement *statement = leaf->statement;
+    if (statement->once) return false;
+    for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
+        if (!loop_over(leaf, chunking->axes[cut])) return false;
+    const Tensor *tensor = statement->target->tensor;
+    bool sliced = is_sliced(chunking, tensor);
+    if (!sliced && !is_summed(chunking, tensor)) return false;
+    chunking->cuts[tensor->id] = sliced ? SLICED : SUMMED;
+    chunking->local[tensor->id] = is_local(chunking, tensor);
+    return true;
+}
+
 static bool cut_tensors(Chunking *chunking) {
     for (int i = chunking->first; i <= chunking->last; i++) {
         const Step *step = &chunking->steps[i];
-        const Statement *statement = step->statement;
         if (!step->member) continue;
-        if (statement->kind != STATEMENT_LOOP || statement->once) return false;
-        for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
-            if (!loop_over(statement, chunking->axes[cut])) return false;
-        const Tensor *tensor = statement->target->tensor;
-        bool sliced = is_sliced(chunking, tensor);
-        if (!sliced && !is_summed(chunking, tensor)) return false;
-        chunking->cuts[tensor->id] = sliced ? SLICED : SUMMED;
-        chunking->local[tensor->id] = is_local(chunking, tensor);
+        if (!step->leaves.count) return false;
+        for (int j = 0; j < step->leaves.count; j++)
+            if (!cut_tensor(chunking, step->leaves.items[j])) return false;
     }
     return true;
 }
@@ -343,218 +382,13 @@ static bool has_packed_rows(const Tensor *tensor) {
     return false;
 }
 
-static long rows_wanted(const Tensor *whole, long rows) {
-    long count = whole->axes[0]->size * (whole->rank > 2 ? whole->axes[1]->size : 1);
-    long fitting = MIN_BYTES / (4 * (tensor_elements(whole) / count));
-    if (rows <= 0) rows = fitting > MIN_ROWS ? fitting : MIN_ROWS;
+static long rows_wanted(const Program *program, const Tensor *whole, long rows) {
+    long count = outer_count(whole), bytes = 4 * (tensor_elements(whole) / count);
+    bool slabs = has_slabs(whole, rows);
+    long fitting = (slabs ? program->target->part_bytes : MIN_BYTES) / bytes;
+    long least = slabs ? 1 : MIN_ROWS;
+    if (rows <= 0) rows = fitting > least ? fitting : least;
     return rows < count ? rows : 0;
-}
-
-/* ---- the members rewritten ---- */
-
-/* The axes of one part, and the index of the parts. */
-static void make_axes(Chunking *chunking, const Tensor *whole) {
-    Program *program = chunking->program;
-    long parts = 1;
-    for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
-        const Axis *axis = chunking->axes[cut];
-        parts *= axis->size / chunking->sizes[cut];
-        chunking->within[cut] =
-            chunking->sizes[cut] == 1
-                ? NULL
-                : axis_new(program, axis->name, chunking->sizes[cut], AXIS_PLAIN, axis->span);
-    }
-    Axis *axis = axis_new(program, arena_format(program->arena, "%s_part", whole->name), parts,
-                          AXIS_REPEAT, whole->span);
-    chunking->index = index_new(program, "chunk", axis);
-}
-
-/* Which part of an axis the index stands for. */
-static Expr *part_of(const Chunking *chunking, int cut) {
-    Program *program = chunking->program;
-    Expr *number = expr_index(program, chunking->index);
-    if (!chunking->axes[1]) return number;
-    if (chunking->axes[0]->size == 1) return cut ? number : expr_number(program, 0);
-    Expr *inner = expr_number(program, (double)(chunking->axes[1]->size / chunking->sizes[1]));
-    if (cut) return expr_apply(program, OP_MOD, number, inner, NULL);
-    return expr_apply(program, OP_FLOOR, expr_apply(program, OP_DIV, number, inner, NULL), NULL,
-                      NULL);
-}
-
-/* One statement on its way into the repeat. */
-typedef struct Rewriting {
-    const Chunking *chunking;
-    Index *loops[2]; /* over the parts; NULL: none */
-} Rewriting;
-
-/* A tensor as large as one part has no other parts to tell apart. */
-static Expr *shrink_read(Program *program, Expr *read, void *data) {
-    const Rewriting *rewriting = data;
-    const Chunking *chunking = rewriting->chunking;
-    if (read->tensor->id >= program->tensors.count || !chunking->local[read->tensor->id])
-        return NULL;
-    Expr *result = arena_alloc(program->arena, sizeof *result);
-    *result = *read;
-    result->args = arena_alloc(program->arena, ((size_t)read->count + 1) * sizeof *result->args);
-    result->count = 0;
-    for (int i = 0; i < read->count; i++) {
-        int cut = read->tensor->axes[i] == chunking->axes[0]   ? 0
-                  : read->tensor->axes[i] == chunking->axes[1] ? 1
-                                                               : -1;
-        if (cut < 0) result->args[result->count++] = read->args[i];
-        if (cut >= 0 && rewriting->loops[cut])
-            result->args[result->count++] = expr_index(program, rewriting->loops[cut]);
-    }
-    return result;
-}
-
-static void rewrite_member(const Chunking *chunking, Statement *statement) {
-    Program *program = chunking->program;
-    Rewriting rewriting = {.chunking = chunking};
-    Index *from[2];
-    Expr *to[2];
-    int count = 0;
-    for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
-        from[cut] = loop_over(statement, chunking->axes[cut]);
-        to[cut] = part_of(chunking, cut);
-        if (chunking->within[cut]) {
-            Index *loop = index_new(program, from[cut]->name, chunking->within[cut]);
-            Expr *size = expr_number(program, (double)chunking->sizes[cut]);
-            rewriting.loops[cut] = loop;
-            to[cut] = expr_apply(program, OP_ADD, expr_apply(program, OP_MUL, to[cut], size, NULL),
-                                 expr_index(program, loop), NULL);
-        }
-        count++;
-    }
-    statement->target = expr_substitute(program, statement->target, from, to, count);
-    if (statement->target->kind != EXPR_READ) return;
-    statement->value = expr_substitute(program, statement->value, from, to, count);
-    rewrite_statement(program, statement, true, shrink_read, &rewriting);
-    int kept = 0, reduced = 0;
-    for (int i = 0; i < statement->loop_count; i++) {
-        Index *loop = statement->loops[i];
-        for (int cut = 0; cut < count; cut++)
-            if (loop == from[cut]) loop = rewriting.loops[cut];
-        if (!loop) continue;
-        statement->loops[kept++] = loop;
-        reduced += !expr_uses_index(statement->target, loop);
-    }
-    statement->loop_count = kept;
-    if (!reduced) statement->reduction = REDUCE_NONE;
-    if (chunking->cuts[statement->target->tensor->id] == SUMMED) statement->accumulate = true;
-}
-
-/* What a member set to a sum starts from 0 instead. */
-static void add_start(const Chunking *chunking, const Statement *statement, Block *block) {
-    Program *program = chunking->program;
-    if (statement->accumulate || chunking->cuts[statement->target->tensor->id] != SUMMED) return;
-    Index *from[MAX_LOOPS];
-    Expr *to[MAX_LOOPS];
-    for (int i = 0; i < statement->loop_count; i++) {
-        from[i] = statement->loops[i];
-        to[i] = expr_index(program, index_new(program, from[i]->name, from[i]->axis));
-    }
-    Expr *target = expr_substitute(program, statement->target, from, to, statement->loop_count);
-    statement_loop(program, block, target, false, REDUCE_NONE, NULL, 0, expr_number(program, 0),
-                   statement->span);
-}
-
-static void shrink_tensors(const Chunking *chunking, int count) {
-    for (int i = 0; i < count; i++) {
-        Tensor *tensor = chunking->program->tensors.items[i];
-        if (!chunking->local[i]) continue;
-        int kept = 0;
-        for (int j = 0; j < tensor->rank; j++) {
-            Axis *axis = tensor->axes[j];
-            for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
-                if (axis == chunking->axes[cut]) axis = chunking->within[cut];
-            if (axis) tensor->axes[kept++] = axis;
-        }
-        tensor->rank = kept;
-    }
-}
-
-/* A sum of all rows that looks into the large temporary is one of each row first, in the loops that
- * have the row at hand. What such a sum makes of the rows is left for the end of the iteration. */
-static void sum_rows(const Chunking *chunking, Block *body, Block *sums, Statement *statement) {
-    Program *program = chunking->program;
-    const Tensor *target = statement->target->tensor;
-    List reads = {0};
-    bool looks = false;
-    Index *loops[2];
-    Axis *axes[2];
-    int rank = 0;
-    reads_of(program->arena, statement, &reads);
-    for (int i = 0; i < reads.count; i++) {
-        const Tensor *tensor = ((Expr *)reads.items[i])->tensor;
-        looks |= chunking->local[tensor->id] && tensor->rank > statement->loop_count;
-    }
-    for (int i = 0; i < statement->loop_count && i < 2; i++) {
-        loops[rank] = statement->loops[i];
-        axes[rank++] = loops[i]->axis;
-    }
-    if (target->rank || !looks || !rank || statement->reduction != REDUCE_SUM) {
-        list_push(program->arena, &body->statements, statement);
-        return;
-    }
-    Tensor *row = tensor_new(program, arena_format(program->arena, "%s_row", target->name),
-                             ROLE_TEMP, TYPE_REAL, rank, axes, target->span);
-    Expr *made = expr_read_indices(program, row, loops);
-    statement_loop(program, body, made, false, REDUCE_NONE, NULL, 0, statement->value,
-                   statement->span);
-    for (int i = 0; i < rank; i++) loops[i] = index_new(program, loops[i]->name, axes[i]);
-    statement_loop(program, sums, expr_read(program, statement->target->tensor, NULL), true,
-                   REDUCE_SUM, loops, rank, expr_read_indices(program, row, loops),
-                   statement->span);
-}
-
-static void add_rows(const Chunking *chunking, Block *body) {
-    const List members = body->statements;
-    Block sums = {{0}};
-    body->statements = (List){0};
-    for (int i = 0; i < members.count; i++) sum_rows(chunking, body, &sums, members.items[i]);
-    for (int i = 0; i < sums.statements.count; i++)
-        list_push(chunking->program->arena, &body->statements, sums.statements.items[i]);
-}
-
-static void add_all(const Chunking *chunking, Where where, Block *block) {
-    for (int i = chunking->first; i <= chunking->last; i++)
-        if (chunking->steps[i].where == where)
-            list_push(chunking->program->arena, &block->statements, chunking->steps[i].statement);
-}
-
-/* What would be stored outside its tensor is stored nowhere. */
-static void drop_outside(Block *block) {
-    int kept = 0;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_LOOP && statement->target->kind != EXPR_READ) continue;
-        block->statements.items[kept++] = statement;
-    }
-    block->statements.count = kept;
-}
-
-static void rewrite_body(Chunking *chunking, const Tensor *whole) {
-    Program *program = chunking->program;
-    Block body = {{0}};
-    make_axes(chunking, whole);
-    for (int i = 0; i < chunking->first; i++)
-        list_push(program->arena, &body.statements, chunking->steps[i].statement);
-    add_all(chunking, BEFORE, &body);
-    for (int i = chunking->first; i <= chunking->last; i++)
-        if (chunking->steps[i].member) add_start(chunking, chunking->steps[i].statement, &body);
-    Statement *repeat = statement_repeat(program, &body, chunking->index, false, whole->span);
-    add_all(chunking, INSIDE, &repeat->body);
-    add_all(chunking, AFTER, &body);
-    for (int i = chunking->last + 1; i < chunking->count; i++)
-        list_push(program->arena, &body.statements, chunking->steps[i].statement);
-    int tensors = program->tensors.count;
-    for (int i = chunking->first; i <= chunking->last; i++)
-        if (chunking->steps[i].member) rewrite_member(chunking, chunking->steps[i].statement);
-    drop_outside(&repeat->body);
-    shrink_tensors(chunking, tensors);
-    add_rows(chunking, &repeat->body);
-    program->body = body;
 }
 
 /* ---- the pass ---- */
@@ -566,7 +400,7 @@ static bool chunk_around(Chunking *chunking, const Tensor *whole, long rows) {
     for (int i = 0; i < users->count; i++) join(chunking, users->items[i], whole);
     while (place_others(chunking, whole)) continue;
     if (!cut_tensors(chunking) || !chunking->local[whole->id]) return false;
-    rewrite_body(chunking, whole);
+    repeat_parts(chunking, whole);
     return true;
 }
 
@@ -574,6 +408,22 @@ static int larger_first(const void *a, const void *b) {
     const Tensor *one = *(Tensor *const *)a, *other = *(Tensor *const *)b;
     long difference = tensor_elements(other) - tensor_elements(one);
     return difference ? (difference > 0 ? 1 : -1) : one->id - other->id;
+}
+
+/* Parts of the temporaries of a block, the largest first. */
+static void mine_block(Program *program, Block *block, Tensor *const *tensors, int count,
+                       long rows) {
+    Chunking chunking = {0};
+    for (int i = 0; i < count; i++) {
+        long wanted = tensors[i]->rank > 1 ? rows_wanted(program, tensors[i], rows) : 0;
+        if (!wanted || (block != &program->body && !has_slabs(tensors[i], rows))) continue;
+        if (!chunking.program) {
+            chunking = chunking_new(program, block);
+            chunking.rows = rows;
+        }
+        if (!chunking.users[tensors[i]->id].count || chunking.outside[tensors[i]->id]) continue;
+        if (chunk_around(&chunking, tensors[i], wanted)) chunking = (Chunking){0};
+    }
 }
 
 /* strip_mine: see the head of this file. rows: of one part; 0: as many as keep products efficient.
@@ -585,15 +435,14 @@ void strip_mine(Program *program, long rows) {
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_TEMP && tensor->rank > 1 && !has_packed_rows(tensor) &&
-            rows_wanted(tensor, rows))
+            rows_wanted(program, tensor, rows))
             tensors[count++] = tensor;
     }
     qsort(tensors, (size_t)count, sizeof *tensors, larger_first);
-    Chunking chunking = {0};
-    for (int i = 0; i < count; i++) {
-        long wanted = tensors[i]->rank > 1 ? rows_wanted(tensors[i], rows) : 0;
-        if (!wanted) continue;
-        if (!chunking.program) chunking = chunking_new(program);
-        if (chunk_around(&chunking, tensors[i], wanted)) chunking = (Chunking){0};
+    for (int i = 0; i < program->body.statements.count; i++) {
+        Statement *statement = program->body.statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT)
+            mine_block(program, &statement->body, tensors, count, rows);
     }
+    mine_block(program, &program->body, tensors, count, rows);
 }
