@@ -160,6 +160,9 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
+# With the instructions for bf16 that this processor has.
+$(BUILD)/tests/unit/test_rounded: CFLAGS += -march=native
+
 .PHONY: units
 units: $(UNIT_PROGRAMS)
 

@@ -195,14 +195,14 @@ MOEC_INLINE void moec_keep_nothing(MoecAttendScratch *scratch) {
 /* What products of a pair have in common. */
 MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecPair *pair,
                                                MoecTriangle triangle) {
-    return (MoecPanelProduct){.pairs = MOEC_HAS_PAIRS && attend->rounded,
+    return (MoecPanelProduct){.form = moec_form(attend->rounded),
                               .triangle = attend->mask == MOEC_MASK_NONE ? MOEC_ALL : triangle,
                               .diagonal = pair->key - pair->offset - pair->query};
 }
 
 MOEC_FUNCTION const float *moec_kept(MoecKept *kept, const MoecOperand *x, long lanes, long depth,
-                                     int pairs) {
-    if (kept->data != x->data) moec_pack_panels(x, lanes, depth, MOEC_TILE_N, pairs, kept->words);
+                                     MoecForm form) {
+    if (kept->data != x->data) moec_pack_b(x, lanes, depth, form, kept->words);
     kept->data = x->data;
     return kept->words;
 }
@@ -221,7 +221,7 @@ MOEC_FUNCTION void moec_pair_cells(const MoecAttend *attend, const MoecPair *pai
         const MoecOperand part = moec_from(*right, 0, c);
         product.k = moec_least(width - c, MOEC_ATTEND_WIDTH);
         product.a = moec_from(*left, 0, c);
-        product.b = moec_kept(kept, &part, product.n, product.k, product.pairs);
+        product.b = moec_kept(kept, &part, product.n, product.k, product.form);
         product.accumulate = c > 0;
         moec_panel_multiply(&product);
     }
@@ -244,7 +244,7 @@ MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecPair *pair
     for (long c = 0; c < width; c += MOEC_ATTEND_WIDTH) {
         const MoecOperand part = moec_from(*from, c, 0);
         product.n = moec_least(width - c, MOEC_ATTEND_WIDTH);
-        product.b = moec_kept(kept, &part, product.n, product.k, product.pairs);
+        product.b = moec_kept(kept, &part, product.n, product.k, product.form);
         product.c = to.rows + c;
         moec_panel_multiply(&product);
     }

@@ -5,6 +5,7 @@
  * prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorisable, within 2 ulp
  *              or so of libm; random numbers
  * operands.h   what products multiply, f32 and bf16, and how it is packed
+ * tile.h       the part of a product that lives in registers, by vectors or by AMX
  * matmul.h     our own product for static and run-time shapes, packed and blocked, vector
  *              extensions of gcc and clang
  * attention.h, attention_step.h

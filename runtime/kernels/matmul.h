@@ -12,20 +12,21 @@
 #ifndef MOEC_MATMUL_H
 #define MOEC_MATMUL_H
 
-#include "operands.h"
+#include "tile.h"
 
 enum {
     MOEC_BLOCK_M = 252 / MOEC_TILE_M * MOEC_TILE_M,
+    MOEC_BLOCK_AMX = 8 * MOEC_AMX_ROWS,
+    MOEC_BLOCK_MOST = MOEC_HAS_AMX ? MOEC_BLOCK_AMX : MOEC_BLOCK_M,
     MOEC_BLOCK_N = 768,
     MOEC_BLOCK_K = 384, /* words */
     MOEC_FEW_ROWS =
         4, /* so many rows and fewer: the product is bound by reading b, which is then not packed */
     MOEC_FEW_DOTS = 8, /* the same where b lies along k and packing would have to transpose it */
     MOEC_SHORT_ROWS =
-        48,           /* so many rows and fewer: b is read in place if its rows are contiguous */
-    MOEC_STREAMS = 8, /* rows of b read side by side when there are few rows */
-    MOEC_PREFETCH_K = 128, /* so deep, and c is fetched while the sums are made */
-    MOEC_RESULT_N = 256    /* columns that are made as f32 before they are stored as bf16 */
+        48,             /* so many rows and fewer: b is read in place if its rows are contiguous */
+    MOEC_STREAMS = 8,   /* rows of b read side by side when there are few rows */
+    MOEC_RESULT_N = 256 /* columns that are made as f32 before they are stored as bf16 */
 };
 
 /* A product for one thread. */
@@ -40,99 +41,11 @@ typedef struct MoecBlockProduct {
 } MoecBlockProduct;
 
 typedef struct MoecScratch {
-    float a[MOEC_BLOCK_M * MOEC_BLOCK_K + MOEC_LANES], b[MOEC_BLOCK_N * MOEC_BLOCK_K],
-        tile[MOEC_TILE_M * MOEC_TILE_N], result[MOEC_BLOCK_M * MOEC_RESULT_N];
+    float a[MOEC_BLOCK_MOST * MOEC_BLOCK_K + MOEC_LANES], b[MOEC_BLOCK_N * MOEC_BLOCK_K],
+        result[MOEC_BLOCK_MOST * MOEC_RESULT_N];
 } MoecScratch;
 
 static _Thread_local MoecScratch moec_scratch __attribute__((unused, aligned(64)));
-
-/* ---- one tile ---- */
-
-typedef struct MoecTile {
-    long k;         /* words */
-    const float *a; /* [k] of MOEC_TILE_M neighbours, a_step apart; by_rows: rows of [k], so far
-                       apart */
-    long a_step;
-    int by_rows;
-    const float *b; /* [k] rows of MOEC_TILE_N, b_step apart */
-    int pairs;      /* what the words are: see operands.h */
-    long b_step;
-    float *c;
-    long c_m;
-    int add; /* to what stands in c */
-} MoecTile;
-
-/* c[rows][MOEC_TILE_N] (+)= a * b. `rows`, `pairs` and `by_rows` are constants wherever this is
- * inlined, so that `sum` stays in registers; of the rows of a, every third has one. */
-MOEC_INLINE void moec_tile_rows(const MoecTile *tile, const long rows, const int pairs,
-                                const int by_rows) {
-    MoecVector sum[MOEC_TILE_M][2];
-    const float *a = tile->a, *b = tile->b, *third[(MOEC_TILE_M + 2) / 3];
-    const long step = tile->a_step;
-#pragma GCC unroll 14
-    for (long i = 0; i < rows; i += 3) third[i / 3] = a + i * step;
-#pragma GCC unroll 14
-    for (long i = 0; i < rows; i++) sum[i][0] = sum[i][1] = (MoecVector){0};
-    if (tile->k >= MOEC_PREFETCH_K)
-        for (long i = 0; i < rows; i++) {
-            __builtin_prefetch(tile->c + i * tile->c_m, 1);
-            __builtin_prefetch(tile->c + i * tile->c_m + MOEC_LANES, 1);
-        }
-    for (long p = 0; p < tile->k; p++) {
-        const MoecVector left = moec_load_vector(b), right = moec_load_vector(b + MOEC_LANES);
-#pragma GCC unroll 14
-        for (long i = 0; i < rows; i++) {
-            const float word = by_rows ? third[i / 3][i % 3 * step + p] : a[i];
-            sum[i][0] = moec_add_words(sum[i][0], word, left, pairs);
-            sum[i][1] = moec_add_words(sum[i][1], word, right, pairs);
-        }
-        a += step;
-        b += tile->b_step;
-    }
-#pragma GCC unroll 14
-    for (long i = 0; i < rows; i++) {
-        float *c = tile->c + i * tile->c_m;
-        if (tile->add) {
-            sum[i][0] += moec_load_vector(c);
-            sum[i][1] += moec_load_vector(c + MOEC_LANES);
-        }
-        moec_store_vector(c, sum[i][0]);
-        moec_store_vector(c + MOEC_LANES, sum[i][1]);
-    }
-}
-
-/* Any number of rows: the next larger of three sizes. */
-MOEC_INLINE void moec_tile_sizes(const MoecTile *tile, long rows, const int pairs) {
-    if (tile->by_rows)
-        moec_tile_rows(tile, MOEC_TILE_M, pairs, 1);
-    else if (rows <= MOEC_TILE_M / 4)
-        moec_tile_rows(tile, MOEC_TILE_M / 4, pairs, 0);
-    else if (rows <= MOEC_TILE_M / 2)
-        moec_tile_rows(tile, MOEC_TILE_M / 2, pairs, 0);
-    else
-        moec_tile_rows(tile, MOEC_TILE_M, pairs, 0);
-}
-
-/* A tile into a copy where its size does not fit. */
-MOEC_LARGE void moec_tile(const MoecTile *tile, long rows, long columns) {
-    const int fits = rows == MOEC_TILE_M && columns == MOEC_TILE_N;
-    float *copy = moec_scratch.tile;
-    MoecTile part = *tile;
-    if (!fits) {
-        part.c = copy;
-        part.c_m = MOEC_TILE_N;
-        part.add = 0;
-    }
-    if (MOEC_HAS_PAIRS && tile->pairs)
-        moec_tile_sizes(&part, rows, 1);
-    else
-        moec_tile_sizes(&part, rows, 0);
-    for (long i = 0; i < rows && !fits; i++) {
-        float *c = tile->c + i * tile->c_m;
-        const float *from = copy + i * MOEC_TILE_N;
-        for (long j = 0; j < columns; j++) c[j] = tile->add ? c[j] + from[j] : from[j];
-    }
-}
 
 /* ---- few rows: read b once, as it lies ---- */
 
@@ -349,10 +262,16 @@ MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
 
 /* ---- one block, in this thread ---- */
 
+/* So many rows of a are packed at a time. */
+MOEC_INLINE long moec_block_height(MoecForm form) {
+    return form == MOEC_PAIRS_AMX ? (long)MOEC_BLOCK_AMX : (long)MOEC_BLOCK_M;
+}
+
 /* Rows m0 .. of one packed block of a against columns of b, packed (b_step 0) or in place. */
 MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, long rows, long columns,
                                  const MoecTile *pattern) {
     const int in_place = pattern->b_step != MOEC_TILE_N || pattern->b != moec_scratch.b;
+    const long height = moec_tile_height(pattern->form);
     for (long j = 0; j < columns; j += MOEC_TILE_N) {
         const long width = moec_least(columns - j, MOEC_TILE_N);
         MoecTile tile = *pattern;
@@ -360,14 +279,14 @@ MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, long rows, long 
         if (in_place &&
             width < MOEC_TILE_N) { /* the last columns: a full register would read beyond the row */
             const MoecOperand rest = {tile.b, 1, tile.b_step, NULL, NULL, MOEC_F32};
-            moec_pack_panels(&rest, width, tile.k, MOEC_TILE_N, 0, moec_scratch.b);
+            moec_pack_b(&rest, width, tile.k, MOEC_FLOATS, moec_scratch.b);
             tile.b = moec_scratch.b;
             tile.b_step = MOEC_TILE_N;
         }
-        for (long i = 0; i < rows; i += MOEC_TILE_M) {
+        for (long i = 0; i < rows; i += height) {
             tile.a = pattern->a + i * pattern->k;
             tile.c = pattern->c + i * block->c_m + j;
-            moec_tile(&tile, moec_least(rows - i, MOEC_TILE_M), width);
+            moec_tile(&tile, moec_least(rows - i, height), width);
         }
     }
 }
@@ -388,9 +307,9 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
 }
 
 /* Few rows read b in place as floats, if its rows are contiguous. */
-MOEC_INLINE int moec_block_in_place(const MoecBlockProduct *block, int pairs) {
+MOEC_INLINE int moec_block_in_place(const MoecBlockProduct *block, MoecForm form) {
     return block->m <= MOEC_SHORT_ROWS && block->b.lane == 1 && block->b.lanes == NULL &&
-           block->b.depths == NULL && moec_is_f32(block->b.type) && !pairs;
+           block->b.depths == NULL && moec_is_f32(block->b.type) && form == MOEC_FLOATS;
 }
 
 /* The results as f32. */
@@ -401,30 +320,29 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
         return;
     }
     if (moec_block_few_rows(block)) return;
-    const int pairs = MOEC_HAS_PAIRS && block->rounded && !moec_is_groups(block->b.type);
-    const int in_place = moec_block_in_place(block, pairs);
-    const long most = pairs ? 2 * MOEC_BLOCK_K : MOEC_BLOCK_K,
+    const MoecForm form = moec_form(block->rounded && !moec_is_groups(block->b.type));
+    const int in_place = moec_block_in_place(block, form);
+    const long most = form == MOEC_FLOATS ? MOEC_BLOCK_K : 2 * MOEC_BLOCK_K,
                even = moec_ceil_div(block->k, moec_ceil_div(block->k, most)),
-               unit = moec_is_groups(block->b.type) ? MOEC_GROUP
-                      : pairs                       ? 2
-                                                    : 1,
-               deep = moec_ceil_div(even, unit) * unit;
+               unit = moec_is_groups(block->b.type) ? (long)MOEC_GROUP : moec_depth_unit(form),
+               deep = moec_ceil_div(even, unit) * unit, high = moec_block_height(form);
+    moec_tiles_begin(form);
     for (long j = 0; j < block->n; j += MOEC_BLOCK_N) {
         const long columns = moec_least(block->n - j, MOEC_BLOCK_N);
         for (long p = 0; p < block->k; p += deep) {
-            const long depth = moec_least(block->k - p, deep);
+            const long depth = moec_least(block->k - p, deep), words = moec_words(form, depth);
             const MoecOperand a = moec_from(block->a, 0, p), b = moec_from(block->b, j, p);
-            if (!in_place) moec_pack_panels(&b, columns, depth, MOEC_TILE_N, pairs, moec_scratch.b);
-            for (long i = 0; i < block->m; i += MOEC_BLOCK_M) {
-                const long rows = moec_least(block->m - i, MOEC_BLOCK_M);
+            if (!in_place) moec_pack_b(&b, columns, depth, form, moec_scratch.b);
+            for (long i = 0; i < block->m; i += high) {
+                const long rows = moec_least(block->m - i, high);
                 const MoecOperand part = moec_from(a, i, 0);
-                const long words =
-                    moec_pack_panels(&part, rows, depth, MOEC_TILE_M, pairs, moec_scratch.a);
                 const MoecTile pattern = {.k = words,
                                           .a = moec_scratch.a,
-                                          .a_step = MOEC_TILE_M,
+                                          .a_step =
+                                              moec_pack_a(&part, rows, depth, form, moec_scratch.a),
+                                          .by_rows = form == MOEC_PAIRS_AMX,
                                           .b = in_place ? b.data : moec_scratch.b,
-                                          .pairs = pairs,
+                                          .form = form,
                                           .b_step = in_place ? b.depth : MOEC_TILE_N,
                                           .c = (float *)block->c + i * block->c_m + j,
                                           .c_m = block->c_m,
@@ -433,6 +351,7 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
             }
         }
     }
+    moec_tiles_end(form);
 }
 
 /* A part of results that are stored as bf16, taken from there or put there. */
@@ -492,61 +411,66 @@ typedef struct MoecPanelProduct {
     const float *b;
     float *c;
     long c_m;
-    int accumulate, pairs;
+    int accumulate;
+    MoecForm form;
     MoecTriangle triangle;
     long diagonal;
 } MoecPanelProduct;
 
-/* The words of a full tile, where they lie: 0 when they have to be packed. */
-MOEC_FUNCTION int moec_panel_in_place(const MoecOperand *a, long depth, int pairs, MoecTile *tile) {
+/* The words of a full tile, where they lie: 0 when they have to be packed. Depth counts elements.
+ */
+MOEC_FUNCTION int moec_panel_in_place(const MoecOperand *a, long depth, MoecTile *tile) {
     if (a->lanes != NULL || a->depths != NULL) return 0;
     tile->a = a->data;
     tile->by_rows = a->depth == 1;
     tile->a_step = tile->by_rows ? a->lane : a->depth;
-    if (!pairs) return moec_is_f32(a->type) && (a->lane == 1 || a->depth == 1);
+    if (tile->form == MOEC_FLOATS) return moec_is_f32(a->type) && (a->lane == 1 || a->depth == 1);
     tile->a_step /= 2;
-    return moec_is_bf16(a->type) && tile->by_rows && a->lane % 2 == 0 && depth % 2 == 0 &&
-           (uintptr_t)a->data % sizeof(float) == 0;
+    return moec_is_bf16(a->type) && tile->by_rows && a->lane % 2 == 0 &&
+           depth % moec_depth_unit(tile->form) == 0 && (uintptr_t)a->data % sizeof(float) == 0;
 }
 
-/* From depth `from` on, which is even where there are pairs. */
+/* From depth `from` on, which is a whole number of words. */
 MOEC_FUNCTION void moec_panel_a(const MoecPanelProduct *x, long i, long rows, long from,
                                 MoecTile *tile) {
     const MoecOperand a = moec_from(x->a, i, from);
-    if (rows == MOEC_TILE_M && moec_panel_in_place(&a, tile->k, x->pairs, tile)) {
-        tile->k = x->pairs ? tile->k / 2 : tile->k;
-        return;
-    }
-    tile->k = moec_pack_panels(&a, rows, tile->k, MOEC_TILE_M, x->pairs, moec_scratch.a);
+    const long depth = tile->k;
+    tile->k = moec_words(x->form, depth);
+    if (rows == moec_tile_height(x->form) && moec_panel_in_place(&a, depth, tile)) return;
     tile->a = moec_scratch.a;
-    tile->a_step = MOEC_TILE_M;
-    tile->by_rows = 0;
+    tile->a_step = moec_pack_a(&a, rows, depth, x->form, moec_scratch.a);
+    tile->by_rows = x->form == MOEC_PAIRS_AMX;
 }
 
 MOEC_INLINE long moec_within(long x, long most) { return x < 0 ? 0 : moec_least(x, most); }
 
 MOEC_LARGE void moec_panel_multiply(const MoecPanelProduct *x) {
-    const long words = x->pairs ? moec_ceil_div(x->k, 2) : x->k;
-    for (long i = 0; i < x->m; i += MOEC_TILE_M) {
-        const long rows = moec_least(x->m - i, MOEC_TILE_M);
+    const long words = moec_words(x->form, x->k), height = moec_tile_height(x->form),
+               unit = moec_depth_unit(x->form);
+    moec_tiles_begin(x->form);
+    for (long i = 0; i < x->m; i += height) {
+        const long rows = moec_least(x->m - i, height);
         long column = 0, from = 0, to = x->k;
         if (x->triangle == MOEC_LANES_AFTER)
             column = moec_within(i + x->diagonal, x->n) / MOEC_TILE_N * MOEC_TILE_N;
-        if (x->triangle == MOEC_DEPTH_AFTER) from = moec_within(i + x->diagonal, x->k) / 2 * 2;
+        if (x->triangle == MOEC_DEPTH_AFTER)
+            from = moec_within(i + x->diagonal, x->k) / unit * unit;
         if (x->triangle == MOEC_DEPTH_BEFORE)
-            to = moec_within(moec_ceil_div(moec_within(i + rows - x->diagonal, x->k), 2) * 2, x->k);
+            to = moec_within(moec_ceil_div(moec_within(i + rows - x->diagonal, x->k), unit) * unit,
+                             x->k);
         MoecTile tile = {.k = to - from,
-                         .pairs = x->pairs,
+                         .form = x->form,
                          .b_step = MOEC_TILE_N,
                          .c_m = x->c_m,
                          .add = x->accumulate};
         if (to > from) moec_panel_a(x, i, rows, from, &tile);
         for (long j = column; j < x->n; j += MOEC_TILE_N) {
-            tile.b = x->b + j * words + (x->pairs ? from / 2 : from) * MOEC_TILE_N;
+            tile.b = x->b + j * words + moec_words(x->form, from) * MOEC_TILE_N;
             tile.c = x->c + i * x->c_m + j;
             moec_tile(&tile, rows, moec_least(x->n - j, MOEC_TILE_N));
         }
     }
+    moec_tiles_end(x->form);
 }
 
 /* ---- threads ---- */

@@ -4,7 +4,8 @@
  * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where
  * the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS) and the product rounds what it
  * multiplies, it is two neighbours along k as bf16, the first in the lower half. The order of the
- * words is the same, so that one tile serves both.
+ * words is the same, so that one tile serves both. AMX wants lanes of a as rows of words, and
+ * depths that are multiples of 16 words: zeros stand beyond.
  *
  * A stand-alone program says before it includes the kernels which of these it has none of; what
  * only those need is then not compiled.
@@ -48,6 +49,26 @@ enum { MOEC_HAS_PAIRS = 1 };
 enum { MOEC_HAS_PAIRS = 0 };
 #endif
 
+/* Registers of 16 rows of 16 words; so many rows of a are multiplied at a time. */
+#if defined(MOEC_PAIRS_HERE) && defined(__AMX_BF16__) && defined(__linux__) && defined(__x86_64__)
+#define MOEC_AMX_HERE
+enum { MOEC_HAS_AMX = 1, MOEC_AMX_ROWS = 32, MOEC_TILE_MOST = MOEC_AMX_ROWS };
+#else
+enum { MOEC_HAS_AMX = 0, MOEC_AMX_ROWS = 32, MOEC_TILE_MOST = MOEC_TILE_M };
+#endif
+
+/* What the words of a product are. */
+typedef enum MoecForm { MOEC_FLOATS, MOEC_PAIRS, MOEC_PAIRS_AMX } MoecForm;
+
+/* Rows of a tile. */
+MOEC_INLINE long moec_tile_height(MoecForm form) {
+    return form == MOEC_PAIRS_AMX ? (long)MOEC_AMX_ROWS : (long)MOEC_TILE_M;
+}
+/* So much depth is a whole number of words. */
+MOEC_INLINE long moec_depth_unit(MoecForm form) {
+    return form == MOEC_PAIRS_AMX ? 32 : form == MOEC_PAIRS ? 2 : 1;
+}
+
 typedef float MoecVector __attribute__((vector_size(MOEC_LANES * 4), aligned(4), may_alias));
 typedef float MoecFour __attribute__((vector_size(16)));
 typedef uint32_t MoecWords __attribute__((vector_size(MOEC_LANES * 4), aligned(4), may_alias));
@@ -64,6 +85,12 @@ typedef struct MoecOperand {
 
 MOEC_INLINE long moec_least(long a, long b) { return a < b ? a : b; }
 MOEC_INLINE long moec_ceil_div(long size, long part) { return (size + part - 1) / part; }
+
+/* How many words deep panels of that depth are. */
+MOEC_INLINE long moec_words(MoecForm form, long depth) {
+    const long unit = moec_depth_unit(form);
+    return moec_ceil_div(depth, unit) * (form == MOEC_FLOATS ? 1 : unit / 2);
+}
 
 /* Constants where the program has no operands of that type. */
 MOEC_INLINE int moec_is_bf16(MoecType type) { return MOEC_BF16_OPERANDS && type == MOEC_BF16; }
@@ -237,6 +264,13 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count,
 
 /* ---- panels of pairs ---- */
 
+/* Where the words of a panel go. One of the steps is 1. */
+typedef struct MoecPanel {
+    float *words;
+    long lane, word; /* steps from one to the next */
+    long depth;      /* in words */
+} MoecPanel;
+
 #ifdef MOEC_PAIRS_HERE
 
 /* The first `count` numbers from there on, as bf16; zeros beyond. */
@@ -248,59 +282,61 @@ MOEC_INLINE __m256i moec_sixteen(const void *x, long count, MoecType type) {
 
 /* The same for twice as many: 16 pairs. */
 MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType type) {
+    if (count >= 32 && moec_is_bf16(type)) return moec_load_vector(x);
+    if (count >= 32)
+        return (MoecVector)_mm512_cvtne2ps_pbh(_mm512_loadu_ps((const float *)x + 16),
+                                               _mm512_loadu_ps(x));
     const long rest = count > 16 ? count - 16 : 0;
     const __m512i low = _mm512_castsi256_si512(moec_sixteen(x, count, type));
     return (MoecVector)_mm512_inserti64x4(
         low, rest > 0 ? moec_sixteen(moec_at(x, 16, type), rest, type) : _mm256_setzero_si256(), 1);
 }
 
-/* Up to 16 lanes whose elements lie side by side along depth. */
-MOEC_INLINE void moec_pairs_transposed(const MoecOperand *x, long first, long count, long depth,
-                                       long width, float *out, const MoecType type) {
-    const long words = moec_ceil_div(depth, 2);
-    for (long p = 0; p < words; p += MOEC_LANES) {
+/* The first `count` lanes, which lie side by side: their words at depths p and p+1. */
+MOEC_INLINE MoecVector moec_woven_pairs(const MoecOperand *x, long count, long p, long depth,
+                                        MoecType type) {
+    __m512i high = _mm512_setzero_si512();
+    if (p >= depth) return (MoecVector)high;
+    const __m512i low = _mm512_cvtepu16_epi32(moec_sixteen(moec_element(x, 0, p), count, type));
+    if (p + 1 < depth)
+        high = _mm512_cvtepu16_epi32(moec_sixteen(moec_element(x, 0, p + 1), count, type));
+    return (MoecVector)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+
+/* Up to 16 lanes of x, in squares of 16 words. They lie lane by lane or word by word, and are
+ * wanted lane by lane or word by word. A square that is wider than the panel writes what comes
+ * next, too: that is written later. */
+MOEC_INLINE void moec_pack_lanes(const MoecOperand *x, long count, long depth,
+                                 const MoecPanel *panel, const MoecType type) {
+    const int lies_by_lanes = x->depth == 1 && x->depths == NULL, by_lanes = panel->lane != 1;
+    for (long p = 0; p < panel->depth; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
-        for (long i = 0; i < MOEC_LANES && i < count; i++)
-            rows[i] = moec_sixteen_pairs(moec_element(x, first + i, 2 * p), depth - 2 * p, type);
-        moec_transpose(rows);
-        if (p + MOEC_LANES <= words) {
-#pragma GCC unroll 16
-            for (long q = 0; q < MOEC_LANES; q++) moec_store_vector(out + (p + q) * width, rows[q]);
-        } else {
-            for (long q = 0; p + q < words; q++) moec_store_vector(out + (p + q) * width, rows[q]);
-        }
+        if (lies_by_lanes)
+            for (long i = 0; i < MOEC_LANES && i < count; i++)
+                rows[i] = moec_sixteen_pairs(moec_element(x, i, 2 * p), depth - 2 * p, type);
+        else
+            for (long q = 0; q < MOEC_LANES; q++)
+                rows[q] = moec_woven_pairs(x, count, 2 * (p + q), depth, type);
+        if (lies_by_lanes != by_lanes) moec_transpose(rows);
+        float *to = panel->words + p * panel->word;
+        const long step = by_lanes ? panel->lane : panel->word,
+                   most = by_lanes ? MOEC_LANES : moec_least(panel->depth - p, MOEC_LANES);
+        for (long q = 0; q < most; q++) moec_store_vector(to + q * step, rows[q]);
     }
 }
 
-/* Up to 16 lanes that lie side by side: two rows of them are woven into one. */
-MOEC_INLINE void moec_pairs_woven(const MoecOperand *x, long first, long count, long depth,
-                                  long width, float *out, const MoecType type) {
-    for (long p = 0; p < depth; p += 2) {
-        const __m512i low =
-            _mm512_cvtepu16_epi32(moec_sixteen(moec_element(x, first, p), count, type));
-        __m512i high = _mm512_setzero_si512();
-        if (p + 1 < depth)
-            high = _mm512_cvtepu16_epi32(moec_sixteen(moec_element(x, first, p + 1), count, type));
-        moec_store_vector(out + p / 2 * width,
-                          (MoecVector)_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-    }
-}
-
-/* One panel of pairs: out[depth / 2, rounded up][width]. A register that is wider than the panel
- * writes what comes next, too: that is written later. */
-MOEC_LARGE void moec_pack_pairs(const MoecOperand *x, long first, long count, long depth,
-                                long width, float *out) {
-    const int side_by_side = x->depth == 1 && x->depths == NULL;
+/* One panel of pairs, `width` lanes of which `count` are not zero. */
+MOEC_LARGE void moec_pack_pairs(const MoecOperand *x, long count, long depth, long width,
+                                const MoecPanel *panel) {
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long full = count > i ? moec_least(count - i, moec_least(width - i, MOEC_LANES)) : 0;
-        if (side_by_side && moec_is_bf16(x->type))
-            moec_pairs_transposed(x, first + i, full, depth, width, out + i, MOEC_BF16);
-        else if (side_by_side)
-            moec_pairs_transposed(x, first + i, full, depth, width, out + i, MOEC_F32);
-        else if (moec_is_bf16(x->type))
-            moec_pairs_woven(x, first + i, full, depth, width, out + i, MOEC_BF16);
+        const MoecOperand part = moec_from(*x, full > 0 ? i : 0, 0);
+        MoecPanel at = *panel;
+        at.words += i * panel->lane;
+        if (moec_is_bf16(x->type))
+            moec_pack_lanes(&part, full, depth, &at, MOEC_BF16);
         else
-            moec_pairs_woven(x, first + i, full, depth, width, out + i, MOEC_F32);
+            moec_pack_lanes(&part, full, depth, &at, MOEC_F32);
     }
 }
 
@@ -314,9 +350,9 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 
 #else
 
-MOEC_FUNCTION void moec_pack_pairs(const MoecOperand *x, long first, long count, long depth,
-                                   long width, float *out) {
-    (void)x, (void)first, (void)count, (void)depth, (void)width, (void)out;
+MOEC_FUNCTION void moec_pack_pairs(const MoecOperand *x, long count, long depth, long width,
+                                   const MoecPanel *panel) {
+    (void)x, (void)count, (void)depth, (void)width, (void)panel;
 }
 
 MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector words,
@@ -327,19 +363,34 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 
 #endif
 
-/* `count` lanes in panels of `width`, which is MOEC_TILE_M or MOEC_TILE_N; pairs: a constant.
- * Returns how many words deep they are. */
-MOEC_LARGE long moec_pack_panels(const MoecOperand *x, long count, long depth, long width,
-                                 int pairs, float *out) {
-    const long words = pairs ? moec_ceil_div(depth, 2) : depth;
+/* `count` lanes in panels of a, or else of b. AMX wants the words of a lane of a side by side. */
+MOEC_LARGE void moec_pack_panels(const MoecOperand *x, long count, long depth, MoecForm form,
+                                 int of_a, float *out) {
+    const long words = moec_words(form, depth),
+               width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N;
+    const int by_lanes = of_a && form == MOEC_PAIRS_AMX;
     for (long i = 0; i < count; i += width) {
         const long lanes = moec_least(count - i, width);
-        if (pairs)
-            moec_pack_pairs(x, i, lanes, depth, width, out + i * words);
+        const MoecPanel panel = {out + i * words, by_lanes ? words : 1, by_lanes ? 1 : width,
+                                 words};
+        const MoecOperand part = moec_from(*x, i, 0);
+        if (form != MOEC_FLOATS)
+            moec_pack_pairs(&part, lanes, depth, width, &panel);
         else
-            moec_pack_panel(x, i, lanes, depth, width, out + i * words);
+            moec_pack_panel(x, i, lanes, depth, width, panel.words);
     }
-    return words;
+}
+
+MOEC_INLINE void moec_pack_b(const MoecOperand *x, long count, long depth, MoecForm form,
+                             float *out) {
+    moec_pack_panels(x, count, depth, form, 0, out);
+}
+
+/* Packed, the step of a tile: see MoecTile. */
+MOEC_INLINE long moec_pack_a(const MoecOperand *x, long count, long depth, MoecForm form,
+                             float *out) {
+    moec_pack_panels(x, count, depth, form, 1, out);
+    return form == MOEC_PAIRS_AMX ? moec_words(form, depth) : (long)MOEC_TILE_M;
 }
 
 #endif

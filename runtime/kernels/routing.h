@@ -220,17 +220,20 @@ typedef struct MoecRows {
     const int *a_gather, *b_gather;
 } MoecRows;
 
-/* In how many blocks of rows a group is worked on: independent of the number of threads. */
-MOEC_INLINE long moec_row_blocks(const int *group, long g) {
-    return moec_ceil_div(group[g + 1] - group[g], MOEC_BLOCK_M);
+/* In how many blocks of at most so many rows a group is worked on: independent of the number of
+ * threads. */
+MOEC_INLINE long moec_row_blocks(const int *group, long g, long most) {
+    return moec_ceil_div(group[g + 1] - group[g], most);
 }
 
 /* Rows of one group, cut into `blocks`, times a range of columns of the weight of the group. */
 MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows,
                                        const void *a, const void *b, void *c) {
     const int *group = rows->group;
+    const MoecForm form = moec_form(grouped->rounded && !moec_is_groups(grouped->b_type));
+    const long most = moec_block_height(form), height = moec_tile_height(form);
     long blocks = 0;
-    for (long g = 0; g < grouped->groups; g++) blocks += moec_row_blocks(group, g);
+    for (long g = 0; g < grouped->groups; g++) blocks += moec_row_blocks(group, g, most);
     const double work = (double)group[grouped->groups] * (double)grouped->n * (double)grouped->k;
     const double read = (double)blocks * (double)grouped->n * (double)grouped->k;
     const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
@@ -240,9 +243,9 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
     for (long task = 0; task < blocks * parts; task++) {
         long block = task / parts, g = 0;
-        while (block >= moec_row_blocks(group, g)) block -= moec_row_blocks(group, g++);
+        while (block >= moec_row_blocks(group, g, most)) block -= moec_row_blocks(group, g++, most);
         const long count = group[g + 1] - group[g], part = task % parts;
-        const long i = moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block);
+        const long i = moec_cut(count, height, moec_row_blocks(group, g, most), block);
         const long unit = moec_column_unit(grouped->b_type);
         const long j = moec_cut(grouped->n, unit, parts, part);
         const long row = group[g] + i;
@@ -254,7 +257,7 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
                                    NULL,
                                    grouped->b_type};
         const MoecBlockProduct product = {
-            moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block + 1) - i,
+            moec_cut(count, height, moec_row_blocks(group, g, most), block + 1) - i,
             moec_cut(grouped->n, unit, parts, part + 1) - j,
             grouped->k,
             moec_from(left, row, 0),

@@ -1,6 +1,6 @@
 /* Kernels whose operands are stored as bf16 against plain loops in double precision: products of
  * all shapes and forms, packed rows, attention. What they multiply is bf16 already, so that only
- * sums and what is stored as bf16 is rounded. */
+ * sums and what is stored as bf16 is rounded. Compiled for this processor, as programs are. */
 #include "kernels.h"
 #include "device/products.h"
 
@@ -213,9 +213,80 @@ static void packed_rows(void **state) {
     }
 }
 
+/* ---- attention ---- */
+
+enum { Q, K, V, SLOPE, READ, OUT = READ, DQ, DK, DV, TENSORS };
+
+/* What attention gives, forward and backward, from what it reads: OUT .. TENSORS-1. */
+static void attend(const MoecAttend *attend, const Numbers x[TENSORS], const float *documents,
+                   float *lse) {
+    moec_attend(attend, x[Q].stored, x[K].stored, x[V].stored, NULL, documents, x[OUT].stored, lse);
+    const MoecAttendSaved saved = {x[Q].stored, x[K].stored,   x[V].stored, NULL,
+                                   documents,   x[OUT].stored, lse,         x[SLOPE].stored};
+    moec_attend_grad(attend, &saved, x[DQ].stored, x[DK].stored, x[DV].stored, NULL);
+}
+
+/* Weights, and what flows back to scores, are rounded where products may be: beside the same with
+ * products of floats. */
+static void check_attention(MoecAttend form, int with_documents) {
+    const long queries = form.queries * form.heads, keys = form.keys * form.key_heads;
+    const long counts[TENSORS] = {
+        [Q] = queries * form.width,         [K] = keys * form.width,
+        [V] = keys * form.value_width,      [SLOPE] = queries * form.value_width,
+        [OUT] = queries * form.value_width, [DQ] = queries * form.width,
+        [DK] = keys * form.width,           [DV] = keys * form.value_width};
+    Numbers x[TENSORS];
+    float *documents = calloc((size_t)form.keys, sizeof *documents),
+          *lse = calloc((size_t)queries, sizeof *lse);
+    for (long i = 1; i < form.keys; i++)
+        documents[i] = documents[i - 1] + (float)(lrand48() % 40 == 0);
+    for (int i = 0; i < TENSORS; i++) x[i] = numbers(counts[i], i > OUT ? MOEC_F32 : MOEC_BF16, -1);
+    form.rounded = 0;
+    attend(&form, x, with_documents ? documents : NULL, lse);
+    for (int i = OUT; i < TENSORS; i++)
+        for (long j = 0; j < counts[i]; j++)
+            x[i].exact[j] = (double)moec_value(moec_at(x[i].stored, j, x[i].type), x[i].type);
+    form.rounded = 1;
+    attend(&form, x, with_documents ? documents : NULL, lse);
+    for (int i = OUT; i < TENSORS; i++) {
+        const double off = distance(&x[i]);
+        if (!(off <= 0x1p-7)) fail_msg("attention, tensor %d: relative error %g", i, off);
+    }
+    for (int i = 0; i < TENSORS; i++) drop(&x[i]);
+    free(documents);
+    free(lse);
+}
+
+static void attention_of_all_shapes(void **state) {
+    (void)state;
+    const int masks[] = {MOEC_MASK_NONE, MOEC_MASK_CAUSAL, MOEC_MASK_WINDOW};
+    for (int run = 0; run < 36; run++) {
+        const long places = up_to(run % 4 ? 150 : 400), heads = up_to(2);
+        check_attention((MoecAttend){.batch = 1,
+                                     .queries = places,
+                                     .keys = places,
+                                     .places = places,
+                                     .heads = 2 * heads,
+                                     .key_heads = heads,
+                                     .value_heads = heads,
+                                     .width = 2 * up_to(40),
+                                     .value_width = run % 3 ? 64 : up_to(40),
+                                     .mask = masks[run % 3],
+                                     .window = up_to(200),
+                                     .scale = 0.2f,
+                                     .q_type = MOEC_BF16,
+                                     .k_type = MOEC_BF16,
+                                     .v_type = MOEC_BF16,
+                                     .o_type = MOEC_BF16,
+                                     .grad_type = MOEC_BF16},
+                        run % 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_round_to_the_nearest),
                                        cmocka_unit_test(products_of_all_shapes),
-                                       cmocka_unit_test(packed_rows)};
+                                       cmocka_unit_test(packed_rows),
+                                       cmocka_unit_test(attention_of_all_shapes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
