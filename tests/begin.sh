@@ -16,6 +16,17 @@ wrong() {
     exit 1
 }
 
+# fails TEXT COMMAND...: the command ends with 1, says TEXT, and leaves no folder `nowhere`.
+fails() {
+    text=$1
+    shift
+    code=0
+    "$@" >out 2>&1 || code=$?
+    [ $code = 1 ] || wrong "exit code $code where 1 is due: $*: $(cat out)"
+    grep -qF -- "$text" out || wrong "it does not say '$text': $(cat out)"
+    [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
+}
+
 # on_simulator: the device cuda is the simulated one, without its checks of every access, which unit/test_emit_cuda.c has;
 # with MOEC_CUDA set, say to "", it is that driver's.
 on_simulator() {

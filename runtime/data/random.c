@@ -28,7 +28,7 @@ double random_uniform(uint64_t seed, uint64_t place) {
 /* ---- normal numbers ----
  *
  * Without branches, calls and conversions that a processor lacks vectors of, so that many are drawn
- * side by side; and without the C library, so that they are the same on every machine. */
+ * side by side; and without the C library, whose last digits differ between versions. */
 
 INLINE uint64_t bits_of(double x) {
     uint64_t bits;

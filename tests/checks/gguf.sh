@@ -55,15 +55,6 @@ sed 's/"single_word":true/"single_word":false/' "$fixtures/qwen.json" > qwen.jso
 both qwen qwen.json
 both spm spm.json
 
-fails() { # TEXT COMMAND...
-    text=$1
-    shift
-    code=0
-    "$@" > out 2>&1 || code=$?
-    [ $code = 1 ] || wrong "exit code $code where 1 is due: $*: $(cat out)"
-    grep -qF "$text" out || wrong "it does not say '$text': $(cat out)"
-    [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
-}
 cp -r m other
 cp "$fixtures/llama2.json" other/tokenizer.json
 moec import other --out run_other > log 2>&1 || wrong "import other: $(cat log)"

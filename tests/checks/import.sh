@@ -158,15 +158,6 @@ moec import tuned_folder --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --o
 awk -v a="$(losses tuned --data text)" -v b="$(losses start --data text)" 'BEGIN { exit !(a < b) }' || wrong "the variant learns nothing"
 
 # What the family has no place for is named, and nothing is written.
-fails() { # TEXT COMMAND...
-    text=$1
-    shift
-    code=0
-    "$@" > out 2>&1 || code=$?
-    [ $code = 1 ] || wrong "exit code $code where 1 is due: $*: $(cat out)"
-    grep -qF "$text" out || wrong "it does not say '$text': $(cat out)"
-    [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
-}
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
 fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x
 fails "no architecture of GGUF" moec export near.safetensors --as gguf --out nowhere

@@ -1,12 +1,9 @@
 /* What a program means and what its CUDA text computes, on the simulated device: every output, gradient, state and cache
  * compared, tensor by tensor. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
-#include "../../runtime/base/embedded.h"
-#include "abi/abi.h"
 #include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,214 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "loaded_cuda.h"
 #include "random_program.h"
 
 static long position = 3; /* of a step; POSITION in the environment */
-/* VARIANT in the environment, the ending of a name: kernels that have this variant, and take no maps, are launched in it. */
-static const char *wanted_variant;
-static int in_variant;
-
-enum { SEED = 7, MOST = 64 };
-
-/* ---- the driver ---- */
-
-static struct {
-    int (*cuInit)(unsigned);
-    int (*cuMemAlloc_v2)(void **, size_t);
-    int (*cuMemFree_v2)(void *);
-    int (*cuMemcpyHtoDAsync_v2)(void *, const void *, size_t, void *);
-    int (*cuMemcpyDtoHAsync_v2)(void *, const void *, size_t, void *);
-    int (*cuMemsetD8Async)(void *, unsigned char, size_t, void *);
-    int (*cuStreamSynchronize)(void *);
-    int (*cuModuleLoadData)(void **, const void *);
-    int (*cuModuleUnload)(void *);
-    int (*cuModuleGetFunction)(void **, void *, const char *);
-    int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                          unsigned, void *, void **, void **);
-    int (*nvrtcCreateProgram)(void **, const char *, const char *, int, const char *const *,
-                              const char *const *);
-    int (*nvrtcCompileProgram)(void *, int, const char *const *);
-    int (*nvrtcGetProgramLogSize)(void *, size_t *);
-    int (*nvrtcGetProgramLog)(void *, char *);
-    int (*nvrtcGetCUBINSize)(void *, size_t *);
-    int (*nvrtcGetCUBIN)(void *, char *);
-    int (*nvrtcDestroyProgram)(void **);
-} cuda;
-
-static void find_symbol(void *library, const char *name, void *function) {
-    void *symbol = dlsym(library, name);
-    if (!symbol) fail_msg("%s: %s", name, dlerror());
-    memcpy(function, &symbol, sizeof symbol);
-}
-
-static int open_driver(void **state) {
-    (void)state;
-    const char *build = getenv("BUILD");
-    char path[1024];
-    snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) fail_msg("%s", dlerror());
-#define FIND(name) find_symbol(library, #name, &cuda.name)
-    FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2);
-    FIND(cuMemcpyDtoHAsync_v2), FIND(cuMemsetD8Async), FIND(cuStreamSynchronize);
-    FIND(cuModuleLoadData), FIND(cuModuleUnload), FIND(cuModuleGetFunction), FIND(cuLaunchKernel);
-    FIND(nvrtcCreateProgram), FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize);
-    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN),
-        FIND(nvrtcDestroyProgram);
-#undef FIND
-    return cuda.cuInit(0);
-}
-
-/* ---- a compiled program and its memory ---- */
-
-typedef struct Loaded {
-    void *library, *module;
-    const MoecTable *table;
-    const MoecGraphEntry *graph;
-    void *functions[512];
-    void *weights, *rounded, *gradients, *states, *cache, *arena, *seed;
-    void *inputs[MOST], *outputs[MOST];
-} Loaded;
-
-static void load_host(const char *text, Loaded *loaded) {
-    char folder[] = "/tmp/moec-test-emit-cuda-XXXXXX", command[1024];
-    assert_non_null(mkdtemp(folder));
-    snprintf(command, sizeof command, "%s/program.c", folder);
-    FILE *file = fopen(command, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    const char *compiler = getenv("CC") ? getenv("CC") : "cc";
-    snprintf(command, sizeof command,
-             "%s -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -Iruntime/abi "
-             "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
-             compiler, folder, folder, folder);
-    assert_int_equal(system(command), 0);
-    snprintf(command, sizeof command, "%s/program.so", folder);
-    loaded->library = dlopen(command, RTLD_NOW | RTLD_LOCAL);
-    if (!loaded->library) fail_msg("%s", dlerror());
-    unlink(command);
-    rmdir(folder);
-    loaded->table = dlsym(loaded->library, "moec_table");
-    assert_non_null(loaded->table);
-    assert_int_equal(loaded->table->abi, MOEC_ABI);
-}
-
-static void load_device(const char *text, Loaded *loaded) {
-    enum { HEADERS = 64 };
-    static const char fixed[] = "#include \"fixed.cuh\"\n";
-    const char *names[HEADERS], *headers[HEADERS];
-    int count = 0;
-    for (const EmbeddedFile *file = embedded_files; file->name; file++) {
-        if (!embedded_is_header(file)) continue;
-        assert_true(count < HEADERS);
-        names[count] = embedded_base(file);
-        headers[count++] = file->text;
-    }
-    void *program;
-    size_t bytes;
-    char *all = calloc(1, strlen(fixed) + strlen(text) + 1);
-    strcat(strcat(all, fixed), text);
-    assert_int_equal(cuda.nvrtcCreateProgram(&program, all, "program.cu", count, headers, names),
-                     0);
-    free(all);
-    static const char *const options[] = {"--gpu-architecture=sm_90a"};
-    int result = cuda.nvrtcCompileProgram(program, wanted_variant ? 1 : 0, options);
-    cuda.nvrtcGetProgramLogSize(program, &bytes);
-    char *log = calloc(1, bytes + 1);
-    cuda.nvrtcGetProgramLog(program, log);
-    if (result) fail_msg("%s", log);
-    assert_int_equal(cuda.nvrtcGetCUBINSize(program, &bytes), 0);
-    char *image = malloc(bytes);
-    assert_int_equal(cuda.nvrtcGetCUBIN(program, image), 0);
-    assert_int_equal(cuda.cuModuleLoadData(&loaded->module, image), 0);
-    cuda.nvrtcDestroyProgram(&program);
-    free(image);
-    free(log);
-    assert_true(loaded->table->kernel_count <= 512);
-    for (int i = 0; i < loaded->table->kernel_count; i++)
-        if (cuda.cuModuleGetFunction(&loaded->functions[i], loaded->module,
-                                     loaded->table->kernels[i]))
-            fail_msg("no kernel %s", loaded->table->kernels[i]);
-}
-
-static void launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
-                   unsigned shared_bytes, void **arguments) {
-    Loaded *loaded = self;
-    assert_true(kernel >= 0 && kernel < loaded->table->kernel_count);
-    int result = cuda.cuLaunchKernel(loaded->functions[kernel], grid_x, grid_y, 1, block, 1, 1,
-                                     shared_bytes, NULL, arguments, NULL);
-    if (!result) result = cuda.cuStreamSynchronize(NULL);
-    if (result) fail_msg("%s: error %d", loaded->table->kernels[kernel], result);
-}
-
-static void launch_variant(void *self, int kernel, const MoecKernelVariant *variants,
-                           size_t size_bytes, const MoecWritten *written,
-                           const MoecMatrices *matrices, void **arguments) {
-    Loaded *loaded = self;
-    char name[256];
-    void *function;
-    (void)size_bytes, (void)written;
-    const MoecKernelVariant *variant =
-        &variants[strcmp(wanted_variant, "_wide") ? MOEC_VARIANT_WGMMA : MOEC_VARIANT_WIDE];
-    snprintf(name, sizeof name, "%s%s", loaded->table->kernels[kernel], wanted_variant);
-    bool there =
-        variant->block && !matrices && !cuda.cuModuleGetFunction(&function, loaded->module, name);
-    in_variant += there;
-    if (!there) {
-        launch(self, kernel, variants->grid, 1, variants->block, variants->shared_bytes, arguments);
-    } else if (cuda.cuLaunchKernel(function, variant->grid, 1, 1, variant->block, 1, 1,
-                                   variant->shared_bytes, NULL, arguments, NULL) ||
-               cuda.cuStreamSynchronize(NULL)) {
-        fail_msg("%s fails", name);
-    }
-}
-
-static void zero(void *self, void *memory, size_t bytes) {
-    (void)self;
-    assert_int_equal(cuda.cuMemsetD8Async(memory, 0, bytes, NULL), 0);
-}
-
-/* Nothing may count on what memory held before: `fill` stands in it. */
-static void *block(size_t bytes, unsigned char fill) {
-    void *memory;
-    assert_int_equal(cuda.cuMemAlloc_v2(&memory, bytes ? bytes : 4), 0);
-    if (bytes) assert_int_equal(cuda.cuMemsetD8Async(memory, fill, bytes, NULL), 0);
-    return memory;
-}
-
-static void make_memory(Loaded *loaded) {
-    const MoecTable *table = loaded->table;
-    const MoecGraphEntry *graph = loaded->graph;
-    uint64_t seed = SEED;
-    loaded->weights = block(table->weight_bytes, 0);
-    loaded->rounded = block(table->weight_bytes / 2, 0xff);
-    loaded->gradients = block(table->weight_bytes, 0);
-    loaded->states = block(table->state_bytes, 0);
-    loaded->cache = block(graph->cache_bytes, 0);
-    loaded->arena = block(graph->arena_bytes, 0xff);
-    loaded->seed = block(sizeof seed, 0);
-    assert_int_equal(cuda.cuMemcpyHtoDAsync_v2(loaded->seed, &seed, sizeof seed, NULL), 0);
-}
-
-static void free_memory(Loaded *loaded) {
-    const MoecGraphEntry *graph = loaded->graph;
-    void *blocks[] = {loaded->weights, loaded->rounded, loaded->gradients, loaded->states,
-                      loaded->cache,   loaded->arena,   loaded->seed};
-    for (int i = 0; i < graph->input_count; i++) cuda.cuMemFree_v2(loaded->inputs[i]);
-    for (int i = 0; i < graph->output_count; i++) cuda.cuMemFree_v2(loaded->outputs[i]);
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) cuda.cuMemFree_v2(blocks[i]);
-}
-
-static size_t bytes_of(const MoecTensor *tensor) {
-    size_t count = 4;
-    for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
-    return count;
-}
 
 /* ---- the same tensor on both sides ---- */
 
@@ -560,7 +356,8 @@ static void check_pieces(const MoecKernels *kernels, const MoecTable *table) {
     size_t begin = 0;
     for (int i = 0; i < kernels->count; begin = kernels->pieces[i++].end) {
         const MoecPiece *piece = &kernels->pieces[i];
-        char *text = strndup(kernels->text + begin, piece->end - begin), *kernel = strstr(text, mark);
+        char *text = strndup(kernels->text + begin, piece->end - begin),
+             *kernel = strstr(text, mark);
         if (piece->kernel == MOEC_EVERY_KERNEL) {
             assert_null(kernel);
         } else {
@@ -574,7 +371,8 @@ static void check_pieces(const MoecKernels *kernels, const MoecTable *table) {
 }
 
 /* The last row of the passes is what is emitted. */
-static void check_dump(MoecCompiler *compiler, MoecGraph graph, const char *host, const char *device) {
+static void check_dump(MoecCompiler *compiler, MoecGraph graph, const char *host,
+                       const char *device) {
     const char *dumped = moec_dump(compiler, graph, "emit", true);
     assert_non_null(dumped);
     assert_memory_equal(dumped, host, strlen(host));
@@ -693,25 +491,40 @@ static void test_random_programs(void **state) {
 }
 
 /* With arguments: FILE MODEL GRAPH SET..., one case. */
+/* FILE MODEL GRAPH [SET...] of the command line. */
+static Case asked;
+
+static void test_asked(void **state) {
+    (void)state;
+    run_case(&asked);
+    if (wanted_variant && !in_variant) fail_msg("no kernel has a variant %s", wanted_variant);
+    if (wanted_variant) printf("%d launches of %s\n", in_variant, wanted_variant);
+}
+
+static Case case_of(int count, char **names) {
+    static const char *const graphs[] = {"forward", "train", "decode", NULL};
+    Case one = {names[0], names[1], MOEC_FORWARD, {NULL}};
+    while (graphs[one.graph] && strcmp(graphs[one.graph], names[2]) != 0) one.graph++;
+    if (!graphs[one.graph]) {
+        fprintf(stderr, "no graph '%s': forward, train or decode\n", names[2]);
+        exit(2);
+    }
+    for (int i = 3; i < count && i < 11; i++) one.sets[i - 3] = names[i];
+    return one;
+}
+
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_programs),
                                        cmocka_unit_test(test_models), cmocka_unit_test(test_rings),
-                                       cmocka_unit_test(test_ways)};
-    bool random_only = getenv("MOEC_PROGRAMS") != NULL;
+                                       cmocka_unit_test(test_ways)},
+                            of_asked[] = {cmocka_unit_test(test_asked)};
     if (getenv("POSITION")) position = atol(getenv("POSITION"));
     wanted_variant = getenv("VARIANT");
     if (count > 3) {
-        static const char *const graphs[] = {"forward", "train", "decode"};
-        Case one = {arguments[1], arguments[2], MOEC_FORWARD, {NULL}};
-        while (strcmp(graphs[one.graph], arguments[3]) != 0) one.graph++;
-        for (int i = 4; i < count && i < 12; i++) one.sets[i - 4] = arguments[i];
-        open_driver(NULL);
-        run_case(&one);
-        if (wanted_variant && !in_variant) fail_msg("no kernel has a variant %s", wanted_variant);
-        if (wanted_variant) printf("%d launches of %s, ", in_variant, wanted_variant);
-        puts("equal");
-        return 0;
+        asked = case_of(count - 1, arguments + 1);
+        return cmocka_run_group_tests(of_asked, open_driver, NULL);
     }
-    if (random_only) return _cmocka_run_group_tests("programs", tests, 1, open_driver, NULL);
+    if (getenv("MOEC_PROGRAMS"))
+        return _cmocka_run_group_tests("programs", tests, 1, open_driver, NULL);
     return cmocka_run_group_tests(tests, open_driver, NULL);
 }
