@@ -87,7 +87,9 @@ typedef struct Now {
     Part recent[2]; /* blocks of memory that were touched last */
 } Now;
 
-enum { STACK_BYTES = 128 << 10 };
+/* A page and five cache lines more than a power of two: the tops of a warp's stacks, which it goes
+ * round at every exchange, lie in different sets of the caches. */
+enum { STACK_BYTES = (128 << 10) + 4096 + 5 * 64 };
 
 #pragma GCC visibility push(hidden)
 

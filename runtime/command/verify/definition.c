@@ -1,0 +1,184 @@
+/* definition: what the program means, for `moec verify`: weights and inputs that both sides get, and
+ * interpreters of the graph that is being compared, exact, rounded and with noise. */
+#include "verify.h"
+
+#include "base/message.h"
+#include "model/reports.h"
+#include "base/memory.h"
+#include "data/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double exact_noise = 0x1p-22, rounded_noise = 0x1p-9;
+
+/* ---- the same numbers on both sides ---- */
+
+/* Parameters and states that begin as constants are spread a little: at 0 or 1 much stays unseen.
+ */
+static void spread(const PublicTensor *tensors, int count, float *block, uint64_t seed) {
+    for (int i = 0; i < count; i++) {
+        if (tensors[i].tensor->init != MOEC_INIT_CONSTANT) continue;
+        uint64_t own = random_seed_for(seed, tensors[i].name);
+        float *values = block + tensors[i].offset / sizeof(float);
+        for (size_t j = 0; j < tensors[i].count; j++)
+            values[j] += (float)(0.2 * random_uniform(own, j) - 0.1);
+    }
+}
+
+bool verify_set_weights(Comparison *comparison) {
+    Model *model = comparison->model;
+    model_initialise(model, comparison->seed);
+    spread(model->parameters, model->parameter_count, model->weights, comparison->seed);
+    spread(model->states, model->state_count, model->layer_states, comparison->seed);
+    const size_t bytes = (size_t)model->table->state_bytes;
+    comparison->states = memory_grow(comparison->states, bytes + 1);
+    memcpy(comparison->states, model->layer_states, bytes);
+    return model_put(model);
+}
+
+void verify_set_inputs(const Comparison *comparison, Call *call) {
+    long batch = call->graph->batch, context = comparison->context,
+         vocabulary = call_vocabulary(call);
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (input->input == MOEC_INPUT_SCALAR) continue;
+        bool next = input->input == MOEC_INPUT_NEXT;
+        uint64_t seed = random_seed_for(comparison->seed, next ? "tokens" : input->name);
+        if (input->input == MOEC_INPUT_TOKEN) seed = random_seed_for(comparison->seed, "tokens");
+        long most = input->vocabulary ? input->vocabulary : vocabulary ? vocabulary : 8;
+        size_t count = tensor_count(input), each = count / (size_t)batch;
+        for (size_t j = 0; j < count; j++) {
+            size_t place = input->input == MOEC_INPUT_CLASS
+                               ? j
+                               : j / each * (size_t)(context + 1) + j % each + next;
+            if (input->input == MOEC_INPUT_REAL)
+                ((float *)call->inputs[i])[j] = (float)(2 * random_uniform(seed, j) - 1);
+            else
+                ((int32_t *)call->inputs[i])[j] =
+                    (int32_t)(random_bits(seed, place) % (uint64_t)most);
+        }
+    }
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
+}
+
+static void give(MoecInterpreter *interpreter, const char *name, const void *values, size_t count,
+                 bool integer) {
+    double *wide = memory_new(sizeof *wide * (count + 1));
+    for (size_t i = 0; i < count; i++)
+        wide[i] =
+            integer ? (double)((const int32_t *)values)[i] : (double)((const float *)values)[i];
+    moec_interpreter_set(interpreter, name, wide, count);
+    free(wide);
+}
+
+static void give_inputs(MoecInterpreter *interpreter, const Call *call) {
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
+                                   input->name);
+        give(interpreter, name, call->inputs[i], tensor_count(input), input->is_int);
+        free(name);
+    }
+}
+
+/* What the program means; `rounded`: with what the machine keeps as bf16 rounded where it is
+ * stored.
+ */
+static MoecInterpreter *define(const Comparison *comparison, bool rounded) {
+    MoecProgram *program = (rounded ? moec_compile : moec_define)(
+        comparison->compiler, comparison->graph, comparison->call->graph->batch,
+        comparison->context, comparison->graph == MOEC_DECODE);
+    if (program && rounded) moec_lower(comparison->compiler, program, comparison->device->apart);
+    MoecInterpreter *interpreter =
+        program ? moec_interpreter_new(comparison->compiler, program) : NULL;
+    if (!interpreter) return NULL;
+    const Model *model = comparison->model;
+    for (int i = 0; i < model->parameter_count; i++)
+        give(interpreter, model->parameters[i].name,
+             model->weights + model->parameters[i].offset / sizeof(float),
+             model->parameters[i].count, false);
+    for (int i = 0; i < model->state_count; i++)
+        give(interpreter, model->states[i].name,
+             comparison->states + model->states[i].offset / sizeof(float), model->states[i].count,
+             false);
+    return interpreter;
+}
+
+/* ---- the definition, exact and rounded ---- */
+
+void verify_begin(Comparison *comparison, MoecGraph graph, const Call *call) {
+    comparison->graph = graph, comparison->call = call;
+    moec_interpreter_free(comparison->exact);
+    comparison->exact = NULL;
+    for (int i = 0; i < WAYS; i++) {
+        moec_interpreter_free(comparison->round[i]);
+        comparison->round[i] = NULL;
+    }
+    for (int i = 0; i < NOISES; i++) {
+        moec_interpreter_free(comparison->noise[i]);
+        comparison->noise[i] = NULL;
+    }
+}
+
+/* An interpreter of the graph: number -1 is exact, the others round. */
+static MoecInterpreter *begin(const Comparison *comparison, int number) {
+    MoecInterpreter *interpreter = define(comparison, number >= 0 && number < EACH);
+    if (!interpreter || number < 0) return interpreter;
+    moec_interpreter_rounded(interpreter, number % EACH + 1);
+    moec_interpreter_follow(interpreter, comparison->exact);
+    return interpreter;
+}
+
+static bool run_one(Comparison *comparison, MoecInterpreter **interpreter, int number) {
+    if (!*interpreter) *interpreter = begin(comparison, number);
+    if (!*interpreter)
+        return reports_good(comparison->compiler) &&
+               error_message(NULL, "the interpreter does not take this program");
+    give_inputs(*interpreter, comparison->call);
+    const char *problem = moec_interpreter_run(*interpreter, comparison->seed, true);
+    return !problem || error_message(NULL, "%s", problem);
+}
+
+bool verify_evaluate(Comparison *comparison, int each) {
+    bool good = run_one(comparison, &comparison->exact, -1);
+    for (int i = 0; i < WAYS && comparison->rounded && good; i++)
+        if (i % EACH < each) good = run_one(comparison, &comparison->round[i], i);
+    return good;
+}
+
+bool verify_round_all(Comparison *comparison) {
+    bool more = false;
+    for (int i = 0; i < WAYS && comparison->rounded; i++)
+        if (!comparison->round[i]) more |= run_one(comparison, &comparison->round[i], i);
+    return more;
+}
+
+void verify_make_noise(Comparison *comparison) {
+    for (int i = 0; i < NOISES && !comparison->noise[i]; i++) {
+        MoecInterpreter *interpreter = define(comparison, false);
+        comparison->noise[i] = interpreter;
+        if (!interpreter) return;
+        if (comparison->rounded) moec_interpreter_follow(interpreter, comparison->exact);
+        moec_interpreter_noise(interpreter, comparison->rounded ? rounded_noise : exact_noise,
+                               (uint64_t)i + 1);
+        give_inputs(interpreter, comparison->call);
+        moec_interpreter_run(interpreter, comparison->seed, true);
+    }
+}
+
+bool verify_choices_are_clear(const Comparison *comparison) {
+    size_t count = 0;
+    const double *exact = moec_interpreter_margins(comparison->exact, &count),
+                 *round = comparison->rounded
+                              ? moec_interpreter_margins(comparison->round[0], &count)
+                              : NULL;
+    double least = INFINITY, moved = 0;
+    for (size_t i = 0; round && i < count; i++) {
+        if (!isfinite(exact[i])) continue;
+        least = fmin(least, fmin(exact[i], round[i]));
+        moved = fmax(moved, fabs(exact[i] - round[i]));
+    }
+    return least > 0.25 * moved;
+}

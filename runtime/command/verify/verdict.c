@@ -1,0 +1,260 @@
+/* verdict: how far a device is off the definition, what it is held to, and the report. */
+#include "verify.h"
+
+#include "base/json_number.h"
+#include "base/memory.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANY = 64 };
+
+static const char *const kind_names[KINDS] = {"outputs", "gradients", "states", "decoding"};
+static const double exact_limits[KINDS] = {1e-5, 1e-4, 1e-5, 1e-5};
+/* With rounded products: the most there may be, and one rounding, which is let pass anywhere. */
+static const double rounded_limit = 2e-2, rounded_floor = 0x1p-9;
+
+/* ---- judging ---- */
+
+static double square_of(const double *values, size_t count) {
+    double square = 0;
+    for (size_t i = 0; i < count; i++) square += values[i] * values[i];
+    return square;
+}
+
+/* Of what another run of the interpreter is off by. */
+static double square_off(MoecInterpreter *interpreter, const Sample *sample, const double *exact) {
+    double *other = memory_new(sizeof *other * (sample->whole + 1));
+    moec_interpreter_get(interpreter, sample->of, other, sample->whole);
+    for (size_t i = 0; i < sample->count; i++) other[i] -= exact[i];
+    double square = square_of(other, sample->count);
+    free(other);
+    return square;
+}
+
+bool verify_measure(const Comparison *comparison, const Sample *sample, Squares *squares) {
+    double *exact = memory_new(sizeof *exact * (sample->whole + 1)),
+           *other = memory_new(sizeof *other * (sample->whole + 1));
+    bool there = moec_interpreter_get(comparison->exact, sample->of, exact, sample->whole);
+    *squares = (Squares){.exact = there ? square_of(exact, sample->count) : 0,
+                         .many = sample->count >= MANY};
+    for (int way = 0; there && way < WAYS; way++)
+        if (comparison->round[way])
+            squares->round[way] = square_off(comparison->round[way], sample, exact);
+    for (int i = 0; there && i < NOISES && comparison->noise[i]; i++)
+        squares->noise[i] = square_off(comparison->noise[i], sample, exact);
+    for (size_t i = 0; there && i < sample->count; i++)
+        other[i] = (double)sample->given[i] - exact[i];
+    if (there) squares->given = square_of(other, sample->count);
+    free(exact);
+    free(other);
+    return there;
+}
+
+static double most_of(const double *squares, int count) {
+    double most = 0;
+    for (int i = 0; i < count; i++) most = fmax(most, squares[i]);
+    return most;
+}
+
+/* A norm beside another. What is no number is infinitely far off; beside nothing, all but nothing
+ * is. */
+static double share(double square, double scale) {
+    double of = sqrt(square) / scale;
+    return square == 0 ? 0 : isfinite(of) ? of : INFINITY;
+}
+
+/* How a tensor stands: its error, what rounding alone makes of it, what it is held to. */
+static Worst verdict(const Comparison *comparison, Kind kind, const Squares *squares) {
+    double scale = fmax(sqrt(squares->exact), comparison->scale), limit = exact_limits[kind],
+           reference = share(most_of(squares->round, EACH), scale);
+    if (squares->many)
+        reference = fmin(reference, share(most_of(squares->round + EACH, EACH), scale));
+    if (comparison->rounded) {
+        limit = fmax(rounded_floor, 2 * reference);
+        if (kind != GRADIENTS) limit = fmin(limit, fmax(rounded_limit, reference));
+    }
+    if (squares->kept) limit = fmax(limit, rounded_floor);
+    return (Worst){.error = share(squares->given, scale), .reference = reference, .limit = limit};
+}
+
+static double closeness(const Worst *worst) {
+    return worst->error == worst->limit ? 1 : worst->error / worst->limit;
+}
+
+void verify_judge_squares(Comparison *comparison, Kind kind, const char *name,
+                          const Squares *squares) {
+    Worst now = verdict(comparison, kind, squares), *worst = &comparison->worst[kind];
+    double scale = fmax(sqrt(squares->exact), comparison->scale),
+           moved = share(most_of(squares->noise, NOISES), scale);
+    worst->count++;
+    if (now.error > now.limit && now.error <= 2 * moved) {
+        size_t count = (size_t)++comparison->undecided_count;
+        comparison->undecided =
+            memory_grow(comparison->undecided, sizeof *comparison->undecided * count);
+        Undecided *one = &comparison->undecided[count - 1];
+        *one = (Undecided){.kind = kind, .error = now.error, .moved = moved};
+        snprintf(one->name, sizeof one->name, "%s", name);
+        return;
+    }
+    if (*worst->name && closeness(&now) <= closeness(worst)) return;
+    worst->error = now.error, worst->reference = now.reference, worst->limit = now.limit;
+    snprintf(worst->name, sizeof worst->name, "%s", name);
+}
+
+static bool is_off(const Comparison *comparison, Kind kind, const Squares *squares) {
+    Worst now = verdict(comparison, kind, squares);
+    return now.error > now.limit;
+}
+
+void verify_judge(Comparison *comparison, Kind kind, const Sample *sample) {
+    Squares squares;
+    if (!verify_measure(comparison, sample, &squares)) return;
+    if (is_off(comparison, kind, &squares) && verify_round_all(comparison))
+        verify_measure(comparison, sample, &squares);
+    if (is_off(comparison, kind, &squares)) {
+        verify_make_noise(comparison);
+        verify_measure(comparison, sample, &squares);
+    }
+    verify_judge_squares(comparison, kind, sample->name, &squares);
+}
+
+void verify_judge_outputs(Comparison *comparison, const Call *call) {
+    comparison->scale = 1e-3;
+    for (int i = 0; i < call->graph->output_count; i++) {
+        const MoecTensor *output = &call->graph->outputs[i];
+        size_t count = tensor_count(output);
+        char *of = memory_format("output:%s", output->name);
+        verify_judge(comparison, OUTPUTS,
+                     &(Sample){output->name, of, count, count, call->outputs[i]});
+        free(of);
+    }
+}
+
+/* Every gradient, then all as one; true when one of them is off. */
+static bool measure_gradients(Comparison *comparison, Squares *each, Squares *all) {
+    const Model *model = comparison->model;
+    bool off = false;
+    *all = (Squares){.many = true};
+    comparison->scale = 0;
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        char *name = memory_format("gradient:%s", one->name);
+        const Sample sample = {name, name, one->count, one->count,
+                               model->gradients + one->offset / sizeof(float)};
+        verify_measure(comparison, &sample, &each[i]);
+        each[i].many = false;
+        comparison->scale = fmax(comparison->scale, 1e-3 * sqrt(each[i].exact));
+        all->exact += each[i].exact, all->given += each[i].given;
+        for (int way = 0; way < WAYS; way++) all->round[way] += each[i].round[way];
+        for (int k = 0; k < NOISES; k++) all->noise[k] += each[i].noise[k];
+        free(name);
+    }
+    for (int i = 0; i < model->parameter_count; i++) off |= is_off(comparison, GRADIENTS, &each[i]);
+    return off || is_off(comparison, GRADIENTS, all);
+}
+
+void verify_judge_gradients(Comparison *comparison) {
+    const Model *model = comparison->model;
+    Squares all, *each = memory_new(sizeof *each * (size_t)(model->parameter_count + 1));
+    bool off = measure_gradients(comparison, each, &all);
+    if (off && verify_round_all(comparison)) off = measure_gradients(comparison, each, &all);
+    if (off) {
+        verify_make_noise(comparison);
+        measure_gradients(comparison, each, &all);
+    }
+    for (int i = 0; i < model->parameter_count; i++)
+        verify_judge_squares(comparison, GRADIENTS, model->parameters[i].name, &each[i]);
+    verify_judge_squares(comparison, GRADIENTS, "all together", &all);
+    free(each);
+}
+
+void verify_judge_states(Comparison *comparison) {
+    const Model *model = comparison->model;
+    comparison->scale = 1e-3;
+    for (int i = 0; i < model->state_count; i++) {
+        const PublicTensor *one = &model->states[i];
+        verify_judge(comparison, STATES,
+                     &(Sample){one->name, one->name, one->count, one->count,
+                               model->layer_states + one->offset / sizeof(float)});
+    }
+}
+
+/* ---- the report ---- */
+
+static bool within(const Worst *worst) {
+    return !*worst->name || worst->error <= worst->limit;
+}
+
+bool verify_agrees(const Comparison *comparison) {
+    bool good = true;
+    for (int kind = 0; kind < KINDS; kind++) good = good && within(&comparison->worst[kind]);
+    return good;
+}
+
+static void print_json(const Comparison *comparison) {
+    json_t *report =
+        json_pack("{s:s, s:s, s:s, s:I, s:b}", "model", moec_model(comparison->compiler), "device",
+                  comparison->device->name, "precision", comparison->rounded ? "bf16" : "f32",
+                  "seed", (json_int_t)comparison->seed, "agrees", verify_agrees(comparison));
+    for (int kind = 0; kind < KINDS; kind++) {
+        const Worst *worst = &comparison->worst[kind];
+        if (!*worst->name) continue;
+        json_t *row =
+            json_pack("{s:i, s:s, s:o, s:o}", "tensors", worst->count, "worst", worst->name,
+                      "error", json_number(worst->error), "limit", json_number(worst->limit));
+        if (comparison->rounded)
+            json_object_set_new(row, "reference", json_number(worst->reference));
+        json_object_set_new(report, kind_names[kind], row);
+    }
+    json_t *undecided = json_array();
+    for (int i = 0; i < comparison->undecided_count; i++) {
+        const Undecided *one = &comparison->undecided[i];
+        json_array_append_new(undecided,
+                              json_pack("{s:s, s:s, s:o, s:o}", "of", kind_names[one->kind], "name",
+                                        one->name, "error", json_number(one->error), "moved",
+                                        json_number(one->moved)));
+    }
+    if (comparison->undecided_count) json_object_set(report, "undecided", undecided);
+    json_decref(undecided);
+    json_dumpf(report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    puts("");
+    json_decref(report);
+}
+
+/* How many of a kind hang on a tie, and that of them which is furthest off. */
+static void print_undecided(const Comparison *comparison, Kind kind) {
+    const Undecided *most = NULL;
+    int count = 0;
+    for (int i = 0; i < comparison->undecided_count; i++) {
+        const Undecided *one = &comparison->undecided[i];
+        if (one->kind != kind) continue;
+        count++;
+        if (!most || one->error > most->error) most = one;
+    }
+    if (!most) return;
+    printf("  undecided: %d of the %s, the most %s, off by %.1e where rounding alone moves it by "
+           "%.1e\n             (values within rounding of a tie, or terms that cancel)\n",
+           count, kind_names[kind], most->name, most->error, most->moved);
+}
+
+static void print_text(const Comparison *comparison) {
+    printf("%s on %s, %s, seed %llu\n", moec_model(comparison->compiler), comparison->device->name,
+           comparison->rounded ? "products of bf16" : "f32", (unsigned long long)comparison->seed);
+    for (int kind = 0; kind < KINDS; kind++) {
+        const Worst *worst = &comparison->worst[kind];
+        if (!*worst->name) continue;
+        printf("  %-9s %3d tensors, the worst is off by %.1e of %.1e", kind_names[kind],
+               worst->count, worst->error, worst->limit);
+        if (comparison->rounded) printf(" (rounding alone %.1e)", worst->reference);
+        printf(": %s%s\n", worst->name, within(worst) ? "" : " DISAGREES");
+    }
+    for (int kind = 0; kind < KINDS; kind++) print_undecided(comparison, (Kind)kind);
+}
+
+void verify_print(const Comparison *comparison, bool json) {
+    (json ? print_json : print_text)(comparison);
+}
