@@ -337,6 +337,9 @@ static inline float sim_half_of(unsigned pair, int high) {
     return sim_bits<float>(high ? pair & 0xffff0000u : pair << 16); /* bf16 */
 }
 
+/* Products of two such numbers, or of two of tf32, are exact: one rounding with a sum, as on a
+ * device. */
+
 /* d[16,8] += a[16,16] b[16,8] of bf16, as mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 lays
  * them out. */
 static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
@@ -355,10 +358,10 @@ static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, 
               lower = sim_half_of(row[pair].a[half * 2 + 1], high),
               first = sim_half_of(even[pair].b[half], high),
               second = sim_half_of(odd[pair].b[half], high);
-        d[0] = fmaf(upper, first, d[0]);
-        d[1] = fmaf(upper, second, d[1]);
-        d[2] = fmaf(lower, first, d[2]);
-        d[3] = fmaf(lower, second, d[3]);
+        d[0] += upper * first;
+        d[1] += upper * second;
+        d[2] += lower * first;
+        d[3] += lower * second;
     }
 }
 
@@ -374,7 +377,7 @@ static inline void sim_mma_tf32(float *d, const unsigned *a, const unsigned *b, 
             SimOperands left = sim_take<SimOperands>(lanes, group * 4 + k % 4);
             SimOperands right = sim_take<SimOperands>(lanes, column * 4 + k % 4);
             unsigned x = left.a[k / 4 * 2 + i / 2] & 0xffffe000u, y = right.b[k / 4] & 0xffffe000u;
-            sum = fmaf(sim_bits<float>(x), sim_bits<float>(y), sum);
+            sum += sim_bits<float>(x) * sim_bits<float>(y);
         }
         d[i] = sum;
     }

@@ -169,9 +169,13 @@ static SimSums *sums_of(float *d, int count, const char *file, int line) {
 /* MOEC_SIM=wrong: a device that multiplies wrongly; stops: one that does not multiply at all. */
 static float factor(void) {
     static float known;
-    const char *word = getenv("MOEC_SIM");
-    if (known == 0) known = word && strstr(word, "wrong") ? 1.01f : 1.0f;
-    if (word && strstr(word, "stops")) block_fail();
+    static bool stops;
+    if (known == 0) {
+        const char *word = getenv("MOEC_SIM");
+        known = word && strstr(word, "wrong") ? 1.01f : 1.0f;
+        stops = word && strstr(word, "stops");
+    }
+    if (stops) block_fail();
     return known;
 }
 
@@ -189,18 +193,19 @@ static void add_products(SimSums *sums, const SimReading *reading, const SimLane
            b = matrix_of(reading->b, reading->transposed_b);
     unsigned thread = (unsigned)(sim_now.thread->number % GROUP), lane = thread % SIM_WARP;
     unsigned row = thread / SIM_WARP * ROWS + lane / 4;
+    const float times = factor();
     float left[2][DEPTH];
     for (unsigned half = 0; half < 2; half++)
         for (unsigned k = 0; k < DEPTH; k++)
-            left[half][k] = factor() * (reading->kept ? kept_element(lanes, lane, half, k)
-                                                      : element(&a, row + 8 * half, k));
+            left[half][k] = times * (reading->kept ? kept_element(lanes, lane, half, k)
+                                                   : element(&a, row + 8 * half, k));
     for (unsigned column = 0; column < (unsigned)reading->n; column += column % 2 ? 7 : 1) {
         float *two[2] = {sums->values + column / 8 * 4 + column % 2, NULL};
         two[1] = two[0] + 2;
         for (unsigned k = 0; k < DEPTH; k++) {
             float right = element(&b, column + lane % 4 * 2, k);
-            *two[0] = fmaf(left[0][k], right, *two[0]);
-            *two[1] = fmaf(left[1][k], right, *two[1]);
+            *two[0] += left[0][k] * right;
+            *two[1] += left[1][k] * right;
         }
     }
 }

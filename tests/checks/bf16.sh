@@ -9,7 +9,7 @@ export OMP_NUM_THREADS=1
 
 case ${1:-} in
 all) tests/small_models.sh ;;
-*) tests/small_models.sh | awk '/models\/tiny.moe/ || NR % 16 == 1 || /gqa4_small_best/' ;;
+*) tests/small_models.sh | awk '/models\/tiny.moe/ || NR % 40 == 1 || /gqa4_small_best/' ;;
 esac >"$work/models"
 
 # As cuda_models.sh: with fewer tokens where so many choices are never all clear.
@@ -59,9 +59,9 @@ awk -v a="$(perplexity f32)" -v b="$(perplexity bf16)" 'BEGIN { exit !(a > 1 && 
 hosted() { moec generate "$work/two" --prompt "layer " --tokens 24 --temperature 0 --set train.precision=bf16; }
 hosted >"$work/hosted" || wrong "generating in bf16"
 moec emit "$work/two" --graph decode --out "$work/c" --set train.precision=bf16
-make -s -C "$work/c" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
+make -s -C "$work/c" CFLAGS="-O1 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
 (cd "$work/c" && ./generate --prompt "layer " --tokens 24 --temperature 0) >"$work/emitted"
 [ "$(cat "$work/hosted")" = "$(cat "$work/emitted")" ] || wrong "emitted and hosted write different texts"
 moec emit "$work/two" --graph train --out "$work/t" --set train.precision=bf16
-make -s -C "$work/t" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
+make -s -C "$work/t" CFLAGS="-O1 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
 (cd "$work/t" && ./train --data "$work/text" --steps 3) | grep -q '^step 3 loss [0-9.]*$' || wrong "emitted training"

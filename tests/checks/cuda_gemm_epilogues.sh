@@ -3,7 +3,7 @@
 # product has that epilogue and the simulated device makes the same numbers as the definition, by its own products and by a
 # stand-in of cuBLASLt, which does them as well.
 . "$(dirname "$0")/../begin.sh"
-export MOEC_CFLAGS=-O0
+export MOEC_CFLAGS=-O0 MOEC_SIM=unchecked
 with_cublaslt "$work/cuda"
 
 # model EQUATIONS [WIDTH]

@@ -3,4 +3,4 @@
 # states, optimizer steps, decoding. MOEC_MODELS=500 MOEC_SEED=1000 tests/checks/cuda_random.sh: that many, from that seed.
 . "$(dirname "$0")/../begin.sh"
 on_simulator
-MOEC_MODELS=${MOEC_MODELS:-12} "$BUILD/tests/unit/test_models"
+MOEC_MODELS=${MOEC_MODELS:-8} "$BUILD/tests/unit/test_models"

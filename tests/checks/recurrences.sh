@@ -3,7 +3,7 @@
 # chunk divides, one place after the other when decoding; on the CPU and, with fewer places, on the simulated device. A few random
 # ones of all kinds. `all`: 500 of them, and the layers of the standard library at 1,024 places.
 . "$(dirname "$0")/../begin.sh"
-export MOEC_CFLAGS=-O1 OMP_NUM_THREADS=1
+export MOEC_CFLAGS=-O1 MOEC_SIM=unchecked OMP_NUM_THREADS=1
 cat >"$work/strong.moe" <<'END_OF_SPEC'
 use decoder
 use recurrent
@@ -66,7 +66,7 @@ moec generate "$work/once" --prompt "The " --tokens 40 --temperature 0 >"$work/h
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program writes another text"
 
 # Random recurrences beside their meaning, 500 with `all`.
-random=6
+random=4
 [ "${1:-}" = all ] && random=500
 MOEC_MODELS=$random "$BUILD/tests/unit/test_models" recurrences
 MOEC_MODELS=$random MOEC_CUDA=$simulator MOEC_DEVICE=cuda "$BUILD/tests/unit/test_models" recurrences

@@ -313,7 +313,7 @@ static void test_models(void **state) {
 
 /* ---- random programs ---- */
 
-enum { DEFAULT_PROGRAMS = 36 };
+enum { DEFAULT_PROGRAMS = 24 };
 
 static void run_random(int first) {
     Arena *arena = arena_new();

@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEFAULT_MODELS = 40, PARTS = 2, NOISES = 6, WORKERS_MOST = 16, ATTEMPTS = 3 };
+enum { DEFAULT_MODELS = 30, PARTS = 2, NOISES = 6, WORKERS_MOST = 16, ATTEMPTS = 3 };
 
 static const double result_limit = 1e-5, gradient_limit = 1e-4, noise = 4 * 0x1p-24;
 /* A result that is next to nothing beside those compared together is held against this share of the largest: the gradient of

@@ -147,7 +147,7 @@ static const char *const published[] = {
     "+models/tiny.moe:tiny_lore",
     "models/gated_attention.moe:moe_15b_sdpa",
     "+models/gated_attention.moe:moe_15b_sdpa train.precision=bf16",
-    "+tests/attention.moe:widths train.precision=bf16",
+    "tests/attention.moe:widths train.precision=bf16",
     "tests/attention.moe:groups train.precision=bf16",
     "models/sigma.moe:mha_best",
     "models/gpt2.moe:gpt2 train.precision=bf16",
