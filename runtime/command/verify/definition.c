@@ -1,5 +1,5 @@
-/* definition: what the program means, for `moec verify`: weights and inputs that both sides get, and
- * interpreters of the graph that is being compared, exact, rounded and with noise. */
+/* definition: what the program means, for `moec verify`: weights and inputs that both sides get,
+ * and interpreters of the graph that is being compared, exact, rounded and with noise. */
 #include "verify.h"
 
 #include "base/message.h"
