@@ -63,6 +63,11 @@ void moec_probe(MoecCompiler *compiler);
 /* From now on MOEC_TRAIN has the gradients of real inputs among its outputs, before all others:
  * "gradient:NAME". */
 void moec_differentiate_inputs(MoecCompiler *compiler);
+/* From now on MOEC_TRAIN comes in two parts (MoecRun.part): what needs nothing of the real input
+ * `name`, which the loss is linear in, and all that does, gradients among it. The outputs of the
+ * model are among its own, before all others; its loss, that of any number for that input, is not,
+ * and nothing scales it. */
+void moec_split_training(MoecCompiler *compiler, const char *name);
 /* From now on C for the host says when each unit of work ends: see MoecHost.mark. */
 void moec_mark_units(MoecCompiler *compiler);
 /* Whether some states are means over all micro-batches of a step. The outputs of MOEC_GATHER, under

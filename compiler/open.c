@@ -91,6 +91,14 @@ static void mark_whole(const Unit *unit, const Program *program) {
     }
 }
 
+static Tensor *input_called(const Program *program, const char *name) {
+    for (int i = 0; name && i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_INPUT && !strcmp(tensor->path, name)) return tensor;
+    }
+    return NULL;
+}
+
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context) {
     List *settings = compiler->checked ? NULL : &compiler->settings;
     compiler->checked = true;
@@ -101,6 +109,7 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (!compiler->trains) choose_weights(program, moec_option(compiler, "train.weights"));
     choose_caches(program, moec_option(compiler, "train.cache"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
+    if (graph == GRAPH_TRAIN) program->cotangent = input_called(program, compiler->unit->cotangent);
     parameter_facts(program);
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
@@ -305,6 +314,10 @@ void moec_probe(MoecCompiler *compiler) {
 
 void moec_differentiate_inputs(MoecCompiler *compiler) {
     compiler->differentiates = true;
+}
+
+void moec_split_training(MoecCompiler *compiler, const char *name) {
+    if (compiler->unit) compiler->unit->cotangent = arena_format(compiler->arena, "%s", name);
 }
 
 bool moec_gathers(const MoecCompiler *compiler) {

@@ -21,8 +21,9 @@ typedef struct Unit {
     List overrides;       /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
     const struct Program *shape;
-    bool probing; /* holds as a condition in GRAPH_MEASURE */
-    List own;     /* const char *: options of the optimizer that some parameter has for itself */
+    bool probing;          /* holds as a condition in GRAPH_MEASURE */
+    const char *cotangent; /* the input that splits GRAPH_TRAIN in two, or NULL */
+    List own; /* const char *: options of the optimizer that some parameter has for itself */
     /* Of the model that is open, for its optimizer: the program that says what its parameters are,
      * what parameter_flow found in it, and const char *: paths of parameters that are updated whole
      * (GRAPH_STEP) instead of element by element */

@@ -86,7 +86,7 @@ Reach gradient_reach(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         bool input = program->input_gradients && tensor->role == ROLE_INPUT &&
-                     tensor->input == MOEC_INPUT_REAL;
+                     tensor->input == MOEC_INPUT_REAL && tensor != program->cotangent;
         reach->from_parameter[i] = input || (tensor->role == ROLE_PARAMETER &&
                                              tensor->type == TYPE_REAL && !tensor->frozen);
     }

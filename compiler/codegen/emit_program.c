@@ -139,10 +139,44 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
                       memory_of(emitter, tensor, weights, states, &caches),
                       axes_of(emitter->lower.arena, tensor), place->slots ? ", two slots" : "");
     }
-    for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
-        const Place *place = &emitter->lower.schedule->places[i];
+}
+
+static void open_part(Emitter *emitter, const char *other) {
+    if (!emitter->lower.schedule->second) return;
+    emit_line(emitter, "if (run->part != MOEC_PART_%s) {", other);
+    emitter->indent++;
+}
+
+static void close_part(Emitter *emitter) {
+    if (!emitter->lower.schedule->second) return;
+    emitter->indent--;
+    emit_line(emitter, "}");
+}
+
+static void clear_tensors(Emitter *emitter) {
+    const Schedule *schedule = emitter->lower.schedule;
+    int cleared = 0;
+    for (int i = 0; i < schedule->program->tensors.count; i++) {
+        const Place *place = &schedule->places[i];
+        if (place->cleared && !cleared++) open_part(emitter, "BACKWARD");
         if (place->cleared) emitter->target->clear(emitter, emitter->lower.names[i], place->bytes);
     }
+    if (cleared) close_part(emitter);
+}
+
+static void emit_parts(Emitter *emitter) {
+    const List *all = &emitter->lower.schedule->units;
+    int second = emitter->lower.schedule->second;
+    const List parts[2] = {{.items = all->items, .count = second},
+                           {.items = all->items + second, .count = all->count - second}};
+    if (second) {
+        open_part(emitter, "BACKWARD");
+        emit_units(emitter, &parts[0]);
+        close_part(emitter);
+    }
+    open_part(emitter, "FORWARD");
+    emit_units(emitter, &parts[1]);
+    close_part(emitter);
 }
 
 void emit_program(Module *module, Schedule *schedule, const char *prefix) {
@@ -156,11 +190,12 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     emitter->lower.used = emitter->declared;
     emitter->out = &body;
     emitter->indent = 1;
-    emit_units(emitter, &emitter->lower.schedule->units);
+    emit_parts(emitter);
 
     emitter->out = &head;
     if (emitter->target->marks) emit_line(emitter, "moec_mark(run, -1);");
     declare_tensors(emitter, &module->weights, &module->states);
+    clear_tensors(emitter);
     text_add(text, "static void run_%s(const MoecRun *run)\n{\n", prefix);
     if (head.length)
         text_add_bytes(text, head.text, head.length);

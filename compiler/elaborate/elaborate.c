@@ -242,7 +242,7 @@ static void outputs(Elaborator *e) {
         program->outputs = e->probed;
         return;
     }
-    if (program->graph != GRAPH_TRAIN)
+    if (program->graph != GRAPH_TRAIN || e->unit->cotangent)
         for (int i = 0; i < e->named.count; i++) output_tensor(e, e->named.items[i]);
     if (program->graph == GRAPH_DECODE) return;
     if (e->loss) output_loss(e);

@@ -379,6 +379,8 @@ typedef struct Program {
     bool gathers;                  /* some state is a step_mean */
     long context;                  /* decode: length of the caches */
     bool input_gradients; /* the gradient pass gives those of real inputs as outputs, too */
+    Tensor *cotangent;    /* training: an input that its second part waits for, or NULL: see
+                             moec_split_training */
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */
     Type weights; /* that products read parameters as: see smaller_weights.c */
     Type caches;  /* of what attention keeps from step to step: see kv_cache.c */

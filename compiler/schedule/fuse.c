@@ -27,6 +27,12 @@ typedef struct Fusion {
     int *touched;   /* by tensor->id: how many statements touch it; NULL without epilogues */
 } Fusion;
 
+/* Looks for the statement at which the second part of training begins. */
+typedef struct Seam {
+    Program *program;
+    bool found;
+} Seam;
+
 static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statement *statement) {
     ScheduleUnit *unit = arena_alloc(fusion->program->arena, sizeof *unit);
     unit->kind = kind;
@@ -294,6 +300,59 @@ static void note_tables(Fusion *fusion) {
     }
 }
 
+static void find_second(Statement *statement, void *data) {
+    Seam *seam = data;
+    List reads = {0}, writes = {0};
+    reads_of(seam->program->arena, statement, &reads);
+    writes_of(seam->program->arena, statement, &writes);
+    for (int i = 0; i < reads.count; i++)
+        seam->found |= ((Expr *)reads.items[i])->tensor == seam->program->cotangent;
+    for (int i = 0; i < writes.count; i++)
+        seam->found |= ((Expr *)writes.items[i])->tensor->role == ROLE_GRADIENT;
+}
+
+/* The statements before the first one that needs the cotangent, or adds to a gradient; all of them
+ * where training is of one part. */
+static int first_part(Program *program) {
+    Seam seam = {.program = program};
+    List *all = &program->body.statements;
+    for (int i = 0; i < all->count && program->cotangent; i++) {
+        Block one = {.statements = {.items = &all->items[i], .count = 1}};
+        block_walk(&one, find_second, &seam);
+        if (seam.found) return i;
+    }
+    return all->count;
+}
+
+/* What the caller of the first part wants is made there. */
+static void check_output(Statement *statement, void *data) {
+    const Program *program = data;
+    List writes = {0};
+    writes_of(program->arena, statement, &writes);
+    for (int i = 0; i < writes.count; i++) {
+        const Tensor *output = ((Expr *)writes.items[i])->tensor;
+        bool own = output->role == ROLE_OUTPUT && !output->probe;
+        if (own && strncmp(output->path, "gradient:", 9) != 0)
+            report_error(program->reports, output->span, "the output '%s' depends on '%s'",
+                         output->path, program->cotangent->path);
+    }
+}
+
+/* Nothing of one part goes into the other. */
+static void add_parts(Fusion *fusion) {
+    const List *all = &fusion->program->body.statements;
+    List *units = &fusion->schedule->units, second = {0};
+    int count = first_part(fusion->program);
+    Block parts[2] = {{.statements = {.items = all->items, .count = count}},
+                      {.statements = {.items = all->items + count, .count = all->count - count}}};
+    if (fusion->program->cotangent) block_walk(&parts[1], check_output, fusion->program);
+    add_block(fusion, units, &parts[0]);
+    add_block(fusion, &second, &parts[1]);
+    if (second.count) fusion->schedule->second = units->count;
+    for (int i = 0; i < second.count; i++)
+        list_push(fusion->program->arena, units, second.items[i]);
+}
+
 Schedule *fuse(Program *program) {
     size_t count = (size_t)program->tensors.count + 1;
     Fusion fusion = {.program = program};
@@ -304,7 +363,7 @@ Schedule *fuse(Program *program) {
     if (program->target->epilogues && program->graph != GRAPH_UPDATE)
         fusion.touched = touches_of(program);
 
-    add_block(&fusion, &fusion.schedule->units, &program->body);
+    add_parts(&fusion);
     note_units(&fusion, &fusion.schedule->units);
     note_tables(&fusion);
     for (int i = 0; i < program->tensors.count; i++)

@@ -103,6 +103,7 @@ typedef struct Place {
 typedef struct Schedule {
     Program *program;
     List units;    /* ScheduleUnit * */
+    int second;    /* which of them begins the second part of training; 0: there is none */
     Place *places; /* by tensor->id */
     size_t arena_bytes;
 } Schedule;

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 13, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 14, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -201,6 +201,10 @@ typedef struct MoecHost {
     void *marked;
 } MoecHost;
 
+/* Of a training graph that comes in two (moec_split_training): the second works on what the first
+ * left in the arena, the inputs and the outputs. */
+typedef enum MoecPart { MOEC_PART_ALL, MOEC_PART_FORWARD, MOEC_PART_BACKWARD } MoecPart;
+
 struct MoecRun {
     float *weights, *gradients, *states, *cache;
     /* the weights as bf16 or in groups, element for element; NULL when table->round is */
@@ -210,6 +214,7 @@ struct MoecRun {
     float *const *outputs;     /* by slot */
     uint64_t seed;             /* of the random numbers of this call */
     int last_micro_batch;      /* updates of layer states run only then */
+    MoecPart part;
     const MoecHost *host;
     const uint64_t *device_seed; /* programs for a device: where `seed` lies there */
 };

@@ -18,6 +18,7 @@ struct MoecModel {
     Tokenizer *tokenizer; /* NULL: tokens are bytes */
     Model *model;
     Call *run, *train; /* NULL: not wanted */
+    bool split;        /* training is moec_forward and moec_backward */
     Decoder *decoder;
     Settings settings;
     Stepper stepper;

@@ -59,6 +59,7 @@ static bool open_compiler(MoecModel *model, const char *path, const MoecLoad *lo
     for (int i = 0; i < sets.count; i++) sets.items[i] = load->sets[i];
     model->compiler = load->spec ? open_text(load->spec, &sets) : spec_open(path, &sets);
     if (model->compiler && load->input_gradients) moec_differentiate_inputs(model->compiler);
+    if (model->compiler && load->cotangent) moec_split_training(model->compiler, load->cotangent);
     if (model->compiler && path && spec_is_run(path)) {
         model->file = checkpoint_open(path);
         return model->file && checkpoint_tokenizer(model->file, &model->tokenizer);
@@ -96,6 +97,12 @@ static bool open_model(MoecModel *model, const MoecLoad *load) {
     return good;
 }
 
+static bool has_input(const Call *call, const char *name) {
+    for (int i = 0; call && i < call->graph->input_count; i++)
+        if (strcmp(call->graph->inputs[i].name, name) == 0) return true;
+    return false;
+}
+
 static bool load_model(const char *path, const MoecLoad *load, MoecModel *model) {
     if (!open_compiler(model, path, load) || !open_model(model, load)) return false;
     model_initialise(model->model, load->seed);
@@ -106,6 +113,8 @@ static bool load_model(const char *path, const MoecLoad *load, MoecModel *model)
                                    .order = {.context = moec_context(model)}};
         if (!step_prepare(&model->stepper)) return false;
     }
+    if (load->cotangent && !(model->split = has_input(model->train, load->cotangent)))
+        return error_message(NULL, "training has no input '%s'", load->cotangent);
     return model->file ? model_read(model->model, model->file, false) : model_put(model->model);
 }
 

@@ -43,6 +43,9 @@ typedef struct MoecLoad {
     long batch, context; /* sequences, tokens of each; 0: as the spec says */
     uint64_t seed;       /* of fresh weights, where no checkpoint gives them */
     int input_gradients; /* training gives those of real inputs, too: outputs "gradient:NAME" */
+    /* A real input that the loss is linear in, sum[...] y[...] * dy[...]: what comes back to an
+     * output. Training then is moec_forward and moec_backward, and has no loss. NULL: none. */
+    const char *cotangent;
 } MoecLoad;
 
 /* path: the folder of a run, a checkpoint, or a spec, FILE or FILE:MODEL. load: NULL for all
@@ -97,6 +100,15 @@ int moec_bind(MoecModel *model, MoecKind kind, int place, void *data);
  * alone. seed: of dropout. */
 int moec_run(MoecModel *model, uint64_t seed);
 int moec_differentiate(MoecModel *model, uint64_t seed);
+
+/* The two halves of that, for a model with a cotangent: the first gives the outputs of the model,
+ * which are among those of training, the second the gradients, with the cotangent at hand and
+ * inputs and outputs where and as they were. tape: memory of the caller, moec_tape_bytes at a
+ * multiple of 64, for what is kept from one to the other; with other tapes
+ * others may be under way between them. moec_backward leaves nothing in it. */
+size_t moec_tape_bytes(const MoecModel *model);
+int moec_forward(MoecModel *model, uint64_t seed, void *tape);
+int moec_backward(MoecModel *model, uint64_t seed, void *tape);
 
 /* ---- text ---- */
 

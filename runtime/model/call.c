@@ -182,11 +182,12 @@ bool call_run(Call *call, uint64_t seed, bool last_micro_batch) {
         .gradients = there->gradients,
         .states = there->layer_states,
         .cache = call->cache,
-        .arena = there->arena,
+        .arena = call->arena ? call->arena : there->arena,
         .inputs = (const void *const *)call->inputs_there,
         .outputs = call->outputs_there,
         .seed = seed,
         .last_micro_batch = last_micro_batch,
+        .part = call->part,
     };
     return device->kind->put(device, call->input_block_there, call->input_block,
                              call->input_bytes) &&

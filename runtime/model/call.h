@@ -18,6 +18,10 @@ typedef struct Call {
     size_t number_bytes; /* of the outputs of one value, at the beginning of their block */
     float *cache;        /* the device's */
     bool owns_cache;
+    /* What call_run does of a training graph in two parts, and where, on the CPU, what lies between
+     * them is kept; NULL: in the arena of all graphs. */
+    MoecPart part;
+    unsigned char *arena;
     size_t bytes; /* of inputs, outputs and cache */
 } Call;
 

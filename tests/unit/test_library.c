@@ -27,6 +27,12 @@ static const char spec[] =
     "}\n"
     "model inside_one = inside { inner = { heads.q = 2, gate = { at = sdpa, act = sigmoid } } }\n";
 
+static const MoecLoad inside = {.spec = spec,
+                                .can = MOEC_CAN_RUN | MOEC_CAN_TRAIN,
+                                .seed = 3,
+                                .input_gradients = 1,
+                                .cotangent = "dy"};
+
 enum { COUNT = 2 * 5 * 8 };
 
 static int find(MoecModel *model, MoecKind kind, const char *name, MoecArray *array) {
@@ -36,6 +42,19 @@ static int find(MoecModel *model, MoecKind kind, const char *name, MoecArray *ar
     }
     fail_msg("no array '%s'", name);
     return -1;
+}
+
+static int size(const MoecArray *array) {
+    int count = 1;
+    for (int k = 0; k < array->rank; k++) count *= (int)array->shape[k];
+    return count;
+}
+
+static float *copy_of(MoecModel *model, int gradient) {
+    MoecArray array;
+    moec_array(model, MOEC_GRADIENT, gradient, &array);
+    size_t bytes = sizeof(float) * (size_t)size(&array);
+    return memcpy(malloc(bytes), array.data, bytes);
 }
 
 /* sum of y * dy for an x, y going to memory of ours. */
@@ -80,12 +99,10 @@ static void fill(float *values, int count, unsigned seed) {
 
 static void test_gradients(void **state) {
     (void)state;
-    const MoecLoad load = {
-        .spec = spec, .can = MOEC_CAN_RUN | MOEC_CAN_TRAIN, .seed = 3, .input_gradients = 1};
     MoecModel *model;
     MoecArray array;
     float x[COUNT], dy[COUNT], dx[COUNT], way[COUNT];
-    if (moec_load(NULL, &load, &model) != 0) fail_msg("%s", moec_message());
+    if (moec_load(NULL, &inside, &model) != 0) fail_msg("%s", moec_message());
     fill(x, COUNT, 1);
     fill(dy, COUNT, 2);
     moec_bind(model, MOEC_TRAIN_INPUT, find(model, MOEC_TRAIN_INPUT, "x", &array), x);
@@ -101,8 +118,7 @@ static void test_gradients(void **state) {
         MoecArray gradient;
         moec_array(model, MOEC_WEIGHT, i, &array);
         moec_array(model, MOEC_GRADIENT, i, &gradient);
-        int count = 1;
-        for (int k = 0; k < array.rank; k++) count *= (int)array.shape[k];
+        int count = size(&array);
         float *direction = malloc(sizeof(float) * (size_t)count);
         fill(direction, count, (unsigned)i + 5);
         found = slope(model, x, dy, array.data, direction, count);
@@ -110,6 +126,56 @@ static void test_gradients(void **state) {
         if (!(fabs(found - said) < 2e-2 * (fabs(said) + 1)))
             fail_msg("%s: %g by differences, %g derived", array.name, found, said);
         free(direction);
+    }
+    moec_free(model);
+}
+
+/* Two of the same with different inputs, one begun while the other is under way, give what each
+ * gives in one call; what lies in a tape before does not matter. */
+static void test_parts(void **state) {
+    (void)state;
+    MoecModel *model;
+    MoecArray array;
+    float x[2][COUNT], dy[COUNT], dx[COUNT], y[3][COUNT];
+    float *gradients[2][32], whole[2][COUNT];
+    void *tapes[2];
+    if (moec_load(NULL, &inside, &model) != 0) fail_msg("%s", moec_message());
+    int place_x = find(model, MOEC_TRAIN_INPUT, "x", &array);
+    int place_y = find(model, MOEC_TRAIN_OUTPUT, "y", &array);
+    int weights = moec_count(model, MOEC_WEIGHT);
+    assert_true(weights > 0 && weights < 32);
+    fill(dy, COUNT, 2);
+    moec_bind(model, MOEC_TRAIN_INPUT, find(model, MOEC_TRAIN_INPUT, "dy", &array), dy);
+    moec_bind(model, MOEC_TRAIN_OUTPUT, find(model, MOEC_TRAIN_OUTPUT, "gradient:x", &array), dx);
+    for (int i = 0; i < 2; i++) {
+        fill(x[i], COUNT, (unsigned)i + 1);
+        moec_bind(model, MOEC_TRAIN_INPUT, place_x, x[i]);
+        moec_bind(model, MOEC_TRAIN_OUTPUT, place_y, y[2]);
+        assert_int_equal(moec_differentiate(model, 0), 0);
+        memcpy(whole[i], dx, sizeof dx);
+        for (int j = 0; j < weights; j++) gradients[i][j] = copy_of(model, j);
+        double sum = value(model, x[i], dy), said = along(y[2], dy, COUNT);
+        assert_true(fabs(sum - said) < 1e-4 * (fabs(sum) + 1));
+    }
+    for (int i = 0; i < 2; i++) {
+        tapes[i] = aligned_alloc(64, moec_tape_bytes(model));
+        memset(tapes[i], 0xff, moec_tape_bytes(model));
+        moec_bind(model, MOEC_TRAIN_INPUT, place_x, x[i]);
+        moec_bind(model, MOEC_TRAIN_OUTPUT, place_y, y[i]);
+        assert_int_equal(moec_forward(model, 0, tapes[i]), 0);
+    }
+    assert_memory_equal(y[1], y[2], sizeof y[1]);
+    for (int i = 0; i < 2; i++) {
+        moec_bind(model, MOEC_TRAIN_INPUT, place_x, x[i]);
+        moec_bind(model, MOEC_TRAIN_OUTPUT, place_y, y[i]);
+        assert_int_equal(moec_backward(model, 0, tapes[i]), 0);
+        assert_memory_equal(dx, whole[i], sizeof dx);
+        for (int j = 0; j < weights; j++) {
+            moec_array(model, MOEC_GRADIENT, j, &array);
+            assert_memory_equal(array.data, gradients[i][j], sizeof(float) * (size_t)size(&array));
+            free(gradients[i][j]);
+        }
+        free(tapes[i]);
     }
     moec_free(model);
 }
@@ -172,6 +238,16 @@ static void test_messages(void **state) {
     assert_non_null(strstr(moec_message(), "spec:1:11"));
     assert_int_equal(moec_load(NULL, NULL, &model), 1);
 
+    char *late = strdup(spec), *inner = strstr(late, "+ inner(x)");
+    memcpy(inner, "* dy[s, d]", 10);
+    MoecLoad split = {.spec = late, .can = MOEC_CAN_TRAIN, .cotangent = "dy"};
+    assert_int_equal(moec_load(NULL, &split, &model), 1);
+    assert_non_null(strstr(moec_message(), "the output 'y' depends on 'dy'"));
+    split = (MoecLoad){.spec = spec, .can = MOEC_CAN_TRAIN, .cotangent = "dz"};
+    assert_int_equal(moec_load(NULL, &split, &model), 1);
+    assert_non_null(strstr(moec_message(), "training has no input 'dz'"));
+    free(late);
+
     const MoecLoad load = {.spec = spec, .can = MOEC_CAN_RUN};
     assert_int_equal(moec_load(NULL, &load, &model), 0);
     assert_string_equal(moec_message(), "");
@@ -183,6 +259,8 @@ static void test_messages(void **state) {
     assert_int_equal(moec_array(model, MOEC_WEIGHT, 999, &array), 1);
     assert_int_equal(moec_array(model, MOEC_TRAIN_INPUT, 0, &array), 1);
     assert_int_equal(moec_bind(model, MOEC_WEIGHT, 0, NULL), 1);
+    assert_int_equal(moec_forward(model, 0, NULL), 1);
+    assert_non_null(strstr(moec_message(), "without a cotangent"));
     moec_free(model);
     moec_free(NULL);
 }
@@ -190,6 +268,7 @@ static void test_messages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_step_mean),
         cmocka_unit_test(test_messages),
     };

@@ -430,12 +430,17 @@ static void reverse_block(Backward *backward, const Block *block, int count) {
 
 static void seed(Backward *backward) {
     Program *program = backward->program;
+    List factors = {0};
+    if (program->cotangent) {
+        adjoint_add(backward, expr_read(program, program->loss, NULL), NULL, 0, &factors,
+                    program->loss->span);
+        return;
+    }
     Tensor *scale =
         tensor_new(program, "loss_scale", ROLE_INPUT, TYPE_REAL, 0, NULL, program->loss->span);
     scale->path = "loss_scale";
     scale->input = MOEC_INPUT_SCALAR;
     scale->scalar = MOEC_SCALAR_LOSS_SCALE;
-    List factors = {0};
     list_push(program->arena, &factors, expr_read(program, scale, NULL));
     adjoint_add(backward, expr_read(program, program->loss, NULL), NULL, 0, &factors,
                 program->loss->span);
@@ -482,7 +487,9 @@ static void give_inputs(Backward *backward) {
     List all = {0};
     for (int id = 0; id < backward->count; id++) {
         Tensor *input = program->tensors.items[id];
-        if (input->role != ROLE_INPUT || input->input != MOEC_INPUT_REAL) continue;
+        if (input->role != ROLE_INPUT || input->input != MOEC_INPUT_REAL ||
+            input == program->cotangent)
+            continue;
         Index *loops[MAX_RANK];
         for (int i = 0; i < input->rank; i++)
             loops[i] = index_new(program, input->axes[i]->name, input->axes[i]);
@@ -499,6 +506,21 @@ static void give_inputs(Backward *backward) {
     for (int i = 0; i < program->outputs.count; i++)
         list_push(program->arena, &all, program->outputs.items[i]);
     program->outputs = all;
+}
+
+/* What a loss is good for that is only there to be differentiated. */
+static void forget_loss(Program *program) {
+    const List all = program->outputs;
+    program->outputs = (List){0};
+    for (int i = 0; i < all.count; i++) {
+        Tensor *output = all.items[i];
+        bool own = output != program->loss && strcmp(output->path, "loss") != 0;
+        if (own)
+            list_push(program->arena, &program->outputs, output);
+        else
+            output->role = ROLE_TEMP;
+    }
+    program->loss = NULL;
 }
 
 void gradient(Program *program, bool recompute) {
@@ -519,4 +541,5 @@ void gradient(Program *program, bool recompute) {
     for (int id = 0; id < backward.count; id++)
         adjoint_declare(&backward, program->tensors.items[id]);
     updates_last(program);
+    if (program->cotangent) forget_loss(program);
 }
