@@ -51,10 +51,11 @@ class Model:
     """A loaded model. Its arrays are views: what is computed next is seen in them."""
 
     def __init__(self, path=None, spec=None, sets=(), run=True, train=False, generate=True, batch=0, context=0, seed=0,
-                 input_gradients=False):
+                 input_gradients=False, cotangent=None):
         texts = (ctypes.c_char_p * max(len(sets), 1))(*[text.encode() for text in sets])
         can = run * _library.CAN_RUN | train * _library.CAN_TRAIN | generate * _library.CAN_GENERATE
-        load = _library.Load(spec.encode() if spec else None, texts, len(sets), can, batch, context, seed, input_gradients)
+        load = _library.Load(spec.encode() if spec else None, texts, len(sets), can, batch, context, seed, input_gradients,
+                             cotangent.encode() if cotangent else None)
         self._handle = _Handle(os.fsencode(path) if path else None, load)
         self._model = self._handle.pointer
         self.batch = shared.moec_batch(self._model)

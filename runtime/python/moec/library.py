@@ -12,7 +12,7 @@ WEIGHT, GRADIENT, RUN_INPUT, RUN_OUTPUT, TRAIN_INPUT, TRAIN_OUTPUT = range(6)
 class Load(ctypes.Structure):
     _fields_ = [("spec", ctypes.c_char_p), ("sets", ctypes.POINTER(ctypes.c_char_p)), ("set_count", ctypes.c_int),
                 ("can", ctypes.c_int), ("batch", ctypes.c_long), ("context", ctypes.c_long), ("seed", ctypes.c_uint64),
-                ("input_gradients", ctypes.c_int)]
+                ("input_gradients", ctypes.c_int), ("cotangent", ctypes.c_char_p)]
 
 
 class Array(ctypes.Structure):
@@ -68,6 +68,9 @@ def _declare(library):
         "moec_bind": (ctypes.c_int, model, ctypes.c_int, ctypes.c_int, ctypes.c_void_p),
         "moec_run": (ctypes.c_int, model, ctypes.c_uint64),
         "moec_differentiate": (ctypes.c_int, model, ctypes.c_uint64),
+        "moec_tape_bytes": (ctypes.c_size_t, model),
+        "moec_forward": (ctypes.c_int, model, ctypes.c_uint64, ctypes.c_void_p),
+        "moec_backward": (ctypes.c_int, model, ctypes.c_uint64, ctypes.c_void_p),
         "moec_generate": (ctypes.c_int, model, text, pointer(Generation), pointer(ctypes.c_void_p)),
         "moec_encode": (ctypes.c_int, model, text, ctypes.c_size_t, pointer(ctypes.c_void_p), pointer(ctypes.c_size_t)),
         "moec_decode": (ctypes.c_int, model, tokens, ctypes.c_size_t, pointer(ctypes.c_void_p)),

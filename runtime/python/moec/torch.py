@@ -27,17 +27,30 @@ model module = module_in_torch {{ inner = {{ {options} }} }}
 """
 
 
+class _Tape:
+    """What a forward leaves for its backward. The memory goes back to where the next one takes it from."""
+
+    def __init__(self, free, size):
+        self._free = free
+        self.memory = free.pop() if free else torch.empty(size, dtype=torch.uint8)
+
+    def __del__(self):
+        self._free.append(self.memory)
+
+
 class _Apply(torch.autograd.Function):
     @staticmethod
     def forward(context, module, x, *parameters):
-        context.module = module
-        context.save_for_backward(x)
-        return module._forward(x)
+        context.module, context.tape = module, module._begin(x)
+        y = context.tape.y[: x.shape[0]] if x.shape[0] < module.batch else context.tape.y.detach()
+        context.save_for_backward(x, y, *parameters)  # none of which may have changed when backward reads it
+        return y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(context, dy):
-        return (None, *context.module._backward(*context.saved_tensors, dy))
+        context.saved_tensors
+        return (None, *context.module._backward(context.tape, dy))
 
 
 def _place(model, kind, name):
@@ -63,7 +76,7 @@ class Module(torch.nn.Module):
         uses = [use] if isinstance(use, str) else list(use)
         spec = _SPEC.format(uses="\n".join(f"use {name}" for name in ["train", *uses]) + "\n" + text, layer=layer, dim=dim,
                             batch=batch, context=context, options=options)
-        self._model = Model(spec=spec, train=True, generate=False, seed=seed, input_gradients=True)
+        self._model = Model(spec=spec, train=True, generate=False, seed=seed, input_gradients=True, cotangent="dy")
         self._names = []
         for name, array in self._model.parameters.items():
             self._names.append(name.removeprefix("inner.").replace(".", "_"))
@@ -73,7 +86,9 @@ class Module(torch.nn.Module):
         run, train = _library.RUN_INPUT, _library.TRAIN_INPUT
         self._x, self._y = _place(self._model, run, "x"), _place(self._model, _library.RUN_OUTPUT, "y")
         self._train_x, self._train_dy = _place(self._model, train, "x"), _place(self._model, train, "dy")
+        self._train_y = _place(self._model, _library.TRAIN_OUTPUT, "y")
         self._dx = _place(self._model, _library.TRAIN_OUTPUT, "gradient:x")
+        self.batch, self._seed, self._free = self._model.batch, seed, []
 
     def _apply(self, function, recurse=True):
         """The parameters stay where they are: what would move them is refused."""
@@ -103,13 +118,34 @@ class Module(torch.nn.Module):
         check(shared.moec_run(self._model._model, 0))
         return y[: x.shape[0]]
 
-    def _backward(self, x, dy):
-        whole, whole_dy, dx = self._whole(x), self._whole(dy), torch.empty(self._shape)
-        self._bind(_library.TRAIN_INPUT, self._train_x, whole)
-        self._bind(_library.TRAIN_INPUT, self._train_dy, whole_dy)
+    def _begin(self, x):
+        tape = _Tape(self._free, shared.moec_tape_bytes(self._model._model))
+        tape.x, tape.y = self._whole(x), torch.empty(self._shape)
+        self._seed += 1  # of dropout: another one each time
+        tape.seed = self._seed
+        self._first(tape)
+        return tape
+
+    def _first(self, tape):
+        self._bind(_library.TRAIN_INPUT, self._train_x, tape.x)
+        self._bind(_library.TRAIN_OUTPUT, self._train_y, tape.y)
+        check(shared.moec_forward(self._model._model, tape.seed, tape.memory.data_ptr()))
+        tape.spent = False
+
+    def _backward(self, tape, dy):
+        if tape.spent:  # asked again, of a graph that was retained
+            self._first(tape)
+        whole, dx = self._whole(dy), torch.empty(self._shape)
+        self._bind(_library.TRAIN_INPUT, self._train_x, tape.x)
+        self._bind(_library.TRAIN_INPUT, self._train_dy, whole)
+        self._bind(_library.TRAIN_OUTPUT, self._train_y, tape.y)
         self._bind(_library.TRAIN_OUTPUT, self._dx, dx)
-        check(shared.moec_differentiate(self._model._model, 0))
-        return dx[: x.shape[0]], *[gradient.clone() for gradient in self._gradients]
+        tape.spent = True
+        check(shared.moec_backward(self._model._model, tape.seed, tape.memory.data_ptr()))
+        return dx[: dy.shape[0]], *[gradient.clone() for gradient in self._gradients]
 
     def forward(self, x):
-        return _Apply.apply(self, x, *[getattr(self, name) for name in self._names])
+        parameters = [getattr(self, name) for name in self._names]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *parameters]):
+            return _Apply.apply(self, x, *parameters)
+        return self._forward(x)
