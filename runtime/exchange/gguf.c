@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "exchange/gguf_rotation.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -90,11 +91,25 @@ static uint32_t type_of(Number number) {
     return number == NUMBER_BF16 ? 30 : number == NUMBER_F16 ? 1 : 0;
 }
 
-static void add_pairs(Gguf *gguf, const Conversion *conversion, const MoecPair *pairs, int count) {
+/* A limit that the model was given may have been larger in the folder that it came from. */
+static MoecPair with_context(MoecPair pair, const char *config) {
+    json_t *before = config && pair.least ? json_loads(config, 0, NULL) : NULL;
+    const json_t *context = json_object_get(before, "max_position_embeddings");
+    if (json_is_integer(context) && json_number_value(context) > pair.number)
+        pair.number = json_number_value(context);
+    json_decref(before);
+    return pair;
+}
+
+static void add_pairs(Gguf *gguf, const Conversion *conversion, const MoecPair *pairs, int count,
+                      const char *config) {
     const char *type = conversion_type(conversion), *architecture = "llama";
     for (int i = 0; i < count; i++)
         if (!strcmp(pairs[i].key, "general.architecture")) architecture = pairs[i].text;
-    for (int i = 0; i < count; i++) add_pair(gguf, &pairs[i], architecture);
+    for (int i = 0; i < count; i++) {
+        const MoecPair pair = with_context(pairs[i], config);
+        if (!gguf_rotation_says(gguf->factors, pair.key)) add_pair(gguf, &pair, architecture);
+    }
     gguf_number(gguf, "general.alignment", ALIGNMENT);
     gguf_number(gguf, "general.file_type",
                 !strcmp(type, "bfloat16") ? 32 : !strcmp(type, "float16"));
@@ -114,7 +129,7 @@ static void add_header(const Gguf *gguf, const Conversion *conversion, Text *hea
     uint64_t offset = 0;
     text_append(header, "GGUF", 4);
     add_u32(header, VERSION);
-    add_u64(header, (uint64_t)conversion->count);
+    add_u64(header, (uint64_t)conversion->count + (gguf->factors ? 1 : 0));
     add_u64(header, gguf->key_count);
     text_append(header, gguf->keys.bytes, gguf->keys.length);
     for (int i = 0; i < conversion->count; i++) {
@@ -126,6 +141,18 @@ static void add_header(const Gguf *gguf, const Conversion *conversion, Text *hea
         add_u64(header, offset);
         offset += padded(entry->bytes);
     }
+    if (!gguf->factors) return;
+    add_string(header, "rope_freqs.weight");
+    add_u32(header, 1);
+    add_u64(header, (uint64_t)gguf->factor_count);
+    add_u32(header, type_of(NUMBER_F32));
+    add_u64(header, offset);
+}
+
+static void write_factors(const Gguf *gguf, Aside *aside) {
+    size_t bytes = sizeof *gguf->factors * (size_t)gguf->factor_count;
+    aside_write(aside, gguf->factors, bytes);
+    pad(aside, bytes);
 }
 
 static bool write_tensors(Conversion *conversion, Aside *aside) {
@@ -147,21 +174,25 @@ static bool write_tensors(Conversion *conversion, Aside *aside) {
 }
 
 bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const MoecPair *pairs,
-                int count) {
+                int count, const char *config) {
     Aside aside;
     Text header = {0};
     conversion_widen_vectors(conversion);
-    add_pairs(gguf, conversion, pairs, count);
+    gguf->factors = gguf_rotation_factors(pairs, count, &gguf->factor_count);
+    add_pairs(gguf, conversion, pairs, count, config);
     add_header(gguf, conversion, &header);
     bool good = aside_open(&aside, path, false);
     if (good) {
         aside_write(&aside, header.bytes, header.length);
         pad(&aside, header.length);
         bool whole = write_tensors(conversion, &aside);
+        if (whole && gguf->factors) write_factors(gguf, &aside);
         if (!whole) aside.failed = ENOMEM;
         good = aside_close(&aside) && whole;
     }
     text_free(&header);
     text_free(&gguf->keys);
+    free(gguf->factors);
+    gguf->factors = NULL;
     return good;
 }

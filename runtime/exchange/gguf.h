@@ -14,6 +14,8 @@
 typedef struct Gguf {
     Text keys;
     uint64_t key_count;
+    float *factors; /* of the rotation's waves, or NULL: see gguf_rotation.h */
+    int factor_count;
 } Gguf;
 
 void gguf_text(Gguf *gguf, const char *key, const char *text);
@@ -31,9 +33,10 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary);
  * text, the template of chats. Each file may be NULL. */
 void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
                    const char *tokenizer_config, const char *jinja);
-/* The options of the model, and the file. False after a message. */
+/* The options of the model, and the file. config: the config.json that the model came with, which
+ * may allow a longer context, or NULL. False after a message. */
 bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const MoecPair *pairs,
-                int count);
+                int count, const char *config);
 
 /* What a file says of its model, as a configuration: "llama.block_count" is "arch.block_count". */
 Config *gguf_config(const GgufFile *file);

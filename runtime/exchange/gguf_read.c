@@ -1,6 +1,7 @@
 /* A GGUF file read: its keys as a configuration, its tokenizer, what else it says of tokens. */
 #include "base/memory.h"
 #include "base/message.h"
+#include "exchange/gguf_rotation.h"
 #include "exchange/gguf_tokens.h"
 
 #include <stdlib.h>
@@ -43,7 +44,7 @@ Config *gguf_config(const GgufFile *file) {
         free(name);
     }
     add_seen(file, config);
-    Config *found = config_of(file->path, config);
+    Config *found = gguf_rotation_read(file, config) ? config_of(file->path, config) : NULL;
     json_decref(config);
     return found;
 }
@@ -257,6 +258,14 @@ static void add_file(json_t *files, const char *name, json_t *object) {
     json_decref(object);
 }
 
+/* The context that the model was made for, under the name that folders have for it. */
+static void add_context(const GgufFile *file, json_t *config) {
+    char *key = memory_format("%s.context_length", text_of(file, "general.architecture"));
+    json_t *context = json_object_get(file->keys, key);
+    if (json_is_integer(context)) json_object_set(config, "max_position_embeddings", context);
+    free(key);
+}
+
 json_t *gguf_files(const GgufFile *file, bool bare) {
     static const char *const names[][2] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
                                            {"eos_token", "tokenizer.ggml.eos_token_id"},
@@ -271,11 +280,13 @@ json_t *gguf_files(const GgufFile *file, bool bare) {
         json_object_set_new(tokens, names[i][0], json_string(text));
         free(id);
     }
+    add_context(file, config);
     add_file(files, "file:config.json", config);
     if (bare) {
         json_decref(tokens);
         return files;
     }
+    json_object_set_new(tokens, "tokenizer_class", json_string("PreTrainedTokenizerFast"));
     add_file(files, "file:tokenizer_config.json", tokens);
     if (chat) json_object_set_new(files, "file:chat_template.jinja", json_string(chat));
     return files;

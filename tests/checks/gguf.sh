@@ -64,6 +64,43 @@ moec import other --out run_note > log 2>&1 || wrong "import other: $(cat log)"
 moec export run_note --as gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
 grep -q "how the token 'Word' takes" log || wrong "what is left out is not told: $(cat log)"
 
+# Rotations for longer contexts: keys, or for Llama 3's a tensor, are the options again, and those the same file.
+rotated() { # NAME ROTATION
+    printf 'use m\nmodel %s = m { attention = { head_dim = 32, rotary = %s } }\n' "$1" "$2" > "$1.moe"
+    moec init "$1.moe" --seed 3 --out "$1.safetensors"
+    moec export "$1.safetensors" --as gguf --out "gguf_$1" > log 2>&1 || wrong "export $1: $(cat log)"
+    moec import "gguf_$1/model.gguf" --out "back_$1" --name "$1" > log 2>&1 || wrong "import $1: $(cat log)"
+    moec export "back_$1" --as gguf --out "again_$1" > log 2>&1 || wrong "export $1 again: $(cat log)"
+    cmp "gguf_$1/model.gguf" "again_$1/model.gguf" || wrong "$1 comes back as $(cat "back_$1/$1.moe")"
+    for word in $2; do
+        case $word in *[a-z0-9]*) grep -qwF "${word%,}" "back_$1/$1.moe" || wrong "$1 comes back without $word: $(cat "back_$1/$1.moe")" ;; esac
+    done
+}
+rotated linear 'linear_rotary { base = 10000, factor = 4 }'
+rotated yarn 'yarn_rotary { base = 10000, factor = 8, original = 512, fast = 24, slow = 2 }'
+rotated turned3 'llama3_rotary { base = 500000, factor = 8, low = 1, high = 4, original = 8192 }'
+rotated other3 'llama3_rotary { base = 500000, factor = 32, low = 1, high = 3, original = 5000 }'
+rotated few3 'llama3_rotary { base = 50000000, factor = 2.5, low = 1, high = 4, original = 8192 }'
+grep -qa rope_freqs.weight gguf_turned3/model.gguf || wrong "there is no tensor of the rotation"
+grep -qa rope.scaling gguf_turned3/model.gguf && wrong "llama.cpp knows no such key"
+printf 'use turned3\nmodel asked = turned3 { attention.qk_norm = true }\n' > asked.moe
+moec init asked.moe --seed 3 --out asked.safetensors
+fails "attention.rotary.factor is 8 here" moec export asked.safetensors --as gguf_qwen3 --out nowhere
+data=$(($(wc -c < gguf_turned3/model.gguf) - 64)) # 16 factors, which come last
+cp gguf_turned3/model.gguf bad.gguf
+printf '\0\0\100\100' | dd of=bad.gguf bs=1 seek="$data" conv=notrunc 2> log
+fails "is no rotation of Llama 3's kind" moec import bad.gguf --out nowhere
+
+# A folder by way of GGUF: the context that it was made for, the class of its tokenizer.
+sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' run_folder_llama3/config.json > m/config.json
+cp "$fixtures/llama3.json" m/tokenizer.json
+moec import m --out run_long > log 2>&1 || wrong "import of a long context: $(cat log)"
+moec export run_long --as gguf --out gguf_long > log 2>&1 || wrong "export of a long context: $(cat log)"
+moec import gguf_long/model.gguf --out back_long > log 2>&1 || wrong "import of a long context again: $(cat log)"
+moec export back_long --as llama --out folder_long > log 2>&1 || wrong "export of a long context again: $(cat log)"
+grep -q '"max_position_embeddings": 131072' folder_long/config.json || wrong "another context: $(cat folder_long/config.json)"
+grep -q '"tokenizer_class"' folder_long/tokenizer_config.json || wrong "no class: $(cat folder_long/tokenizer_config.json)"
+
 # Damaged files. Numbers are the places of bytes in the header.
 moec export m.safetensors --as gguf --out g > log
 file=g/model.gguf

@@ -18,6 +18,9 @@ model llama = decoder {
   train = { context = 256, batch = 2, lr = 3e-3, steps = 60 }
 }
 model llama_tied = llama { tied = true }
+model llama_linear = llama { attention.rotary = linear_rotary { factor = 4 } }
+model llama_yarn = llama { attention.rotary = yarn_rotary { factor = 8, original = 32 } }
+model llama_three = llama { attention.rotary = llama3_rotary { base = 10000, factor = 8, original = 256 } }
 model mixtral = llama { ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 48 }, weights = renormalised } }
 model qwen2 = llama { attention = { bias = true, out_bias = false } }
 model qwen3 = llama { attention.qk_norm = true }
@@ -73,7 +76,8 @@ def quantise(path, out):
     for tensor in reader.tensors:
         if tensor.data.ndim < 2 or tensor.data.shape[-1] % 32:
             writer.add_tensor(tensor.name, tensor.data)
-            numbers.append(tensor.data.ravel())
+            if tensor.name != "rope_freqs.weight":  # which is options here
+                numbers.append(tensor.data.ravel())
             continue
         blocks = gguf.quants.quantize(tensor.data, kind)
         writer.add_tensor(tensor.name, blocks, raw_dtype=kind)
@@ -98,7 +102,7 @@ def read_again(run, out):
 
 
 def compare(name, folder, text, tokenizer):
-    architecture = {"llama_tied": "llama", "mixtral": "llama"}.get(name, name)
+    architecture = "llama" if name.startswith("llama_") or name == "mixtral" else name
     spec, run, out = folder / "models.moe", folder / name, folder / f"{name}_gguf"
     moec("train", f"{spec}:{name}", "--tokenizer", tokenizer, "--data", text, "--out", run)
     moec("export", run, "--as", "gguf", "--out", out)

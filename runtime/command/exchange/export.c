@@ -144,7 +144,8 @@ static bool write_gguf(const Export *export) {
         gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
                       checkpoint_file(file, "tokenizer_config.json"),
                       checkpoint_file(file, "chat_template.jinja"));
-    good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count);
+    good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
+                              checkpoint_file(file, "config.json"));
     if (good)
         printf("%s: %d tensors, %s, as layout '%s' has them\n", path, export->conversion->count,
                conversion_type(export->conversion), export->layout);
