@@ -71,6 +71,12 @@ MOEC_INLINE void moec_tile_amx(const MoecTile *tile, const int both) {
     const long a_step = tile->a_step, a_bytes = a_step * 4, b_bytes = tile->b_step * 4,
                c_bytes = tile->c_m * 4;
     float *c = tile->c, *lower = c + 16 * tile->c_m;
+    /* Where the tile to the right will be written: it has come by then. */
+    if (tile->k >= MOEC_PREFETCH_K)
+        for (long i = 0; i < (both ? 32 : 16); i++) {
+            __builtin_prefetch(c + i * tile->c_m + 2 * MOEC_LANES, 1);
+            __builtin_prefetch(c + i * tile->c_m + 3 * MOEC_LANES, 1);
+        }
     __asm__ volatile("" ::: "memory"); /* what loads registers does not say that it reads memory */
     _tile_zero(0);
     _tile_zero(1);
