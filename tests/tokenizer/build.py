@@ -332,9 +332,9 @@ EXTRA = [cl100k, bloom, odd]
 KINDS = [gpt2, llama3, qwen, o200k, deepseek, roberta, llama2, gemma, t5, unigram_bytes, bert, cased, clip]
 
 
-def made(folder, size):
+def made(folder, size, names=()):
     os.makedirs(folder, exist_ok=True)
-    for kind in KINDS + EXTRA:
+    for kind in [kind for kind in KINDS + EXTRA if not names or kind.__name__ in names]:
         path = os.path.join(folder, kind.__name__ + ".json")
         if not os.path.exists(path):
             kind(size).save(path)
