@@ -19,7 +19,7 @@ printf '%s' "{% for m in messages %}{{ m['role'] + ': ' + m['content'] | trim }}
 moec serve "$work/run" --port 0 --chat-template "$work/chat.jinja" --context 256 --patience 4 --timeout 60 >"$work/out" 2>"$work/err" &
 server=$!
 trap 'kill $server 2>/dev/null || true; wait; rm -rf "$work"' EXIT
-for _ in $(seq 300); do [ -s "$work/out" ] || sleep 0.1; done
+while [ ! -s "$work/out" ] && kill -0 $server 2>/dev/null; do sleep 0.1; done # compiles first
 [ -s "$work/out" ] || wrong "$(cat "$work/err")"
 at=$(sed 's|^\(http://[^ ]*\)/v1.*|\1|' "$work/out")
 "$packages/bin/python" tests/serve/compare.py "$at" "$work" $server
