@@ -6,6 +6,7 @@
  *
  *     y[s] = x[s] * a[s];  z[s] = x[s] + b[s]      -->    d_x[s] = d_y[s] * a[s] + d_z[s]
  *     h[s,d] = table[token[s],d]                   -->    d_table[token[s],d] += d_h[s,d]
+ *     y[s] = sum[w] x[s - w] * f[w]                -->    d_x[s] = sum[w] d_y[s + w] * f[w]
  *
  * What lives outside a repeat and is reached from inside is zeroed before the repeat and added to
  * in every step.
@@ -226,6 +227,46 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
     contribution->subs[dimension] = place;
 }
 
+/* What a loop of the subscript is where the subscript is `place`, by the other indices there: s is
+ * j + w where s - w is j. Of a loop about as long as the axis, lest there be more to go through
+ * than there was. NULL: there is none. */
+static Expr *solved(Program *program, const Contribution *contribution, const Expr *sub,
+                    Expr *place, double size, Index **index) {
+    if (is_loop(contribution, sub) && size <= 2 * (double)sub->index->axis->size) {
+        *index = sub->index;
+        return place;
+    }
+    if (sub->kind != EXPR_APPLY || (sub->op != OP_ADD && sub->op != OP_SUB)) return NULL;
+    Expr *left = sub->args[0], *right = sub->args[1];
+    OpCode back = sub->op == OP_ADD ? OP_SUB : OP_ADD;
+    Expr *found = solved(program, contribution, left, expr_apply(program, back, place, right, NULL),
+                         size, index);
+    if (found && !expr_uses_index(right, *index)) return found;
+    if (sub->op == OP_SUB) return NULL;
+    found = solved(program, contribution, right, expr_apply(program, OP_SUB, place, left, NULL),
+                   size, index);
+    return found && !expr_uses_index(left, *index) ? found : NULL;
+}
+
+/* Turns x[s - w] round: the place is j, and s is j + w. */
+static void invert_moved(Program *program, Contribution *contribution, const Tensor *tensor,
+                         int dimension) {
+    Index *old;
+    Axis *axis = tensor->axes[dimension];
+    const Expr *sub = contribution->subs[dimension];
+    Index *fresh = index_new(program, axis->name, axis);
+    Expr *place = expr_index(program, fresh);
+    if (sub->kind != EXPR_APPLY) return;
+    Expr *source = solved(program, contribution, sub, place, (double)axis->size, &old);
+    if (!source || uses(contribution, tensor->rank, old) != 1) return;
+    bool guarded = vanishes_outside(contribution, old);
+    fresh->name = old->name;
+    replace_loop(program, contribution, old, fresh, source);
+    if (!guarded) add_comparison(program, contribution, OP_GE, source, 0);
+    if (!guarded) add_comparison(program, contribution, OP_LT, source, (double)old->axis->size);
+    contribution->subs[dimension] = place;
+}
+
 /* Is sub `size * number + rest` over all rests, or that many from the end? */
 static bool match_joined(const Contribution *contribution, const Expr *sub, Index **number,
                          Index **rest, Expr **end) {
@@ -424,6 +465,7 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
             invert_shift(program, &contribution, read->tensor, i);
             invert_joined(program, &contribution, read->tensor, i);
             invert_split(program, &contribution, read->tensor, i);
+            invert_moved(program, &contribution, read->tensor, i);
         }
         separate(program, &contribution, read->tensor, i);
     }
