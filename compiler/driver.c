@@ -336,6 +336,12 @@ double moec_weight_traffic(MoecProgram *program) {
     return traffic(program);
 }
 
+double moec_cache_traffic(MoecProgram *step, long places) {
+    double sequences = step->batch ? (double)step->batch->size : 1;
+    double grown = (double)cache_bytes_per_token(step) * (double)places;
+    return sequences * (grown + (double)constant_bytes(step));
+}
+
 /* The program of whole parameters, where there are any, beside that of elements. */
 static MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs,
                                      int *count) {

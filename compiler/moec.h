@@ -110,6 +110,9 @@ void moec_lower(MoecCompiler *compiler, MoecProgram *program, bool device);
 /* Bytes of weights that one run reads, each once: chosen ones by their share, what is looked up by
  * its rows. */
 double moec_weight_traffic(MoecProgram *program);
+/* Bytes of caches that a step of decoding reads, of all its sequences behind so many places: those
+ * that grow as far as they are filled, windows and states whole. */
+double moec_cache_traffic(MoecProgram *step, long places);
 /* C text that exports `const MoecTable moec_table` (runtime/abi/abi.h) holding these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone);

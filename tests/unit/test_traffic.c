@@ -17,7 +17,9 @@ static const char spec[] = "use decoder\n"
                            "  attention = { heads = { q = 4 }, head_dim = 16 }\n"
                            "  ffn = moe { experts = 8, top = 2, expert = swiglu { hidden = 32 } }\n"
                            "  train = { batch = 2, context = 8 }\n"
-                           "}\n";
+                           "}\n"
+                           "use recurrent\n"
+                           "model state = m { attention = retention { heads = 4 } }\n";
 
 enum {
     ROW = 64,
@@ -28,18 +30,26 @@ enum {
     LOGITS = 64 * 80
 };
 
-static double measure(bool device, long tokens, const char *set) {
+/* A step of the model as it is for a machine. */
+static MoecProgram *open_step(MoecCompiler **compiler, const char *model, const char *set,
+                              bool device, long batch, long tokens) {
     char path[] = "/tmp/moec-test-traffic-XXXXXX.moe";
     int file = mkstemps(path, 4);
     assert_true(file >= 0);
     assert_int_equal(write(file, spec, sizeof spec - 1), (ssize_t)sizeof spec - 1);
     close(file);
-    MoecCompiler *compiler = moec_open(path, "m", &set, 1, NULL);
+    *compiler = moec_open(path, model, &set, 1, NULL);
     unlink(path);
-    if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    MoecProgram *step = moec_compile(compiler, MOEC_DECODE, 1, 0, tokens);
+    if (moec_failed(*compiler)) fail_msg("%s", moec_reports(*compiler));
+    MoecProgram *step = moec_compile(*compiler, MOEC_DECODE, batch, 0, tokens);
     assert_non_null(step);
-    moec_lower(compiler, step, device);
+    moec_lower(*compiler, step, device);
+    return step;
+}
+
+static double measure(bool device, long tokens, const char *set) {
+    MoecCompiler *compiler;
+    MoecProgram *step = open_step(&compiler, "m", set, device, 1, tokens);
     double bytes = moec_weight_traffic(step);
     moec_close(compiler);
     return bytes;
@@ -65,8 +75,27 @@ static void products_that_round_read_halves(void **state) {
     assert_true(measure(true, 1, "tied=true") == measure(false, 1, "tied=true"));
 }
 
+static double cached(const char *model, const char *set, long batch, long places) {
+    MoecCompiler *compiler;
+    double bytes = moec_cache_traffic(open_step(&compiler, model, set, false, batch, 1), places);
+    moec_close(compiler);
+    return bytes;
+}
+
+/* Keys and values of each place; a state, however long the text. */
+static void caches_are_read_as_far_as_filled(void **state) {
+    (void)state;
+    const double place = 2 * 2 * 64 * 4, states = 2 * 4 * 16 * 32 * 4;
+    assert_true(cached("m", "tied=true", 1, 5) == 5 * place);
+    assert_true(cached("m", "tied=true", 3, 5) == 15 * place);
+    assert_true(cached("m", "train.cache=bf16", 1, 5) == 5 * place / 2);
+    assert_true(cached("state", "tied=true", 1, 0) == states);
+    assert_true(cached("state", "tied=true", 2, 7) == 2 * states);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_reads_what_it_needs),
-                                       cmocka_unit_test(products_that_round_read_halves)};
+                                       cmocka_unit_test(products_that_round_read_halves),
+                                       cmocka_unit_test(caches_are_read_as_far_as_filled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,11 +78,17 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
                          found);
 }
 
-/* Bytes of weights that one step of all rows has to read; half the caches come to that. */
-static double weight_bytes(const Bench *bench, MoecCompiler *compiler, const Decoder *decoder) {
+/* Bytes that one step of all rows has to read: weights, states and windows; and of each place. */
+typedef struct StepBytes {
+    double always, place;
+} StepBytes;
+
+static StepBytes step_bytes(const Bench *bench, MoecCompiler *compiler, const Decoder *decoder) {
     MoecProgram *step = moec_compile(compiler, MOEC_DECODE, decoder->rows, decoder->length, 1);
-    if (step) moec_lower(compiler, step, bench->on->apart);
-    return step ? moec_weight_traffic(step) : 0;
+    if (!step) return (StepBytes){0};
+    moec_lower(compiler, step, bench->on->apart);
+    double kept = moec_cache_traffic(step, 0);
+    return (StepBytes){moec_weight_traffic(step) + kept, moec_cache_traffic(step, 1) - kept};
 }
 
 /* Speed and ceiling of one round, taken one right after the other: on a shared machine both drift.
@@ -100,21 +106,21 @@ static int by_share(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-static bool decode_round(const Bench *bench, Decoder *decoder, double weights, Round *round) {
+static bool decode_round(const Bench *bench, Decoder *decoder, const StepBytes *bytes,
+                         Round *round) {
     round->ceiling = bench->on->kind->ceiling_read(bench->on);
-    double began = seconds_now(), cache = 0;
+    double began = seconds_now(), read = 0;
     long steps = 0;
     double patience = bench->quick ? 0 : (double)DECODE_SECONDS / DECODE_ROUNDS;
     while (!steps || seconds_now() - began < patience) {
         if (decoder->position == decoder->length) decoder->position = bench->prefix;
         if (!advance(decoder, steps)) return false;
-        cache += (double)decoder->position / (double)decoder->length *
-                 (double)decoder->step->graph->cache_bytes;
+        read += bytes->always + bytes->place * (double)decoder->position;
         steps++;
     }
     double tokens = (double)(steps * decoder->rows);
     round->speed = tokens / (seconds_now() - began);
-    round->touched = ((double)steps * weights + cache) / tokens;
+    round->touched = read / tokens;
     return true;
 }
 
@@ -129,7 +135,7 @@ bool bench_decoding(const Bench *bench) {
     MoecCompiler *compiler = bench_open(bench);
     Decoder *decoder =
         compiler ? decoder_open_on(bench->on, compiler, bench->batch, 0, places) : NULL;
-    const double weights = decoder ? weight_bytes(bench, compiler, decoder) : 0;
+    const StepBytes bytes = decoder ? step_bytes(bench, compiler, decoder) : (StepBytes){0};
     moec_close(compiler);
     bool good = decoder != NULL;
     if (good) {
@@ -139,7 +145,7 @@ bool bench_decoding(const Bench *bench) {
     if (bench->prefix && good) decoder->position = bench->prefix;
     Round rounds[DECODE_ROUNDS];
     for (int i = 0; i < DECODE_ROUNDS && good; i++)
-        good = decode_round(bench, decoder, weights, &rounds[i]);
+        good = decode_round(bench, decoder, &bytes, &rounds[i]);
     if (good) {
         qsort(rounds, DECODE_ROUNDS, sizeof rounds[0], by_share);
         const Round *median = &rounds[DECODE_ROUNDS / 2], *best = &rounds[DECODE_ROUNDS - 1];
