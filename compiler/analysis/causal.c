@@ -147,6 +147,25 @@ bool runs_over(const Statement *statement, const Axis *axis) {
     return false;
 }
 
+/* The condition on which an expression takes other places, or NULL. */
+static const Expr *condition_on(const Expr *expr, const Index *other) {
+    if (expr->kind == EXPR_APPLY && expr->op == OP_WHERE && expr_uses_index(expr->args[0], other))
+        return expr->args[0];
+    const Expr *found = NULL;
+    for (int i = 0; i < expr->count && !found; i++) found = condition_on(expr->args[i], other);
+    return found;
+}
+
+/* What a statement does with places ahead, which are not there yet. */
+static const char *what_is_ahead(const Check *check, const Expr *ahead, const Index *other) {
+    const Expr *condition = ahead ? condition_on(ahead, other) : NULL;
+    if (condition)
+        return arena_format(check->program->arena, "looks at later places where %s",
+                            print_expr(check->program->arena, condition));
+    return check->statement->reduction == REDUCE_SUM ? "sums over the sequence"
+                                                     : "compares places of the sequence";
+}
+
 /* Every place of the statement but the one at hand; what it sums over must not count on those
  * ahead. */
 static void check_others(Check *check) {
@@ -162,9 +181,7 @@ static void check_others(Check *check) {
         const Expr *ahead =
             check->place ? value_ahead(check->past, statement->value, other, check->place) : NULL;
         if (!ahead || past_reads(check->past, ahead, other))
-            error_message(check, statement->reduction == REDUCE_SUM
-                                     ? "sums over the sequence"
-                                     : "compares places of the sequence");
+            error_message(check, what_is_ahead(check, ahead, other));
     }
 }
 

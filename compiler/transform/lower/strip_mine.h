@@ -1,7 +1,7 @@
 /* strip_mine: what its files share.
  *
  *     strip_mine.c    the pass: which statements go together, and how large a part is
- *     strip_parts.c        they, in a repeat over the parts
+ *     strip_parts.c   they, in a repeat over the parts
  */
 #ifndef STRIP_MINE_H
 #define STRIP_MINE_H
