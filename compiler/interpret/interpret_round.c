@@ -34,13 +34,13 @@ static void round_some(double *to, const double *from, int count, double scale) 
     const double back = 1 / scale;
 #pragma omp simd
     for (int i = 0; i < count; i++) reals[i] = (float)(from[i] * scale);
-    memcpy(bits, reals, sizeof bits);
+    memcpy(bits, reals, (size_t)count * sizeof *bits);
 #pragma omp simd
     for (int i = 0; i < count; i++) {
         const uint32_t rounded = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) & 0xffff0000u;
         bits[i] = (bits[i] & 0x7f800000u) == 0x7f800000u ? bits[i] : rounded;
     }
-    memcpy(reals, bits, sizeof reals);
+    memcpy(reals, bits, (size_t)count * sizeof *reals);
 #pragma omp simd
     for (int i = 0; i < count; i++) to[i] = (double)reals[i] * back;
 }
