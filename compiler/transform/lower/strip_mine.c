@@ -136,9 +136,9 @@ static long outer_count(const Tensor *whole) {
 /* Each element of its outer axes has several matrices of its own, with as many rows as a part
  * needs; where a part is asked to have `rows`, any will do. */
 static bool has_slabs(const Tensor *whole, long rows) {
+    if (whole->rank <= 4) return false;
     long last = whole->axes[whole->rank - 1]->size;
-    return whole->rank > 4 &&
-           (rows > 0 || tensor_elements(whole) / (outer_count(whole) * last) >= MIN_ROWS);
+    return rows > 0 || tensor_elements(whole) / (outer_count(whole) * last) >= MIN_ROWS;
 }
 
 static bool is_as_large(const Tensor *tensor, const Tensor *than, long rows) {
