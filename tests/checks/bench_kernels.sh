@@ -28,3 +28,8 @@ moec bench "$work/two.moe" --graph decode --quick --kernels >"$work/text"
 grep -q 'us .* times .*GFLOP/s .*GB/s .* %  logits, product' "$work/text" || wrong "$(cat "$work/text")"
 moec emit "$work/two.moe" --target c --out "$work/emitted" >"$work/log"
 ! grep -rq "moec_mark(run," "$work/emitted" || wrong "a program that is not timed tells of its units"
+
+# A run's folder serves as its spec.
+cat stdlib/*.moe >"$work/data"
+moec train "$work/two.moe" --data "$work/data" --out "$work/run" --steps 1 >"$work/text" 2>&1 || wrong "training: $(cat "$work/text")"
+moec bench "$work/run" --graph decode --quick >"$work/text" 2>&1 || wrong "bench of a run: $(cat "$work/text")"
