@@ -109,6 +109,7 @@ static Chunking chunking_new(Program *program, Block *block) {
 /* As new, for another temporary of the same program. */
 static void start_again(Chunking *chunking) {
     size_t tensors = (size_t)chunking->program->tensors.count;
+    chunking->fails = false;
     memset(chunking->cuts, 0, tensors * sizeof *chunking->cuts);
     memset(chunking->local, 0, tensors * sizeof *chunking->local);
     for (int i = 0; i < chunking->count; i++) {
@@ -121,10 +122,6 @@ static bool names(const List *accesses, const Tensor *tensor) {
     for (int i = 0; i < accesses->count; i++)
         if (((const Expr *)accesses->items[i])->tensor == tensor) return true;
     return false;
-}
-
-static bool touches(const Step *step, const Tensor *tensor) {
-    return names(&step->reads, tensor) || names(&step->writes, tensor);
 }
 
 /* ---- the members ---- */
@@ -148,26 +145,61 @@ static bool is_as_large(const Tensor *tensor, const Tensor *than, long rows) {
            tensor->axes[1] == than->axes[1];
 }
 
+static bool runs_along(const Leaf *leaf, const Index *loop, const Axis *axis) {
+    if (loop->axis == axis) return true;
+    for (int i = 0; i < leaf->accesses.count; i++) {
+        const Expr *access = leaf->accesses.items[i];
+        for (int d = 0; d < access->count; d++)
+            if (access->tensor->axes[d] == axis && access->args[d]->kind == EXPR_INDEX &&
+                access->args[d]->index == loop)
+                return true;
+    }
+    return false;
+}
+
+Index *loop_over(const Leaf *leaf, const Axis *axis) {
+    Index *found = NULL;
+    for (int i = 0; i < leaf->statement->loop_count; i++) {
+        Index *loop = leaf->statement->loops[i];
+        if (!runs_along(leaf, loop, axis)) continue;
+        if (found) return NULL;
+        found = loop;
+    }
+    return found;
+}
+
+/* It loops over what is cut, in every statement of it. */
+static bool is_along(const Chunking *chunking, const Step *step) {
+    for (int i = 0; i < step->leaves.count; i++) {
+        const Leaf *leaf = step->leaves.items[i];
+        if (leaf->statement->once) return false;
+        for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
+            if (!loop_over(leaf, chunking->axes[cut])) return false;
+    }
+    return step->leaves.count > 0;
+}
+
+static void make_member(Chunking *chunking, Step *step, List *waiting) {
+    if (step->member) return;
+    step->member = true;
+    chunking->fails |= !is_along(chunking, step);
+    list_push(chunking->program->arena, waiting, step);
+}
+
 /* Makes it a member, and with it everyone who touches a temporary as large as `whole` that a member
  * writes; where `whole` has slabs, one with such slabs that a member touches. */
 static void join(Chunking *chunking, Step *first, const Tensor *whole) {
-    Arena *arena = chunking->program->arena;
     List waiting = {0};
-    first->member = true;
-    list_push(arena, &waiting, first);
-    while (waiting.count) {
+    make_member(chunking, first, &waiting);
+    while (waiting.count && !chunking->fails) {
         const Step *step = waiting.items[--waiting.count];
         const int reads = has_slabs(whole, chunking->rows) ? step->reads.count : 0;
         for (int i = 0; i < step->writes.count + reads; i++) {
             const Expr *access = i < reads ? step->reads.items[i] : step->writes.items[i - reads];
             const List *users = &chunking->users[access->tensor->id];
             for (int j = 0; is_as_large(access->tensor, whole, chunking->rows) && j < users->count;
-                 j++) {
-                Step *user = users->items[j];
-                if (user->member) continue;
-                user->member = true;
-                list_push(arena, &waiting, user);
-            }
+                 j++)
+                make_member(chunking, users->items[j], &waiting);
         }
     }
 }
@@ -243,37 +275,16 @@ static bool place_others(Chunking *chunking, const Tensor *whole) {
 
 /* ---- whether they can be cut ---- */
 
-static bool runs_along(const Leaf *leaf, const Index *loop, const Axis *axis) {
-    if (loop->axis == axis) return true;
-    for (int i = 0; i < leaf->accesses.count; i++) {
-        const Expr *access = leaf->accesses.items[i];
-        for (int d = 0; d < access->count; d++)
-            if (access->tensor->axes[d] == axis && access->args[d]->kind == EXPR_INDEX &&
-                access->args[d]->index == loop)
-                return true;
-    }
-    return false;
-}
-
-Index *loop_over(const Leaf *leaf, const Axis *axis) {
-    Index *found = NULL;
-    for (int i = 0; i < leaf->statement->loop_count; i++) {
-        Index *loop = leaf->statement->loops[i];
-        if (!runs_along(leaf, loop, axis)) continue;
-        if (found) return NULL;
-        found = loop;
-    }
-    return found;
-}
-
 /* The dimension where every access of the tensor by a member names elements of the member's own
  * part, or -1. */
 static int dimension_of(const Chunking *chunking, const Tensor *tensor, int cut) {
     unsigned dimensions = (1u << tensor->rank) - 1;
-    for (int i = chunking->first; i <= chunking->last; i++) {
-        const Step *step = &chunking->steps[i];
+    const List *users = &chunking->users[tensor->id];
+    for (int i = 0; i < users->count; i++) {
+        const Step *step = users->items[i];
         for (int j = 0; step->member && j < step->leaves.count; j++) {
             const Leaf *leaf = step->leaves.items[j];
+            if (!names(&leaf->accesses, tensor)) continue;
             const Index *loop = loop_over(leaf, chunking->axes[cut]);
             for (int k = 0; k < leaf->accesses.count; k++) {
                 const Expr *access = leaf->accesses.items[k];
@@ -299,10 +310,11 @@ static bool is_sliced(const Chunking *chunking, const Tensor *tensor) {
 
 /* Members only add to it: the first may set it, to a sum. */
 static bool is_summed(const Chunking *chunking, const Tensor *tensor) {
-    for (int i = chunking->first; i <= chunking->last; i++) {
-        const Step *step = &chunking->steps[i];
+    const List *users = &chunking->users[tensor->id];
+    for (int i = 0; i < users->count; i++) {
+        const Step *step = users->items[i];
         const Statement *statement = step->statement;
-        if (!step->member || !touches(step, tensor)) continue;
+        if (!step->member) continue;
         if (statement->kind != STATEMENT_LOOP) return false;
         bool sum = statement->reduction == REDUCE_SUM && !statement_is_scatter(statement);
         if (names(&step->reads, tensor) || (!statement->accumulate && !sum)) return false;
@@ -314,18 +326,15 @@ static bool is_local(const Chunking *chunking, const Tensor *tensor) {
     if (tensor->role != ROLE_TEMP || chunking->cuts[tensor->id] != SLICED ||
         chunking->outside[tensor->id])
         return false;
-    for (int i = 0; i < chunking->count; i++)
-        if (!chunking->steps[i].member && touches(&chunking->steps[i], tensor)) return false;
+    const List *users = &chunking->users[tensor->id];
+    for (int i = 0; i < users->count; i++)
+        if (!((const Step *)users->items[i])->member) return false;
     return true;
 }
 
 /* Decides for the tensor that a member writes how it is cut. */
 static bool cut_tensor(Chunking *chunking, const Leaf *leaf) {
-    const Statement *statement = leaf->statement;
-    if (statement->once) return false;
-    for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
-        if (!loop_over(leaf, chunking->axes[cut])) return false;
-    const Tensor *tensor = statement->target->tensor;
+    const Tensor *tensor = leaf->statement->target->tensor;
     bool sliced = is_sliced(chunking, tensor);
     if (!sliced && !is_summed(chunking, tensor)) return false;
     chunking->cuts[tensor->id] = sliced ? SLICED : SUMMED;
@@ -336,9 +345,7 @@ static bool cut_tensor(Chunking *chunking, const Leaf *leaf) {
 static bool cut_tensors(Chunking *chunking) {
     for (int i = chunking->first; i <= chunking->last; i++) {
         const Step *step = &chunking->steps[i];
-        if (!step->member) continue;
-        if (!step->leaves.count) return false;
-        for (int j = 0; j < step->leaves.count; j++)
+        for (int j = 0; step->member && j < step->leaves.count; j++)
             if (!cut_tensor(chunking, step->leaves.items[j])) return false;
     }
     return true;
@@ -398,8 +405,8 @@ static bool chunk_around(Chunking *chunking, const Tensor *whole, long rows) {
     if (!choose_sizes(chunking, whole, rows)) return false;
     start_again(chunking);
     for (int i = 0; i < users->count; i++) join(chunking, users->items[i], whole);
-    while (place_others(chunking, whole)) continue;
-    if (!cut_tensors(chunking) || !chunking->local[whole->id]) return false;
+    while (!chunking->fails && place_others(chunking, whole)) continue;
+    if (chunking->fails || !cut_tensors(chunking) || !chunking->local[whole->id]) return false;
     repeat_parts(chunking, whole);
     return true;
 }

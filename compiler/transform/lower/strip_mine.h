@@ -49,6 +49,7 @@ typedef struct Chunking {
     List *users;   /* by tensor->id: Step * that touch it */
     Mark *marks;   /* by tensor->id */
     int round;
+    bool fails;             /* a member does not run along what is cut */
     int count, first, last; /* of all members: the first and the last */
     Cut *cuts;              /* by tensor->id */
     bool *local;            /* by tensor->id: members alone touch it */
