@@ -10,15 +10,12 @@ check masks train train.precision=bf16
 check masks train train.precision=f32
 MOEC_SIM=unchecked
 export MOEC_SIM
-check masks train train.precision=bf16 train.context=33
 check masks train train.precision=bf16 train.context=110 train.batch=1
 check widths train train.precision=bf16 train.context=33
-check widths train train.precision=bf16 train.context=70 train.batch=1
 check widths train train.precision=f32 train.batch=1
 # By warpgroups, every access checked.
 VARIANT=_wgmma MOEC_SIM=hopper
 export FORM MOEC_SIM
-check masks train train.precision=bf16 train.context=70
 check masks train train.precision=bf16 train.context=140 train.batch=1
 check widths train train.precision=bf16 train.context=90 train.batch=1
 check groups train train.precision=bf16

@@ -2,8 +2,8 @@
 # Models on the simulated CUDA device beside their definition: outputs, every gradient by name, decoding token by token; f32
 # within 1e-5 (gradients 1e-4), bf16 within twice what rounding alone costs (`moec verify`).
 #
-#   tests/checks/cuda_models.sh          every second model of tests/layers.moe (every eighth in bf16), every 16th small one of
-#                                        models/, best values
+#   tests/checks/cuda_models.sh          every fourth model of tests/layers.moe (half of them in bf16), every 32nd small one
+#                                        of models/, best values
 #   tests/checks/cuda_models.sh all      all of both; minutes
 #   tests/checks/cuda_models.sh WORD...  those whose FILE:MODEL contains a word
 #
@@ -16,7 +16,7 @@ on_simulator
 
 case ${1:-} in
 all) tests/small_models.sh ;;
-"") tests/small_models.sh | awk '/layers.moe/ ? NR % 2 : NR % 16 == 1 || /gqa4_small_best/' ;;
+"") tests/small_models.sh | awk '/layers.moe/ ? NR % 4 == 1 : NR % 32 == 1 || /gqa4_small_best/' ;;
 *) tests/small_models.sh "$@" ;;
 esac >"$work/models"
 [ -s "$work/models" ] || { echo "no such model" && exit 2; }
@@ -32,6 +32,6 @@ cat "$work/$$"
 END
 export work
 [ $# = 0 ] && few=1 || few=0
-awk -v few="$few" '{ print "f32", $0 } !few || !/layers.moe/ || NR % 4 == 1 { print "bf16", $0 }' "$work/models" |
+awk -v few="$few" '{ print "f32", $0 } !few || !/layers.moe/ || NR % 2 == 1 { print "bf16", $0 }' "$work/models" |
     xargs -P "$JOBS" -I '{}' sh -c "sh '$work/one' {}"
 [ ! -e "$work/failed" ]
