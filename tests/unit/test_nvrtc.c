@@ -2,7 +2,7 @@
  * shared memory they take, and which spill; one that spills is a failure. Needs no GPU; without NVRTC there is nothing to do.
  * Runs in the root of the project.
  *
- *     test_nvrtc          a few of the published models
+ *     test_nvrtc          one of the published models
  *     test_nvrtc all      all of those below and every model of tests/small_models.sh; ten minutes of one processor
  *     test_nvrtc WORD     those of all whose FILE:MODEL contains the word
  *     test_nvrtc start    what a whole model takes from its text to images for sm_90a: compiled, and from the cache
@@ -144,7 +144,7 @@ typedef struct Case {
 } Case;
 
 static const char *const published[] = {
-    "+models/tiny.moe:tiny_lore",
+    "models/tiny.moe:tiny_lore",
     "models/gated_attention.moe:moe_15b_sdpa",
     "+models/gated_attention.moe:moe_15b_sdpa train.precision=bf16",
     "tests/attention.moe:widths train.precision=bf16",
