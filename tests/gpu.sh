@@ -165,9 +165,11 @@ stage_kernels() {
     cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
 }
 
+has_torch() { "$PYTHON" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; }
+
 # torch PART...: what PyTorch takes.
 torch() {
-    if ! "$PYTHON" -c 'import torch' 2>/dev/null; then
+    if ! has_torch; then
         tell torch_log '"why": "PyTorch is not installed."'
         return
     fi
@@ -179,7 +181,7 @@ torch() {
 
 # PyTorch gets our weights, so that its loss can be held against ours before it is timed.
 weights_for_torch() {
-    "$PYTHON" -c 'import torch' 2>/dev/null || return 0
+    has_torch || return 0
     head -c 1040 README.md >"$work/text"
     moec init models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
         moec run models/gpt2.moe:gpt2_small --weights "$work/weights" --tokens "$work/text" --want loss --out "$work/loss" \

@@ -6,8 +6,7 @@
 #include "../../runtime/base/embedded.h"
 #include "abi/abi.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
+#include "loaded_text.h"
 
 /* VARIANT in the environment, the ending of a name: kernels that have this variant, and take no maps, are launched in it. */
 static const char *wanted_variant;
@@ -76,24 +75,7 @@ typedef struct Loaded {
 } Loaded;
 
 static void load_host(const char *text, Loaded *loaded) {
-    char folder[] = "/tmp/moec-test-emit-cuda-XXXXXX", command[1024];
-    assert_non_null(mkdtemp(folder));
-    snprintf(command, sizeof command, "%s/program.c", folder);
-    FILE *file = fopen(command, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    const char *compiler = getenv("CC") ? getenv("CC") : "cc";
-    snprintf(command, sizeof command,
-             "%s -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -Iruntime/abi "
-             "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
-             compiler, folder, folder, folder);
-    assert_int_equal(system(command), 0);
-    snprintf(command, sizeof command, "%s/program.so", folder);
-    loaded->library = dlopen(command, RTLD_NOW | RTLD_LOCAL);
-    if (!loaded->library) fail_msg("%s", dlerror());
-    unlink(command);
-    rmdir(folder);
+    loaded->library = load_text(text, "-O1", 0);
     loaded->table = dlsym(loaded->library, "moec_table");
     assert_non_null(loaded->table);
     assert_int_equal(loaded->table->abi, MOEC_ABI);

@@ -6,7 +6,6 @@
 #include "moec.h"
 #include "passes.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "loaded_text.h"
 #include "random_program.h"
 
 enum { SEED = 7, POSITION = 3 };
@@ -48,31 +47,12 @@ static size_t count_of(const MoecTensor *tensor) {
     return count;
 }
 
-/* The text as a shared object in a folder of its own, with warnings as errors. -fno-trapping-math as
- * the runtime has it: without it GCC 12 loses stores of loops with two conditions where it has
- * AVX-512. */
+/* -fno-trapping-math as the runtime has it: without it GCC 12 loses stores of loops with two
+ * conditions where it has AVX-512. */
 static void load(const char *text, Loaded *loaded) {
-    char folder[] = "/tmp/moec-test-emit-XXXXXX", command[1024];
-    assert_non_null(mkdtemp(folder));
-    snprintf(command, sizeof command, "%s/program.c", folder);
-    FILE *file = fopen(command, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    const char *compiler = getenv("CC") ? getenv("CC") : "cc";
-    snprintf(command, sizeof command,
-             "%s -std=c11 -O2 -march=native -fno-trapping-math -fopenmp -Wall -Wextra -Wpedantic "
-             "-Werror -shared "
-             "-fPIC -Iruntime/abi "
-             "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
-             compiler, folder, folder, folder);
-    assert_int_equal(system(command), 0);
-    snprintf(command, sizeof command, "%s/program.so", folder);
     /* Its OpenMP threads outlive the call: the library stays. */
-    loaded->library = dlopen(command, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!loaded->library) fail_msg("%s", dlerror());
-    unlink(command);
-    rmdir(folder);
+    loaded->library =
+        load_text(text, "-O2 -march=native -fno-trapping-math -fopenmp", RTLD_NODELETE);
     loaded->table = dlsym(loaded->library, "moec_table");
     assert_non_null(loaded->table);
     assert_int_equal(loaded->table->abi, MOEC_ABI);
