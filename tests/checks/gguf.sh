@@ -131,6 +131,20 @@ spoilt "share bytes" $((name + 41)) '\040'
 spoilt "empty, too long or no text" "$(at llama.embedding_length)" 'llama\0'
 spoilt "a key stands twice" "$(at llama.attention.key_length)" llama.attention.head_count
 spoilt "no layout is for general.architecture 'llamb'" $(($(at llama) + 4)) b
+
+# 701 tokens for 700 rows: three keys more, of 32 bytes and a multiple of it; the one that says no_vocab gets another name.
+le() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256 % 256)))\\0\\0\\0\\0\\0\\0"; } # a number in 8 bytes
+{
+    head -c 16 $file
+    le $(($(od -An -tu1 -j16 -N1 $file) + 3))
+    le 20 && printf 'tokenizer.ggml.model\010\0\0\0' && le 4 && printf gpt2
+    le 21 && printf 'tokenizer.ggml.tokens\011\0\0\0\010\0\0\0' && le 701
+    for i in $(seq 1000 1700); do printf '\010\0\0\0\0\0\0\0some%s' "$i"; done
+    le 1 && printf 'x\010\0\0\0' && le 2 && printf xx
+    tail -c +25 $file | sed s/tokenizer.ggml.model/tokenizer.ggml.modex/
+} > bad.gguf
+fails "has 701 tokens, the embedding 700 rows" moec import bad.gguf --out nowhere
+moec import bad.gguf --out bare --no-tokenizer > log 2>&1 || wrong "--no-tokenizer: $(cat log)"
 size=$(wc -c < $file)
 for length in 0 3 12 30 200 $((name + 30)) $((size - 1)); do
     head -c "$length" $file > bad.gguf

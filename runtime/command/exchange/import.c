@@ -126,24 +126,26 @@ static bool read_tokenizer(Import *import) {
                                               "the tokenizer of %s cannot be used", import->folder);
 }
 
-/* The tokenizer of the folder, where it has one. */
-static bool open_tokenizer(Import *import) {
-    if (gguf_of(import)) return import->bare || read_tokenizer(import);
+/* That of the folder, where it has one. */
+static bool open_tokenizer_json(Import *import) {
     char *path = path_join(import->folder, "tokenizer.json");
-    bool wanted = !import->bare && file_exists(path), good = true;
-    if (wanted) {
-        import->tokenizer = tokenizer_open(path);
-        long vocabulary = (long)moec_option_number(import->compiler, "vocab", 0);
-        good = import->tokenizer ||
-               error_message("--no-tokenizer leaves it out", "%s cannot be used", path);
-        if (good && vocabulary && tokenizer_size(import->tokenizer) > vocabulary)
-            good = error_message("this tokenizer belongs to another model; --no-tokenizer leaves "
-                                 "it out",
-                                 "%s has %ld tokens, the embedding %ld rows", path,
-                                 tokenizer_size(import->tokenizer), vocabulary);
-    }
+    bool there = file_exists(path);
+    import->tokenizer = there ? tokenizer_open(path) : NULL;
+    bool good = !there || import->tokenizer ||
+                error_message("--no-tokenizer leaves it out", "%s cannot be used", path);
     free(path);
     return good;
+}
+
+static bool open_tokenizer(Import *import) {
+    if (import->bare) return true;
+    if (!(gguf_of(import) ? read_tokenizer(import) : open_tokenizer_json(import))) return false;
+    long vocabulary = (long)moec_option_number(import->compiler, "vocab", 0);
+    long size = import->tokenizer ? tokenizer_size(import->tokenizer) : 0;
+    return !vocabulary || size <= vocabulary ||
+           error_message("it belongs to another model; --no-tokenizer leaves it out",
+                         "the tokenizer of %s has %ld tokens, the embedding %ld rows",
+                         import->folder, size, vocabulary);
 }
 
 /* One file holds all; of a folder the weights are looked at last. */
