@@ -6,6 +6,8 @@
 
 #include <jansson.h>
 
+enum { TOKEN_LIMIT = 1 << 24 };
+
 /* Each fills the part of that name. */
 bool read_normalisers(Tokenizer *tokenizer, const json_t *part);
 bool read_splitters(Tokenizer *tokenizer, const json_t *part);

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKEN_LIMIT = 1 << 24 };
-
 /* "▁", what stands for a space in vocabularies of SentencePiece. */
 static const char metaspace[] = "\xE2\x96\x81";
 
@@ -235,8 +233,11 @@ static bool read_unigram(Tokenizer *tokenizer, const json_t *part) {
     const json_t *unknown = json_object_get(part, "unk_id");
     vocabulary->byte_fallback = read_flag(part, "byte_fallback", false);
     if (!read_scores(tokenizer, json_object_get(part, "vocab"))) return false;
-    if (json_is_integer(unknown)) vocabulary->unknown = (int32_t)json_integer_value(unknown);
-    return vocabulary->unknown < vocabulary->size || read_damaged(tokenizer, "'unk_id'");
+    if (!json_is_integer(unknown)) return true;
+    json_int_t number = json_integer_value(unknown);
+    if (number < 0 || number >= vocabulary->size) return read_damaged(tokenizer, "'unk_id'");
+    vocabulary->unknown = (int32_t)number;
+    return true;
 }
 
 static bool read_wordpiece(Tokenizer *tokenizer, const json_t *part) {

@@ -269,11 +269,19 @@ bool read_splitters(Tokenizer *tokenizer, const json_t *part) {
     return true;
 }
 
+/* Whether there are such tokens is seen when all are known. */
+static bool add_id(const Tokenizer *tokenizer, const json_t *id, TokenList *list) {
+    json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (number < 0 || number >= TOKEN_LIMIT) return read_damaged(tokenizer, "'post_processor'");
+    tokens_add(list, (int32_t)number);
+    return true;
+}
+
 static bool add_ids(const Tokenizer *tokenizer, const json_t *ids, TokenList *list) {
     size_t i;
     json_t *id;
     if (!json_is_array(ids)) return read_damaged(tokenizer, "'special_tokens'");
-    json_array_foreach(ids, i, id) tokens_add(list, (int32_t)json_integer_value(id));
+    json_array_foreach(ids, i, id) if (!add_id(tokenizer, id, list)) return false;
     return true;
 }
 
@@ -307,15 +315,12 @@ static bool add_template(Tokenizer *tokenizer, const json_t *part) {
 static bool add_pair(Tokenizer *tokenizer, const json_t *part) {
     const json_t *cls = json_array_get(json_object_get(part, "cls"), 1);
     const json_t *sep = json_array_get(json_object_get(part, "sep"), 1);
-    if (!json_is_integer(cls) || !json_is_integer(sep))
-        return read_damaged(tokenizer, "'post_processor'");
     TokenList before = {0};
-    tokens_add(&before, (int32_t)json_integer_value(cls));
+    bool good = add_id(tokenizer, cls, &before) && add_id(tokenizer, sep, &tokenizer->after);
     tokens_append(&before, tokenizer->before.items, tokenizer->before.count);
     tokens_free(&tokenizer->before);
     tokenizer->before = before;
-    tokens_add(&tokenizer->after, (int32_t)json_integer_value(sep));
-    return true;
+    return good;
 }
 
 bool read_processors(Tokenizer *tokenizer, const json_t *part) {

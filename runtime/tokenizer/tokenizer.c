@@ -28,6 +28,16 @@ static bool index_added(Tokenizer *tokenizer, bool special) {
     return good;
 }
 
+/* What is put before or after a text are tokens. */
+static bool check_template(const Tokenizer *tokenizer, const TokenList *tokens) {
+    for (size_t i = 0; i < tokens->count; i++)
+        if (!tokenizer_name(tokenizer, tokens->items[i]).bytes)
+            return error_message("take the file from where it was published again",
+                                 "%s: its post_processor adds the token %d, which is none",
+                                 tokenizer->name, (int)tokens->items[i]);
+    return true;
+}
+
 static bool finish_added(Tokenizer *tokenizer) {
     tokenizer->size = tokenizer->vocabulary.size;
     for (int i = 0; i < tokenizer->added_count; i++)
@@ -43,7 +53,9 @@ static bool finish_added(Tokenizer *tokenizer) {
     tokenizer->plain.all = tokenizer->normalised.all = tokenizer->added;
     tokenizer->plain.word = pattern_of_expression(tokenizer->name, "\\w", 2, WORD_RUST);
     tokenizer->normalised.word = tokenizer->plain.word;
-    return tokenizer->plain.word && index_added(tokenizer, true) && index_added(tokenizer, false);
+    return tokenizer->plain.word && index_added(tokenizer, true) && index_added(tokenizer, false) &&
+           check_template(tokenizer, &tokenizer->before) &&
+           check_template(tokenizer, &tokenizer->after);
 }
 
 static bool read_parts(Tokenizer *tokenizer, const json_t *root) {

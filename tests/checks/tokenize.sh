@@ -80,6 +80,20 @@ change '"post_processor": null' '"post_processor": {"type": "Odd"}'
 refuses "the post_processor 'Odd' is not known" "$work/text" --tokenizer "$work/changed.json"
 change '"normalizer": null' '"normalizer": {"type": "Replace", "pattern": {"Regex": "(?<name>a)"}, "content": "b"}'
 refuses "a group (?... of a kind that is not known" "$work/text" --tokenizer "$work/changed.json"
+added() { change '"post_processor": null' "\"post_processor\": $1"; }
+around() { added "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"a\"}}, {\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"a\": {\"ids\": [$1]}}}"; }
+around 500
+refuses "adds the token 500, which is none" "$work/text" --tokenizer "$work/changed.json"
+for token in -1 '"x"' 9223372036854775807 4294967297; do
+    around "$token"
+    refuses "'post_processor' is not what a tokenizer.json has there" "$work/text" --tokenizer "$work/changed.json"
+done
+added '{"type": "BertProcessing", "sep": ["b", 7], "cls": ["a", 600]}'
+refuses "adds the token 600, which is none" "$work/text" --tokenizer "$work/changed.json"
+for unknown in -2 1 4294967296; do
+    printf '{"model": {"type": "Unigram", "unk_id": %s, "vocab": [["a", -1.5]]}}' $unknown > "$work/changed.json"
+    refuses "'unk_id' is not what a tokenizer.json has there" "$work/text" --tokenizer "$work/changed.json"
+done
 change '"dropout": null' '"dropout": 0.5'
 refuses "the option 'dropout' is not known" "$work/text" --tokenizer "$work/changed.json"
 head -c 3000 "$work/made.json" > "$work/changed.json"
