@@ -85,7 +85,7 @@ static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) 
     if (!read_bytes(shard, before, bytes, (unsigned char *)header)) return false;
     const char *type = numpy_value(header, "descr"), *shape = numpy_value(header, "shape");
     unsigned long long count = *shape == '(' ? strtoull(shape + 1, NULL, 10) : 0;
-    bool whole = *type && strchr("<|", type[1]) && strchr("ui", type[2]) && type[3] &&
+    bool whole = strlen(type) > 4 && strchr("<|", type[1]) && strchr("ui", type[2]) &&
                  strchr("1248", type[3]) && type[4] == '\'';
     const char *comma = strchr(shape, ',');
     if (!whole || !comma || comma[1 + strspn(comma + 1, " ")] != ')')

@@ -103,10 +103,10 @@ static float changed(const Way *way, float value) {
 static void move_row(const Way *way, long from, long to, long count, long from_step, long to_step) {
     const Entry *source = way->source;
     bool same = source->number == way->number && way->slice->factor == 1 && way->slice->shift == 0;
-    if (same && width_of(way->number) == 2) {
-        const uint16_t *numbers = source->data;
+    if (same && width_of(way->number) == 2) { /* which may lie at odd addresses of a file */
+        const unsigned char *bytes = source->data;
         for (long i = 0; i < count; i++)
-            ((uint16_t *)(void *)way->to)[to + i * to_step] = numbers[from + i * from_step];
+            memcpy(way->to + 2 * (to + i * to_step), bytes + 2 * (from + i * from_step), 2);
         return;
     }
     float *floats = (float *)(void *)way->to;
