@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the packages gguf and gpt4all, which brings llama.cpp with it, into a folder of its own (WORK, /tmp/moec_gguf) and compares:
-# see gguf_text.py.
+# Installs the packages gguf and xllamacpp, which brings llama.cpp with it, into a folder of its own (WORK, /tmp/moec_gguf) and
+# compares: see gguf_text.py.
 #
 #     tests/transformers/gguf.sh [MODEL...]      not part of `make test`
 set -eu
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 WORK=${WORK:-/tmp/moec_gguf}
 PYTHON=${PYTHON:-python3}
 export PYTHONPATH="$WORK/site"
-"$PYTHON" -c 'import gguf, gpt4all' 2>/dev/null || "$PYTHON" -m pip install --quiet --target "$WORK/site" gguf gpt4all
+"$PYTHON" -c 'import gguf, xllamacpp' 2>/dev/null || "$PYTHON" -m pip install --quiet --target "$WORK/site" gguf xllamacpp
 make "${BUILD:-build}/moec"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

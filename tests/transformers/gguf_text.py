@@ -1,16 +1,19 @@
 """GGUF files of moec in llama.cpp; see gguf.sh.
 
 For each architecture a small model with a tokenizer is trained for a few steps and exported: its keys and tensors are what the gguf
-package knows of the architecture, and llama.cpp writes the text that moec writes. Read again the file is the model, and with its
-matrices in Q8_0 by that package the model of the numbers that the package makes of them.
+package knows of the architecture, and llama.cpp writes the text that moec writes, with the same log-probabilities of all tokens at
+each place. Read again the file is the model, and with its matrices in Q8_0 by that package the model of the numbers that the package
+makes of them.
 """
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 
 import gguf
 import numpy
+import xllamacpp
 
 MODELS = """use decoder
 model llama = decoder {
@@ -30,7 +33,8 @@ model gpt2 = llama {
   attention = { heads = { q = 4, k = 4 }, bias = true, rotary = none }
 }
 """
-UNKNOWN_TO_LLAMA = {"qwen3", "qwen3moe"}  # the llama.cpp of the package gpt4all is older than these
+VOCABULARY, CONTEXT = 400, 256  # of MODELS
+LIMIT = {"gpt2": 2e-3}  # of log-probabilities: GELU is a table in 16 bits there
 
 
 def moec(*arguments):
@@ -101,6 +105,52 @@ def read_again(run, out):
     assert numpy.array_equal(wanted, found), "other numbers in Q8_0"
 
 
+def read_by_llama(path):
+    """llama.cpp with the model, all in 32 bits."""
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx = CONTEXT
+    parameters.n_parallel = 1
+    parameters.warmup = False
+    parameters.verbosity = -1
+    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED  # which rounds keys
+    return xllamacpp.Server(parameters)
+
+
+def theirs(path, prompt, count):
+    """The likeliest text by llama.cpp, its tokens, and the log-probabilities [place, token]."""
+    server = read_by_llama(path)
+    said = server.handle_completions({"prompt": prompt, "max_tokens": count, "temperature": 0, "logprobs": VOCABULARY,
+                                      "ignore_eos": True})
+    choice = said["choices"][0]
+    places = choice["logprobs"]["content"]
+    table = numpy.full((len(places), VOCABULARY), numpy.nan)
+    for i, place in enumerate(places):
+        for one in place["top_logprobs"]:
+            table[i, one["id"]] = one["logprob"]
+    return prompt + choice["text"], [place["id"] for place in places], table
+
+
+def ours(run, name, tokens, before):
+    """The log-probabilities [place, token] of what comes behind the first `before` tokens."""
+    out, padded = run / "logits.safetensors", tokens + [0] * (CONTEXT + 1 - len(tokens))
+    with open(run / "tokens.bin", "wb") as file:
+        file.write(struct.pack("<256I", 20240520, 1, len(padded), *[0] * 253))
+        file.write(struct.pack(f"<{len(padded)}H", *padded))
+    moec("run", f"{run.parent / 'models.moe'}:{name}", "--weights", run / "last.safetensors", "--tokens", run / "tokens.bin", "--want",
+         "logits", "--out", out, "--set", "train.batch=1")
+    logits = floats(out)["logits"].reshape(CONTEXT, VOCABULARY).astype(float)[before - 1:len(tokens) - 1]
+    logits -= logits.max(-1, keepdims=True)
+    return logits - numpy.log(numpy.exp(logits).sum(-1, keepdims=True))
+
+
+def tokens_of(text, tokenizer, folder):
+    (folder / "prompt").write_text(text)
+    moec("tokenize", folder / "prompt", "--tokenizer", tokenizer, "--out", folder / "prompt.bin")
+    return list(numpy.frombuffer((folder / "prompt.bin").read_bytes()[1024:], "<u2"))
+
+
 def compare(name, folder, text, tokenizer):
     architecture = "llama" if name.startswith("llama_") or name == "mixtral" else name
     spec, run, out = folder / "models.moe", folder / name, folder / f"{name}_gguf"
@@ -108,17 +158,14 @@ def compare(name, folder, text, tokenizer):
     moec("export", run, "--as", "gguf", "--out", out)
     count = check_names(out / "model.gguf", architecture)
     read_again(run, out)
-    if name in UNKNOWN_TO_LLAMA:
-        print(f"{name}: {count} tensors, all known to the gguf package; its llama.cpp is too old for the text")
-        return True
-    from gpt4all import GPT4All  # loads the library
     prompt = "The language is"
-    ours = moec("generate", run, "--prompt", prompt, "--tokens", 40, "--temperature", 0)
-    model = GPT4All("model.gguf", model_path=str(out), allow_download=False, device="cpu", n_ctx=256)
-    theirs = prompt + model.generate(prompt, max_tokens=40, temp=0, top_k=1, repeat_penalty=1.0)
-    model.close()
-    print(f"{name}: {count} tensors, {'the same text' if ours == theirs else f'{theirs!r} instead of {ours!r}'}")
-    return ours == theirs
+    mine = moec("generate", run, "--prompt", prompt, "--tokens", 40, "--temperature", 0)
+    text, tokens, table = theirs(out / "model.gguf", prompt, 40)
+    begin = tokens_of(prompt, tokenizer, folder)
+    apart = abs(ours(run, name, begin + tokens, len(begin)) - table).max()
+    print(f"{name}: {count} tensors, {'the same text' if mine == text else f'{text!r} instead of {mine!r}'},"
+          f" log-probabilities at most {apart:.1e} apart")
+    return mine == text and apart < LIMIT.get(name, 1e-4)
 
 
 def main():
@@ -126,7 +173,7 @@ def main():
     text, tokenizer = folder / "text", folder / "tokenizer.json"
     (folder / "models.moe").write_text(MODELS)
     text.write_bytes(pathlib.Path("README.md").read_bytes() + pathlib.Path("stdlib/LANGUAGE.md").read_bytes())
-    moec("tokenizer", "train", text, "--vocab", 400, "--out", tokenizer)
+    moec("tokenizer", "train", text, "--vocab", VOCABULARY, "--out", tokenizer)
     names = sys.argv[2:] or [line.split()[1] for line in MODELS.splitlines() if line.startswith("model ")]
     failed = [name for name in names if not compare(name, folder, text, tokenizer)]
     print(f"{len(failed)} failed: {' '.join(failed)}" if failed else "all agree")
