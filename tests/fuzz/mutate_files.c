@@ -1,16 +1,27 @@
-/* Hostile files: checkpoints, weights, GGUF, logs, token files and saved specs are cut, turned over and
- * filled with numbers nobody would write, then handed to the commands that read them. What is a
- * finding stands in driver.h. MOEC is the command (default: the moec on the path); the model is
- * compiled once, with MOEC_CFLAGS=-O0, into a cache of its own. See tests/README.md. */
+/* Hostile files: checkpoints, weights, GGUF, folders of others, tokenizers, logs, token files and
+ * saved specs are cut, turned over and filled with numbers nobody would write, then handed to the
+ * commands that read them. What is a finding stands in driver.h. MOEC is the command (default: the
+ * moec on the path); the model is compiled once, with MOEC_CFLAGS=-O0, into a cache of its own. See
+ * tests/README.md. */
 #include "driver.h"
 
-/* A token file, and what a run leaves. */
-static const char *const kinds[] = {
-    "run/last.safetensors", "run/best.safetensors", "run/log.jsonl", "tokens.bin", "text",
-    "weights.safetensors",  "gguf/model.gguf"};
-enum { KIND_COUNT = sizeof kinds / sizeof kinds[0], GGUF_HEADER = 1600 };
+/* What a run leaves, what it reads, models of others. */
+static const char *const kinds[] = {"run/last.safetensors",
+                                    "run/best.safetensors",
+                                    "run/log.jsonl",
+                                    "tokens.bin",
+                                    "text",
+                                    "weights.safetensors",
+                                    "gguf/model.gguf",
+                                    "folder/config.json",
+                                    "folder/model.safetensors",
+                                    "tokenizer.json"};
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0], BEGINNING = 1600 };
 
-static Bytes originals[KIND_COUNT];
+static const char *const tokenizers[] = {"bert", "clip", "deepseek", "gpt2", "llama2", "t5"};
+enum { TOKENIZER_COUNT = sizeof tokenizers / sizeof tokenizers[0] };
+
+static Bytes originals[KIND_COUNT], tokenizer_texts[TOKENIZER_COUNT];
 static const char *moec = "moec";
 
 /* ---- commands ---- */
@@ -29,7 +40,7 @@ static const char *const readers[KIND_COUNT][4] = {
     {"train spec.moe --data text --out run --resume --steps 3",
      "eval run/last.safetensors --data text",
      "generate run/last.safetensors --prompt ab --tokens 2",
-     "emit run/last.safetensors --target c --graph decode --out folder"},
+     "emit run/last.safetensors --target c --graph decode --out emitted"},
     {"eval run --data text", "generate run --prompt ab --tokens 2", "eval run --data text --json",
      "train spec.moe --data text --out run --resume --steps 3"},
     {"train spec.moe --data text --out run --resume --steps 3",
@@ -50,6 +61,13 @@ static const char *const readers[KIND_COUNT][4] = {
      "train spec.moe --data weights.safetensors --out other --steps 1"},
     {"import gguf/model.gguf --out other", "weights gguf/model.gguf",
      "import gguf/model.gguf --out other --no-tokenizer", "import gguf/model.gguf --out other"},
+    {"import folder --out other", "import folder --out other", "import folder --out other",
+     "import folder --out other"},
+    {"import folder --out other", "weights folder", "import folder --out other", "weights folder"},
+    {"tokenize text --tokenizer tokenizer.json --out out.bin",
+     "tokenize text --tokenizer tokenizer.json --out out.bin",
+     "tokenize text --tokenizer tokenizer.json --out out.bin",
+     "tokenize text --tokenizer tokenizer.json --out out.bin"},
 };
 
 static void split(char *line, char **arguments) {
@@ -206,9 +224,10 @@ static void mutate(Bytes *text, bool tensors) {
     }
 }
 
-/* Keys and shapes of a GGUF file, whose numbers say little. */
+/* Keys and shapes of a GGUF file, whose numbers say little; the parts of a tokenizer ahead of its
+ * vocabulary. */
 static void mutate_beginning(Bytes *text) {
-    size_t length = text->length < GGUF_HEADER ? text->length : GGUF_HEADER;
+    size_t length = text->length < BEGINNING ? text->length : BEGINNING;
     Bytes head = bytes_of(text->data, length);
     mutate(&head, false);
     if (pick(4))
@@ -226,7 +245,7 @@ static void path_of(char path[700], const char *name) {
 
 static void put_back(void) {
     char path[700];
-    if (chdir(work) || system("rm -rf run other folder && mkdir run")) exit(2);
+    if (chdir(work) || system("rm -rf run other emitted out.bin* && mkdir run")) exit(2);
     for (int i = 0; i < KIND_COUNT; i++) {
         path_of(path, kinds[i]);
         write_file(path, originals[i].data, originals[i].length);
@@ -239,8 +258,10 @@ static void one_mutant(const Plan *plan, uint64_t number) {
     const char *line = readers[kind][pick(4)];
     char path[700], kept[700];
     put_back();
-    Bytes text = bytes_of(originals[kind].data, originals[kind].length);
-    if (strstr(kinds[kind], "gguf"))
+    const bool tokenizer = !strcmp(kinds[kind], "tokenizer.json");
+    const Bytes *original = tokenizer ? &PICK(tokenizer_texts) : &originals[kind];
+    Bytes text = bytes_of(original->data, original->length);
+    if (tokenizer || strstr(kinds[kind], "gguf"))
         mutate_beginning(&text);
     else
         mutate(&text, strstr(kinds[kind], "safetensors") != NULL);
@@ -266,7 +287,8 @@ static bool prepare(void) {
         "  train = { batch = 2, context = 8, steps = 2, evaluate = 1 }\n}\n";
     static const char *const lines[] = {"train spec.moe --data text --out run",
                                         "init spec.moe --seed 1 --out weights.safetensors",
-                                        "export weights.safetensors --as gguf --out gguf"};
+                                        "export weights.safetensors --as gguf --out gguf",
+                                        "export weights.safetensors --as llama --out folder"};
     char path[700], words[600], tokens[1024 + 2 * 600] = {0};
     const uint32_t header[3] = {20240520, 1, 600};
     Outcome outcome;
@@ -279,6 +301,8 @@ static bool prepare(void) {
     write_file(path, words, sizeof words);
     path_of(path, "tokens.bin");
     write_file(path, tokens, sizeof tokens);
+    path_of(path, "tokenizer.json");
+    write_file(path, tokenizer_texts[0].data, tokenizer_texts[0].length);
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         run_line(lines[i], &outcome);
         if (outcome.code == 0) continue;
@@ -292,9 +316,22 @@ static bool prepare(void) {
     return true;
 }
 
+/* Those that the unit tests have, from the root of the repository. */
+static bool read_tokenizers(void) {
+    char path[200];
+    bool good = true;
+    for (int i = 0; good && i < TOKENIZER_COUNT; i++) {
+        snprintf(path, sizeof path, "tests/tokenizer/fixtures/%s.json", tokenizers[i]);
+        good = read_file(path, &tokenizer_texts[i]);
+        if (!good) fprintf(stderr, "cannot read %s: start in the root of the repository\n", path);
+    }
+    return good;
+}
+
 int main(int argc, char **argv) {
     Plan plan = read_plan(argc, argv);
     char command[600];
+    if (!read_tokenizers()) return 2;
     snprintf(work, sizeof work, "/tmp/moec-files-XXXXXX");
     if (getenv("MOEC")) moec = getenv("MOEC");
     if (!mkdtemp(work)) return 2;
