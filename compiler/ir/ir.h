@@ -119,6 +119,7 @@ typedef struct Tensor {
     List own;        /* OwnNumber *, parameters: what the optimizer reads for it alone */
     MoecProbe probe; /* outputs */
     bool cached;     /* `cache t` was said of it: decode keeps it and computes again what follows */
+    bool kept;       /* made outside of repeats, and read on the way back */
     bool part;       /* of an equation: no name in the source stands for it */
     Span span;       /* where it is defined */
 } Tensor;

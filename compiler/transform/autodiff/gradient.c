@@ -533,9 +533,11 @@ void gradient(Program *program, bool recompute) {
     find_needed(&backward);
     const List *uses = find_uses(&backward);
     find_places(&backward, uses);
+    const int forward = program->body.statements.count;
     if (backward.adjoints[program->loss->id].needed) {
         seed(&backward);
         reverse_program(&backward, uses, recompute);
+        rematerialize_body(program, forward);
     }
     if (program->input_gradients) give_inputs(&backward);
     for (int id = 0; id < backward.count; id++)

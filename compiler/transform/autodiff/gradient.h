@@ -79,5 +79,8 @@ void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool z
 
 /* save: makes what `reverse` reads of the steps of `forward` available there. */
 void rematerialize(Program *program, Statement *forward, Statement *reverse, bool recompute);
+/* The same of what stands outside of repeats: the first `forward` statements are followed back by
+ * the others. */
+void rematerialize_body(Program *program, int forward);
 
 #endif

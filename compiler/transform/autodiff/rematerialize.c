@@ -14,7 +14,7 @@
  *
  * With `recompute` all but the carried tensors is computed again; otherwise only what is pointwise,
  * cheap, and made of values that are kept anyway or of such ones, and what says so itself
- * (`again`).
+ * (`again`). Outside of repeats, where all is there on the way back, what says so alone.
  */
 #include "ir/rewrite.h"
 
@@ -173,6 +173,7 @@ static void insert_copy(Saving *saving, const Statement *statement, int position
     Index *forward = saving->forward->index;
     Expr *step = expr_index(saving->program, saving->reverse->index);
     Statement *copy = statement_copy(saving->program, statement, &forward, &step, 1);
+    copy->again = false;
     list_push(saving->program->arena, statements, NULL);
     memmove(&statements->items[position + 1], &statements->items[position],
             (size_t)(statements->count - 1 - position) * sizeof *statements->items);
@@ -219,15 +220,18 @@ static void stack(Tensor *tensor, Axis *axis) {
     tensor->rank++;
 }
 
+static Tensor *tensor_again(Program *program, const Tensor *tensor) {
+    return tensor_new(program, arena_format(program->arena, "%s_again", tensor->name), ROLE_TEMP,
+                      tensor->type, tensor->rank, tensor->axes, tensor->span);
+}
+
 static void apply_fates(Saving *saving) {
     Program *program = saving->program;
     for (int id = 0; id < saving->count; id++) {
         Tensor *tensor = program->tensors.items[id];
         if (saving->fate[id] == FATE_KEPT) stack(tensor, saving->forward->index->axis);
         if (saving->fate[id] != FATE_AGAIN) continue;
-        const char *name = arena_format(program->arena, "%s_again", tensor->name);
-        saving->again[id] = tensor_new(program, name, ROLE_TEMP, tensor->type, tensor->rank,
-                                       tensor->axes, tensor->span);
+        saving->again[id] = tensor_again(program, tensor);
     }
     saving->step = saving->forward->index;
     rewrite_statement(program, saving->forward, true, replace_saved, saving);
@@ -246,4 +250,94 @@ void rematerialize(Program *program, Statement *forward, Statement *reverse, boo
     for (int i = forward->body.statements.count - 1; i >= 0; i--)
         decide(&saving, forward->body.statements.items[i]);
     apply_fates(&saving);
+}
+
+/* ---- outside of repeats ---- */
+
+/* The way back of a body: what stands there, and copies of forward statements before them. */
+typedef struct Return {
+    Program *program;
+    List *copies; /* by statement of the way back: Statement *, the last one first */
+    int *first;   /* by tensor id: the first statement that mentions it, or as many as there are */
+    Tensor **again; /* by tensor id, or NULL */
+    int count, tensors, position;
+} Return;
+
+static Expr *note_first(Program *program, Expr *read, void *data) {
+    (void)program;
+    Return *back = data;
+    int *first = &back->first[read->tensor->id];
+    if (back->position < *first) *first = back->position;
+    return NULL;
+}
+
+static Expr *read_again(Program *program, Expr *read, void *data) {
+    const Return *back = data;
+    Tensor *again = read->tensor->id < back->tensors ? back->again[read->tensor->id] : NULL;
+    return again ? expr_read(program, again, read->args) : NULL;
+}
+
+/* What a statement writes, and where the way back first mentions it; false: nowhere. */
+static bool is_wanted(Return *back, const Statement *statement, List *targets) {
+    written_by(back->program->arena, statement, targets);
+    back->position = back->count;
+    for (int i = 0; i < targets->count; i++) {
+        int first = back->first[((Expr *)targets->items[i])->tensor->id];
+        if (first < back->position) back->position = first;
+    }
+    return back->position < back->count;
+}
+
+static void note_kept(Return *back, const Statement *statement) {
+    List targets = {0};
+    bool wanted = is_wanted(back, statement, &targets);
+    for (int i = 0; i < targets.count && wanted; i++)
+        ((Expr *)targets.items[i])->tensor->kept = true;
+}
+
+static void make_again(Return *back, Statement *statement) {
+    Program *program = back->program;
+    List targets = {0};
+    if (!is_wanted(back, statement, &targets)) return;
+    for (int i = 0; i < targets.count; i++) {
+        const Tensor *tensor = ((Expr *)targets.items[i])->tensor;
+        back->again[tensor->id] = tensor_again(program, tensor);
+    }
+    Statement *copy = statement_copy(program, statement, NULL, NULL, 0);
+    copy->again = false;
+    rewrite_statement(program, copy, true, note_first, back);
+    list_push(program->arena, &back->copies[back->position], copy);
+}
+
+void rematerialize_body(Program *program, int forward) {
+    const List all = program->body.statements;
+    Return back = {
+        .program = program, .count = all.count - forward, .tensors = program->tensors.count};
+    size_t tensors = (size_t)back.tensors;
+    back.copies = arena_alloc(program->arena, ((size_t)back.count + 1) * sizeof *back.copies);
+    back.first = arena_alloc(program->arena, tensors * sizeof *back.first);
+    back.again = arena_alloc(program->arena, tensors * sizeof *back.again);
+    for (int id = 0; id < back.tensors; id++) back.first[id] = back.count;
+    for (int i = 0; i < back.count; i++) {
+        back.position = i;
+        rewrite_statement(program, all.items[forward + i], true, note_first, &back);
+    }
+    for (int i = forward - 1; i >= 0; i--) {
+        Statement *statement = all.items[i];
+        if (statement->again)
+            make_again(&back, statement);
+        else
+            note_kept(&back, statement);
+    }
+    program->body.statements = (List){0};
+    List *body = &program->body.statements;
+    for (int i = 0; i < all.count; i++) {
+        const List *copies = i < forward ? NULL : &back.copies[i - forward];
+        for (int j = copies ? copies->count - 1 : -1; j >= 0; j--)
+            list_push(program->arena, body, copies->items[j]);
+        list_push(program->arena, body, all.items[i]);
+    }
+    int count = body->count;
+    for (int i = forward; i < count; i++)
+        rewrite_statement(program, body->items[i], true, read_again, &back);
 }

@@ -20,7 +20,7 @@
  *
  * Where each element of the two outer axes has matrices of its own, slabs, as heads of a recurrence
  * by chunks have, products do not suffer from parts, and all that is connected goes into one
- * repeat. In the body of a repeat such parts alone are made.
+ * repeat, but by what is kept for the way back. In the body of a repeat such parts alone are made.
  */
 #include "transform/lower/strip_mine.h"
 
@@ -141,7 +141,7 @@ static bool has_slabs(const Tensor *whole, long rows) {
 static bool is_as_large(const Tensor *tensor, const Tensor *than, long rows) {
     if (tensor->role != ROLE_TEMP) return false;
     if (!has_slabs(than, rows)) return tensor_elements(tensor) >= tensor_elements(than);
-    return has_slabs(tensor, rows) && tensor->axes[0] == than->axes[0] &&
+    return has_slabs(tensor, rows) && !tensor->kept && tensor->axes[0] == than->axes[0] &&
            tensor->axes[1] == than->axes[1];
 }
 
@@ -206,8 +206,17 @@ static void join(Chunking *chunking, Step *first, const Tensor *whole) {
 
 static Mark *mark_of(Chunking *chunking, const Expr *access) {
     Mark *mark = &chunking->marks[access->tensor->id];
-    if (mark->round != chunking->round) *mark = (Mark){chunking->round, false, false, -1, -1};
+    if (mark->round != chunking->round) *mark = (Mark){chunking->round, false, false, -1, -1, -1};
     return mark;
+}
+
+/* Is it a sum, added to its tensor or the first of it? */
+static bool is_adding(const Step *step) {
+    const Statement *statement = step->statement;
+    if (statement->kind != STATEMENT_LOOP || statement->target->kind != EXPR_READ) return false;
+    bool sum = statement->reduction == REDUCE_NONE || statement->reduction == REDUCE_SUM;
+    return sum && !statement_is_scatter(statement) &&
+           !names(&step->reads, statement->target->tensor);
 }
 
 static void take_first(int *first, int place) {
@@ -215,7 +224,8 @@ static void take_first(int *first, int place) {
 }
 
 /* Does the step meet one of those that do not stand before the members: does one of the two write
- * what the other touches? *after: the first such step behind the members, or -1. */
+ * what the other touches? *after: the first such step behind the members, or -1; what both only add
+ * to does not count there, since sums are made in any order. */
 static bool meets(Chunking *chunking, const Step *step, int *after) {
     bool met = false;
     *after = -1;
@@ -224,21 +234,28 @@ static bool meets(Chunking *chunking, const Step *step, int *after) {
         met |= mark->written;
         take_first(after, mark->after_written);
     }
+    bool adds = step->statement->accumulate && is_adding(step);
     for (int i = 0; i < step->writes.count; i++) {
         const Mark *mark = mark_of(chunking, step->writes.items[i]);
         met |= mark->touched;
-        take_first(after, mark->after_touched);
+        take_first(after, adds ? mark->after_used : mark->after_touched);
     }
     return met;
 }
 
-static void mark_accesses(Chunking *chunking, const List *accesses, bool write, int after) {
-    for (int i = 0; i < accesses->count; i++) {
-        Mark *mark = mark_of(chunking, accesses->items[i]);
+static void mark_step(Chunking *chunking, const Step *step, int after) {
+    for (int i = 0; i < step->reads.count; i++) {
+        Mark *mark = mark_of(chunking, step->reads.items[i]);
         mark->touched = true;
-        mark->written |= write;
         if (mark->after_touched < 0) mark->after_touched = after;
-        if (write && mark->after_written < 0) mark->after_written = after;
+        if (mark->after_used < 0) mark->after_used = after;
+    }
+    for (int i = 0; i < step->writes.count; i++) {
+        Mark *mark = mark_of(chunking, step->writes.items[i]);
+        mark->touched = mark->written = true;
+        if (mark->after_touched < 0) mark->after_touched = after;
+        if (mark->after_written < 0) mark->after_written = after;
+        if (mark->after_used < 0 && !is_adding(step)) mark->after_used = after;
     }
 }
 
@@ -265,12 +282,19 @@ static bool place_others(Chunking *chunking, const Tensor *whole) {
         if (steps[i].member && after >= 0)
             list_push(chunking->program->arena, &joining, &steps[after]);
         if (steps[i].where == BEFORE) continue;
-        int behind = steps[i].where == AFTER ? i : -1;
-        mark_accesses(chunking, &steps[i].reads, false, behind);
-        mark_accesses(chunking, &steps[i].writes, true, behind);
+        mark_step(chunking, &steps[i], steps[i].where == AFTER ? i : -1);
     }
     for (int i = 0; i < joining.count; i++) join(chunking, joining.items[i], whole);
     return joining.count > 0;
+}
+
+bool begins_late(const Chunking *chunking, const Step *step) {
+    if (step->where != AFTER || !is_adding(step) || step->statement->accumulate) return false;
+    const Tensor *tensor = step->statement->target->tensor;
+    const List *users = &chunking->users[tensor->id];
+    int i = 0;
+    while (!names(&((const Step *)users->items[i])->writes, tensor)) i++;
+    return users->items[i] == step && chunking->cuts[tensor->id] != UNCUT;
 }
 
 /* ---- whether they can be cut ---- */

@@ -37,7 +37,9 @@ typedef enum Cut {
 typedef struct Mark {
     int round;
     bool touched, written;
-    int after_touched, after_written; /* the first of those behind the members, -1: none */
+    /* The first of those behind the members that touches it, writes it, does more than add to it;
+     * -1: none */
+    int after_touched, after_written, after_used;
 } Mark;
 
 typedef struct Chunking {
@@ -60,6 +62,8 @@ typedef struct Chunking {
     Index *index;
 } Chunking;
 
+/* Does the step, which stands behind the members, set a sum that they add to? */
+bool begins_late(const Chunking *chunking, const Step *step);
 /* The only loop over an axis, or along it where axes are of one size; NULL: none. */
 Index *loop_over(const Leaf *leaf, const Axis *axis);
 /* The members become a repeat over the parts of `whole`, whose sizes are chosen. */

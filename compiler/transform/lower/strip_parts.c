@@ -111,7 +111,7 @@ static bool is_summing(const Chunking *chunking, const Step *step) {
            chunking->cuts[step->statement->target->tensor->id] == SUMMED;
 }
 
-/* What a member set to a sum starts from 0 instead. */
+/* What was set to a sum starts from 0 instead. */
 static void add_start(const Chunking *chunking, const Statement *statement, Block *block) {
     Program *program = chunking->program;
     if (statement->accumulate) return;
@@ -207,9 +207,12 @@ void repeat_parts(Chunking *chunking, const Tensor *whole) {
     for (int i = 0; i < chunking->first; i++)
         list_push(program->arena, &body.statements, chunking->steps[i].statement);
     add_all(chunking, BEFORE, &body);
-    for (int i = chunking->first; i <= chunking->last; i++)
-        if (is_summing(chunking, &chunking->steps[i]))
-            add_start(chunking, chunking->steps[i].statement, &body);
+    for (int i = chunking->first; i <= chunking->last; i++) {
+        const Step *step = &chunking->steps[i];
+        const bool late = begins_late(chunking, step);
+        if (late || is_summing(chunking, step)) add_start(chunking, step->statement, &body);
+        step->statement->accumulate |= late;
+    }
     Statement *repeat = statement_repeat(program, &body, chunking->index, false, whole->span);
     add_all(chunking, INSIDE, &repeat->body);
     add_all(chunking, AFTER, &body);

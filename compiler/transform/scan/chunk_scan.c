@@ -15,7 +15,7 @@
  *     o[n,i,h,c] = sum[j] met[h,n,i,j] * v[n,j,h,c]
  *                + whole[h,n,i] * sum[e] q[n,i,h,e] * border[h,n,e,c]
  *
- * What is made inside a chunk is made again on the way back of a repeat; borders are kept.
+ * What is made inside a chunk is made again on the way back; borders are kept.
  *
  * Nothing here knows how the equations were written: see linear.c and readers.c. The gradient is
  * that of the chunked form. What another form would not make faster stays as it is, and says why.

@@ -3,12 +3,14 @@
  *
  *     a[b,s] = exp(x[b,s])              a[b,s] = exp(x[b,s])
  *     c[u,t] = exp(x[u,t])      -->     c[u,t] = a[u,t]
+ *
+ * What is computed again on the way back is not kept for it after all.
  */
 #include "transform/simplify/simplify.h"
 
 static bool same_shape(const Statement *a, const Statement *b) {
     if (a->reduction != b->reduction || a->loop_count != b->loop_count ||
-        a->target->count != b->target->count)
+        a->target->count != b->target->count || a->again != b->again)
         return false;
     if (a->target->tensor->type != b->target->tensor->type || a->value->kind != b->value->kind)
         return false;
