@@ -50,14 +50,17 @@ static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
 }
 
 static bool take_mask(Elaborator *e, const Node *entry, Attending *attending) {
-    Value *value = evaluate(e, entry->kids[0]);
-    bool word = value->kind == KIND_WORD;
+    const Node *node = entry->kids[0];
+    Value *value = evaluate(e, node);
     AttendOptions *options = &attending->options;
-    if (word && !strcmp(value->word, "causal"))
+    /* a layer may have an option `window`, a number, and no mask is a number */
+    bool captured = value->kind == KIND_NUMBER && node->kind == NODE_NAME;
+    const char *word = value->kind == KIND_WORD ? value->word : captured ? node->name : "";
+    if (!strcmp(word, "causal"))
         options->mask = MASK_CAUSAL;
     else if (value->kind == KIND_NONE)
         options->mask = MASK_NONE;
-    else if (word && !strcmp(value->word, "window"))
+    else if (!strcmp(word, "window"))
         options->mask = MASK_WINDOW;
     else if (value->kind == KIND_TENSOR) {
         options->mask = MASK_NONE;
