@@ -54,6 +54,7 @@ static const struct {
     {"random.c", TRAIN | DRAW, NULL},
     {"kernels.h", ALL, "c"},
     {"matmul.h", ALL, "c"},
+    {"few_rows.h", ALL, "c"},
     {"tile.h", ALL, "c"},
     {"operands.h", ALL, "c"},
     {"attention.h", ALL, "c"},

@@ -504,8 +504,12 @@ MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHea
 /* The product of an output and its gradient, from that element on. */
 MOEC_INLINE float moec_output_dot(const MoecAttend *attend, const void *o, const void *output_grad,
                                   long at) {
-    const MoecDots dots = {attend->value_width, moec_at(o, at, attend->o_type),
-                           moec_at(output_grad, at, attend->grad_type), 0, 0};
+    const MoecDots dots = {attend->value_width,
+                           moec_at(o, at, attend->o_type),
+                           moec_at(output_grad, at, attend->grad_type),
+                           0,
+                           0,
+                           0};
     float sum = 0.0f;
     moec_dots(&dots, attend->o_type, attend->grad_type, 1, &sum);
     return sum;

@@ -12,6 +12,7 @@
 #ifndef MOEC_MATMUL_H
 #define MOEC_MATMUL_H
 
+#include "few_rows.h"
 #include "tile.h"
 
 enum {
@@ -20,25 +21,12 @@ enum {
     MOEC_BLOCK_MOST = MOEC_HAS_AMX ? MOEC_BLOCK_AMX : MOEC_BLOCK_M,
     MOEC_BLOCK_N = 768,
     MOEC_BLOCK_K = 384, /* words */
-    MOEC_FEW_ROWS =
-        4, /* so many rows and fewer: the product is bound by reading b, which is then not packed */
-    MOEC_FEW_DOTS = 8, /* the same where b lies along k and packing would have to transpose it */
     MOEC_SHORT_ROWS =
-        48,             /* so many rows and fewer: b is read in place if its rows are contiguous */
-    MOEC_STREAMS = 8,   /* rows of b read side by side when there are few rows */
-    MOEC_RESULT_N = 256 /* columns that are made as f32 before they are stored as bf16 */
+        48,              /* so many rows and fewer: b is read in place if its rows are contiguous */
+    MOEC_RESULT_N = 256, /* columns that are made as f32 before they are stored as bf16 */
+    MOEC_DEPTH_PARTS = 4,
+    MOEC_DEPTH_SUMS = 60 << 10 /* sums of parts of the depth: as many as `result` takes */
 };
-
-/* A product for one thread. */
-typedef struct MoecBlockProduct {
-    long m, n, k;
-    MoecOperand a, b; /* lanes of a: m; lanes of b: n */
-    void *c;
-    long c_m;
-    int accumulate;
-    int rounded; /* a and b may be rounded to bf16, sums stay f32 */
-    MoecType c_type;
-} MoecBlockProduct;
 
 typedef struct MoecScratch {
     float a[MOEC_BLOCK_MOST * MOEC_BLOCK_K + MOEC_LANES], b[MOEC_BLOCK_N * MOEC_BLOCK_K],
@@ -46,219 +34,6 @@ typedef struct MoecScratch {
 } MoecScratch;
 
 static _Thread_local MoecScratch moec_scratch __attribute__((unused, aligned(64)));
-
-/* ---- few rows: read b once, as it lies ---- */
-
-/* c[j] += sum over the streams of factor[q] * from[q][j]; bf16: a line of memory at a time. `ahead`
- * as below. */
-MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const *from,
-                                  const MoecType type, long ahead, float *c) {
-    const long vectors = moec_is_bf16(type) ? 2 : 1;
-    long j = 0;
-    for (; j + vectors * MOEC_LANES <= n; j += vectors * MOEC_LANES) {
-        MoecVector sum[2];
-#pragma GCC unroll 2
-        for (long v = 0; v < vectors; v++) sum[v] = moec_load_vector(c + j + v * MOEC_LANES);
-#pragma GCC unroll 8
-        for (long q = 0; q < MOEC_STREAMS; q++) {
-            if (moec_is_bf16(type))
-                __builtin_prefetch((const char *)moec_at(from[q], j, type) + ahead);
-#pragma GCC unroll 2
-            for (long v = 0; v < vectors; v++)
-                sum[v] +=
-                    factor[q] * moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
-        }
-#pragma GCC unroll 2
-        for (long v = 0; v < vectors; v++) moec_store_vector(c + j + v * MOEC_LANES, sum[v]);
-    }
-    for (; j < n; j++) {
-        float sum = c[j];
-        for (long q = 0; q < MOEC_STREAMS; q++)
-            sum += factor[q] * moec_value(moec_at(from[q], j, type), type);
-        c[j] = sum;
-    }
-}
-
-/* c[j] += sum over the streams of factor[q] * from[q][j], whole groups of columns. `ahead`: from a
- * stream to the one that is read next in that place, in bytes. Streams of so few bytes are over
- * before the processor sees that they are streams: it is told. */
-MOEC_INLINE void moec_add_groups(long n, const float *factor, const void *const *from, long ahead,
-                                 float *c) {
-    for (long g = 0; g < n / MOEC_GROUP; g++, c += MOEC_GROUP) {
-        MoecVector sum[MOEC_GROUP / MOEC_LANES];
-#pragma GCC unroll 16
-        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
-            sum[v] = moec_load_vector(c + v * MOEC_LANES);
-#pragma GCC unroll 8
-        for (long q = 0; q < MOEC_STREAMS; q++) {
-            const MoecGroup *group = (const MoecGroup *)from[q] + g;
-            const float scale = factor[q] * group->scale;
-            __builtin_prefetch((const char *)group + ahead);
-#pragma GCC unroll 16
-            for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
-                sum[v] += scale * moec_load_steps(group->steps + v * MOEC_LANES);
-        }
-#pragma GCC unroll 16
-        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
-            moec_store_vector(c + v * MOEC_LANES, sum[v]);
-    }
-}
-
-/* Where `count` rows of b begin, from row p on; those beyond: the first of them again. */
-MOEC_INLINE void moec_stream_rows(const MoecOperand *b, long p, long count, const MoecType type,
-                                  const void **from) {
-    if (count == MOEC_STREAMS && b->depths == NULL) {
-#pragma GCC unroll 8
-        for (long q = 0; q < MOEC_STREAMS; q++)
-            from[q] = moec_at(b->data, (p + q) * b->depth, type);
-        return;
-    }
-    for (long q = 0; q < MOEC_STREAMS; q++) from[q] = moec_element(b, 0, q < count ? p + q : p);
-}
-
-/* What they are multiplied by for row i of a: those beyond by 0. */
-MOEC_INLINE void moec_stream_factors(const MoecOperand *a, long i, long p, long count,
-                                     float *factor) {
-    if (count == MOEC_STREAMS && a->depth == 1 && a->depths == NULL && moec_is_f32(a->type)) {
-        memcpy(factor, moec_element(a, i, p), MOEC_STREAMS * sizeof *factor);
-        return;
-    }
-    for (long q = 0; q < MOEC_STREAMS; q++)
-        factor[q] = q < count ? moec_value(moec_element(a, i, p + q), a->type) : 0.0f;
-}
-
-/* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous: MOEC_STREAMS rows of b at a time. */
-MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType type) {
-    float *c = block->c;
-    const long ahead = (const char *)moec_at(block->b.data, MOEC_STREAMS * block->b.depth, type) -
-                       (const char *)block->b.data;
-    for (long p = 0; p < block->k; p += MOEC_STREAMS) {
-        const long count = moec_least(block->k - p, MOEC_STREAMS);
-        const void *from[MOEC_STREAMS];
-        moec_stream_rows(&block->b, p, count, type, from);
-        for (long i = 0; i < block->m; i++) {
-            float factor[MOEC_STREAMS];
-            moec_stream_factors(&block->a, i, p, count, factor);
-            if (moec_is_groups(type))
-                moec_add_groups(block->n, factor, from, ahead, c + i * block->c_m);
-            else
-                moec_add_streams(block->n, factor, from, type, ahead, c + i * block->c_m);
-        }
-    }
-}
-
-MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
-    for (long i = 0; i < block->m && !block->accumulate; i++)
-        memset((float *)block->c + i * block->c_m, 0, (size_t)block->n * sizeof(float));
-    if (moec_is_groups(block->b.type))
-        moec_few_streams(block, MOEC_INT8);
-    else if (moec_is_bf16(block->b.type))
-        moec_few_streams(block, MOEC_BF16);
-    else
-        moec_few_streams(block, MOEC_F32);
-}
-
-/* Neighbours along k of a row, and of columns that many elements apart. */
-typedef struct MoecDots {
-    long k;
-    const void *a, *b;
-    long b_n;
-    int accumulate;
-} MoecDots;
-
-/* c[j] (+)= a . b[j], `count` of them side by side; both contiguous along k. */
-MOEC_INLINE void moec_dots_of(const MoecDots *dots, const MoecType a_type, const MoecType b_type,
-                              const long count, float *c) {
-    MoecVector sum[MOEC_STREAMS];
-#pragma GCC unroll 8
-    for (long q = 0; q < count; q++) sum[q] = (MoecVector){0};
-    const long whole = dots->k - dots->k % MOEC_LANES;
-    for (long p = 0; p < whole; p += MOEC_LANES) {
-        const MoecVector x = moec_load_wide(moec_at(dots->a, p, a_type), a_type);
-#pragma GCC unroll 8
-        for (long q = 0; q < count; q++)
-            sum[q] += x * moec_load_wide(moec_at(dots->b, q * dots->b_n + p, b_type), b_type);
-    }
-    for (long q = 0; q < count; q++) {
-        float rest = moec_vector_sum(sum[q]);
-        for (long p = whole; p < dots->k; p++)
-            rest += moec_value(moec_at(dots->a, p, a_type), a_type) *
-                    moec_value(moec_at(dots->b, q * dots->b_n + p, b_type), b_type);
-        c[q] = dots->accumulate ? c[q] + rest : rest;
-    }
-}
-
-MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_type, const long count,
-                           float *c) {
-    if (moec_is_bf16(a_type) && moec_is_bf16(b_type))
-        moec_dots_of(dots, MOEC_BF16, MOEC_BF16, count, c);
-    else if (moec_is_bf16(a_type))
-        moec_dots_of(dots, MOEC_BF16, MOEC_F32, count, c);
-    else if (moec_is_bf16(b_type))
-        moec_dots_of(dots, MOEC_F32, MOEC_BF16, count, c);
-    else
-        moec_dots_of(dots, MOEC_F32, MOEC_F32, count, c);
-}
-
-/* c[j] (+)= a . b[j], `count` of them side by side; b in groups along k, a f32. */
-MOEC_INLINE void moec_dots_of_groups(const MoecDots *dots, const long count, float *c) {
-    MoecVector sum[MOEC_STREAMS];
-    const float *a = dots->a;
-#pragma GCC unroll 8
-    for (long q = 0; q < count; q++) sum[q] = (MoecVector){0};
-    for (long p = 0; p < dots->k; p += MOEC_GROUP) {
-#pragma GCC unroll 8
-        for (long q = 0; q < count; q++) {
-            const MoecGroup *group = moec_at(dots->b, q * dots->b_n + p, MOEC_INT8);
-            MoecVector part = {0};
-#pragma GCC unroll 16
-            for (long v = 0; v < MOEC_GROUP; v += MOEC_LANES)
-                part += moec_load_vector(a + p + v) * moec_load_steps(group->steps + v);
-            sum[q] += group->scale * part;
-        }
-    }
-    for (long q = 0; q < count; q++)
-        c[q] = moec_vector_sum(sum[q]) + (dots->accumulate ? c[q] : 0.0f);
-}
-
-MOEC_LARGE void moec_few_columns_of_groups(const MoecBlockProduct *block) {
-    for (long j = 0; j < block->n; j += MOEC_STREAMS)
-        for (long i = 0; i < block->m; i++) {
-            const void *b = moec_at(block->b.data, j * block->b.lane, MOEC_INT8);
-            const MoecDots dots = {block->k, moec_element(&block->a, i, 0), b, block->b.lane,
-                                   block->accumulate};
-            float *c = (float *)block->c + i * block->c_m + j;
-            if (j + MOEC_STREAMS <= block->n)
-                moec_dots_of_groups(&dots, MOEC_STREAMS, c);
-            else
-                for (long q = 0; q < block->n - j; q++) {
-                    MoecDots one = dots;
-                    one.b = moec_at(b, q * block->b.lane, MOEC_INT8);
-                    moec_dots_of_groups(&one, 1, c + q);
-                }
-        }
-}
-
-/* Both operands contiguous along k: MOEC_STREAMS columns of b at a time. */
-MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
-    const long b_n = block->b.lane;
-    const MoecType a_type = block->a.type, b_type = block->b.type;
-    for (long j = 0; j < block->n; j += MOEC_STREAMS) {
-        for (long i = 0; i < block->m; i++) {
-            const MoecDots dots = {block->k, moec_element(&block->a, i, 0),
-                                   moec_at(block->b.data, j * b_n, b_type), b_n, block->accumulate};
-            float *c = (float *)block->c + i * block->c_m + j;
-            if (j + MOEC_STREAMS <= block->n)
-                moec_dots(&dots, a_type, b_type, MOEC_STREAMS, c);
-            else
-                for (long q = 0; q < block->n - j; q++) {
-                    MoecDots one = dots;
-                    one.b = moec_at(dots.b, q * b_n, b_type);
-                    moec_dots(&one, a_type, b_type, 1, c + q);
-                }
-        }
-    }
-}
 
 /* ---- one block, in this thread ---- */
 
@@ -289,21 +64,6 @@ MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, long rows, long 
             moec_tile(&tile, moec_least(rows - i, height), width);
         }
     }
-}
-
-/* Does the product when it has few rows and b lies well for reading in place. */
-MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
-    const MoecOperand *a = &block->a, *b = &block->b;
-    if (block->m > MOEC_FEW_DOTS || b->lanes != NULL) return 0;
-    if (b->lane == 1 && block->m <= MOEC_FEW_ROWS)
-        moec_few_by_rows(block);
-    else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&
-             b->depths == NULL) {
-        if (moec_is_groups(b->type) && !moec_is_f32(a->type)) return 0;
-        (moec_is_groups(b->type) ? moec_few_columns_of_groups : moec_few_by_columns)(block);
-    } else
-        return 0;
-    return 1;
 }
 
 /* Few rows read b in place as floats, if its rows are contiguous. */
@@ -545,49 +305,119 @@ MOEC_INLINE int moec_worth_threads(double multiplies, double elements) {
     return multiplies / 100.0 + elements / 5.0 > 4000.0;
 }
 
+/* ---- cut along the depth ---- */
+
+/* Rows of b that are read as they lie: cut along the depth each thread reads memory from one end to
+ * the other, cut along the columns a little of every row. The number of parts depends on sizes
+ * alone. Their sums, [part][row][n], stand in the scratch of the thread that began. 1: no cut. */
+MOEC_INLINE long moec_depth_parts(double work, double read, long rows, long n) {
+    const int fits = rows * n * MOEC_DEPTH_PARTS <= MOEC_DEPTH_SUMS;
+    return fits && moec_worth_threads(work, read) ? MOEC_DEPTH_PARTS : 1;
+}
+
+typedef struct MoecDepths {
+    const float *sums;
+    long parts, rows, n;
+    void *c;
+    long c_m;
+    int accumulate;
+    MoecType c_type;
+} MoecDepths;
+
+/* c[i,j] (+)= the sum of the parts, from column j on, a scratch wide. */
+MOEC_FUNCTION void moec_add_depths(const MoecDepths *x, long j) {
+    const long width = moec_least(x->n - j, MOEC_RESULT_N);
+    for (long i = 0; i < x->rows; i++) {
+        float sum[MOEC_RESULT_N];
+        void *c = moec_to(x->c, i * x->c_m + j, x->c_type);
+        memcpy(sum, x->sums + i * x->n + j, (size_t)width * sizeof *sum);
+        for (long part = 1; part < x->parts; part++) {
+            const float *more = x->sums + (part * x->rows + i) * x->n + j;
+#pragma omp simd
+            for (long q = 0; q < width; q++) sum[q] += more[q];
+        }
+        if (moec_is_bf16(x->c_type)) {
+            for (long q = 0; q < width; q++) {
+                MoecBf16 *to = (MoecBf16 *)c + q;
+                *to = moec_bf16(x->accumulate ? moec_load(*to) + sum[q] : sum[q]);
+            }
+        } else {
+#pragma omp simd
+            for (long q = 0; q < width; q++)
+                ((float *)c)[q] = x->accumulate ? ((float *)c)[q] + sum[q] : sum[q];
+        }
+    }
+}
+
+/* The product gives a part of the sums. */
+MOEC_INLINE void moec_part_of_depth(MoecBlockProduct *block, float *sums, long n) {
+    block->c = sums;
+    block->c_m = n;
+    block->accumulate = 0;
+    block->c_type = MOEC_F32;
+}
+
+/* Where a product is cut: parts of the depth, of rows and columns. */
+typedef struct MoecCuts {
+    long depths;
+    MoecGrid grid;
+    float *sums; /* of parts of the depth, where there are several */
+} MoecCuts;
+
+MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a, const void *b,
+                                      void *c, const MoecCuts *cuts, long task) {
+    const long m = product->m, n = product->n, k = product->k,
+               parts = cuts->grid.rows * cuts->grid.columns,
+               batches = product->batch[0] * product->batch[1],
+               unit = moec_column_unit(product->b_type);
+    const long depth = task / parts / batches, batch = task / parts % batches,
+               row = task % parts / cuts->grid.columns, column = task % cuts->grid.columns;
+    const long outer = batch / product->batch[1], inner = batch % product->batch[1];
+    const long i = moec_cut(m, MOEC_TILE_M, cuts->grid.rows, row),
+               j = moec_cut(n, unit, cuts->grid.columns, column),
+               p = moec_cut(k, MOEC_STREAMS, cuts->depths, depth);
+    const long at_a = outer * product->a_batch[0] + inner * product->a_batch[1],
+               at_b = outer * product->b_batch[0] + inner * product->b_batch[1],
+               at_c = outer * product->c_batch[0] + inner * product->c_batch[1];
+    const MoecOperand left = {
+        moec_at(a, at_a, product->a_type), product->a_m, product->a_k, NULL, NULL, product->a_type};
+    const MoecOperand right = {
+        moec_at(b, at_b, product->b_type), product->b_n, product->b_k, NULL, NULL, product->b_type};
+    MoecBlockProduct block = {moec_cut(m, MOEC_TILE_M, cuts->grid.rows, row + 1) - i,
+                              moec_cut(n, unit, cuts->grid.columns, column + 1) - j,
+                              moec_cut(k, MOEC_STREAMS, cuts->depths, depth + 1) - p,
+                              moec_from(left, i, p),
+                              moec_from(right, j, p),
+                              moec_to(c, at_c + i * product->c_m + j, product->c_type),
+                              product->c_m,
+                              product->accumulate,
+                              product->rounded,
+                              product->c_type};
+    if (cuts->depths > 1) moec_part_of_depth(&block, cuts->sums + (depth * m + i) * n + j, n);
+    moec_block_multiply(&block);
+}
+
 /* The product as `product` says, by our own kernels. */
 MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, const void *b,
                                  void *c) {
     const long m = product->m, n = product->n, k = product->k,
                batches = product->batch[0] * product->batch[1];
-    const double work = (double)m * (double)n * (double)k * (double)batches;
-    const long threads =
-        moec_worth_threads(work, (double)(k * batches) * (double)n) ? moec_threads() : 1;
-    const MoecGrid grid = moec_grid(m, n, moec_ceil_div(threads, batches > 0 ? batches : 1));
-    const long parts = grid.rows * grid.columns, unit = moec_column_unit(product->b_type);
-#pragma omp parallel for schedule(static) if (threads > 1)
-    for (long task = 0; task < batches * parts; task++) {
-        const long outer = task / parts / product->batch[1],
-                   inner = task / parts % product->batch[1];
-        const long row = task % parts / grid.columns, column = task % grid.columns;
-        const long i = moec_cut(m, MOEC_TILE_M, grid.rows, row),
-                   j = moec_cut(n, unit, grid.columns, column);
-        const long at_a = outer * product->a_batch[0] + inner * product->a_batch[1],
-                   at_b = outer * product->b_batch[0] + inner * product->b_batch[1],
-                   at_c = outer * product->c_batch[0] + inner * product->c_batch[1];
-        const MoecOperand left = {moec_at(a, at_a, product->a_type),
-                                  product->a_m,
-                                  product->a_k,
-                                  NULL,
-                                  NULL,
-                                  product->a_type};
-        const MoecOperand right = {moec_at(b, at_b, product->b_type),
-                                   product->b_n,
-                                   product->b_k,
-                                   NULL,
-                                   NULL,
-                                   product->b_type};
-        const MoecBlockProduct block = {moec_cut(m, MOEC_TILE_M, grid.rows, row + 1) - i,
-                                        moec_cut(n, unit, grid.columns, column + 1) - j,
-                                        k,
-                                        moec_from(left, i, 0),
-                                        moec_from(right, j, 0),
-                                        moec_to(c, at_c + i * product->c_m + j, product->c_type),
-                                        product->c_m,
-                                        product->accumulate,
-                                        product->rounded,
-                                        product->c_type};
-        moec_block_multiply(&block);
+    const double work = (double)m * (double)n * (double)k * (double)batches,
+                 read = (double)(k * batches) * (double)n;
+    const int few = m <= MOEC_FEW_ROWS && product->b_n == 1 && batches == 1;
+    const long threads = moec_worth_threads(work, read) ? moec_threads() : 1,
+               depths = few ? moec_depth_parts(work, read, m, n) : 1, shared = depths * batches;
+    const MoecCuts cuts = {depths, moec_grid(m, n, moec_ceil_div(threads, shared > 0 ? shared : 1)),
+                           moec_scratch.result};
+    const MoecDepths all = {cuts.sums,           depths,         m, n, c, product->c_m,
+                            product->accumulate, product->c_type};
+#pragma omp parallel if (threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (long task = 0; task < shared * cuts.grid.rows * cuts.grid.columns; task++)
+            moec_multiply_task(product, a, b, c, &cuts, task);
+#pragma omp for schedule(static)
+        for (long j = 0; j < (depths > 1 ? n : 0); j += MOEC_RESULT_N) moec_add_depths(&all, j);
     }
 }
 

@@ -226,48 +226,76 @@ MOEC_INLINE long moec_row_blocks(const int *group, long g, long most) {
     return moec_ceil_div(group[g + 1] - group[g], most);
 }
 
-/* Rows of one group, cut into `blocks`, times a range of columns of the weight of the group. */
+/* How products of rows by weight are cut: parts of the depth, of each block of rows, of columns. */
+typedef struct MoecRowCuts {
+    long depths, blocks, columns;
+    long most, height; /* rows of a block; what blocks begin at multiples of */
+    float *sums;       /* of parts of the depth, where there are several */
+} MoecRowCuts;
+
+MOEC_FUNCTION void moec_rows_task(const MoecGrouped *grouped, const MoecRows *rows, const void *a,
+                                  const void *b, void *c, const MoecRowCuts *cuts, long task) {
+    const int *group = rows->group;
+    const long column = task % cuts->columns, depth = task / cuts->columns % cuts->depths;
+    long block = task / cuts->columns / cuts->depths, g = 0;
+    while (block >= moec_row_blocks(group, g, cuts->most))
+        block -= moec_row_blocks(group, g++, cuts->most);
+    const long count = group[g + 1] - group[g], blocks = moec_row_blocks(group, g, cuts->most),
+               unit = moec_column_unit(grouped->b_type);
+    const long i = moec_cut(count, cuts->height, blocks, block),
+               j = moec_cut(grouped->n, unit, cuts->columns, column),
+               p = moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth), row = group[g] + i;
+    const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
+    const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
+                               grouped->b_n,
+                               grouped->b_k,
+                               NULL,
+                               NULL,
+                               grouped->b_type};
+    MoecBlockProduct product = {moec_cut(count, cuts->height, blocks, block + 1) - i,
+                                moec_cut(grouped->n, unit, cuts->columns, column + 1) - j,
+                                moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth + 1) - p,
+                                moec_from(left, row, p),
+                                moec_from(right, j, p),
+                                moec_to(c, row * grouped->c_row + j, grouped->c_type),
+                                grouped->c_row,
+                                grouped->accumulate,
+                                grouped->rounded,
+                                grouped->c_type};
+    if (cuts->depths > 1) {
+        const long all = group[grouped->groups];
+        moec_part_of_depth(&product, cuts->sums + (depth * all + row) * grouped->n + j, grouped->n);
+    }
+    moec_block_multiply(&product);
+}
+
+/* Rows of each group times the weight of the group. */
 MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows,
                                        const void *a, const void *b, void *c) {
-    const int *group = rows->group;
     const MoecForm form = moec_form(grouped->rounded && !moec_is_groups(grouped->b_type));
-    const long most = moec_block_height(form), height = moec_tile_height(form);
-    long blocks = 0;
-    for (long g = 0; g < grouped->groups; g++) blocks += moec_row_blocks(group, g, most);
-    const double work = (double)group[grouped->groups] * (double)grouped->n * (double)grouped->k;
-    const double read = (double)blocks * (double)grouped->n * (double)grouped->k;
+    const long all = rows->group[grouped->groups], n = grouped->n;
+    MoecRowCuts cuts = {.most = moec_block_height(form),
+                        .height = moec_tile_height(form),
+                        .sums = moec_scratch.result};
+    for (long g = 0; g < grouped->groups; g++)
+        cuts.blocks += moec_row_blocks(rows->group, g, cuts.most);
+    const double work = (double)all * (double)n * (double)grouped->k;
+    const double read = (double)cuts.blocks * (double)n * (double)grouped->k;
     const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
-    const long least = moec_ceil_div(grouped->n, 4 * MOEC_TILE_N);
-    const long parts =
-        threads == 1 || blocks == 0 ? 1 : moec_least(moec_ceil_div(4 * threads, blocks), least);
-#pragma omp parallel for schedule(dynamic) if (threads > 1)
-    for (long task = 0; task < blocks * parts; task++) {
-        long block = task / parts, g = 0;
-        while (block >= moec_row_blocks(group, g, most)) block -= moec_row_blocks(group, g++, most);
-        const long count = group[g + 1] - group[g], part = task % parts;
-        const long i = moec_cut(count, height, moec_row_blocks(group, g, most), block);
-        const long unit = moec_column_unit(grouped->b_type);
-        const long j = moec_cut(grouped->n, unit, parts, part);
-        const long row = group[g] + i;
-        const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
-        const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
-                                   grouped->b_n,
-                                   grouped->b_k,
-                                   NULL,
-                                   NULL,
-                                   grouped->b_type};
-        const MoecBlockProduct product = {
-            moec_cut(count, height, moec_row_blocks(group, g, most), block + 1) - i,
-            moec_cut(grouped->n, unit, parts, part + 1) - j,
-            grouped->k,
-            moec_from(left, row, 0),
-            moec_from(right, j, 0),
-            moec_to(c, row * grouped->c_row + j, grouped->c_type),
-            grouped->c_row,
-            grouped->accumulate,
-            grouped->rounded,
-            grouped->c_type};
-        moec_block_multiply(&product);
+    cuts.depths = grouped->b_n == 1 ? moec_depth_parts(work, read, all, n) : 1;
+    const long least = moec_ceil_div(n, 4 * MOEC_TILE_N), shared = cuts.blocks * cuts.depths;
+    cuts.columns =
+        threads == 1 || shared == 0 ? 1 : moec_least(moec_ceil_div(4 * threads, shared), least);
+    const MoecDepths depths = {cuts.sums,           cuts.depths,    all, n, c, grouped->c_row,
+                               grouped->accumulate, grouped->c_type};
+#pragma omp parallel if (threads > 1)
+    {
+#pragma omp for schedule(dynamic)
+        for (long task = 0; task < shared * cuts.columns; task++)
+            moec_rows_task(grouped, rows, a, b, c, &cuts, task);
+#pragma omp for schedule(static)
+        for (long j = 0; j < (cuts.depths > 1 ? n : 0); j += MOEC_RESULT_N)
+            moec_add_depths(&depths, j);
     }
 }
 

@@ -187,6 +187,23 @@ static void check_lent(const MoecProduct *product, const float *a, const float *
     products_free(products);
 }
 
+/* The same bits whatever the threads; before: what c held. */
+static void check_threads(const MoecProduct *product, const float *a, const float *b,
+                          const float *before, const float *c) {
+    const long count = product->batch[0] * product->batch[1] * product->m * product->n;
+    const int threads = omp_get_max_threads();
+    float *other = malloc((size_t)count * sizeof *other);
+    assert_non_null(other);
+    for (int number = 1; number <= 3; number += 2) {
+        memcpy(other, before, (size_t)count * sizeof *other);
+        omp_set_num_threads(number);
+        moec_multiply(product, a, b, other);
+        assert_memory_equal(other, c, (size_t)count * sizeof *other);
+    }
+    omp_set_num_threads(threads);
+    free(other);
+}
+
 /* The product, every batch part of it, by our kernel and for some shapes by the library. */
 static void check_product(const MoecProduct *product) {
     const long m = product->m, n = product->n, k = product->k,
@@ -206,6 +223,7 @@ static void check_product(const MoecProduct *product) {
                              right + i * product->c_batch[0] + j * product->c_batch[1]);
     moec_multiply(product, a, b, c);
     assert_close(c, right, batches * m * n, 3e-6);
+    if (m <= 8) check_threads(product, a, b, lent, c);
     if (k == 17 || batches > 1) check_lent(product, a, b, lent, right);
     free(a), free(b), free(c), free(lent), free(right);
 }

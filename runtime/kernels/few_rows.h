@@ -1,0 +1,245 @@
+/* few_rows: c = a * b for a few rows of a. Reading b takes the time then: it is read once, as it
+ * lies, and is not packed. MOEC_STREAMS rows or columns are read side by side, each the first of a
+ * part of b that is read from one end to the other: a row alone is often over before the processor
+ * sees that memory is read in order and fetches ahead.
+ */
+#ifndef MOEC_FEW_ROWS_H
+#define MOEC_FEW_ROWS_H
+
+#include "operands.h"
+
+enum {
+    MOEC_FEW_ROWS = 4, /* so many rows and fewer are read so */
+    MOEC_FEW_DOTS = 8, /* the same where b lies along k and packing would have to transpose it */
+    MOEC_STREAMS = 8,  /* rows of b read side by side */
+    MOEC_AHEAD = 512   /* bytes of each that are asked for before they are read */
+};
+
+/* A product for one thread. */
+typedef struct MoecBlockProduct {
+    long m, n, k;
+    MoecOperand a, b; /* lanes of a: m; lanes of b: n */
+    void *c;
+    long c_m;
+    int accumulate;
+    int rounded; /* a and b may be rounded to bf16, sums stay f32 */
+    MoecType c_type;
+} MoecBlockProduct;
+
+/* ---- rows of b contiguous ---- */
+
+/* c[j] += sum over the streams of factor[q] * from[q][j]; bf16: a line of memory at a time. */
+MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const *from,
+                                  const MoecType type, float *c) {
+    const long vectors = moec_is_bf16(type) ? 2 : 1;
+    long j = 0;
+    for (; j + vectors * MOEC_LANES <= n; j += vectors * MOEC_LANES) {
+        MoecVector sum[2];
+#pragma GCC unroll 2
+        for (long v = 0; v < vectors; v++) sum[v] = moec_load_vector(c + j + v * MOEC_LANES);
+#pragma GCC unroll 8
+        for (long q = 0; q < MOEC_STREAMS; q++) {
+            __builtin_prefetch((const char *)moec_at(from[q], j, type) + MOEC_AHEAD);
+#pragma GCC unroll 2
+            for (long v = 0; v < vectors; v++)
+                sum[v] +=
+                    factor[q] * moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
+        }
+#pragma GCC unroll 2
+        for (long v = 0; v < vectors; v++) moec_store_vector(c + j + v * MOEC_LANES, sum[v]);
+    }
+    for (; j < n; j++) {
+        float sum = c[j];
+        for (long q = 0; q < MOEC_STREAMS; q++)
+            sum += factor[q] * moec_value(moec_at(from[q], j, type), type);
+        c[j] = sum;
+    }
+}
+
+/* c[j] += sum over the streams of factor[q] * from[q][j], whole groups of columns. */
+MOEC_INLINE void moec_add_groups(long n, const float *factor, const void *const *from, float *c) {
+    for (long g = 0; g < n / MOEC_GROUP; g++, c += MOEC_GROUP) {
+        MoecVector sum[MOEC_GROUP / MOEC_LANES];
+#pragma GCC unroll 16
+        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
+            sum[v] = moec_load_vector(c + v * MOEC_LANES);
+#pragma GCC unroll 8
+        for (long q = 0; q < MOEC_STREAMS; q++) {
+            const MoecGroup *group = (const MoecGroup *)from[q] + g;
+            const float scale = factor[q] * group->scale;
+            __builtin_prefetch((const char *)group + MOEC_AHEAD);
+#pragma GCC unroll 16
+            for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
+                sum[v] += scale * moec_load_steps(group->steps + v * MOEC_LANES);
+        }
+#pragma GCC unroll 16
+        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
+            moec_store_vector(c + v * MOEC_LANES, sum[v]);
+    }
+}
+
+/* Row p of each stream, of which each has `length`: where it begins in b, and what it is multiplied
+ * by for row i of a. The last may have fewer rows; beyond them stands its first, times 0. */
+MOEC_INLINE void moec_stream_rows(const MoecOperand *b, long p, long length, long k,
+                                  const MoecType type, const void **from) {
+#pragma GCC unroll 8
+    for (long q = 0; q < MOEC_STREAMS; q++) {
+        const long row = q * length + p < k ? q * length + p : p;
+        from[q] =
+            b->depths == NULL ? moec_at(b->data, row * b->depth, type) : moec_element(b, 0, row);
+    }
+}
+
+MOEC_INLINE void moec_stream_factors(const MoecOperand *a, long i, long p, long length, long k,
+                                     float *factor) {
+    for (long q = 0; q < MOEC_STREAMS; q++) {
+        const long row = q * length + p;
+        factor[q] = row < k ? moec_value(moec_element(a, i, row), a->type) : 0.0f;
+    }
+}
+
+/* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous. */
+MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType type) {
+    const long k = block->k, length = moec_ceil_div(k, MOEC_STREAMS);
+    for (long p = 0; p < length; p++) {
+        const void *from[MOEC_STREAMS];
+        moec_stream_rows(&block->b, p, length, k, type, from);
+        for (long i = 0; i < block->m; i++) {
+            float factor[MOEC_STREAMS], *c = (float *)block->c + i * block->c_m;
+            moec_stream_factors(&block->a, i, p, length, k, factor);
+            if (moec_is_groups(type))
+                moec_add_groups(block->n, factor, from, c);
+            else
+                moec_add_streams(block->n, factor, from, type, c);
+        }
+    }
+}
+
+MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
+    for (long i = 0; i < block->m && !block->accumulate; i++)
+        memset((float *)block->c + i * block->c_m, 0, (size_t)block->n * sizeof(float));
+    if (moec_is_groups(block->b.type))
+        moec_few_streams(block, MOEC_INT8);
+    else if (moec_is_bf16(block->b.type))
+        moec_few_streams(block, MOEC_BF16);
+    else
+        moec_few_streams(block, MOEC_F32);
+}
+
+/* ---- columns of b contiguous ---- */
+
+/* Neighbours along k of a row, and of columns that many elements apart; from a result to the
+ * next. */
+typedef struct MoecDots {
+    long k;
+    const void *a, *b;
+    long b_n;
+    int accumulate;
+    long c_n;
+} MoecDots;
+
+/* c[j] (+)= a . b[j], `count` of them side by side; both contiguous along k. */
+MOEC_INLINE void moec_dots_of(const MoecDots *dots, const MoecType a_type, const MoecType b_type,
+                              const long count, float *c) {
+    MoecVector sum[MOEC_STREAMS];
+#pragma GCC unroll 8
+    for (long q = 0; q < count; q++) sum[q] = (MoecVector){0};
+    const long whole = dots->k - dots->k % MOEC_LANES;
+    for (long p = 0; p < whole; p += MOEC_LANES) {
+        const MoecVector x = moec_load_wide(moec_at(dots->a, p, a_type), a_type);
+#pragma GCC unroll 8
+        for (long q = 0; q < count; q++) {
+            const void *b = moec_at(dots->b, q * dots->b_n + p, b_type);
+            __builtin_prefetch((const char *)b + MOEC_AHEAD);
+            sum[q] += x * moec_load_wide(b, b_type);
+        }
+    }
+    for (long q = 0; q < count; q++) {
+        float rest = moec_vector_sum(sum[q]);
+        for (long p = whole; p < dots->k; p++)
+            rest += moec_value(moec_at(dots->a, p, a_type), a_type) *
+                    moec_value(moec_at(dots->b, q * dots->b_n + p, b_type), b_type);
+        float *to = c + q * dots->c_n;
+        *to = dots->accumulate ? *to + rest : rest;
+    }
+}
+
+MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_type, const long count,
+                           float *c) {
+    if (moec_is_bf16(a_type) && moec_is_bf16(b_type))
+        moec_dots_of(dots, MOEC_BF16, MOEC_BF16, count, c);
+    else if (moec_is_bf16(a_type))
+        moec_dots_of(dots, MOEC_BF16, MOEC_F32, count, c);
+    else if (moec_is_bf16(b_type))
+        moec_dots_of(dots, MOEC_F32, MOEC_BF16, count, c);
+    else
+        moec_dots_of(dots, MOEC_F32, MOEC_F32, count, c);
+}
+
+/* c[j] (+)= a . b[j], `count` of them side by side; b in groups along k, a f32. */
+MOEC_INLINE void moec_dots_of_groups(const MoecDots *dots, const long count, float *c) {
+    MoecVector sum[MOEC_STREAMS];
+    const float *a = dots->a;
+#pragma GCC unroll 8
+    for (long q = 0; q < count; q++) sum[q] = (MoecVector){0};
+    for (long p = 0; p < dots->k; p += MOEC_GROUP) {
+#pragma GCC unroll 8
+        for (long q = 0; q < count; q++) {
+            const MoecGroup *group = moec_at(dots->b, q * dots->b_n + p, MOEC_INT8);
+            __builtin_prefetch((const char *)group + MOEC_AHEAD);
+            MoecVector part = {0};
+#pragma GCC unroll 16
+            for (long v = 0; v < MOEC_GROUP; v += MOEC_LANES)
+                part += moec_load_vector(a + p + v) * moec_load_steps(group->steps + v);
+            sum[q] += group->scale * part;
+        }
+    }
+    for (long q = 0; q < count; q++) {
+        float *to = c + q * dots->c_n;
+        *to = moec_vector_sum(sum[q]) + (dots->accumulate ? *to : 0.0f);
+    }
+}
+
+/* Column j of b and, if there are `count`, those at multiples of `step` behind it. */
+MOEC_INLINE void moec_few_columns(const MoecBlockProduct *block, long j, long step,
+                                  const long count) {
+    const MoecType a_type = block->a.type, b_type = block->b.type;
+    const long b_n = block->b.lane;
+    for (long i = 0; i < block->m; i++) {
+        float *c = (float *)block->c + i * block->c_m + j;
+        const MoecDots dots = {block->k,
+                               moec_element(&block->a, i, 0),
+                               moec_at(block->b.data, j * b_n, b_type),
+                               step * b_n,
+                               block->accumulate,
+                               step};
+        if (moec_is_groups(b_type))
+            moec_dots_of_groups(&dots, count, c);
+        else
+            moec_dots(&dots, a_type, b_type, count, c);
+    }
+}
+
+/* Both operands contiguous along k. */
+MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
+    const long step = block->n / MOEC_STREAMS;
+    for (long j = 0; j < step; j++) moec_few_columns(block, j, step, MOEC_STREAMS);
+    for (long j = step * MOEC_STREAMS; j < block->n; j++) moec_few_columns(block, j, 0, 1);
+}
+
+/* Does the product when it has few rows and b lies well for reading in place. */
+MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
+    const MoecOperand *a = &block->a, *b = &block->b;
+    if (block->m > MOEC_FEW_DOTS || b->lanes != NULL) return 0;
+    if (b->lane == 1 && block->m <= MOEC_FEW_ROWS)
+        moec_few_by_rows(block);
+    else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&
+             b->depths == NULL) {
+        if (moec_is_groups(b->type) && !moec_is_f32(a->type)) return 0;
+        moec_few_by_columns(block);
+    } else
+        return 0;
+    return 1;
+}
+
+#endif
