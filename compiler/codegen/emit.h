@@ -39,6 +39,12 @@ typedef struct KernelText {
     Text parameters, arguments;
 } KernelText;
 
+/* Where a kernel stands in a text, and its head up to the parameters' end. */
+typedef struct KernelPlace {
+    size_t first, end;
+    const char *head;
+} KernelPlace;
+
 /* The kernels of a device: their text, and what of it is whose. */
 typedef struct DeviceText {
     Text text;
@@ -79,8 +85,9 @@ struct Emitter {
     List *products;     /* Product *, of all programs */
     double flops, product_flops, repeats; /* repeats: how often what is written runs */
 
-    Text *functions; /* of the module, or of its device: the kernels */
-    Text *out;       /* what lines are added to */
+    Text *functions;    /* of the module, or of its device: the kernels */
+    List *kernel_texts; /* KernelPlace *: where each of the module stands in there */
+    Text *out;          /* what lines are added to */
     int indent;
     List *forms; /* receives the form of all kernels, KernelForm *, instead of a text; or NULL */
 
@@ -184,8 +191,9 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 struct Module {
     Arena *arena;
     const EmitTarget *target;
-    List *forms;    /* see Emitter */
-    Text functions; /* of the text with the table */
+    List *forms;       /* see Emitter */
+    Text functions;    /* of the text with the table */
+    List kernel_texts; /* KernelPlace *: of the kernels in there */
     DeviceText device;
     List products;     /* Product * */
     List own_products; /* OwnProduct * */

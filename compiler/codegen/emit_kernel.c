@@ -84,13 +84,20 @@ void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text) {
 void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
                   const char *begin) {
     const char *parameters = text->parameters.length ? text->parameters.text : "void";
+    Arena *arena = emitter->lower.arena;
+    KernelPlace *place = arena_alloc(arena, sizeof *place);
+    place->first = emitter->functions->length;
+    place->head =
+        arena_format(arena, "%s %s(%s)", emitter->target->parameters.function, name, parameters);
     emitter->out = emitter->functions;
     emitter->indent = 0;
     add_equations(emitter, emitter->lower.kernel, nest);
-    emit_line(emitter, "%s %s(%s)", emitter->target->parameters.function, name, parameters);
+    emit_line(emitter, "%s", place->head);
     text_add(emitter->functions, "{\n%s", begin);
     finish_form(emitter, name, &text->body, emitter->functions, 1);
     text_add(emitter->functions, "}\n\n");
+    place->end = emitter->functions->length;
+    list_push(arena, emitter->kernel_texts, place);
 
     emitter->lower.kernel = NULL;
     emitter->lower.used = emitter->declared;

@@ -72,6 +72,7 @@ Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
     emitter->products = &module->products;
     emitter->device = &module->device;
     emitter->own_products = &module->own_products;
+    emitter->kernel_texts = &module->kernel_texts;
     emitter->forms = module->forms;
     if (!module->forms) emitter->lower.sizes = &module->sizes;
     emitter->repeats = 1;

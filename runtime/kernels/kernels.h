@@ -21,6 +21,17 @@
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
 
+/* A hosted program may be compiled in two parts side by side, of which each knows the other's
+ * kernels: MOEC_PART says which one this is. Else it is one. */
+#ifdef MOEC_PART
+#define MOEC_KERNELS_APART
+#define MOEC_HAS_PART(part) (MOEC_PART == (part))
+#define MOEC_KERNEL __attribute__((visibility("hidden")))
+#else
+#define MOEC_HAS_PART(part) 1
+#define MOEC_KERNEL static
+#endif
+
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar is no mistake */
 #endif

@@ -79,19 +79,26 @@ static bool workplace(Workplace *place, const char *parent, bool cached) {
                          "cannot make a folder below %s: %s", parent, strerror(errno));
 }
 
-/* The program and, unless they are ready, the kernels that it calls, compiled side by side and
- * linked; `kept`: where new kernels are kept, or NULL. */
+enum { PART_BYTES = 40000 }; /* a text of fewer is compiled at once: a part has headers to read */
+
+/* The program, in two parts where it is long, and, unless they are ready, the kernels that it
+ * calls, compiled side by side and linked; `kept`: where new kernels are kept, or NULL. */
 static bool build(const char *folder, const char *source, const char *output, const char *ready,
                   const char *kept) {
+    struct stat status;
+    const bool parts = stat(source, &status) == 0 && status.st_size >= PART_BYTES;
     char *header = path_join(folder, "kernels.h"), *fresh = path_join(folder, "kernels.o");
-    char *object = path_join(folder, "program.o");
-    Translation work[] = {{source, object, "MOEC_KERNELS_APART"},
-                          {header, fresh, "MOEC_KERNELS_HERE"}};
-    bool good = toolchain_build(folder, work, ready ? 1 : 2, ready, output);
+    char *object = path_join(folder, "program.o"), *other = path_join(folder, "program_1.o");
+    Translation work[3] = {{source, object, parts ? "MOEC_PART=0" : "MOEC_KERNELS_APART"}};
+    int count = 1;
+    if (parts) work[count++] = (Translation){source, other, "MOEC_PART=1"};
+    if (!ready) work[count++] = (Translation){header, fresh, "MOEC_KERNELS_HERE"};
+    bool good = toolchain_build(folder, work, count, ready, output);
     if (good && kept && !ready) cache_keep(fresh, kept);
     free(header);
     free(fresh);
     free(object);
+    free(other);
     return good;
 }
 

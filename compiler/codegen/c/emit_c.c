@@ -146,11 +146,61 @@ static void add_absent(Text *text, Schedule *const *schedules, int count) {
 }
 
 static const EmitTarget *target_of(Arena *arena, Hosting hosting) {
-    if (hosting != TARGET_MARKED) return &target_c;
-    EmitTarget *marked = arena_alloc(arena, sizeof *marked);
-    *marked = target_c;
-    marked->marks = true;
-    return marked;
+    if (hosting == TARGET_STANDALONE) return &target_c;
+    EmitTarget *hosted = arena_alloc(arena, sizeof *hosted);
+    *hosted = target_c;
+    hosted->parameters.function = "MOEC_KERNEL void";
+    hosted->marks = hosting == TARGET_MARKED;
+    return hosted;
+}
+
+/* How many of the first kernels are about half of what there is to compile. */
+static int half_of(const List *kernels) {
+    size_t all = 0, half = 0;
+    int count = 0;
+    for (int i = 0; i < kernels->count; i++) {
+        const KernelPlace *kernel = kernels->items[i];
+        all += kernel->end - kernel->first;
+    }
+    for (; count < kernels->count && 2 * half < all; count++) {
+        const KernelPlace *kernel = kernels->items[count];
+        half += kernel->end - kernel->first;
+    }
+    return count;
+}
+
+/* The functions in two parts, which a host may compile side by side: the first kernels; all others,
+ * what runs them and the table, to which the text goes on. What stands between the first kernels is
+ * of both.
+ *
+ *     MOEC_KERNEL void kernel_train_0(float *x);      what the other part calls
+ *     #if MOEC_HAS_PART(1)
+ *     MOEC_KERNEL void kernel_train_0(float *x) { ... }
+ *     #endif
+ *     #if MOEC_HAS_PART(0)
+ *     ... */
+static void add_parts(Text *text, const Module *module) {
+    const List *kernels = &module->kernel_texts;
+    const char *functions = module->functions.text;
+    const int apart = half_of(kernels);
+    size_t at = 0;
+    for (int i = 0; i < apart; i++) {
+        const KernelPlace *kernel = kernels->items[i];
+        print_line(text, 0, arena_format(text->arena, "%s;", kernel->head));
+    }
+    text_add(text, "\n");
+    for (int i = 0; i < apart; i++) {
+        const KernelPlace *kernel = kernels->items[i];
+        const bool beside = i && at == kernel->first;
+        if (i && !beside) text_add(text, "#endif\n");
+        text_add_bytes(text, functions + at, kernel->first - at);
+        if (!beside) text_add(text, "#if MOEC_HAS_PART(1)\n");
+        text_add_bytes(text, functions + kernel->first, kernel->end - kernel->first);
+        at = kernel->end;
+    }
+    if (apart) text_add(text, "#endif\n");
+    text_add(text, "#if MOEC_HAS_PART(0)\n");
+    text_add_bytes(text, functions + at, module->functions.length - at);
 }
 
 char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hosting) {
@@ -163,8 +213,12 @@ char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hostin
     text_add(&text, "#include \"kernels.h\"\n\n");
     add_sizes(&text, &module->sizes, false);
     emit_products(&text, &module->products);
-    text_add_bytes(&text, module->functions.text, module->functions.length);
+    if (hosting == TARGET_STANDALONE)
+        text_add_bytes(&text, module->functions.text, module->functions.length);
+    else
+        add_parts(&text, module);
     if (module->rounded) add_rounding(&text, module->rounded, module->weights.bytes);
     emit_table(module, &text, count ? schedules[0]->program->name : "");
+    if (hosting != TARGET_STANDALONE) text_add(&text, "#endif\n");
     return text.text;
 }
