@@ -40,20 +40,20 @@ CFLAGS ?= -O2 -g
 # Everything may become part of libmoec.so.
 PIC := -fPIC -fno-semantic-interposition
 OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
-$(BUILD)/runtime/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
+$(BUILD)/runtime/server/http.o $(BUILD)/runtime/server/http_library.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
 GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_MICROHTTPD),$(shell pkg-config --libs libmicrohttpd)) -ldl -lm -lpthread
+LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthread
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
 all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
-RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/%)
+RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/% $(if $(HAVE_MICROHTTPD),,runtime/server/http_library.c))
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
@@ -198,7 +198,7 @@ bench: all
 # What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
 # neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
 KIT := $(BUILD)/gpu-kit
-KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -lmicrohttpd -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
+KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
 .PHONY: gpu-kit
 gpu-kit:
 	@$(MAKE) --no-print-directory $(JOBS) BUILD=$(BUILD)/kit-objects HAVE_DNNL= HAVE_MICROHTTPD= LIBS="$(KIT_LIBS)" $(BUILD)/kit-objects/moec

@@ -26,9 +26,9 @@ bool http_serve(Service *service, Model *model, const char *host, long port, con
 #include "base/memory.h"
 #include "base/seconds.h"
 #include "server/connection.h"
+#include "server/http_library.h"
 
 #include <errno.h>
-#include <microhttpd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ typedef struct Exchange {
 } Exchange;
 
 static Connection *connection_of(Handle *handle) {
-    return MHD_get_connection_info(handle, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    return http.get_connection_info(handle, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
 /* ---- answers ---- */
@@ -67,8 +67,8 @@ static Result send_response(Exchange *exchange, Handle *handle, int status,
     Metrics *metrics = &exchange->server->service->metrics;
     atomic_fetch_add(&metrics->answers[status / 100], 1);
     connection_awaits_client(exchange->server->connections, exchange->connection);
-    Result result = MHD_queue_response(handle, (unsigned)status, response);
-    MHD_destroy_response(response);
+    Result result = http.queue_response(handle, (unsigned)status, response);
+    http.destroy_response(response);
     return result;
 }
 
@@ -76,10 +76,10 @@ static Result send_response(Exchange *exchange, Handle *handle, int status,
 static Result send_text(Exchange *exchange, Handle *handle, int status, const char *type,
                         char *text, size_t length) {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
-    MHD_add_response_header(response, "Content-Type", type);
-    if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
+        http.create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
+    http.add_response_header(response, "Content-Type", type);
+    if (status == 401) http.add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (status == 429 || status == 503) http.add_response_header(response, "Retry-After", "1");
     return send_response(exchange, handle, status, response);
 }
 
@@ -117,7 +117,7 @@ static ssize_t read_events(void *context, uint64_t place, char *to, size_t most)
         result = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
         request->connection = exchange->handle;
-        MHD_suspend_connection(exchange->handle);
+        http.suspend_connection(exchange->handle);
     }
     worker_unlock(worker);
     return result;
@@ -126,9 +126,9 @@ static ssize_t read_events(void *context, uint64_t place, char *to, size_t most)
 static Result send_events(Exchange *exchange, Handle *handle) {
     enum { BLOCK = 4096 };
     struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, exchange, NULL);
-    MHD_add_response_header(response, "Content-Type", "text/event-stream");
-    MHD_add_response_header(response, "Cache-Control", "no-cache");
+        http.create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, exchange, NULL);
+    http.add_response_header(response, "Content-Type", "text/event-stream");
+    http.add_response_header(response, "Cache-Control", "no-cache");
     return send_response(exchange, handle, 200, response);
 }
 
@@ -179,13 +179,13 @@ static bool same_key(const char *given, const char *key) {
 }
 
 static bool may(const Service *service, Handle *handle) {
-    const char *given = MHD_lookup_connection_value(handle, MHD_HEADER_KIND, "Authorization");
+    const char *given = http.lookup_connection_value(handle, MHD_HEADER_KIND, "Authorization");
     if (!service->key) return true;
     return given && strncmp(given, "Bearer ", 7) == 0 && same_key(given + 7, service->key);
 }
 
 static bool length_fits(const Service *service, Handle *handle) {
-    const char *given = MHD_lookup_connection_value(handle, MHD_HEADER_KIND, "Content-Length");
+    const char *given = http.lookup_connection_value(handle, MHD_HEADER_KIND, "Content-Length");
     return !given || strtoull(given, NULL, 10) <= service->body;
 }
 
@@ -226,7 +226,7 @@ static Result wait_for_answer(Exchange *exchange, Handle *handle) {
     bool complete = exchange->request->complete;
     if (!complete) {
         exchange->request->connection = handle;
-        MHD_suspend_connection(handle);
+        http.suspend_connection(handle);
     }
     worker_unlock(worker);
     return complete ? send_answer(exchange, handle) : MHD_YES;
@@ -299,7 +299,8 @@ static void connect_or_close(void *context, Handle *handle, void **place,
                              enum MHD_ConnectionNotificationCode what) {
     Server *server = context;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        int socket = MHD_get_connection_info(handle, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        int socket =
+            http.get_connection_info(handle, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         *place = connection_add(server->connections, socket);
         atomic_fetch_add(&server->service->metrics.connections, 1);
     } else {
@@ -311,7 +312,7 @@ static void connect_or_close(void *context, Handle *handle, void **place,
 /* ---- from start to end ---- */
 
 static void wake(void *connection) {
-    MHD_resume_connection(connection);
+    http.resume_connection(connection);
 }
 
 typedef union Address {
@@ -339,7 +340,7 @@ static bool listen_at(Server *server, const char *host, long port) {
     if (!read_address(host, port, &address)) return false;
     bool six = address.any.sa_family == AF_INET6;
     const Service *service = server->service;
-    server->daemon = MHD_start_daemon(
+    server->daemon = http.start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | (six ? MHD_USE_IPv6 : 0),
         (uint16_t)port, NULL, NULL, answer, server, MHD_OPTION_SOCK_ADDR, &address.any,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)service->connections, MHD_OPTION_CONNECTION_TIMEOUT,
@@ -364,10 +365,11 @@ static void end(Server *server) {
     worker_stop(server->worker);
     double until = seconds_now() + 1;
     while (seconds_now() < until && connections_busy(server->connections)) nanosleep(&moment, NULL);
-    MHD_stop_daemon(server->daemon);
+    http.stop_daemon(server->daemon);
 }
 
 bool http_serve(Service *service, Model *model, const char *host, long port, const char *line) {
+    if (!http_library_open()) return false;
     Server server = {.service = service, .connections = connections_new()};
     signal(SIGPIPE, SIG_IGN);
     interrupt_watch();
@@ -375,7 +377,7 @@ bool http_serve(Service *service, Model *model, const char *host, long port, con
     server.worker = worker_start(service, model, wake);
     bool good = server.worker && listen_at(&server, host, port);
     if (good) {
-        int taken = MHD_get_daemon_info(server.daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+        int taken = http.get_daemon_info(server.daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
         printf(strchr(host, ':') ? "http://[%s]:%d/v1%s\n" : "http://%s:%d/v1%s\n", host, taken,
                line);
         fflush(stdout);
