@@ -39,7 +39,8 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR)
 CFLAGS ?= -O2 -g
 # Everything may become part of libmoec.so.
 PIC := -fPIC -fno-semantic-interposition
-OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
+OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_OPENMP),-fopenmp)
+$(BUILD)/runtime/device/products.o: OURS += $(if $(HAVE_DNNL),-DHAVE_DNNL)
 $(BUILD)/runtime/server/http.o $(BUILD)/runtime/server/http_library.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
@@ -199,9 +200,17 @@ bench: all
 # neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
 KIT := $(BUILD)/gpu-kit
 KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
+# What does without a library where there is none, made anew; all else is that of the command.
+KIT_OWN := runtime/device/products.o runtime/server/http.o
+KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \
+               $(filter-out $(KIT_OWN:%=$(BUILD)/%) $(BUILD)/runtime/server/http_library.o,$(RUNTIME_OBJECTS))
+$(BUILD)/kit-objects/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(OURS) $(INCLUDES_runtime) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
+	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -o $@ $^ $(KIT_LIBS)
 .PHONY: gpu-kit
-gpu-kit:
-	@$(MAKE) --no-print-directory $(JOBS) BUILD=$(BUILD)/kit-objects HAVE_DNNL= HAVE_MICROHTTPD= LIBS="$(KIT_LIBS)" $(BUILD)/kit-objects/moec
+gpu-kit: $(BUILD)/kit-objects/moec
 	rm -rf $(KIT)
 	install -d $(KIT)/build $(KIT)/tests $(KIT)/models
 	install $(BUILD)/kit-objects/moec $(KIT)/build/moec
@@ -233,4 +242,4 @@ install: all
 clean:
 	rm -rf build quickstart
 
--include $(COMPILER_OBJECTS:.o=.d) $(RUNTIME_OBJECTS:.o=.d) $(UNIT_PROGRAMS:=.d)
+-include $(COMPILER_OBJECTS:.o=.d) $(RUNTIME_OBJECTS:.o=.d) $(KIT_OWN:%.o=$(BUILD)/kit-objects/%.d) $(UNIT_PROGRAMS:=.d)

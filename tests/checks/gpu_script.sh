@@ -3,8 +3,8 @@
 # and the report holds them. A stage that outruns its clock is ended and named, and what it had found is kept.
 . "$(dirname "$0")/../begin.sh"
 command -v python3 >/dev/null || { echo "no Python for the report" && exit 0; }
-make -s BUILD="$work/build" JOBS= CFLAGS=-O1 gpu-kit >"$work/make" 2>&1 || { cat "$work/make"; exit 1; }
-cd "$work/build/gpu-kit"
+make -s KIT="$work/kit" gpu-kit >"$work/make" 2>&1 || { cat "$work/make"; exit 1; }
+cd "$work/kit"
 ! ldd build/moec | grep -E 'jansson|dnnl|pcre' || wrong "the kit needs libraries that a bare machine has not"
 [ "$(du -sm . | cut -f1)" -lt 40 ] || wrong "the kit is larger than 40 MB"
 unset BUILD
