@@ -22,7 +22,7 @@ mkfifo pipe
 ends() {
     code=$1 words=$2 program=$3
     shift 3
-    (cd "$program" && exec timeout 20 ./"$program" "$@" >../out 2>../log </dev/null)
+    (cd "$program" && ulimit -t 20 && exec timeout 120 ./"$program" "$@" >../out 2>../log </dev/null)
     found=$?
     [ $found -eq "$code" ] || { cat log; wrong "$program $*: exit code $found, not $code"; }
     [ -z "$words" ] || grep -qF -- "$words" log || { cat log; wrong "$program $*: no '$words'"; }

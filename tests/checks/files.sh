@@ -13,7 +13,7 @@ cd "$work" || exit 1
 ends() {
     code=$1 words=$2
     shift 2
-    timeout 10 "$@" >log 2>&1 </dev/null
+    (ulimit -t 10 && exec timeout 120 "$@") >log 2>&1 </dev/null
     found=$?
     [ $found -eq "$code" ] || { cat log; wrong "$*: exit code $found, not $code"; }
     [ -z "$words" ] || grep -qF -- "$words" log || { cat log; wrong "$*: no '$words'"; }
