@@ -1,5 +1,5 @@
-/* The functions of libmicrohttpd. The library is opened when something is served: it brings those of its cryptography,
-   which would cost every other command 10 ms at its start. */
+/* The functions of libmicrohttpd. The library is opened when something is served: it brings those
+ * of its cryptography, which would cost every other command 10 ms at its start. */
 #ifndef SERVER_HTTP_LIBRARY_H
 #define SERVER_HTTP_LIBRARY_H
 
