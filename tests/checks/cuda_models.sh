@@ -2,7 +2,7 @@
 # Models on the simulated CUDA device beside their definition: outputs, every gradient by name, decoding token by token; f32
 # within 1e-5 (gradients 1e-4), bf16 within twice what rounding alone costs (`moec verify`).
 #
-#   tests/checks/cuda_models.sh          every fourth model of tests/layers.moe (half of them in bf16), every 32nd small one
+#   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16), every 48th small one
 #                                        of models/, best values
 #   tests/checks/cuda_models.sh all      all of both; minutes
 #   tests/checks/cuda_models.sh WORD...  those whose FILE:MODEL contains a word
@@ -16,7 +16,7 @@ on_simulator
 
 case ${1:-} in
 all) tests/small_models.sh ;;
-"") tests/small_models.sh | awk '/layers.moe/ ? NR % 4 == 1 : NR % 32 == 1 || /gqa4_small_best/' ;;
+"") tests/small_models.sh | awk '/layers.moe/ ? NR % 6 == 1 : NR % 48 == 1 || /gqa4_small_best/' ;;
 *) tests/small_models.sh "$@" ;;
 esac >"$work/models"
 [ -s "$work/models" ] || { echo "no such model" && exit 2; }
