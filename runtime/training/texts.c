@@ -46,8 +46,21 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
     return data;
 }
 
+/* Without a tokenizer the bytes of a text are the tokens of models that have no more than these. */
+static Data *open_plain(const char *path, const Call *call) {
+    Data *data = examples_open(path, call);
+    long vocabulary = call_vocabulary(call);
+    if (!data || !data->bytes || vocabulary <= 256) return data;
+    data_close(data);
+    error_message("train with --tokenizer F, give tokens that `moec tokenize` wrote, or set vocab "
+                  "to 256",
+                  "this model has %ld tokens and no tokenizer: the bytes of %s are not its tokens",
+                  vocabulary, path);
+    return NULL;
+}
+
 Data *texts_open(const char *path, const Tokenizer *tokenizer, const Call *call) {
-    if (!tokenizer || examples_words(call)) return examples_open(path, call);
+    if (!tokenizer || examples_words(call)) return open_plain(path, call);
     if (!texts_fit(tokenizer, call_vocabulary(call))) return NULL;
     Data *data = data_open(path, 0);
     bool text = data && data->bytes;

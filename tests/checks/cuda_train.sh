@@ -24,7 +24,7 @@ train() {
     moec train models/tiny.moe:tiny_moe --device "$device" --data "$work/text" --out "$work/$name" --steps "$steps" \
         --set dim=18 --set layers=2 --set attention.heads.q=2 --set attention.head_dim=8 --set ffn.expert.hidden=12 \
         --set ffn.experts=4 --set train.batch=2 --set train.context=16 --set train.accumulate=2 --set train.checkpoint=2 \
-        --set train.clip=0.5 --set vocab=259 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
+        --set train.clip=0.5 --set vocab=251 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
 }
 
 train cpu cpu 4
