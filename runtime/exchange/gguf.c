@@ -101,9 +101,10 @@ static MoecPair with_context(MoecPair pair, const char *config) {
     return pair;
 }
 
-static void add_pairs(Gguf *gguf, const Conversion *conversion, const MoecPair *pairs, int count,
+/* type: of the matrices. */
+static void add_pairs(Gguf *gguf, const char *type, const MoecPair *pairs, int count,
                       const char *config) {
-    const char *type = conversion_type(conversion), *architecture = "llama";
+    const char *architecture = "llama";
     for (int i = 0; i < count; i++)
         if (!strcmp(pairs[i].key, "general.architecture")) architecture = pairs[i].text;
     for (int i = 0; i < count; i++) {
@@ -177,9 +178,10 @@ bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const Moec
                 int count, const char *config) {
     Aside aside;
     Text header = {0};
+    const char *type = conversion_type(conversion);
     conversion_widen_vectors(conversion);
     gguf->factors = gguf_rotation_factors(pairs, count, &gguf->factor_count);
-    add_pairs(gguf, conversion, pairs, count, config);
+    add_pairs(gguf, type, pairs, count, config);
     add_header(gguf, conversion, &header);
     bool good = aside_open(&aside, path, false);
     if (good) {

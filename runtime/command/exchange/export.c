@@ -132,6 +132,7 @@ static bool write_gguf(const Export *export) {
     char *path = path_join(export->out, "model.gguf");
     const Safetensors *file = export->file;
     Gguf gguf = {0};
+    const char *type = conversion_type(export->conversion); /* before vectors are widened */
     const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
     Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
     long vocabulary = (long)moec_option_number(export->compiler, "vocab", 0);
@@ -148,7 +149,7 @@ static bool write_gguf(const Export *export) {
                               checkpoint_file(file, "config.json"));
     if (good)
         printf("%s: %d tensors, %s, as layout '%s' has them\n", path, export->conversion->count,
-               conversion_type(export->conversion), export->layout);
+               type, export->layout);
     tokenizer_close(tokenizer);
     free(path);
     return good;
