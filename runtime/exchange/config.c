@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "tokenizer/text/text.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -25,15 +26,18 @@ static void add_object(Config *config, const char *key, json_t *object, int dept
 
 /* A list of texts, one a line; NULL when it holds other things. */
 static char *list_text(json_t *list) {
-    char *text = memory_format("%s", "");
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    Text text = {0};
+    bool good = true;
+    for (size_t i = 0; i < json_array_size(list) && good; i++) {
         const char *item = json_string_value(json_array_get(list, i));
-        char *longer = item ? memory_format("%s%s%s", text, i ? "\n" : "", item) : NULL;
-        free(text);
-        if (!longer) return NULL;
-        text = longer;
+        good = item != NULL;
+        if (i) text_append(&text, "\n", 1);
+        if (good) text_append(&text, item, strlen(item));
     }
-    return text;
+    text_append(&text, "", 1);
+    if (good) return text.bytes;
+    text_free(&text);
+    return NULL;
 }
 
 static void add_value(Config *config, const char *key, json_t *value, int depth) {
