@@ -295,6 +295,8 @@ bool read_vocabulary(Tokenizer *tokenizer, const json_t *part) {
 bool read_added(Tokenizer *tokenizer, const json_t *list) {
     size_t i, count = json_array_size(list);
     json_t *entry;
+    if (list && !json_is_null(list) && !json_is_array(list))
+        return read_damaged(tokenizer, "'added_tokens'");
     tokenizer->added = memory_new(sizeof(AddedToken) * (count + 1));
     json_array_foreach(list, i, entry) {
         const json_t *content = json_object_get(entry, "content"),

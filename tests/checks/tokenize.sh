@@ -93,6 +93,10 @@ for token in -1 '"x"' 9223372036854775807 4294967297; do
 done
 added '{"type": "BertProcessing", "sep": ["b", 7], "cls": ["a", 600]}'
 refuses "adds the token 600, which is none" "$work/text" --tokenizer "$work/changed.json"
+for tokens in 7 '{"a": 1}' '[7]' '[{"id": -1, "content": "x"}]' '[{"id": 1, "content": 2}]'; do
+    printf '{"added_tokens": %s, "model": {"type": "WordLevel", "vocab": {"a": 0}}}' "$tokens" > "$work/changed.json"
+    refuses "'added_tokens' is not what a tokenizer.json has there" "$work/text" --tokenizer "$work/changed.json"
+done
 for unknown in -2 1 4294967296; do
     printf '{"model": {"type": "Unigram", "unk_id": %s, "vocab": [["a", -1.5]]}}' $unknown > "$work/changed.json"
     refuses "'unk_id' is not what a tokenizer.json has there" "$work/text" --tokenizer "$work/changed.json"
