@@ -147,7 +147,7 @@ Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *s
     GraphShape all[GRAPH_LIMIT];
     count = shapes_of(compiler, shapes, count, all);
     const char *text = text_of(device, compiler, all, count, &kernels);
-    return model_of(device, text ? module_load(text, keep) : NULL, &kernels, keep);
+    return model_of(device, text ? module_load(text, !device->apart, keep) : NULL, &kernels, keep);
 }
 
 Model *model_open(MoecCompiler *compiler, const GraphShape *shapes, int count, bool keep) {

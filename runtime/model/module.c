@@ -81,33 +81,33 @@ static bool workplace(Workplace *place, const char *parent, bool cached) {
 
 enum { PART_BYTES = 40000 }; /* a text of fewer is compiled at once: a part has headers to read */
 
-/* The program, in two parts where it is long, and, unless they are ready, the kernels that it
- * calls, compiled side by side and linked; `kept`: where new kernels are kept, or NULL. */
-static bool build(const char *folder, const char *source, const char *output, const char *ready,
-                  const char *kept) {
-    struct stat status;
-    const bool parts = stat(source, &status) == 0 && status.st_size >= PART_BYTES;
+/* Where a program is made and kept. */
+typedef struct Making {
+    const char *parent;        /* it is compiled in a folder of its own below */
+    const char *kept;          /* where it goes then, or NULL */
+    const char *ready, *fresh; /* kernels that are there, or NULL; where new ones go, or NULL */
+    bool parts;                /* its text is of two parts, and long enough for two */
+} Making;
+
+/* The program and, unless they are ready, the kernels that it calls, compiled side by side and
+ * linked. */
+static bool build(const char *folder, const char *source, const char *output,
+                  const Making *making) {
+    const char *ready = making->ready;
     char *header = path_join(folder, "kernels.h"), *fresh = path_join(folder, "kernels.o");
     char *object = path_join(folder, "program.o"), *other = path_join(folder, "program_1.o");
-    Translation work[3] = {{source, object, parts ? "MOEC_PART=0" : "MOEC_KERNELS_APART"}};
+    Translation work[3] = {{source, object, making->parts ? "MOEC_PART=0" : "MOEC_KERNELS_APART"}};
     int count = 1;
-    if (parts) work[count++] = (Translation){source, other, "MOEC_PART=1"};
+    if (making->parts) work[count++] = (Translation){source, other, "MOEC_PART=1"};
     if (!ready) work[count++] = (Translation){header, fresh, "MOEC_KERNELS_HERE"};
     bool good = toolchain_build(folder, work, count, ready, output);
-    if (good && kept && !ready) cache_keep(fresh, kept);
+    if (good && making->fresh && !ready) cache_keep(fresh, making->fresh);
     free(header);
     free(fresh);
     free(object);
     free(other);
     return good;
 }
-
-/* Where a program is made and kept. */
-typedef struct Making {
-    const char *parent;        /* it is compiled in a folder of its own below */
-    const char *kept;          /* where it goes then, or NULL */
-    const char *ready, *fresh; /* kernels that are there, or NULL; where new ones go, or NULL */
-} Making;
 
 /* What cannot be kept is used from where it was made. */
 static bool make(Module *module, const char *text, const Making *making) {
@@ -116,7 +116,7 @@ static bool make(Module *module, const char *text, const Making *making) {
     char *source = path_join(good ? place.folder : "", "program.c"),
          *output = path_join(good ? place.folder : "", "program.so");
     good = good && file_write(source, text, strlen(text)) &&
-           build(place.folder, source, output, making->ready, making->fresh);
+           build(place.folder, source, output, making);
     bool kept = good && making->kept && cache_keep(output, making->kept);
     if (kept) {
         char *beside = memory_format("%.*s.c", (int)strlen(making->kept) - 3, making->kept);
@@ -177,7 +177,7 @@ bool module_prepare(const char *into) {
     return good;
 }
 
-Module *module_load(const char *text, bool keep) {
+Module *module_load(const char *text, bool parts, bool keep) {
     Module *module = memory_new(sizeof *module);
     module->text_bytes = strlen(text);
     double start = seconds_now();
@@ -199,6 +199,7 @@ Module *module_load(const char *text, bool keep) {
                      : kernels && cache_sound(kernels, true) ? kernels
                                                              : NULL,
             .fresh = kernels,
+            .parts = parts && module->text_bytes >= PART_BYTES,
         };
         make(module, text, &making);
         free(beside);

@@ -17,8 +17,9 @@ typedef struct Module {
     MoecTable described; /* without a handle: what `table` points to */
 } Module;
 
-/* keep: use the cache. NULL after a message. */
-Module *module_load(const char *text, bool keep);
+/* parts: the text is of two that may be compiled side by side (see kernels.h); keep: use the cache.
+ * NULL after a message. */
+Module *module_load(const char *text, bool parts, bool keep);
 /* The tables of a program without its functions, for which no C compiler is needed: it can be given
  * weights, not run. Names belong to the compiler, which has to outlive it. NULL after an error (see
  * moec_reports). */
