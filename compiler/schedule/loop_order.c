@@ -8,9 +8,9 @@
  */
 #include "schedule/nest.h"
 
-/* Sums kept at once: a few vector registers. A scatter takes less, so that there are blocks enough
- * for all threads. */
-enum { SUM_BLOCK = 64, SCATTER_BLOCK = 16, WIDE_SCATTER = 512 };
+/* Sums kept at once: a few vector registers. A scatter takes less of short rows, so that there are
+ * blocks enough for threads, but no more of them: each reads a piece of every row. */
+enum { SUM_BLOCK = 64, LEAST_BLOCK = 16, SCATTER_BLOCKS = 8 };
 
 typedef struct Work {
     double operations;
@@ -114,6 +114,12 @@ static bool wants_column(const Statement *statement, const Split *split) {
     return contiguity(statement, kept) > contiguity(statement, summed);
 }
 
+static long block_of(const Statement *statement, long size) {
+    const long part = size / SCATTER_BLOCKS / LEAST_BLOCK * LEAST_BLOCK;
+    if (statement->reduction != REDUCE_NONE || part > SUM_BLOCK) return SUM_BLOCK;
+    return part > LEAST_BLOCK ? part : LEAST_BLOCK;
+}
+
 static void add_loop(Member *member, Index *index) {
     member->order[member->depth++] = index;
 }
@@ -131,9 +137,7 @@ Member *order_loops(Program *program, Statement *statement) {
     for (int i = 0; i < kept; i++) add_loop(member, split.kept[i]);
     if (member->column) {
         Index *last = split.kept[kept];
-        long size = loop_size(last),
-             block = statement->reduction == REDUCE_NONE && size < WIDE_SCATTER ? SCATTER_BLOCK
-                                                                                : SUM_BLOCK;
+        long size = loop_size(last), block = block_of(statement, size);
         if (size > block) {
             Axis *axis = arena_alloc(program->arena, sizeof *axis);
             *axis = (Axis){.name = last->axis->name, .size = (size + block - 1) / block};
