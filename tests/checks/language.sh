@@ -4,7 +4,7 @@
 awk -v folder="$work" '
     /^```moe$/ { file = sprintf("%s/line_%04d.moe", folder, NR); next }
     /^```/     { file = "" }
-    file       { print > file }' stdlib/LANGUAGE.md stdlib/LAYOUTS.md README.md
+    file       { print > file }' stdlib/LANGUAGE.md stdlib/EXPERIMENTS.md stdlib/LAYOUTS.md README.md
 count=0
 for file in "$work"/*.moe; do
     moec check "$file" >"$work/out" 2>&1 || { echo "$(basename "$file"):"; cat "$work/out"; exit 1; }

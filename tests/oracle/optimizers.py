@@ -2,6 +2,7 @@
 
     muon       Jordan et al. 2024, with the factor and the decay of Liu et al. 2025; AdamW for all but hidden matrices
     adafactor  Shazeer and Stern 2018, as PyTorch's own does it
+    shampoo    Gupta et al. 2018, roots by eigenvalues; AdamW for all but hidden matrices
 
 Every function takes the weight, its clipped gradient, the number of the step from 1 and what it keeps, a dictionary that
 begins empty. It changes the weight.
@@ -80,4 +81,26 @@ def adafactor(name, p, g, step, kept, lr, decay=0.0):
     p.data.copy_(weights.reshape(p.shape))
 
 
-OPTIMIZERS = {"muon": muon, "adafactor": adafactor}
+def inverse_fourth_root(a, eps=1e-4):
+    n = a.shape[-1]
+    mean = a.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    values, vectors = torch.linalg.eigh(a + (eps * mean + 1e-30) * torch.eye(n, dtype=a.dtype))
+    return (vectors * values[..., None, :].pow(-0.25)) @ vectors.mT
+
+
+def shampoo(name, p, g, step, kept, lr, decay=0.1, momentum=0.9, memory=0.95, spread=0.2):
+    if not is_hidden(name, p):
+        return adamw(p, g, step, kept, lr, decay)
+    g = as_matrices(name, g)
+    m = kept.setdefault("m", torch.zeros_like(g))
+    left = kept.setdefault("left", torch.zeros_like(g @ g.mT))
+    right = kept.setdefault("right", torch.zeros_like(g.mT @ g))
+    m.mul_(momentum).add_((1 - momentum) * g)
+    left.mul_(memory).add_((1 - memory) * g @ g.mT)
+    right.mul_(memory).add_((1 - memory) * g.mT @ g)
+    x = inverse_fourth_root(left) @ m @ inverse_fourth_root(right)
+    x = x * (spread / x.pow(2).mean((-1, -2), keepdim=True).sqrt().clamp(min=1e-30))
+    p.data.sub_(lr * (x.reshape(p.shape) + decay * p.data))
+
+
+OPTIMIZERS = {"muon": muon, "adafactor": adafactor, "shampoo": shampoo}

@@ -192,7 +192,8 @@ def optimizers():
     def model(**more):
         return decoder(dim=32, layers=2, q=4, k=2, width=8, ffn=mixture(4, 2, 40, renormalised=True), **more)
 
-    return {"muon_small": model(optimizer="muon"), "adafactor_small": model(optimizer="adafactor", lr=2e-2)}
+    return {"muon_small": model(optimizer="muon"), "adafactor_small": model(optimizer="adafactor", lr=2e-2),
+            "shampoo_small": model(optimizer="shampoo")}
 
 
 FAMILIES = {"dit": dit, "gated_attention": gated_attention, "sigma": sigma, "structmoe": structmoe, "complete_mue": complete_mue,

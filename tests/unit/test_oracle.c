@@ -36,7 +36,7 @@ static const char *const compiled_rows[] = {
     "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",    "gqa16_small_q_k4_half",
     "structmoe_small_top2", "mue_small_e16a8g4s1", "mue_small_wide", "dit_small_e8a3s1",
     "lstm_small",           "mamba2_small",        "rwkv7_small",    "hybrid_small",
-    "muon_small",           "adafactor_small"};
+    "muon_small",           "adafactor_small",     "shampoo_small"};
 
 typedef struct Expected {
     char name[NAME_BYTES];
