@@ -33,6 +33,11 @@ on_simulator() {
     export MOEC_DEVICE=cuda MOEC_CUDA="${MOEC_CUDA-$simulator}" MOEC_SIM=unchecked MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 }
 
+# precisions NUMBER: what the model of that number is tried in: bf16, and every second in f32 as well; each where ALL is set.
+precisions() {
+    if [ -n "${ALL:-}" ] || [ $(($1 % 2)) = 1 ]; then echo f32 bf16; else echo bf16; fi
+}
+
 # with_cublaslt FOLDER: for MOEC_CUDA, the simulated driver and a stand-in of cuBLASLt.
 with_cublaslt() {
     mkdir "$1"

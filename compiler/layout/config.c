@@ -252,9 +252,25 @@ static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecP
     slot->text = "none";
 }
 
+/* A list is as long as the configuration says elsewhere, as far as that is known. */
+static bool list_fits(Reading *reading, const Node *rule, const Node *count, const MoecPair *pair) {
+    double wanted;
+    long found = *pair->text != '\0';
+    for (const char *at = pair->text; (at = strchr(at, '\n')); at++) found++;
+    if (!layout_number(reading->arena, count, slot_number, reading, &wanted) || found == wanted)
+        return true;
+    report_error(reading->unit->reports, rule->span,
+                 "'%s' has %ld entries in the configuration, where %.0f are due", rule->name, found,
+                 wanted);
+    return false;
+}
+
 /* What is repeated in a list: layer_types = repeat(pattern, layers) */
-static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const MoecPair *pair) {
+static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const Node *count,
+                        const MoecPair *pair) {
     const char *unknown = NULL;
+    slot->text = "none";
+    if (!list_fits(reading, rule, count, pair)) return;
     slot->text = layout_pattern(reading->arena, rule, pair->text, &unknown);
     if (slot->text) return;
     report_error(reading->unit->reports, rule->span, "'%s' holds \"%.60s\" in the configuration",
@@ -338,14 +354,14 @@ static void check_constant(Reading *reading, const Node *rule, const MoecPair *p
 
 static void read_value(Reading *reading, const Node *rule, const Node *value,
                        const MoecPair *pair) {
-    const Node *repeated = layout_repeated(value, NULL);
+    const Node *count = NULL, *repeated = layout_repeated(value, &count);
     if (repeated) value = repeated;
     const char *path = layout_path(reading->arena, value);
     if (path) {
         Slot *slot = find_slot(reading, path);
         if (slot->text) return;
         if (repeated && pair->kind == MOEC_PAIR_LIST)
-            set_pattern(reading, slot, rule, pair);
+            set_pattern(reading, slot, rule, count, pair);
         else
             set_slot(reading, slot, rule, pair);
     } else if (value->kind == NODE_LIST) {

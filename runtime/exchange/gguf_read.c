@@ -73,11 +73,18 @@ static json_t *damaged(const GgufFile *file, const char *what) {
     return NULL;
 }
 
+/* Whether there is a number of a token, and no such token. */
+static bool beyond(const GgufFile *file, const char *key) {
+    return json_object_get(file->keys, key) && !token_of(file, key);
+}
+
 /* {"a": 0, ...} of all tokens but what fills the rows of the embedding; the added ones among them
  * go to `added`, those that merges make to `made`. NULL after a message. */
 static json_t *vocabulary_of(const GgufFile *file, json_t *added, json_t *made) {
     const json_t *tokens = json_object_get(file->keys, tokens_key),
                  *types = json_object_get(file->keys, "tokenizer.ggml.token_type");
+    if (beyond(file, "tokenizer.ggml.bos_token_id") || beyond(file, "tokenizer.ggml.eos_token_id"))
+        return damaged(file, "the first or last token of a text is none of the tokenizer's");
     json_t *vocabulary = json_object(), *token;
     size_t i;
     json_array_foreach(tokens, i, token) {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What may be computed in the store of an attention, and what may not: layers of which the simulated device must make the
-# same numbers as the definition, forward, backward and in a step, in f32 and with rounded operands.
+# same numbers as the definition, forward, backward and in a step, with rounded operands and, every second, in f32 (ALL=1: each).
 . "$(dirname "$0")/../begin.sh"
 # model EQUATIONS HEADS WIDTH
 model() {
@@ -40,7 +40,7 @@ same() {
         moec emit "$work/$number.moe" --target cuda --graph $graph --out "$work/$number" >/dev/null
         count=$(grep -c 'moec_attend.*\[&\]' "$work/$number/kernels.cu" || true)
         [ "$count" -eq "$1" ] || { echo "$graph: $count stores compute instead of $1: $2"; exit 1; }
-        for precision in f32 bf16; do
+        for precision in $(precisions "$number"); do
             "$BUILD/tests/unit/test_emit_cuda" "$work/$number.moe" small $graph "train.precision=$precision" \
                 >"$work/log" 2>&1 || { echo "$graph, $precision: $2"; tail -5 "$work/log"; exit 1; }
         done

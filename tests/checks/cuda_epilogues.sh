@@ -1,6 +1,7 @@
 #!/bin/sh
 # What may be computed in the store of a product over packed rows, and what may not: layers of which the simulated device
-# must make the same numbers as the definition, forward and backward, in f32 and with rounded operands.
+# must make the same numbers as the definition, forward and backward, with rounded operands and, every second, in f32
+# (ALL=1: each).
 . "$(dirname "$0")/../begin.sh"
 model() {
     cat <<MODEL
@@ -30,7 +31,7 @@ same() {
     moec emit "$work/$number.moe" --target cuda --graph train --out "$work/$number" >/dev/null
     count=$(grep -c '__global__.* product_train_' "$work/$number/kernels.cu" || true)
     [ "$count" -ge "$2" ] || { echo "$count stores compute instead of $2: $1"; exit 1; }
-    for precision in f32 bf16; do
+    for precision in $(precisions "$number"); do
         "$BUILD/tests/unit/test_emit_cuda" "$work/$number.moe" small train "train.precision=$precision" >"$work/log" 2>&1 ||
             { echo "$precision: $1"; tail -5 "$work/log"; exit 1; }
     done

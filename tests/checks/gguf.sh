@@ -132,6 +132,10 @@ spoilt "empty, too long or no text" "$(at llama.embedding_length)" 'llama\0'
 spoilt "a key stands twice" "$(at llama.attention.key_length)" llama.attention.head_count
 spoilt "no layout is for general.architecture 'llamb'" $(($(at llama) + 4)) b
 
+file=gguf_long/model.gguf
+spoilt "is none of the tokenizer's" $(($(at tokenizer.ggml.bos_token_id) + 27 + 4)) '\377\377\377\177'
+file=g/model.gguf
+
 # 701 tokens for 700 rows: three keys more, of 32 bytes and a multiple of it; the one that says no_vocab gets another name.
 le() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256 % 256)))\\0\\0\\0\\0\\0\\0"; } # a number in 8 bytes
 {
