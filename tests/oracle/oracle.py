@@ -28,6 +28,12 @@ def line(name, tensor):
     return f"tensor {name} {tensor.dim()} {n} " + " ".join(f"{v:.9g}" for v in values)
 
 
+def is_matrix(row, name, p):
+    """Is multiplied and summed over: the gate that reads nothing is a factor of each element, as those of recurrences."""
+    alone = (row.get("gate") or {}).get("reads") == "nothing" and name.endswith("sdpa_gate.weight")
+    return p.dim() >= 2 and not alone and not is_factor(name, row.get("parts", [None]))
+
+
 def warmed(step, warmup=20):
     """All ten steps are within the warm-up."""
     return (step + 1) / warmup
@@ -91,7 +97,7 @@ def adamw(row, given):
             g = g * clip
             m.mul_(first).add_((1 - first) * g)
             v.mul_(second).add_((1 - second) * g * g)
-            decay = own["decay"] if p.dim() >= 2 and not is_factor(name, row.get("parts", [None])) else 0.0
+            decay = own["decay"] if is_matrix(row, name, p) else 0.0
             update = (m / (1 - first ** (step + 1))) / ((v / (1 - second ** (step + 1))).sqrt() + own["eps"])
             p.data.sub_(own["lr"] * warmed(step) * (update + decay * p.data))
     return w, seen
