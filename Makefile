@@ -204,11 +204,11 @@ KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdy
 KIT_OWN := runtime/device/products.o runtime/server/http.o
 KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \
                $(filter-out $(KIT_OWN:%=$(BUILD)/%) $(BUILD)/runtime/server/http_library.o,$(RUNTIME_OBJECTS))
-$(BUILD)/kit-objects/%.o: %.c
+$(BUILD)/kit-objects/%.o: %.c $(BUILD)/flags.list
 	@mkdir -p $(@D)
-	$(CC) $(OURS) $(INCLUDES_runtime) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(OURS) $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
 $(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
-	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -o $@ $^ $(KIT_LIBS)
+	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(KIT_LIBS)
 .PHONY: gpu-kit
 gpu-kit: $(BUILD)/kit-objects/moec
 	rm -rf $(KIT)
