@@ -108,13 +108,16 @@ char *arena_copy(Arena *arena, const char *text, size_t length) {
     return copy;
 }
 
+/* Short texts, which most are, are formatted once. */
 char *arena_vformat(Arena *arena, const char *format, va_list arguments) {
+    char small[512];
     va_list again;
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, again);
+    size_t length = (size_t)vsnprintf(small, sizeof small, format, again);
     va_end(again);
-    char *text = arena_alloc(arena, (size_t)length + 1);
-    vsnprintf(text, (size_t)length + 1, format, arguments);
+    if (length < sizeof small) return arena_copy(arena, small, length);
+    char *text = arena_alloc(arena, length + 1);
+    vsnprintf(text, length + 1, format, arguments);
     return text;
 }
 

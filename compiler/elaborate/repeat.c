@@ -78,7 +78,8 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
     e->settings = NULL;
     step(e, node, i, "step");
     Text text = {.arena = e->arena};
-    text_add(&text, "%s", print_program(e->arena, program));
+    const char *made = print_program(e->arena, program);
+    text_add_bytes(&text, made, strlen(made));
     for (int j = 0; j < e->stored.count; j++) {
         const Stored *stored = e->stored.items[j];
         const Init *init = &stored->tensor->init;

@@ -14,18 +14,25 @@
  */
 #include "ir/ir.h"
 
+#include <string.h>
+
+/* Steps of a repeat are told apart by their texts: most of these are words, which need no format. */
+static void add(Text *text, const char *word) {
+    text_add_bytes(text, word, strlen(word));
+}
+
 static void add_expr(Text *text, const Expr *expr, int least);
 
 static void add_list(Text *text, Expr *const *items, int count, const char *comma) {
     for (int i = 0; i < count; i++) {
-        if (i) text_add(text, "%s", comma);
+        if (i) add(text, comma);
         add_expr(text, items[i], LEVEL_OR);
     }
 }
 
 static void add_infix(Text *text, const Expr *expr, int level) {
     if (expr->op == OP_NEG) {
-        text_add(text, "-");
+        add(text, "-");
         add_expr(text, expr->args[0], LEVEL_NEGATION + 1);
         return;
     }
@@ -42,12 +49,12 @@ static void add_apply(Text *text, const Expr *expr, int least) {
     if (level == LEVEL_ATOM) {
         text_add(text, "%s(", op_table[expr->op].text);
         add_list(text, expr->args, expr->count, ", ");
-        text_add(text, ")");
+        add(text, ")");
         return;
     }
-    if (level < least) text_add(text, "(");
+    if (level < least) add(text, "(");
     add_infix(text, expr, level);
-    if (level < least) text_add(text, ")");
+    if (level < least) add(text, ")");
 }
 
 /* `least`: what binds less tightly goes into parentheses. */
@@ -58,14 +65,14 @@ static void add_expr(Text *text, const Expr *expr, int least) {
                  expr->number);
         break;
     case EXPR_INDEX:
-        text_add(text, "%s", expr->index->name);
+        add(text, expr->index->name);
         break;
     case EXPR_READ:
-        text_add(text, "%s", expr->tensor->name);
+        add(text, expr->tensor->name);
         if (!expr->count) break;
-        text_add(text, "[");
+        add(text, "[");
         add_list(text, expr->args, expr->count, ",");
-        text_add(text, "]");
+        add(text, "]");
         break;
     case EXPR_APPLY:
         add_apply(text, expr, least);
@@ -88,21 +95,21 @@ static void add_loop(Text *text, const Statement *statement) {
             text_add(text, "%s%s", comma, statement->loops[i]->name);
             comma = ",";
         }
-        text_add(text, "] ");
+        add(text, "] ");
     }
     add_expr(text, statement->value, reduces ? LEVEL_SUM + 1 : LEVEL_OR);
-    if (statement->once) text_add(text, "  (once a step)");
+    if (statement->once) add(text, "  (once a step)");
 }
 
 static void add_attention(Text *text, const AttendOptions *attention) {
     text_add(text, "; scale = %.9g", attention->scale);
-    if (attention->mask == MASK_CAUSAL) text_add(text, ", mask = causal");
-    if (attention->mask == MASK_NONE) text_add(text, ", mask = none");
+    if (attention->mask == MASK_CAUSAL) add(text, ", mask = causal");
+    if (attention->mask == MASK_NONE) add(text, ", mask = none");
     if (attention->mask == MASK_WINDOW) text_add(text, ", window = %ld", attention->window);
     if (attention->cap != 0) text_add(text, ", cap = %.9g", attention->cap);
-    if (attention->sink) text_add(text, ", sink");
-    if (attention->documents) text_add(text, ", documents");
-    if (attention->position) text_add(text, ", position");
+    if (attention->sink) add(text, ", sink");
+    if (attention->documents) add(text, ", documents");
+    if (attention->position) add(text, ", position");
     if (attention->best) text_add(text, ", best = %ld", attention->best);
 }
 
@@ -113,7 +120,7 @@ static void add_pack(Text *text, const Statement *statement) {
     for (int i = 0; i < mask->count; i++) {
         if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->of_repeat) continue;
         if (!statement->pack.key[dimension++]) continue;
-        text_add(text, "%s", comma);
+        add(text, comma);
         add_expr(text, mask->args[i], LEVEL_OR);
         comma = ",";
     }
@@ -134,7 +141,7 @@ static void add_call(Text *text, const Statement *statement) {
         text_add(text, "; k = %ld, dimension = %d", statement->top.k, statement->top.dimension);
     else
         add_pack(text, statement);
-    text_add(text, ")");
+    add(text, ")");
 }
 
 static void add_block(Text *text, const Block *block, int depth);
@@ -165,7 +172,7 @@ static void add_statement(Text *text, const Statement *statement, int depth) {
 static void add_block(Text *text, const Block *block, int depth) {
     for (int i = 0; i < block->statements.count; i++) {
         add_statement(text, block->statements.items[i], depth);
-        text_add(text, "\n");
+        add(text, "\n");
     }
 }
 
@@ -184,17 +191,17 @@ static void add_tensor(Text *text, const Tensor *tensor) {
     text_add(text, "  %s %s", roles[tensor->role], tensor->name);
     for (int i = 0; i < tensor->rank; i++)
         text_add(text, "%s%s=%ld", i ? "," : "[", tensor->axes[i]->name, tensor->axes[i]->size);
-    if (tensor->rank) text_add(text, "]");
-    if (tensor->type == TYPE_INT) text_add(text, ": int");
-    if (tensor->type == TYPE_BF16) text_add(text, ": bf16");
-    if (tensor->type == TYPE_DOUBLE) text_add(text, ": double");
-    if (tensor->type == TYPE_INT8) text_add(text, ": int8");
+    if (tensor->rank) add(text, "]");
+    if (tensor->type == TYPE_INT) add(text, ": int");
+    if (tensor->type == TYPE_BF16) add(text, ": bf16");
+    if (tensor->type == TYPE_DOUBLE) add(text, ": double");
+    if (tensor->type == TYPE_INT8) add(text, ": int8");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) add_init(text, &tensor->init);
     if (tensor->path) text_add(text, " \"%s\"", tensor->path);
     if (tensor->of) text_add(text, " of %s", tensor->of->name);
-    text_add(text, "\n");
+    add(text, "\n");
 }
 
 static void add_axes(Text *text, const Program *program) {
