@@ -33,7 +33,11 @@ typedef struct MoecScratch {
         result[MOEC_BLOCK_MOST * MOEC_RESULT_N];
 } MoecScratch;
 
+/* Who includes this may have it elsewhere: it would be part of every thread of a program that
+ * hardly ever multiplies. */
+#ifndef moec_scratch
 static _Thread_local MoecScratch moec_scratch __attribute__((unused, aligned(64)));
+#endif
 
 /* ---- one block, in this thread ---- */
 

@@ -1,10 +1,14 @@
 /* ceiling: what the machine can do, measured in this process: products a second, bytes a second,
  * with which every speed is told. */
+static _Thread_local struct MoecScratch *thread_scratch;
+#define moec_scratch (*thread_scratch)
 #include "matmul.h"
+
 #include "base/memory.h"
 #include "device/products.h"
 #include "base/seconds.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +37,18 @@ static double trial_seconds(const Trial *trial, double patience) {
     return best;
 }
 
+/* The same by our own kernel. */
+static double own_seconds(Trial trial, double patience) {
+    bool good = true;
+    trial.library = NULL;
+#pragma omp parallel reduction(&& : good)
+    good = (thread_scratch = aligned_alloc(64, (sizeof *thread_scratch + 63) / 64 * 64)) != NULL;
+    double seconds = good ? trial_seconds(&trial, patience) : INFINITY;
+#pragma omp parallel
+    free(thread_scratch);
+    return seconds;
+}
+
 /* GFLOP/s of a square product by the library, or by our own kernel where that does not do it. */
 static double square_rate(float *memory, long size, bool rounded, double patience) {
     MoecProduct product = square_product(size);
@@ -43,8 +59,7 @@ static double square_rate(float *memory, long size, bool rounded, double patienc
     Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};
     double seconds = library ? trial_seconds(&trial, patience) : -1;
     products_free(library);
-    trial.library = NULL;
-    if (seconds < 0) seconds = trial_seconds(&trial, patience);
+    if (seconds < 0) seconds = own_seconds(trial, patience);
     return 2e-9 * (double)size * (double)size * (double)size / seconds;
 }
 
