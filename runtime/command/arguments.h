@@ -32,6 +32,7 @@ typedef struct Option {
 typedef struct Command {
     const char *name;
     int (*run)(int argc, char **argv);
+    bool computes;       /* runs programs, whose threads wait for each other */
     const char *forms;   /* what stands after the name, for the usage line */
     const char *summary; /* one line */
 } Command;

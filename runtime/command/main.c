@@ -12,89 +12,90 @@
 #include <string.h>
 
 static const Command commands[] = {
-    {"check", command_check, "FILE[:MODEL]|DIR [--set key=value]... [--json]",
+    {"check", command_check, false, "FILE[:MODEL]|DIR [--set key=value]... [--json]",
      "Checks a spec and says what the model costs: parameters, FLOPs, cache, memory."},
-    {"transfer", command_transfer, "FILE[:MODEL] [--set key=value]... [--json]",
+    {"transfer", command_transfer, false, "FILE[:MODEL] [--set key=value]... [--json]",
      "Says what each parameter gets from the model that was tuned, and by which clause."},
-    {"coordcheck", command_coordcheck,
+    {"coordcheck", command_coordcheck, true,
      "FILE[:MODEL] --over KEY=A,B,... [--over KEY=A,B,...] [--steps N] [--svg FILE] [--set "
      "key=value]... [--json]",
      "Says whether activations and their changes stay as they are over sizes of a model."},
-    {"fmt", command_fmt, "FILE [--check]",
+    {"fmt", command_fmt, false, "FILE [--check]",
      "Writes a spec in the one layout; with --check only says whether it is so."},
-    {"dump", command_dump,
+    {"dump", command_dump, false,
      "FILE[:MODEL]|DIR --after PASS [--graph forward|train|decode|update|measure] [--target "
      "c|cuda] "
      "[--set key=value]...",
      "Prints the program after a pass of the compiler."},
-    {"diff", command_diff, "A B [--set key=value]...",
+    {"diff", command_diff, false, "A B [--set key=value]...",
      "Says in what two models, specs or folders of runs, differ: options, cost, parameters, "
      "equations."},
-    {"explain", command_explain,
+    {"explain", command_explain, false,
      "FILE[:MODEL]|DIR [--graph forward|train|decode|measure] [--target c|cuda] [--svg F] [--dot "
      "F] "
      "[--json] [--set key=value]...",
      "Shows what the compiler made of a model: layers, fused units of work, cost, memory."},
-    {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
+    {"init", command_init, false, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
      "Writes fresh random weights."},
-    {"weights", command_weights, "FILE.safetensors|DIR [--json]",
+    {"weights", command_weights, false, "FILE.safetensors|DIR [--json]",
      "Lists the tensors of a file, of a published folder or of a run."},
-    {"import", command_import, "DIR --out RUN [--set key=value]... [--layout FILE]",
+    {"import", command_import, false, "DIR --out RUN [--set key=value]... [--layout FILE]",
      "Makes a run of a published model: config.json, safetensors, tokenizer.json."},
-    {"export", command_export, "RUN --as LAYOUT --out DIR [--layout FILE]",
+    {"export", command_export, false, "RUN --as LAYOUT --out DIR [--layout FILE]",
      "Writes a trained model as a folder that others read: config.json, model.safetensors."},
-    {"run", command_run,
+    {"run", command_run, true,
      "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,total,aux,grads --out "
      "O.safetensors\n"
      "           [--device eval|cpu] [--context N] [--seed N] [--set key=value]...",
      "Runs a model once on given tokens and writes what it gives."},
-    {"tokenize", command_tokenize,
+    {"tokenize", command_tokenize, false,
      "TEXT... --tokenizer F --out X.bin [--lines] [--field NAME] [--end TOKEN] [--resume]",
      "Writes the tokens of texts to a file that moec train reads: as llm.c has them, 256 words of "
      "header\n"
      "      (20240520 or 20240801, version 1, the number of tokens), then uint16 or uint32."},
-    {"tokenizer", command_tokenizer, "train TEXT... --vocab N --out tokenizer.json",
+    {"tokenizer", command_tokenizer, false, "train TEXT... --vocab N --out tokenizer.json",
      "Makes a tokenizer (byte-level BPE) from texts."},
-    {"train", command_train,
+    {"train", command_train, true,
      "FILE[:MODEL] --data PATH --out DIR [--tokenizer F] [--val PATH] [--steps N] [--seed N] "
      "[--resume] [--set "
      "key=value]...",
      "Trains a model; DIR receives checkpoints and a log."},
-    {"sweep", command_sweep,
+    {"sweep", command_sweep, false,
      "FILE[:EXPERIMENT] --data PATH --out DIR [--jobs N] [--device NAMES] [--slurm OPTIONS] "
      "[--dry-run] [--resume] [--val PATH] [--tokenizer F] [--set key=value]...",
      "Trains everything that an experiment compares and says what differs."},
-    {"compare", command_compare, "DIR... [--base NAME] [--markdown|--csv|--json|--svg]",
+    {"compare", command_compare, true, "DIR... [--base NAME] [--markdown|--csv|--json|--svg]",
      "Holds runs beside each other: loss, cost, speed, probes, and what differs beyond the "
      "noise.\n"
      "      Of a spec in place of folders it says what moec verify says."},
-    {"report", command_report, "DIR... [--out FILE] [--base NAME] [--open]",
+    {"report", command_report, false, "DIR... [--out FILE] [--base NAME] [--open]",
      "Writes the same with curves, costs and specs as one HTML file to pass on."},
-    {"log", command_log, "DIR --csv", "Writes the log of a run as a table."},
-    {"eval", command_eval, "DIR --data PATH|--choices FILE [--json]",
+    {"log", command_log, false, "DIR --csv", "Writes the log of a run as a table."},
+    {"eval", command_eval, true, "DIR --data PATH|--choices FILE [--json]",
      "Measures the loss of a trained model on data, or how often it finds the right answer."},
-    {"generate", command_generate,
+    {"generate", command_generate, true,
      "DIR --prompt TEXT|--prompts FILE [--tokens N] [--stop TEXT] [--temperature T] [--top-k K] "
      "[--top-p P] [--seed N]",
      "Continues a text with a trained model."},
-    {"serve", command_serve,
+    {"serve", command_serve, true,
      "DIR [--host ADDRESS] [--port N] [--context N] [--batch N] [--chat-template F]",
      "Serves completions and chats over HTTP as OpenAI's API has them; GET /metrics, /health."},
-    {"draw", command_draw, "DIR --out X.safetensors [--count N] [--steps N] [--seed N]",
+    {"draw", command_draw, true, "DIR --out X.safetensors [--count N] [--steps N] [--seed N]",
      "Makes examples out of noise with a trained model of velocities."},
-    {"emit", command_emit, "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
+    {"emit", command_emit, false,
+     "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
      "Writes a folder of C sources that needs nothing but a C compiler."},
-    {"verify", command_verify,
+    {"verify", command_verify, true,
      "FILE[:MODEL]|DIR [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set "
      "key=value]... "
      "[--json]",
      "Compares what a device computes with the definition: outputs, gradients, decoding."},
-    {"bench", command_bench,
+    {"bench", command_bench, true,
      "FILE[:MODEL]|DIR [--graph train|decode] [--device cpu|cuda] [--kernels] [--json]",
      "Measures speed beside the ceilings of the machine."},
-    {"lsp", command_lsp, "[--stdio]",
+    {"lsp", command_lsp, false, "[--stdio]",
      "Talks to an editor: errors while typing, descriptions, declarations, completion, layout."},
-    {"prepare", command_prepare, "DIR",
+    {"prepare", command_prepare, false, "DIR",
      "Compiles what all programs share into DIR; `make` does it, to make first starts short."},
 };
 
@@ -152,7 +153,7 @@ static int run(int argc, char **argv) {
     }
     const Command *row = command_row(name);
     if (row) {
-        threads_wait_briefly(argv);
+        if (row->computes) threads_wait_briefly(argv);
         return row->run(argc - 1, argv + 1);
     }
     error_message("`moec help` lists the commands", "there is no command '%s'", name);
