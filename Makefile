@@ -48,13 +48,14 @@ INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
 GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthread
+LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
 all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
-RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/% $(if $(HAVE_MICROHTTPD),,runtime/server/http_library.c))
+RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/% \
+             $(if $(HAVE_MICROHTTPD),,runtime/server/http_library.c) $(if $(HAVE_DNNL),,runtime/device/dnnl_library.c))
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
@@ -199,11 +200,12 @@ bench: all
 # What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
 # neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
 KIT := $(BUILD)/gpu-kit
-KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
+KIT_LIBS = -Wl,-Bstatic $(filter-out -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
 # What does without a library where there is none, made anew; all else is that of the command.
 KIT_OWN := runtime/device/products.o runtime/server/http.o
+KIT_WITHOUT := runtime/device/dnnl_library.o runtime/server/http_library.o
 KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \
-               $(filter-out $(KIT_OWN:%=$(BUILD)/%) $(BUILD)/runtime/server/http_library.o,$(RUNTIME_OBJECTS))
+               $(filter-out $(patsubst %,$(BUILD)/%,$(KIT_OWN) $(KIT_WITHOUT)),$(RUNTIME_OBJECTS))
 $(BUILD)/kit-objects/%.o: %.c $(BUILD)/flags.list
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<

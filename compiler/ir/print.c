@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* Steps of a repeat are told apart by their texts: most of these are words, which need no format. */
+/* Most of a text is words, which need no format: steps of a repeat are told apart by theirs. */
 static void add(Text *text, const char *word) {
     text_add_bytes(text, word, strlen(word));
 }

@@ -5,7 +5,7 @@
 
 #ifdef HAVE_DNNL
 
-#include <oneapi/dnnl/dnnl.h>
+#include "device/dnnl_library.h"
 
 enum { OPERANDS = 3, DIMENSIONS = 4 }; /* a, b, c; two batch dimensions, rows, columns */
 enum { SCRATCH = OPERANDS, MEMORIES, SCRATCH_ALIGNMENT = 4096 };
@@ -51,25 +51,25 @@ typedef const_dnnl_memory_desc_t SpaceLayout;
 
 static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides,
                         dnnl_data_type_t type) {
-    return dnnl_memory_desc_create_with_strides(layout, DIMENSIONS, sizes, type, strides) ==
+    return dnnl.memory_desc_create_with_strides(layout, DIMENSIONS, sizes, type, strides) ==
            dnnl_success;
 }
 
 static void layout_free(Layout *layout) {
-    if (*layout) dnnl_memory_desc_destroy(*layout);
+    if (*layout) dnnl.memory_desc_destroy(*layout);
 }
 
 static dnnl_status_t memory_make(dnnl_memory_t *memory, Layout *layout, dnnl_engine_t engine) {
-    return dnnl_memory_create(memory, *layout, engine, DNNL_MEMORY_NONE);
+    return dnnl.memory_create(memory, *layout, engine, DNNL_MEMORY_NONE);
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
-    return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_f32);
+    return dnnl.post_ops_append_sum(operations, 1.0f, 0, dnnl_f32);
 }
 
 static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
                               Layout *layouts, dnnl_primitive_attr_t attributes) {
-    return dnnl_matmul_primitive_desc_create(description, engine, layouts[0], layouts[1], NULL,
+    return dnnl.matmul_primitive_desc_create(description, engine, layouts[0], layouts[1], NULL,
                                              layouts[2], attributes);
 }
 
@@ -80,7 +80,7 @@ typedef const dnnl_memory_desc_t *SpaceLayout;
 
 static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides,
                         dnnl_data_type_t type) {
-    return dnnl_memory_desc_init_by_strides(layout, DIMENSIONS, sizes, type, strides) ==
+    return dnnl.memory_desc_init_by_strides(layout, DIMENSIONS, sizes, type, strides) ==
            dnnl_success;
 }
 
@@ -89,20 +89,20 @@ static void layout_free(Layout *layout) {
 }
 
 static dnnl_status_t memory_make(dnnl_memory_t *memory, Layout *layout, dnnl_engine_t engine) {
-    return dnnl_memory_create(memory, layout, engine, DNNL_MEMORY_NONE);
+    return dnnl.memory_create(memory, layout, engine, DNNL_MEMORY_NONE);
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
-    return dnnl_post_ops_append_sum(operations, 1.0f);
+    return dnnl.post_ops_append_sum(operations, 1.0f);
 }
 
 static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
                               Layout *layouts, dnnl_primitive_attr_t attributes) {
     dnnl_matmul_desc_t matmul;
     dnnl_status_t status =
-        dnnl_matmul_desc_init(&matmul, &layouts[0], &layouts[1], NULL, &layouts[2]);
+        dnnl.matmul_desc_init(&matmul, &layouts[0], &layouts[1], NULL, &layouts[2]);
     if (status != dnnl_success) return status;
-    return dnnl_primitive_desc_create(description, &matmul, attributes, engine, NULL);
+    return dnnl.primitive_desc_create(description, &matmul, attributes, engine, NULL);
 }
 
 #endif
@@ -143,16 +143,16 @@ static bool reserve_scratch(Products *products, size_t bytes) {
 
 static bool make_scratch(Products *products, Entry *entry,
                          const_dnnl_primitive_desc_t description) {
-    SpaceLayout layout = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-    return dnnl_memory_create(&entry->memory[SCRATCH], layout, products->engine,
+    SpaceLayout layout = dnnl.primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    return dnnl.memory_create(&entry->memory[SCRATCH], layout, products->engine,
                               DNNL_MEMORY_NONE) == dnnl_success &&
-           reserve_scratch(products, dnnl_memory_desc_get_size(layout));
+           reserve_scratch(products, dnnl.memory_desc_get_size(layout));
 }
 
 /* Plain loops for what the library has no fast way of, up to a thousand times slower. */
 static bool is_reference(const_dnnl_primitive_desc_t description) {
     const char *name = NULL;
-    return dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) ==
+    return dnnl.primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) ==
                dnnl_success &&
            name && strncmp(name, "ref", 3) == 0;
 }
@@ -162,27 +162,27 @@ static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPER
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t operations = NULL;
     dnnl_primitive_desc_t description = NULL;
-    bool made = dnnl_primitive_attr_create(&attributes) == dnnl_success &&
-                dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
+    bool made = dnnl.primitive_attr_create(&attributes) == dnnl_success &&
+                dnnl.primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
                     dnnl_success &&
-                dnnl_post_ops_create(&operations) == dnnl_success;
+                dnnl.post_ops_create(&operations) == dnnl_success;
     if (made && accumulate)
         made = append_sum(operations) == dnnl_success &&
-               dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success;
+               dnnl.primitive_attr_set_post_ops(attributes, operations) == dnnl_success;
     made = made && describe(&description, products->engine, layouts, attributes) == dnnl_success &&
            !is_reference(description) &&
-           dnnl_primitive_create(&entry->primitive, description) == dnnl_success &&
+           dnnl.primitive_create(&entry->primitive, description) == dnnl_success &&
            make_scratch(products, entry, description);
-    if (description) dnnl_primitive_desc_destroy(description);
-    if (operations) dnnl_post_ops_destroy(operations);
-    if (attributes) dnnl_primitive_attr_destroy(attributes);
+    if (description) dnnl.primitive_desc_destroy(description);
+    if (operations) dnnl.post_ops_destroy(operations);
+    if (attributes) dnnl.primitive_attr_destroy(attributes);
     return made;
 }
 
 static void entry_free(Entry *entry) {
-    if (entry->primitive) dnnl_primitive_destroy(entry->primitive);
+    if (entry->primitive) dnnl.primitive_destroy(entry->primitive);
     for (int i = 0; i < MEMORIES; i++)
-        if (entry->memory[i]) dnnl_memory_destroy(entry->memory[i]);
+        if (entry->memory[i]) dnnl.memory_destroy(entry->memory[i]);
     *entry = (Entry){.state = ENTRY_DECLINED};
 }
 
@@ -217,20 +217,22 @@ static void entry_make(Products *products, Entry *entry, const MoecProduct *prod
 bool products_of_bf16(void) {
 #ifdef __x86_64__
     return __builtin_cpu_supports("avx512bf16") &&
-           (~dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == 0;
+           (!dnnl_library_open() ||
+            (~dnnl.get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == 0);
 #else
     return false; /* not tried */
 #endif
 }
 
 Products *products_new(const MoecTable *table) {
+    if (!dnnl_library_open()) return NULL;
     size_t count = (size_t)table->product_count;
     Products *products = calloc(1, sizeof *products + count * sizeof *products->entries);
     if (!products) return NULL;
     products->products = table->products;
     products->count = table->product_count;
-    if (dnnl_engine_create(&products->engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&products->stream, products->engine, dnnl_stream_default_flags) !=
+    if (dnnl.engine_create(&products->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl.stream_create(&products->stream, products->engine, dnnl_stream_default_flags) !=
             dnnl_success) {
         products_free(products);
         return NULL;
@@ -249,8 +251,8 @@ size_t products_prepare(Products *products) {
 void products_free(Products *products) {
     if (!products) return;
     for (int i = 0; i < products->count; i++) entry_free(&products->entries[i]);
-    if (products->stream) dnnl_stream_destroy(products->stream);
-    if (products->engine) dnnl_engine_destroy(products->engine);
+    if (products->stream) dnnl.stream_destroy(products->stream);
+    if (products->engine) dnnl.engine_destroy(products->engine);
     free(products->scratch);
     free(products);
 }
@@ -263,14 +265,14 @@ static bool run_primitive(Products *products, Entry *entry, const void *a, const
     /* the library takes operands that it only reads through pointers that could write */
     void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
     for (int i = 0; i < MEMORIES; i++)
-        if (dnnl_memory_set_data_handle(entry->memory[i], handles[i]) != dnnl_success) return false;
+        if (dnnl.memory_set_data_handle(entry->memory[i], handles[i]) != dnnl_success) return false;
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, entry->memory[0]},
                                          {DNNL_ARG_WEIGHTS, entry->memory[1]},
                                          {DNNL_ARG_DST, entry->memory[2]},
                                          {DNNL_ARG_SCRATCHPAD, entry->memory[SCRATCH]}};
-    return dnnl_primitive_execute(entry->primitive, products->stream, MEMORIES, arguments) ==
+    return dnnl.primitive_execute(entry->primitive, products->stream, MEMORIES, arguments) ==
                dnnl_success &&
-           dnnl_stream_wait(products->stream) == dnnl_success;
+           dnnl.stream_wait(products->stream) == dnnl_success;
 }
 
 int products_run(void *self, int index, const void *a, const void *b, void *c,

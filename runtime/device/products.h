@@ -10,8 +10,7 @@
 /* The products of one table. Primitives are made on first use and kept. */
 typedef struct Products Products;
 
-/* NULL when there is no library in this build or memory is short: the program's own kernels then do
- * the work. */
+/* NULL when there is no library or memory is short: the program's own kernels then do the work. */
 Products *products_new(const MoecTable *table);
 /* Makes the primitives of all products now; otherwise each is made on first use. Returns the bytes
  * that the library will take for its own when they run. */
@@ -22,9 +21,6 @@ void products_free(Products *products);
  * one. */
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue);
-
-/* c = a b, matrices of that many rows and columns, one behind the other. */
-MoecProduct square_product(long side);
 
 /* Whether the library multiplies bf16 faster than f32 on this processor, or is not there and our
  * own kernels do. */

@@ -50,3 +50,8 @@ while read -r model options; do
     grep _verbose "$work/out" >>"$work/all" || true
 done <"$work/models"
 ! grep -q '_verbose,info' "$work/all" || grep -q '_verbose,.*exec,.*matmul' "$work/all" || wrong 'the library has multiplied nothing'
+
+# Commands that multiply nothing neither wait for the library nor for memory of every thread: 450 pages were zeroed at each start.
+! ldd "$BUILD/moec" | grep dnnl || wrong 'every command loads the library'
+threads=$(readelf -lW "$BUILD/moec" | awk '$1 == "TLS" { print $6 }')
+[ $((${threads:-0})) -lt 4096 ] || wrong "every thread begins with $((threads)) bytes"

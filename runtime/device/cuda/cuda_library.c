@@ -1,18 +1,12 @@
 #include "device/cuda/cuda_library.h"
 
-#include "base/message.h"
 #include "base/files.h"
+#include "base/lazy_library.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* One function of a library: where its address goes, and its name there. */
-typedef struct Symbol {
-    void *member;
-    const char *name;
-} Symbol;
 
 static const char *const driver_names[] = {"libcuda.so.1", "libcuda.so", NULL};
 static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
@@ -28,46 +22,25 @@ static const char *place_named(void) {
     return place ? place : "";
 }
 
-static void *open_in(const char *folder, const char *const *names) {
-    for (int i = 0; names[i]; i++) {
-        char *path = memory_format("%s%s", folder, names[i]);
-        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        free(path);
-        if (handle) return handle;
-    }
-    return NULL;
-}
-
 /* MOEC_CUDA decides alone when it is set. */
 static void *open_library(const char *place, const char *const *names) {
     if (*place && !file_is_folder(place)) return dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (*place) {
         char *folder = memory_format("%s/", place);
-        void *handle = open_in(folder, names);
+        void *handle = lazy_library_open(folder, names);
         free(folder);
         return handle;
     }
     void *handle = NULL;
-    for (int i = 0; folders[i] && !handle; i++) handle = open_in(folders[i], names);
+    for (int i = 0; folders[i] && !handle; i++) handle = lazy_library_open(folders[i], names);
     return handle;
-}
-
-/* The name of the first function that the library lacks, or NULL. */
-static const char *take(void *handle, const Symbol *symbols, size_t count) {
-    const char *missing = NULL;
-    for (size_t i = 0; i < count; i++) {
-        void *address = dlsym(handle, symbols[i].name);
-        if (!address && !missing) missing = symbols[i].name;
-        memcpy(symbols[i].member, &address, sizeof address);
-    }
-    return missing;
 }
 
 /* NULL after a message. */
 static void *open_part(const char *place, const char *const *names, const char *remedy,
-                       const Symbol *symbols, size_t count) {
+                       const LibrarySymbol *symbols, size_t count) {
     void *handle = open_library(place, names);
-    const char *missing = handle ? take(handle, symbols, count) : NULL;
+    const char *missing = handle ? lazy_library_take(handle, symbols, count) : NULL;
     if (missing) error_message(remedy, "%s is too old: it has no %s", names[0], missing);
     if (!handle)
         error_message(remedy, "there is no device 'cuda' here: %s cannot be opened%s%s", names[0],
@@ -78,18 +51,18 @@ static void *open_part(const char *place, const char *const *names, const char *
 static bool open_driver(CudaLibrary *library) {
     CudaDriver *part = &library->driver;
 #define CUDA_SYMBOL(member, symbol, arguments) {&part->member, symbol},
-    const Symbol symbols[] = {CUDA_DRIVER_CALLS(CUDA_SYMBOL)};
-    const Symbol others[] = {CUDA_NEW_DRIVER_CALLS(CUDA_SYMBOL)};
+    const LibrarySymbol symbols[] = {CUDA_DRIVER_CALLS(CUDA_SYMBOL)};
+    const LibrarySymbol others[] = {CUDA_NEW_DRIVER_CALLS(CUDA_SYMBOL)};
     void *handle =
         open_part(library->place, driver_names, "install the NVIDIA driver, or leave --device out",
                   symbols, sizeof symbols / sizeof symbols[0]);
-    if (handle) take(handle, others, sizeof others / sizeof others[0]);
+    if (handle) lazy_library_take(handle, others, sizeof others / sizeof others[0]);
     return handle != NULL;
 }
 
 static bool open_compiler(CudaLibrary *library) {
     CudaCompiler *part = &library->compiler;
-    const Symbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
+    const LibrarySymbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
     return open_part(library->place, compiler_names,
                      "install the CUDA toolkit's NVRTC, or name its folder in MOEC_CUDA", symbols,
                      sizeof symbols / sizeof symbols[0]) != NULL;
@@ -110,9 +83,9 @@ const CudaBlas *cuda_blas(void) {
     static bool tried, there;
     if (!tried) {
         CudaBlas *part = &blas;
-        const Symbol symbols[] = {CUDA_BLAS_CALLS(CUDA_SYMBOL)};
+        const LibrarySymbol symbols[] = {CUDA_BLAS_CALLS(CUDA_SYMBOL)};
         void *handle = open_library(place_named(), blas_names);
-        there = handle && !take(handle, symbols, sizeof symbols / sizeof symbols[0]);
+        there = handle && !lazy_library_take(handle, symbols, sizeof symbols / sizeof symbols[0]);
         tried = true;
     }
     return there ? &blas : NULL;

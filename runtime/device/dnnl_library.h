@@ -1,0 +1,58 @@
+/* The functions of oneDNN that products call. The library is opened when the first product is made:
+ * it brings those of C++ and OpenCL, which would cost every other command 5 ms at its start. */
+#ifndef DNNL_LIBRARY_H
+#define DNNL_LIBRARY_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdbool.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+#define DNNL_OWN_FUNCTIONS(F)                                                                      \
+    F(matmul_primitive_desc_create)                                                                \
+    F(memory_desc_create_with_strides)                                                             \
+    F(memory_desc_destroy)
+#else
+#define DNNL_OWN_FUNCTIONS(F)                                                                      \
+    F(matmul_desc_init)                                                                            \
+    F(memory_desc_init_by_strides)                                                                 \
+    F(primitive_desc_create)
+#endif
+
+#define DNNL_FUNCTIONS(F)                                                                          \
+    DNNL_OWN_FUNCTIONS(F)                                                                          \
+    F(engine_create)                                                                               \
+    F(engine_destroy)                                                                              \
+    F(get_effective_cpu_isa)                                                                       \
+    F(memory_create)                                                                               \
+    F(memory_desc_get_size)                                                                        \
+    F(memory_destroy)                                                                              \
+    F(memory_set_data_handle)                                                                      \
+    F(post_ops_append_sum)                                                                         \
+    F(post_ops_create)                                                                             \
+    F(post_ops_destroy)                                                                            \
+    F(primitive_attr_create)                                                                       \
+    F(primitive_attr_destroy)                                                                      \
+    F(primitive_attr_set_post_ops)                                                                 \
+    F(primitive_attr_set_scratchpad_mode)                                                          \
+    F(primitive_create)                                                                            \
+    F(primitive_desc_destroy)                                                                      \
+    F(primitive_desc_query)                                                                        \
+    F(primitive_desc_query_md)                                                                     \
+    F(primitive_destroy)                                                                           \
+    F(primitive_execute)                                                                           \
+    F(stream_create)                                                                               \
+    F(stream_destroy)                                                                              \
+    F(stream_wait)
+
+typedef struct DnnlLibrary {
+#define DNNL_MEMBER(name) __typeof__(dnnl_##name) *name;
+    DNNL_FUNCTIONS(DNNL_MEMBER)
+#undef DNNL_MEMBER
+} DnnlLibrary;
+
+extern DnnlLibrary dnnl;
+
+/* Fills `dnnl`, once; false where the version that this was built with is not installed, which is
+ * said the first time. */
+bool dnnl_library_open(void);
+#endif
