@@ -71,6 +71,10 @@ static void pass_gather_fusion(Work *work) {
     gather_fusion(work->program);
 }
 
+static void pass_views(Work *work) {
+    if (!work->program->target->launches) views(work->program);
+}
+
 static void pass_strip_mine(Work *work) {
     strip_mine(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
 }
@@ -167,6 +171,7 @@ static const struct Pass {
     {"route", MODELS, ANY, pass_route},
     {"gather_fusion", MODELS, ANY, pass_gather_fusion},
     {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, pass_smaller_weights},
+    {"views", FORWARD | TRAIN | MEASURE, ANY, pass_views},
     {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, pass_strip_mine},
     {"scatter_to_select", MODELS, ANY, pass_scatter_to_select},
     {"precision", MODELS, ANY, pass_precision},

@@ -166,6 +166,8 @@ void pad(Program *program);
 void route(Program *program);
 /* Rows fetched for products alone are not fetched before. */
 void gather_fusion(Program *program);
+/* A part of an axis is read where it lies. */
+void views(Program *program);
 /* Large temporaries a part of their rows at a time; rows of a part, 0: chosen. */
 void strip_mine(Program *program, long rows);
 

@@ -29,6 +29,26 @@ typedef struct Sorted {
     int count[SORTS];
 } Sorted;
 
+/* How far an expression moves when the loop goes up by one; -1: not always as far. */
+static long coefficient(const Expr *expr, const Index *loop) {
+    if (expr->kind == EXPR_INDEX) return expr->index == loop;
+    if (!expr_uses_index(expr, loop)) return 0;
+    if (expr->kind != EXPR_APPLY || (expr->op != OP_ADD && expr->op != OP_MUL)) return -1;
+    const long first = coefficient(expr->args[0], loop);
+    if (expr->op == OP_MUL && expr->args[1]->kind == EXPR_NUMBER && first > 0)
+        return first * (long)expr->args[1]->number;
+    const long second = coefficient(expr->args[1], loop);
+    return expr->op == OP_MUL || first < 0 || second < 0 ? -1 : first + second;
+}
+
+/* The same of a subscript; 0: it is not plain. Loops may share an axis, a part of it and the place
+ * there: n * size + i. */
+static long step_of(const Expr *sub, const Axis *axis, const Index *loop) {
+    if (sub_loop(sub, axis) == loop) return 1;
+    const long step = sub_is_inside(sub, axis) ? coefficient(sub, loop) : 0;
+    return step > 0 ? step : 0;
+}
+
 bool strides_of(const Expr *read, Index *const *loops, int count, long *strides) {
     for (int i = 0; i < count; i++) strides[i] = 0;
     long stride = 1;
@@ -36,8 +56,9 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
         const Expr *sub = read->args[dimension];
         for (int i = 0; i < count; i++) {
             if (!expr_uses_index(sub, loops[i])) continue;
-            if (sub_loop(sub, read->tensor->axes[dimension]) != loops[i]) return false;
-            strides[i] += stride;
+            const long step = step_of(sub, read->tensor->axes[dimension], loops[i]);
+            if (!step) return false;
+            strides[i] += step * stride;
         }
         stride *= read->tensor->axes[dimension]->size;
     }

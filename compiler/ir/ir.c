@@ -428,14 +428,15 @@ Statement *statement_repeat(Program *program, Block *block, Index *index, bool r
     return statement;
 }
 
-/* The largest value of an expression of steps of repeats and numbers that is never negative, else
- * -1. */
-static double largest(const Expr *expr) {
+/* The largest value of an expression of steps of repeats, numbers and, where `loops`, loops that is
+ * never negative, else -1. */
+static double largest(const Expr *expr, bool loops) {
     if (expr->kind == EXPR_NUMBER) return expr->number;
     if (expr->kind == EXPR_INDEX)
-        return expr->index->of_repeat ? (double)expr->index->axis->size - 1 : -1;
+        return loops || expr->index->of_repeat ? (double)expr->index->axis->size - 1 : -1;
     if (expr->kind != EXPR_APPLY) return -1;
-    double a = largest(expr->args[0]), b = expr->count > 1 ? largest(expr->args[1]) : 0;
+    double a = largest(expr->args[0], loops),
+           b = expr->count > 1 ? largest(expr->args[1], loops) : 0;
     if (a < 0 || b < 0) return -1;
     switch (expr->op) {
     case OP_ADD:
@@ -458,9 +459,14 @@ Index *sub_loop(const Expr *sub, const Axis *axis) {
     if (sub->kind != EXPR_APPLY || sub->op != OP_ADD || sub->args[1]->kind != EXPR_INDEX)
         return NULL;
     Index *index = sub->args[1]->index;
-    const double first = largest(sub->args[0]);
+    const double first = largest(sub->args[0], false);
     bool inside = first >= 0 && first + (double)index->axis->size <= (double)axis->size;
     return inside && !index->of_repeat ? index : NULL;
+}
+
+bool sub_is_inside(const Expr *sub, const Axis *axis) {
+    const double most = largest(sub, true);
+    return most >= 0 && most < (double)axis->size;
 }
 
 bool statement_is_scatter(const Statement *statement) {

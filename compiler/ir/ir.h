@@ -309,6 +309,7 @@ struct Statement {
     Index *index;
     bool reverse;
     Block body;
+    bool ordered;     /* STATEMENT_REPEAT: its body holds little at once as it stands */
     const char *slow; /* CALL_SCAN: why it runs place by place; NULL: nobody has looked */
     bool again;       /* what it makes takes more room than making it again is worth */
 };
@@ -459,6 +460,8 @@ bool statement_is_scatter(const Statement *statement);
  * + index` where `first` is made of steps and numbers and the sum never leaves the axis. NULL for
  * any other subscript. */
 Index *sub_loop(const Expr *sub, const Axis *axis);
+/* Is it made of loops, steps of repeats and numbers, and never outside of the axis? */
+bool sub_is_inside(const Expr *sub, const Axis *axis);
 /* All statements, repeats and scans before their bodies. */
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
 /* The same from the last to the first, bodies before what they belong to. */

@@ -25,6 +25,7 @@ typedef struct Fusion {
     Kernel **users; /* by tensor->id: the only kernel that touches it */
     bool *shared;   /* by tensor->id: several units touch it */
     int *touched;   /* by tensor->id: how many statements touch it; NULL without epilogues */
+    bool ordered;   /* in a repeat whose statements stay where they are */
 } Fusion;
 
 /* Looks for the statement at which the second part of training begins. */
@@ -58,7 +59,8 @@ static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement
 
 /* Adds the statement to a kernel that is there already. */
 static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
-    for (int back = 1; back <= MAX_BACK && back <= units->count; back++) {
+    const int most = fusion->ordered ? 1 : MAX_BACK;
+    for (int back = 1; back <= most && back <= units->count; back++) {
         ScheduleUnit *unit = units->items[units->count - back];
         if (unit->kind == UNIT_KERNEL && unit->once == statement->once &&
             nest_add(fusion->program, unit->kernel, statement, false))
@@ -232,7 +234,10 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
     if (statement->kind == STATEMENT_CALL) {
         unit_new(fusion, units, UNIT_CALL, statement)->epilogue = epilogue;
     } else if (statement->kind == STATEMENT_REPEAT) {
+        const bool ordered = fusion->ordered;
+        fusion->ordered = statement->ordered;
         add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body, &statement->body);
+        fusion->ordered = ordered;
     } else if (product) {
         if (product->second) statement = as_one(fusion, statement, product);
         ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);

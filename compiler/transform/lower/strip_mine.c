@@ -431,7 +431,11 @@ static bool chunk_around(Chunking *chunking, const Tensor *whole, long rows) {
     for (int i = 0; i < users->count; i++) join(chunking, users->items[i], whole);
     while (!chunking->fails && place_others(chunking, whole)) continue;
     if (chunking->fails || !cut_tensors(chunking) || !chunking->local[whole->id]) return false;
-    repeat_parts(chunking, whole);
+    const bool ordered = has_slabs(whole, chunking->rows) && !chunking->program->target->launches;
+    const int tensors = chunking->program->tensors.count;
+    Statement *repeat = repeat_parts(chunking, whole);
+    repeat->ordered = ordered;
+    if (ordered) live_ranges(chunking->program, &repeat->body, chunking->local, tensors);
     return true;
 }
 

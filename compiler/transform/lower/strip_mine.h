@@ -2,6 +2,7 @@
  *
  *     strip_mine.c    the pass: which statements go together, and how large a part is
  *     strip_parts.c   they, in a repeat over the parts
+ *     live_ranges.c   what one part holds at once
  */
 #ifndef STRIP_MINE_H
 #define STRIP_MINE_H
@@ -67,6 +68,8 @@ bool begins_late(const Chunking *chunking, const Step *step);
 /* The only loop over an axis, or along it where axes are of one size; NULL: none. */
 Index *loop_over(const Leaf *leaf, const Axis *axis);
 /* The members become a repeat over the parts of `whole`, whose sizes are chosen. */
-void repeat_parts(Chunking *chunking, const Tensor *whole);
+Statement *repeat_parts(Chunking *chunking, const Tensor *whole);
+/* local: by tensor->id, of the first `tensors`: the body alone touches it. */
+void live_ranges(Program *program, Block *body, const bool *local, int tensors);
 
 #endif

@@ -200,7 +200,7 @@ static void drop_outside(Block *block) {
     block->statements.count = kept;
 }
 
-void repeat_parts(Chunking *chunking, const Tensor *whole) {
+Statement *repeat_parts(Chunking *chunking, const Tensor *whole) {
     Program *program = chunking->program;
     Block body = {{0}};
     make_axes(chunking, whole);
@@ -230,4 +230,5 @@ void repeat_parts(Chunking *chunking, const Tensor *whole) {
     }
     add_rows(chunking, &repeat->body);
     *chunking->block = body;
+    return repeat;
 }

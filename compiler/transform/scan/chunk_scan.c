@@ -92,17 +92,15 @@ static Expr *over_other(const Chunks *chunks, Expr *expr) {
     return expr_substitute(chunks->program, expr, from, to, count);
 }
 
-/* A matrix by the border before: a sum over the second indices, made in the body of the scan. */
-static Expr *turned(const Chunks *chunks, Block *body, Spot at, Expr *product) {
+/* Adds a matrix by the border before, a sum over the second indices, in the body of the scan. */
+static void add_transition(const Chunks *chunks, Block *body, Expr *border, Expr *product) {
     const Recurrence *recurrence = chunks->recurrence;
-    Tensor *tensor = chunk_tensor(chunks, "turned", &at);
     Index *over[MAX_RANK];
     int count = 0;
     for (int i = 0; i < recurrence->target->count; i++)
         if (recurrence->summed >> i & 1) over[count++] = chunks->other[i];
-    statement_loop(chunks->program, body, chunk_read(chunks, tensor, at), false, REDUCE_SUM, over,
-                   count, product, recurrence->scan->span);
-    return chunk_read(chunks, tensor, at);
+    statement_loop(chunks->program, body, border, true, REDUCE_SUM, over, count, product,
+                   recurrence->scan->span);
 }
 
 /* border[n] = decay * border[n-1] + taken[n-1], the first one what the scan begins with. */
@@ -119,18 +117,16 @@ static Tensor *carry(const Chunks *chunks, Expr *taken, Expr *transition) {
          *before = multiply(chunks, past, decay_whole(chunks, chunk_last(chunks)));
     Expr *value = one_before(chunks, expr_apply(program, OP_ADD, before, taken, NULL), own);
     at.number = own;
-    if (transition)
-        value = expr_apply(
-            program, OP_ADD, value,
-            turned(chunks, &scan->body, at,
-                   one_before(chunks, multiply(chunks, transition, over_other(chunks, past)), own)),
-            NULL);
     if (recurrence->begin) {
         Expr *first = expr_apply(program, OP_EQ, own, expr_number(program, 0), NULL);
         value = expr_apply(program, OP_WHERE, first, at_dims(chunks, recurrence->begin), value);
     }
     statement_loop(program, &scan->body, chunk_read(chunks, border, at), false, REDUCE_NONE, NULL,
                    0, value, span);
+    if (transition)
+        add_transition(
+            chunks, &scan->body, chunk_read(chunks, border, at),
+            one_before(chunks, multiply(chunks, transition, over_other(chunks, past)), own));
     scan_operands(program, scan);
     return border;
 }

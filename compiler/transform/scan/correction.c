@@ -105,8 +105,7 @@ static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
           *third = index_new(program, "k", chunks->places), *column = chunks->column;
     Expr *row = expr_index(program, place);
     Spot at = chunk_spot(chunks, heads, place, third, 0), earlier = at;
-    Tensor *sums = chunk_tensor(chunks, "pulled", &at),
-           *solved = chunk_tensor(chunks, "solved", &at);
+    Tensor *solved = chunk_tensor(chunks, "solved", &at);
     earlier.row = expr_index(program, column);
     Expr *product = multiply(chunks, expr_substitute(program, pull, &chunks->row, &row, 1),
                              chunk_read(chunks, solved, earlier));
@@ -114,12 +113,10 @@ static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
                              number_of(chunks, 0));
     Statement *scan = statement_scan(program, chunks->block, place, false, span);
     scan->again = true;
-    statement_loop(program, &scan->body, chunk_read(chunks, sums, at), false, REDUCE_SUM, &column,
-                   1, value, span);
-    value = apply(chunks, OP_ADD, chunk_read(chunks, sums, at),
-                  apply(chunks, OP_EQ, expr_index(program, third), row));
-    statement_loop(program, &scan->body, chunk_read(chunks, solved, at), false, REDUCE_NONE, NULL,
-                   0, value, span);
+    Expr *target = chunk_read(chunks, solved, at);
+    statement_loop(program, &scan->body, target, false, REDUCE_NONE, NULL, 0,
+                   apply(chunks, OP_EQ, expr_index(program, third), row), span);
+    statement_loop(program, &scan->body, target, true, REDUCE_SUM, &column, 1, value, span);
     scan_operands(program, scan);
     return solved;
 }

@@ -55,8 +55,13 @@ static bool is_candidate(const DefUse *def_use, int position) {
            def_use_is_plain(def_use, statement->target->tensor);
 }
 
+/* What copy_propagation replaces; elements from computed places it does not. */
 static bool is_copy(const Statement *statement) {
-    return statement->reduction == REDUCE_NONE && statement->value->kind == EXPR_READ;
+    const Expr *value = statement->value;
+    if (statement->reduction != REDUCE_NONE || value->kind != EXPR_READ) return false;
+    for (int i = 0; i < value->count; i++)
+        if (value->args[i]->kind == EXPR_APPLY || value->args[i]->kind == EXPR_READ) return false;
+    return true;
 }
 
 /* Statements that say the same have the same hash, wherever they stand in a block. */
