@@ -173,6 +173,30 @@ MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step,
     return (MoecOperand){moec_at(data, first * step, type), 1, step, NULL, NULL, type};
 }
 
+/* Row `row` is read soon. Where heads lie side by side, rows of one are short pieces far from each
+ * other, which the processor does not see coming; asked for during sums, they have come by then. */
+MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long width, MoecType type) {
+    const char *from = moec_at(data, row * step, type);
+    const long bytes = width * (moec_is_bf16(type) ? 2 : 4);
+    for (long at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+}
+
+/* e^x, x a score less the largest or less the logarithm of the sum: above 0 by a rounding at most.
+ * The bits of moec_exp, but 0 where those are close to subnormal. */
+MOEC_INLINE float moec_exp_weight(float x) {
+    const float shifted = x * 1.44269504f + 12582912.0f;
+    const float n = shifted - 12582912.0f;
+    const float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+    float p = 1.3976573e-3f;
+    p = p * r + 8.3682816e-3f;
+    p = p * r + 4.1666519e-2f;
+    p = p * r + 1.6666553e-1f;
+    p = p * r + 0.5f;
+    p = (p * r) * r + r + 1.0f;
+    const float weight = p * moec_from_bits((moec_bits(shifted) << 23) + 0x3F800000u);
+    return x < -87.0f ? 0.0f : weight;
+}
+
 MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
 #pragma omp simd
     for (long j = 0; j < count; j++) row[j] *= factor;
@@ -285,9 +309,11 @@ MOEC_LARGE void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
                                        attend->k_type);
     const float scale = attend->scale, cap = attend->cap;
     moec_pair_cells(attend, pair, &k, &q, attend->width, &scratch->query, scratch->score);
+    const long value = moec_row_of_key(attend, pair->key);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
         float *row = scratch->score + j * MOEC_ATTEND_STEP, *largest = scratch->largest;
+        moec_fetch_row(head->v, value + j, head->v_step, attend->value_width, attend->v_type);
         if (cap != 0.0f) {
 #pragma omp simd
             for (long i = range.first; i < range.end; i++)
@@ -304,16 +330,19 @@ MOEC_LARGE void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
 }
 
 /* Scores become weights, which the sums are told. */
-MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecPair *pair) {
+MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head,
+                                  const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float *less = scratch->less;
     float *sum = scratch->sum;
+    const long next = moec_row_of_key(attend, pair->key + pair->keys);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
+        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type);
         float *row = scratch->score + j * MOEC_ATTEND_STEP;
 #pragma omp simd
         for (long i = range.first; i < range.end; i++) {
-            row[i] = moec_exp(row[i] - less[i]);
+            row[i] = moec_exp_weight(row[i] - less[i]);
             sum[i] += row[i];
         }
         moec_row_clear(row, range, pair->queries);
@@ -331,11 +360,11 @@ MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecH
 #pragma omp simd
     for (long i = 0; i < pair->queries; i++) {
         const float largest = scratch->largest[i];
-        scratch->fade[i] = largest > before[i] ? moec_exp(before[i] - largest) : 1.0f;
+        scratch->fade[i] = largest > before[i] ? moec_exp_weight(before[i] - largest) : 1.0f;
         scratch->less[i] = largest == -__builtin_inff() ? 0.0f : largest;
         scratch->sum[i] *= scratch->fade[i];
     }
-    moec_pair_weights(attend, pair);
+    moec_pair_weights(attend, head, pair);
     for (long i = 0; i < pair->queries; i++)
         if (scratch->fade[i] != 1.0f)
             moec_row_scale(output.rows + i * output.step, attend->value_width, scratch->fade[i]);
@@ -455,17 +484,21 @@ typedef struct MoecHeadGrad {
 /* From the scores and the products of output_grad with the values in `slope`: weights into `score`,
  * adjoints of q.k into `slope`. */
 MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecPair *pair) {
+                                 const MoecHeadGrad *grad, const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f, scale = attend->scale;
     const float *less = scratch->less, *total = scratch->total;
+    const long next = pair->key + pair->keys;
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
         float *row = scratch->score + j * MOEC_ATTEND_STEP,
               *slope = scratch->slope + j * MOEC_ATTEND_STEP;
+        moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32);
+        moec_fetch_row(grad->dk, pair->key + j, head->k_step, attend->width, MOEC_F32);
+        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type);
 #pragma omp simd
         for (long i = range.first; i < range.end; i++) {
-            const float z = row[i] * bend, weight = moec_exp(row[i] - less[i]);
+            const float z = row[i] * bend, weight = moec_exp_weight(row[i] - less[i]);
             slope[i] = weight * (slope[i] - total[i]) * scale * (1.0f - z * z);
             row[i] = weight;
         }
@@ -495,7 +528,7 @@ MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHea
     const long values = attend->value_width;
     moec_pair_scores(attend, head, pair);
     moec_pair_cells(attend, pair, &value, &output, values, &scratch->grad, scratch->slope);
-    moec_pair_slopes(attend, head, pair);
+    moec_pair_slopes(attend, head, grad, pair);
     moec_pair_sums(attend, pair, scratch->score, 0, &outputs, values, &scratch->grad_rows, dv);
     moec_pair_sums(attend, pair, scratch->slope, 0, &q, attend->width, &scratch->query_rows, dk);
     moec_pair_sums(attend, pair, scratch->slope, 1, &k, attend->width, &scratch->key_rows, dq);
