@@ -3,9 +3,8 @@
  *
  *     embed NAME FOLDER FILE... > NAME.c
  *
- * gives `const EmbeddedFile NAMEs[]` and `const int NAME_count` (embedded.h); FILE is below FOLDER
- * and is named without it. Bytes are written as numbers because string literals have a length
- * limit.
+ * gives `const EmbeddedFile NAMEs[]` (embedded.h); FILE is below FOLDER and is named without it.
+ * Bytes are written as numbers because string literals have a length limit.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +39,6 @@ int main(int count, char **arguments) {
     printf("const EmbeddedFile %ss[] = {\n", name);
     for (int i = 3; i < count; i++)
         printf("    {\"%s\", text_%d, sizeof text_%d - 1},\n", arguments[i], i, i);
-    printf("    {NULL, NULL, 0}};\nconst int %s_count = %d;\n", name, count - 3);
+    printf("    {NULL, NULL, 0}};\n");
     return fflush(stdout) ? 1 : 0;
 }

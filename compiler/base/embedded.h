@@ -6,12 +6,11 @@
 #include <stddef.h>
 
 typedef struct EmbeddedFile {
-    const char *name; /* below stdlib/: "decoder.moe" */
+    const char *name; /* below stdlib/: "decoder.moe"; NULL ends the list */
     const char *text; /* terminated */
     size_t length;
 } EmbeddedFile;
 
 extern const EmbeddedFile stdlib_files[];
-extern const int stdlib_file_count;
 
 #endif

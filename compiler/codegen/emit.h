@@ -120,8 +120,6 @@ void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
-/* No other tensor that the kernel uses lies in the same memory. */
-bool lies_alone(const Emitter *emitter, const Tensor *tensor);
 /* A name with a number of its own, after the last tensor that is made there. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 /* Parameters and arguments of what a kernel turned out to use, after those that are there. */
@@ -157,7 +155,6 @@ void emit_equation(Emitter *emitter, const Statement *statement);
 void top_sizes(const Statement *statement, long sizes[3]);
 /* The row-major strides of a further part of the group of a pack, by dimension of the mask. */
 void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]);
-void emit_contraction(Emitter *emitter, const ScheduleUnit *unit);
 void emit_units(Emitter *emitter, const List *units);
 
 /* ---- emit_program.c, emit_update.c, emit_table.c ---- */
@@ -180,7 +177,6 @@ typedef struct Layout {
     Table places; /* int *: places in tensors, by path */
 } Layout;
 
-size_t layout_offset(const Layout *layout, const Tensor *tensor);
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 /* The tensors of that role, in their order. */
 List tensors_with(Arena *arena, const Program *program, Role role);
@@ -211,7 +207,6 @@ Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const E
 void emit_products(Text *text, const List *products);
 /* `, .a_type = MOEC_BF16` where that is so. */
 void emit_type(Text *text, const char *operand, Type type);
-Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix);
 void emit_program(Module *module, Schedule *schedule, const char *prefix);
 void emit_update(Module *module, Program *program);
 /* "MOEC_SCALAR_RATE" */
@@ -263,8 +258,6 @@ const char *store_text(Emitter *emitter, Kernel *epilogue, Store store);
 void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments);
 /* The equations of a store as a comment above the kernel that is written next. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
-/* Closes a kernel whose parameters are known, and launches it. */
-void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest, Launch launch);
 void emit_cuda_scan(Emitter *emitter, const Statement *scan);
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_cuda_update(Module *module, const Update *update);

@@ -34,7 +34,8 @@ const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest
                         emitter->kernels++, made ? emitter->lower.names[made->id] : "");
 }
 
-bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
+/* No other tensor that the kernel uses lies in the same memory. */
+static bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
     const Place *places = emitter->lower.schedule->places;
     if (places[tensor->id].over && emitter->lower.used[places[tensor->id].over->id]) return false;
     for (int i = 0; places[tensor->id].taken && i < emitter->lower.program->tensors.count; i++)

@@ -14,7 +14,7 @@ static int place_of(const Layout *layout, const char *path) {
     return -1;
 }
 
-size_t layout_offset(const Layout *layout, const Tensor *tensor) {
+static size_t layout_offset(const Layout *layout, const Tensor *tensor) {
     int place = place_of(layout, tensor->path);
     return place < 0 ? 0 : layout->offsets[place];
 }
@@ -60,7 +60,7 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     return layout;
 }
 
-Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
+static Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
     Program *program = schedule->program;
     Arena *arena = module->arena;
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);

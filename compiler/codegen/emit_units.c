@@ -99,7 +99,7 @@ static double flops_of(const Emitter *emitter, const Contraction *contraction) {
     return 2.0 * (double)product->m * (double)product->n * depth * emitter->repeats;
 }
 
-void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
+static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     if (contraction->second) emit_equation(emitter, contraction->second->statement);

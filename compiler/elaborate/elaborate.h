@@ -112,8 +112,7 @@ typedef struct Frame {
     Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
                                  applied under */
     Table instances;          /* Instance *: path segments taken by the layers it applied */
-    bool shared;     /* applied before under this path: what it declares is there already */
-    List contextual; /* const char *: names of its options that exist (for did-you-mean) */
+    bool shared; /* applied before under this path: what it declares is there already */
 } Frame;
 
 /* A named term of the loss that sums over depth. */
@@ -282,7 +281,6 @@ bool learns_next(const Elaborator *e); /* it is to tell the token after each pla
 Value *call_expression(Elaborator *e, const Node *node);
 
 /* ---- equation.c ---- */
-Axis *axis_root(Elaborator *e, Axis *axis);
 bool axes_match(Elaborator *e, Axis *a, Axis *b);
 EquationIndex *equation_find(Elaborator *e, const char *name);
 Index *equation_index(Elaborator *e, const char *name, Axis *axis,
@@ -350,9 +348,6 @@ void block_statements(Elaborator *e, const Node *block);
 /* The dimensions of a declared tensor: names of axes, and axis lists. */
 bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims, int *rank);
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
-/* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL
- * after a report. */
-Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
 void loss_statement(Elaborator *e, const Node *node);
 void metric_statement(Elaborator *e, const Node *node); /* aux and probe */
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* An axis under another name stands for the axis it was made from. */
-Axis *axis_root(Elaborator *e, Axis *axis) {
+static Axis *axis_root(Elaborator *e, Axis *axis) {
     for (int i = 0; i + 1 < e->aliases.count; i += 2)
         if (e->aliases.items[i] == axis) return axis_root(e, e->aliases.items[i + 1]);
     return axis;

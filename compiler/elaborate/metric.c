@@ -17,7 +17,9 @@ static Value *in_equation(Elaborator *e, const Node *node) {
     return value;
 }
 
-Expr *scalar(Elaborator *e, Value *value, const char *what, Span span) {
+/* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL
+ * after a report. */
+static Expr *scalar(Elaborator *e, Value *value, const char *what, Span span) {
     Expr *expr = value_expr(e, value);
     if (!expr) return NULL;
     Index *used[MAX_LOOPS];

@@ -33,8 +33,7 @@ typedef struct Side {
     double batch, steps, lr;
     double depth;    /* the longest repeat */
     Program *shaped; /* the same model with the outermost axes of the base; NULL: there is none */
-    const Node *optimizer;
-    List options; /* TunedNumber *: options of the optimizer that are real numbers */
+    List options;    /* TunedNumber *: options of the optimizer that are real numbers */
 } Side;
 
 typedef struct Derivation {
@@ -54,7 +53,6 @@ enum { FIRST_SETTINGS = 3 };
 
 static void note_options(Elaborator *e, Side *side, const Value *optimizer) {
     const Node *body = layer_body(optimizer->layer);
-    side->optimizer = optimizer->layer;
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
         if (option->kind != NODE_OPTION || strcmp(option->kids[0]->name, "real")) continue;

@@ -19,7 +19,8 @@ static bool is_step(const char *part, size_t length) {
     return length && (*part == '{' || strspn(part, "0123456789") >= length);
 }
 
-const char *explain_path(Arena *arena, const char *path) {
+/* "block.attention" of "block.{i}.attention". */
+static const char *explain_path(Arena *arena, const char *path) {
     Text text = {.arena = arena};
     for (const char *part = path; *part; part += *part == '.') {
         size_t length = strcspn(part, ".");

@@ -45,8 +45,6 @@ typedef struct Explanation {
 
 /* A number with its unit: "12.3 M". */
 const char *explain_number(Arena *arena, double number);
-/* "block.attention" of "block.{i}.attention". */
-const char *explain_path(Arena *arena, const char *path);
 /* The temporaries that live at the peak, the largest first: Tensor *. */
 List explain_peak(const Explanation *explanation);
 

@@ -157,7 +157,7 @@ static bool use_from_stdlib(Resolver *resolver, const char *name) {
 
 static const char *near_stdlib_name(Arena *arena, const char *name) {
     List names = {0};
-    for (int i = 0; i < stdlib_file_count; i++) {
+    for (int i = 0; stdlib_files[i].name; i++) {
         const char *slash = strchr(stdlib_files[i].name, '/');
         const char *file = slash ? slash + 1 : stdlib_files[i].name;
         list_push(arena, &names, arena_copy(arena, file, strcspn(file, ".")));

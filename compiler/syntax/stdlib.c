@@ -12,8 +12,7 @@ static bool is_layout(const EmbeddedFile *file) {
 
 List standard_layouts(Arena *arena) {
     List sources = {0};
-    for (int i = 0; i < stdlib_file_count; i++) {
-        const EmbeddedFile *file = &stdlib_files[i];
+    for (const EmbeddedFile *file = stdlib_files; file->name; file++) {
         if (!is_layout(file)) continue;
         Source *source = arena_alloc(arena, sizeof *source);
         const char *path = arena_format(arena, "std/%s", file->name + strlen(layouts_folder));
@@ -25,8 +24,7 @@ List standard_layouts(Arena *arena) {
 
 const char *stdlib_text(const char *name, size_t *length) {
     size_t size = strlen(name);
-    for (int i = 0; i < stdlib_file_count; i++) {
-        const EmbeddedFile *file = &stdlib_files[i];
+    for (const EmbeddedFile *file = stdlib_files; file->name; file++) {
         const char *own = file->name + (is_layout(file) ? strlen(layouts_folder) : 0);
         if (strncmp(own, name, size) != 0 || strcmp(own + size, ".moe") != 0) continue;
         *length = file->length;
@@ -37,10 +35,9 @@ const char *stdlib_text(const char *name, size_t *length) {
 
 bool moec_standard_file(const char *name) {
     size_t size = strlen(name);
-    for (int i = 0; i < stdlib_file_count; i++) {
-        const char *own = stdlib_files[i].name;
-        if (strncmp(own, name, size) == 0 && strcmp(own + size, ".moe") == 0) return true;
-    }
+    for (const EmbeddedFile *file = stdlib_files; file->name; file++)
+        if (strncmp(file->name, name, size) == 0 && strcmp(file->name + size, ".moe") == 0)
+            return true;
     return false;
 }
 
@@ -61,11 +58,10 @@ static bool declares(const char *text, const char *name) {
 }
 
 bool help_with_use(Reports *reports, const char *name) {
-    for (int i = 0; i < stdlib_file_count; i++) {
-        const char *file = stdlib_files[i].name;
-        if (is_layout(&stdlib_files[i]) || !declares(stdlib_files[i].text, name)) continue;
+    for (const EmbeddedFile *file = stdlib_files; file->name; file++) {
+        if (is_layout(file) || !declares(file->text, name)) continue;
         report_help(reports, "the standard library has it: begin the file with 'use %.*s'",
-                    (int)strcspn(file, "."), file);
+                    (int)strcspn(file->name, "."), file->name);
         return true;
     }
     return false;

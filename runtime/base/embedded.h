@@ -13,7 +13,6 @@ typedef struct EmbeddedFile {
 } EmbeddedFile;
 
 extern const EmbeddedFile embedded_files[];
-extern const int embedded_file_count;
 
 /* True for what generated programs include: abi.h and kernels/. */
 int embedded_is_header(const EmbeddedFile *file);

@@ -79,7 +79,7 @@ static bool sized_open(MoecCompiler *compiler, Sized *sized) {
     const GraphShape shapes[] = {
         {.graph = MOEC_TRAIN}, {.graph = MOEC_FORWARD}, {.graph = MOEC_UPDATE}};
     moec_observe(compiler);
-    *sized = (Sized){.model = model_open(compiler, shapes, 3, true)};
+    *sized = (Sized){.model = model_open(device_cpu(), compiler, shapes, 3, true)};
     if (!sized->model) return false;
     sized->train = call_open(sized->model, model_graph(sized->model, MOEC_GRAPH_TRAIN), NULL);
     sized->forward = call_open(sized->model, model_graph(sized->model, MOEC_GRAPH_FORWARD), NULL);

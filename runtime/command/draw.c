@@ -110,7 +110,7 @@ static bool run(const Options *options) {
     MoecCompiler *compiler = trained && spec_draws(trained) ? checkpoint_spec(file, sets, 1) : NULL;
     moec_close(trained);
     const GraphShape shape = {.graph = MOEC_FORWARD, .batch = options->count};
-    Model *model = compiler ? model_open_on(options->on, compiler, &shape, 1, true) : NULL;
+    Model *model = compiler ? model_open(options->on, compiler, &shape, 1, true) : NULL;
     moec_close(compiler);
     Call *call = model && model_read(model, file, false)
                      ? call_open(model, &model->table->graphs[0], NULL)

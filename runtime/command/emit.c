@@ -197,7 +197,7 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
     Settings settings = settings_of(compiler);
     GraphShape shapes[2];
     int count = shapes_of(options, &settings, shapes);
-    Model *model = model_open(compiler, shapes, count, true);
+    Model *model = model_open(device_cpu(), compiler, shapes, count, true);
     bool good = model && folder_make(options->out) &&
                 write_program(options, compiler, shapes, count) && write_common(options) &&
                 (!trains || write_settings(options->out, &settings)) &&

@@ -101,7 +101,7 @@ static bool measure_data(const Options *options, Safetensors *file, MoecCompiler
                          Device *device, const Tokenizer *tokenizer) {
     const GraphShape shape = {.graph = MOEC_MEASURE};
     if (options->probes) moec_probe(compiler);
-    Model *model = model_open_on(device, compiler, &shape, 1, true);
+    Model *model = model_open(device, compiler, &shape, 1, true);
     bool good = model && model_read(model, file, false);
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
     Telling telling = {.json = options->json, .step = call ? checkpoint_step(file) : 0};

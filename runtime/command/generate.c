@@ -224,7 +224,7 @@ static bool open_decoder(Generation *generation) {
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
         generation->decoder =
-            decoder_open_on(generation->device, compiler, 1, length, length + options->tokens);
+            decoder_open(generation->device, compiler, 1, length, length + options->tokens);
     moec_close(compiler);
     return generation->decoder && check_vocabulary(generation) &&
            model_read(generation->decoder->model, generation->file, false);

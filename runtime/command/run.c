@@ -231,7 +231,7 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
     bool good = file && read_batch(options, context, &batch);
     const GraphShape shape = {.graph = graph, .batch = batch.batch, .context = batch.context};
     Model *model = !good         ? NULL
-                   : options->on ? model_open_on(options->on, compiler, &shape, 1, true)
+                   : options->on ? model_open(options->on, compiler, &shape, 1, true)
                                  : model_describe(compiler, &shape);
     good = model != NULL;
     if (good) {

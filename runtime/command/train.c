@@ -65,7 +65,7 @@ static bool build(Training *training) {
     const GraphShape shapes[] = {
         {.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
     training->bundle = memory_format("%s", moec_bundle(compiler));
-    training->model = model_open_on(training->device, compiler, shapes, 3, !options->no_cache);
+    training->model = model_open(training->device, compiler, shapes, 3, !options->no_cache);
     moec_close(compiler);
     if (!training->model) return false;
     const MoecGraphEntry *train = model_graph(training->model, MOEC_GRAPH_TRAIN);

@@ -42,7 +42,7 @@ void gguf_number(Gguf *gguf, const char *key, uint32_t number) {
     add_u32(&gguf->keys, number);
 }
 
-void gguf_real(Gguf *gguf, const char *key, float number) {
+static void gguf_real(Gguf *gguf, const char *key, float number) {
     add_key(gguf, key, FLOAT32);
     text_append(&gguf->keys, (const char *)&number, sizeof number);
 }

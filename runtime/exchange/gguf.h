@@ -20,7 +20,6 @@ typedef struct Gguf {
 
 void gguf_text(Gguf *gguf, const char *key, const char *text);
 void gguf_number(Gguf *gguf, const char *key, uint32_t number);
-void gguf_real(Gguf *gguf, const char *key, float number);
 void gguf_flag(Gguf *gguf, const char *key, bool flag);
 void gguf_texts(Gguf *gguf, const char *key, const char *const *texts, size_t count);
 void gguf_numbers(Gguf *gguf, const char *key, const int32_t *numbers, size_t count);

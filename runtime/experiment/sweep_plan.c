@@ -45,7 +45,8 @@ static double flops_of(const Plan *plan, bool rounded) {
     return flops;
 }
 
-double plan_flops(const Plan *plan) {
+/* FLOPs of all runs. */
+static double plan_flops(const Plan *plan) {
     return flops_of(plan, false) + flops_of(plan, true);
 }
 

@@ -23,8 +23,6 @@ typedef struct Plan {
 
 /* Runs that are to be made in all. */
 long plan_runs(const Plan *plan);
-/* FLOPs of all runs. */
-double plan_flops(const Plan *plan);
 /* As a table: variants, parameters, FLOPs. */
 void plan_print(const Plan *plan);
 /* How long it takes at least: what the runs compute, at the ceiling of the devices. False after a

@@ -84,7 +84,7 @@ static bool open_model(MoecModel *model, const MoecLoad *load) {
                                        .context = model->length,
                                        .tokens = i ? PREFILL_TOKENS : 1};
     if (can & MOEC_CAN_TRAIN) shapes[count++] = (GraphShape){.graph = MOEC_UPDATE};
-    model->model = model_open(model->compiler, shapes, count, true);
+    model->model = model_open(device_cpu(), model->compiler, shapes, count, true);
     if (!model->model) return false;
     const MoecGraphEntry *graphs = model->model->table->graphs;
     bool good = true;

@@ -123,7 +123,7 @@ size_t offset_of_position(const char *text, size_t length, const json_t *positio
     return at;
 }
 
-json_t *position_of_offset(const char *text, size_t offset) {
+static json_t *position_of_offset(const char *text, size_t offset) {
     json_int_t line = 0, character = 0;
     size_t start = 0;
     for (size_t at = 0; at < offset; at++)

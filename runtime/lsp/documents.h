@@ -32,7 +32,6 @@ MoecCompiler *document_open(const Documents *documents, const Document *document
 /* A file: URI of an absolute path, a new string. */
 char *uri_of_path(const char *path);
 size_t offset_of_position(const char *text, size_t length, const json_t *position);
-json_t *position_of_offset(const char *text, size_t offset);
 json_t *text_range(const char *text, size_t start, size_t end);
 
 #endif

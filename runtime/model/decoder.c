@@ -70,7 +70,7 @@ Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, i
         shapes[2 * i] = decode_shape(rows[i], length, 1);
         shapes[2 * i + 1] = decode_shape(rows[i], length, PREFILL_TOKENS);
     }
-    Model *model = model_open_on(device, compiler, shapes, 2 * widths, true);
+    Model *model = model_open(device, compiler, shapes, 2 * widths, true);
     free(shapes);
     return model;
 }
@@ -80,12 +80,8 @@ Decoder *decoder_over(Model *model, int width, long length) {
     return decoder_of(model, &graphs[2 * width], &graphs[2 * width + 1], length);
 }
 
-Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
-    return decoder_open_on(device_cpu(), compiler, 1, expected, length);
-}
-
-Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long rows, long expected,
-                         long length) {
+Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
+                      long length) {
     long context = (long)moec_option_number(compiler, "train.context", 256);
     long places = length > context ? length : context;
     if (!places_reach(compiler, length, context)) return NULL;
@@ -96,7 +92,7 @@ Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long rows, long
     const GraphShape shapes[] = {decode_shape(rows, places, 1),
                                  decode_shape(rows, places, PREFILL_TOKENS)};
     int count = expected >= PREFILL_TOKENS ? 2 : 1;
-    Model *model = model_open_on(device, compiler, shapes, count, true);
+    Model *model = model_open(device, compiler, shapes, count, true);
     if (!model) return NULL;
     const MoecGraphEntry *graphs = model->table->graphs;
     Decoder *decoder = decoder_of(model, &graphs[0], count > 1 ? &graphs[1] : NULL, places);

@@ -29,13 +29,11 @@ Decoder *decoder_over(Model *model, int width, long length);
 Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
                     long length);
 
-/* expected: tokens that will be fed at once at the start (0: none worth a graph of its own);
- * length: places of the caches, at least the spec's context. NULL after a message. The weights are
- * still to be read. */
-Decoder *decoder_open(MoecCompiler *compiler, long expected, long length);
-/* The same on another device than the CPU, with so many texts side by side. */
-Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long rows, long expected,
-                         long length);
+/* rows: texts side by side; expected: tokens that will be fed at once at the start (0: none worth a
+ * graph of its own); length: places of the caches, at least the spec's context. NULL after a
+ * message. The weights are still to be read. */
+Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
+                      long length);
 void decoder_close(Decoder *decoder);
 long decoder_vocabulary(const Decoder *decoder);
 /* Forgets what was fed: the next token is the first. False after a message of the device. */

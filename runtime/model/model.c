@@ -141,17 +141,13 @@ static Model *model_of(Device *device, Module *module, const MoecKernels *kernel
     return NULL;
 }
 
-Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
-                     bool keep) {
+Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
+                  bool keep) {
     MoecKernels kernels = {0};
     GraphShape all[GRAPH_LIMIT];
     count = shapes_of(compiler, shapes, count, all);
     const char *text = text_of(device, compiler, all, count, &kernels);
     return model_of(device, text ? module_load(text, !device->apart, keep) : NULL, &kernels, keep);
-}
-
-Model *model_open(MoecCompiler *compiler, const GraphShape *shapes, int count, bool keep) {
-    return model_open_on(device_cpu(), compiler, shapes, count, keep);
 }
 
 Model *model_describe(MoecCompiler *compiler, const GraphShape *shape) {

@@ -41,12 +41,10 @@ typedef struct Model {
     ModelMemory there;
 } Model;
 
-/* Compiles and loads the graphs, MOEC_GATHER beside MOEC_TRAIN where the model has it. The compiler
- * may be closed afterwards. NULL after a message. */
-Model *model_open(MoecCompiler *compiler, const GraphShape *shapes, int count, bool keep);
-/* The same on another device than the CPU. */
-Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
-                     bool keep);
+/* Compiles and loads the graphs, MOEC_GATHER beside MOEC_TRAIN where the model has it. keep: the
+ * cache is used. The compiler may be closed afterwards. NULL after a message. */
+Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
+                  bool keep);
 /* One graph that can be given weights but not run: nothing is compiled. Closed before the
  * compiler. */
 Model *model_describe(MoecCompiler *compiler, const GraphShape *shape);

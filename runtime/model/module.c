@@ -29,7 +29,8 @@ static char *kept_name(const char *folder, const char *prefix, const char *text,
     return cache_name(state, folder, prefix, ending);
 }
 
-bool module_write_headers(const char *folder) {
+/* Writes the embedded headers that hosted programs include into a folder; false after a message. */
+static bool module_write_headers(const char *folder) {
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
         char *path = path_join(folder, embedded_base(file));

@@ -28,7 +28,5 @@ Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, lon
  * `kernels` beside the binary and ../lib/moec are looked at before kernels are compiled. */
 bool module_prepare(const char *folder);
 void module_free(Module *module);
-/* Writes the embedded headers that hosted programs include into a folder; false after a message. */
-bool module_write_headers(const char *folder);
 
 #endif

@@ -450,16 +450,6 @@ Result cuMemFree_v2(void *block) {
     return memory_give(block) ? GOOD : INVALID_VALUE;
 }
 
-Result cuMemAllocHost_v2(void **block, size_t bytes) {
-    *block = malloc(bytes ? bytes : 1);
-    return *block ? GOOD : NO_MEMORY;
-}
-
-Result cuMemFreeHost(void *block) {
-    free(block);
-    return GOOD;
-}
-
 Result cuMemGetInfo_v2(size_t *left, size_t *whole) {
     *whole = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     *left = *whole / 2;

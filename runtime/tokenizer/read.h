@@ -24,7 +24,5 @@ const char *read_type(const json_t *part);
 /* A member that is a string, appended to `out`. */
 bool read_text(const json_t *part, const char *key, Text *out);
 bool read_flag(const json_t *part, const char *key, bool otherwise);
-/* The first character of a member, or `otherwise`. */
-int32_t read_character(const json_t *part, const char *key, int32_t otherwise);
 
 #endif

@@ -53,7 +53,8 @@ bool read_flag(const json_t *part, const char *key, bool otherwise) {
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-int32_t read_character(const json_t *part, const char *key, int32_t otherwise) {
+/* The first character of a member, or `otherwise`. */
+static int32_t read_character(const json_t *part, const char *key, int32_t otherwise) {
     const char *text = json_string_value(json_object_get(part, key));
     int taken;
     return text && *text ? character_at(text, &taken) : otherwise;

@@ -58,7 +58,7 @@ static Model *trained_model(Device *device) {
     fclose(file);
     MoecCompiler *compiler = moec_open(path, "frozen", NULL, 0, NULL);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    Model *model = model_open_on(device, compiler, shapes, 2, true);
+    Model *model = model_open(device, compiler, shapes, 2, true);
     assert_non_null(model);
     Data *data = make_data();
     Call *train = call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL);

@@ -355,7 +355,7 @@ static void copy_states(Model *to, const Model *from) {
 static int check_decoding(Trial *trial, Meaning *forward) {
     const Spec *spec = trial->spec;
     Decoder *decoder =
-        decoder_open_on(trial->device, trial->compiler, 1, spec->context, spec->context);
+        decoder_open(trial->device, trial->compiler, 1, spec->context, spec->context);
     if (!decoder) return fail(trial, "no decoder: %s", moec_reports(trial->compiler));
     const Model *model = trial->model;
     memcpy(decoder->model->weights, model->weights, model->table->weight_bytes);
@@ -533,7 +533,7 @@ static void shake(Model *model, Random *random) {
 static int check_model(Trial *trial, Random *random) {
     const GraphShape shapes[] = {
         {.graph = MOEC_FORWARD}, {.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
-    trial->model = model_open_on(trial->device, trial->compiler, shapes, 3, true);
+    trial->model = model_open(trial->device, trial->compiler, shapes, 3, true);
     if (!trial->model) return fail(trial, "it does not compile: %s", moec_reports(trial->compiler));
     model_initialise(trial->model, draw(random));
     shake(trial->model, random);

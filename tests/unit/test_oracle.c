@@ -515,7 +515,7 @@ static void check_compiled(MoecCompiler *compiler, const Row *row, const int32_t
                                  {MOEC_DECODE, 1, row->context, 1}};
     bool decodes = find(row, "decode") != NULL;
     Settings settings = settings_of(compiler);
-    Model *model = model_open_on(device, compiler, shapes, decodes ? 4 : 3, true);
+    Model *model = model_open(device, compiler, shapes, decodes ? 4 : 3, true);
     if (!model) {
         missing(row, "compiled", "program");
         return;

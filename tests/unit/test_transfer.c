@@ -357,7 +357,7 @@ typedef struct Run {
 static Run run_open(const char *name, bool uneven) {
     const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     MoecCompiler *compiler = open_model(name, NULL, 0);
-    Run run = {.model = model_open(compiler, shapes, 2, true), .data = make_data(uneven)};
+    Run run = {.model = model_open(device_cpu(), compiler, shapes, 2, true), .data = make_data(uneven)};
     if (!run.model) fail_msg("%s does not compile", name);
     run.train = call_open(run.model, model_graph(run.model, MOEC_GRAPH_TRAIN), NULL);
     run.stepper = (Stepper){.train = run.train,

@@ -74,7 +74,9 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     return lower_device_block(&emitter->lower, nest);
 }
 
-void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest, Launch launch) {
+/* Closes a kernel whose parameters are known, and launches it. */
+static void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest,
+                                 Launch launch) {
     Text begin = {.arena = emitter->lower.arena};
     const char *name = device_kernel(emitter, kernel_name(emitter, emitter->lower.kernel, nest));
     text_add(&begin, "    moec_begin();\n");

@@ -154,8 +154,6 @@ FormNode *lower_write(Lowering *lower, const Statement *statement, bool adds, co
 void lower_member(Lowering *lower, Member *member);
 /* Names what the largest is so far, for the sum that fades when it grows. */
 void keep_before(Lowering *lower, Member *largest);
-/* Something else in the kernel that is being written touches the memory of a tensor as well. */
-bool is_touched_again(const Lowering *lower, const Tensor *tensor);
 /* Stores `value` into the target of the member's statement. */
 void lower_store(Lowering *lower, Member *member, const Term *value);
 /* The local scalar that the sum of a reduction can be kept in, else NULL. */

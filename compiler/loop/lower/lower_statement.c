@@ -40,7 +40,8 @@ static bool *known_local(Lowering *lower, const Local *local) {
     return NULL;
 }
 
-bool is_touched_again(const Lowering *lower, const Tensor *tensor) {
+/* Something else in the kernel that is being written touches the memory of a tensor as well. */
+static bool is_touched_again(const Lowering *lower, const Tensor *tensor) {
     const Local *local = local_in(lower->kernel, tensor);
     const Place *place = &lower->schedule->places[tensor->id];
     int touches = place->over || place->taken ? 2 : 0;

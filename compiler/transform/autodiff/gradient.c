@@ -137,7 +137,7 @@ static bool is_carried(const Tensor *tensor, const List *uses) {
 
 /* ---- statements in reverse ---- */
 
-Expr *in_step(const Backward *backward, Expr *expr) {
+static Expr *in_step(const Backward *backward, Expr *expr) {
     if (!backward->repeat) return expr;
     Expr *step = expr_index(backward->program, backward->step);
     return expr_substitute(backward->program, expr, &backward->repeat->index, &step, 1);

@@ -58,7 +58,6 @@ typedef struct Backward {
 
 /* gradient.c: what one statement passes back; any statement as it is in the reverse repeat. */
 void reverse_loop(Backward *backward, const Statement *statement);
-Expr *in_step(const Backward *backward, Expr *expr);
 
 /* recurrence: see there. */
 void reverse_scan(Backward *backward, const Statement *scan);

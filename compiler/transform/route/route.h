@@ -82,7 +82,6 @@ bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
 /* The facts of a tensor that is packed, or NULL. */
 Packing *packing_of(const Routing *routing, const Tensor *tensor);
 bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple);
-bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple);
 bool wants_rows(const Routing *routing, const Statement *statement);
 
 /* relation.c */

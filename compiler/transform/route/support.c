@@ -13,7 +13,7 @@
  */
 #include "transform/route/route.h"
 
-bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) {
+static bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) {
     for (int i = 0; i < rank; i++) {
         const Expr *sub = read->args[dims[i]];
         if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;

@@ -138,7 +138,9 @@ Expr *at_dims(const Chunks *chunks, Expr *expr) {
     return moved(chunks, expr, NULL);
 }
 
-Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside) {
+/* An expression over place and indices of the state, for a place of a chunk; `outside` where the
+ * axis has ended. */
+static Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside) {
     long size = chunks->recurrence->scan->index->axis->size;
     Expr *value = moved(chunks, expr, place_of(chunks, row));
     if (size == chunks->chunk->size * chunks->places->size) return value;

@@ -63,7 +63,6 @@ static Reader *reader_of(Recurrence *recurrence, Statement *statement) {
 
 typedef struct Finding {
     Recurrence *recurrence;
-    Statement *skipped;
     bool found;
 } Finding;
 

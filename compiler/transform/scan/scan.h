@@ -153,9 +153,6 @@ Expr *chunk_read(const Chunks *chunks, Tensor *tensor, Spot spot);
 /* A new tensor; its value is summed over dimensions of the state and a place (may be NULL). */
 Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summed, Index *reduced,
                    Expr *value);
-/* An expression over place and indices of the state, for a place of a chunk; `outside` where the
- * axis has ended. */
-Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside);
 /* The same for an expression that uses no place. */
 Expr *at_dims(const Chunks *chunks, Expr *expr);
 /* The tensor of a product of factors for places `row`; NULL: there are none. */
@@ -186,8 +183,6 @@ Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *plac
 
 /* ---- sub_chunks.c ---- */
 
-/* How many places a block has. */
-long block_width(long places);
 void make_blocks(Chunks *chunks);
 Tensor *block_keys(const Chunks *chunks, const Parts *parts);
 /* The tensor of chunk_pairs, [heads, number, row, column]. */

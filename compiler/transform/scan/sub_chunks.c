@@ -26,7 +26,8 @@ static Expr *where(const Chunks *chunks, Expr *condition, Expr *yes, Expr *no) {
     return expr_apply(chunks->program, OP_WHERE, condition, yes, no);
 }
 
-long block_width(long places) {
+/* How many places a block has. */
+static long block_width(long places) {
     long width = 1;
     for (long i = 2; i * i <= places; i++)
         if (places % i == 0) width = i;

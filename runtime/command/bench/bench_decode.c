@@ -60,7 +60,7 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     const GraphShape shape = {
         .graph = MOEC_FORWARD, .batch = decoder->rows, .context = CHECKED_PLACES};
-    Model *model = compiler ? model_open_on(bench->on, compiler, &shape, 1, true) : NULL;
+    Model *model = compiler ? model_open(bench->on, compiler, &shape, 1, true) : NULL;
     moec_close(compiler);
     Call *call = model ? call_open(model, &model->table->graphs[0], NULL) : NULL;
     int slot = call ? call_output(call, "logits") : -1;
@@ -133,8 +133,7 @@ static bool work_token(void *data) {
 bool bench_decoding(const Bench *bench) {
     const long places = bench->prefix ? bench->prefix + AFTER_PREFIX : 0;
     MoecCompiler *compiler = bench_open(bench);
-    Decoder *decoder =
-        compiler ? decoder_open_on(bench->on, compiler, bench->batch, 0, places) : NULL;
+    Decoder *decoder = compiler ? decoder_open(bench->on, compiler, bench->batch, 0, places) : NULL;
     const StepBytes bytes = decoder ? step_bytes(bench, compiler, decoder) : (StepBytes){0};
     moec_close(compiler);
     bool good = decoder != NULL;

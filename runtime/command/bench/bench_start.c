@@ -42,7 +42,7 @@ static bool start_model(const Bench *bench, bool keep, Start *start) {
     startup_begin(&start->startup);
     MoecCompiler *compiler = device ? spec_open(bench->operand, &bench->sets) : NULL;
     startup_mark(&start->startup, "spec");
-    Model *model = compiler ? model_open_on(device, compiler, shapes, 2, keep) : NULL;
+    Model *model = compiler ? model_open(device, compiler, shapes, 2, keep) : NULL;
     moec_close(compiler);
     if (model) {
         start->compile = model->module->compile_seconds;

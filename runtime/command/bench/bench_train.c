@@ -76,7 +76,7 @@ static double products_ceiling(const Bench *bench) {
 bool bench_training(const Bench *bench) {
     const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     MoecCompiler *compiler = bench_open(bench);
-    Model *model = compiler ? model_open_on(bench->on, compiler, shapes, 2, true) : NULL;
+    Model *model = compiler ? model_open(bench->on, compiler, shapes, 2, true) : NULL;
     moec_close(compiler);
     Call *call = model ? call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL) : NULL;
     Data *data = NULL;

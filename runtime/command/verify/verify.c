@@ -186,8 +186,7 @@ static bool compare(Comparison *comparison, const Options *options) {
     comparison->rounded = moec_rounded(comparison->compiler);
     GraphShape shapes[3];
     int count = shapes_of(comparison, options->batch, shapes);
-    comparison->model =
-        model_open_on(comparison->device, comparison->compiler, shapes, count, true);
+    comparison->model = model_open(comparison->device, comparison->compiler, shapes, count, true);
     bool good =
         comparison->model && compare_forward(comparison, options) && compare_training(comparison);
     if (good) verify_print(comparison, options->json);

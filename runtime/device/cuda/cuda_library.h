@@ -56,10 +56,8 @@ typedef struct CudaMap {
 
 /* Numbers of CUDA's own headers. */
 enum {
-    CUDA_ATTRIBUTE_PROCESSORS = 16,
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
-    CUDA_ATTRIBUTE_SHARED = 97, /* of a block, at the most, when asked for */
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
     CUDA_LAUNCH_OVERLAPS = 6, /* before the kernel ahead has ended: it waits for that itself */
@@ -76,8 +74,7 @@ enum {
     BLAS_BIAS_POINTER = 8,
     BLAS_KEPT_POINTER = 11,
     BLAS_KEPT_LEADING = 12,
-    BLAS_EPILOGUE_NONE = 1, /* the others are sums of what they do */
-    BLAS_EPILOGUE_BIAS = 4,
+    BLAS_EPILOGUE_BIAS = 4,  /* sums of what they do */
     BLAS_EPILOGUE_GELU = 32, /* its tanh approximation */
     BLAS_EPILOGUE_KEEP = 128,
     BLAS_EPILOGUE_GELU_BACK = 192,
@@ -102,8 +99,6 @@ enum {
     CALL(context_set, "cuCtxSetCurrent", (CudaContext * context))                                  \
     CALL(allocate, "cuMemAlloc_v2", (CudaPointer * block, size_t bytes))                           \
     CALL(release, "cuMemFree_v2", (CudaPointer block))                                             \
-    CALL(allocate_host, "cuMemAllocHost_v2", (void **block, size_t bytes))                         \
-    CALL(release_host, "cuMemFreeHost", (void *block))                                             \
     CALL(put, "cuMemcpyHtoDAsync_v2",                                                              \
          (CudaPointer to, const void *from, size_t bytes, CudaStream *stream))                     \
     CALL(get, "cuMemcpyDtoHAsync_v2",                                                              \
