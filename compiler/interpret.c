@@ -2,9 +2,9 @@
  * tensor stacked over a repeat is given and returned step by step. */
 #include "moec.h"
 
+#include "abi/step_path.h"
 #include "passes.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,31 +34,20 @@ void moec_interpreter_free(MoecInterpreter *interpreter) {
     free(interpreter);
 }
 
-/* "{i}", "{i+3}", "{2*i}", "{2*i+1}" for step i. */
-static long step_number(const char *brace, long step) {
-    long factor = 1, offset = 0;
-    if (sscanf(brace, "{%ld*i", &factor) != 1) factor = 1;
-    const char *plus = strchr(brace, '+'), *end = strchr(brace, '}');
-    if (plus && plus < end) offset = strtol(plus + 1, NULL, 10);
-    return factor * step + offset;
-}
-
 static bool names_step(const Tensor *tensor, const char *name, Slice *slice) {
-    const char *brace = strchr(tensor->path, '{');
+    StepPath parts;
     size_t all = (size_t)tensor_elements(tensor);
-    if (!brace) {
+    if (!step_path_read(tensor->path, &parts)) {
         *slice = (Slice){tensor, 0, all};
         return !strcmp(tensor->path, name);
     }
-    size_t before = (size_t)(brace - tensor->path);
-    const char *after = strchr(brace, '}') + 1;
-    if (strncmp(tensor->path, name, before)) return false;
+    if (strncmp(tensor->path, name, (size_t)parts.before)) return false;
     char *end;
-    long wanted = strtol(name + before, &end, 10);
-    if (end == name + before || strcmp(end, after)) return false;
+    long wanted = strtol(name + parts.before, &end, 10);
+    if (end == name + parts.before || strcmp(end, parts.after)) return false;
     long steps = tensor->axes[0]->size;
     for (long step = 0; step < steps; step++)
-        if (step_number(brace, step) == wanted) {
+        if (step_path_number(&parts, step) == wanted) {
             size_t each = all / (size_t)steps;
             *slice = (Slice){tensor, (size_t)step * each, each};
             return true;

@@ -1,8 +1,7 @@
 /* cost: parameters and arithmetic of a model, before it runs.
  *
  * Needs: the routed forward program. Leaves: tensor->active of every parameter: the share of it
- * that one token visits. Caches are left
- *          to the program of a decoding step, which knows them.
+ * that one token visits. Caches are left to the program of a decoding step, which knows them.
  *
  * Arithmetic is counted as the program stands, for one token: an operation by its row in op.def, a
  * sum one addition for each term (so a multiply-add is two), attention over the keys that a place
@@ -11,10 +10,10 @@
  *
  *     up[n[r],d,f] over rows r of k choices out of |n| for each token: active = k / |n|
  */
+#include "abi/step_path.h"
 #include "analysis/access.h"
 #include "passes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* The layers of one path, "block.{i}.attention": one for each step of a repeat. */
@@ -79,15 +78,12 @@ static void visit_read(Expr *expr, void *data) {
 
 /* ---- layers ---- */
 
-/* `path` with its step filled in: "{i}", "{i+3}", "{2*i}", "{2*i+1}". */
+/* `path` with the number of a step filled in. */
 static const char *path_at(Arena *arena, const char *path, long step) {
-    const char *brace = strchr(path, '{'), *end = brace ? strchr(brace, '}') : NULL;
-    if (!end) return path;
-    const char *times = strchr(brace, '*'), *plus = strchr(brace, '+');
-    long factor = times && times < end ? strtol(brace + 1, NULL, 10) : 1;
-    long offset = plus && plus < end ? strtol(plus + 1, NULL, 10) : 0;
-    return arena_format(arena, "%.*s%ld%s", (int)(brace - path), path, factor * step + offset,
-                        end + 1);
+    StepPath parts;
+    if (!step_path_read(path, &parts)) return path;
+    return arena_format(arena, "%.*s%ld%s", parts.before, path, step_path_number(&parts, step),
+                        parts.after);
 }
 
 /* Adds to what is counted for all steps of the layers that the path stands for. */

@@ -3,6 +3,7 @@
  * that does not is the one at fault. */
 #include "command/coordcheck.h"
 
+#include "abi/step_path.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -165,13 +166,10 @@ static bool is_activation(const MoecTensor *tensor) {
 
 /* "block.{2*i+1}.ffn.up" at iteration 3. */
 static char *name_at(const MoecTensor *tensor, long layer) {
-    const char *brace = strchr(tensor->name, '{'), *end = brace ? strchr(brace, '}') : NULL;
-    if (!end) return memory_format("%s", tensor->name);
-    const char *times = strchr(brace, '*'), *plus = strchr(brace, '+');
-    long factor = times && times < end ? strtol(brace + 1, NULL, 10) : 1;
-    long offset = plus && plus < end ? strtol(plus + 1, NULL, 10) : 0;
-    return memory_format("%.*s%ld%s", (int)(brace - tensor->name), tensor->name,
-                         factor * layer + offset, end + 1);
+    StepPath parts;
+    if (!step_path_read(tensor->name, &parts)) return memory_format("%s", tensor->name);
+    return memory_format("%.*s%ld%s", parts.before, tensor->name, step_path_number(&parts, layer),
+                         parts.after);
 }
 
 static const MoecTensor *output_called(const Sized *sized, const char *name, int *slot) {

@@ -1,0 +1,35 @@
+/* step_path: a tensor that is stacked over the steps of a repeat has one name for all of them, with
+ * the number of the step in braces: {i}, {i+3}, {2*i}, {2*i+1}. */
+#ifndef STEP_PATH_H
+#define STEP_PATH_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct StepPath {
+    int before;        /* bytes ahead of the braces */
+    const char *after; /* behind them */
+    long factor, offset;
+} StepPath;
+
+/* False for the name of a tensor that is not stacked. */
+static inline bool step_path_read(const char *path, StepPath *parts) {
+    const char *open = strchr(path, '{'), *close = open ? strchr(open, '}') : NULL;
+    if (!close) return false;
+    char *end;
+    const char *plus = (const char *)memchr(open, '+', (size_t)(close - open));
+    long factor = strtol(open + 1, &end, 10);
+    *parts = (StepPath){.before = (int)(open - path),
+                        .after = close + 1,
+                        .factor = *end == '*' ? factor : 1,
+                        .offset = plus ? strtol(plus + 1, NULL, 10) : 0};
+    return true;
+}
+
+/* The number that stands for a step. */
+static inline long step_path_number(const StepPath *parts, long step) {
+    return parts->factor * step + parts->offset;
+}
+
+#endif
