@@ -104,19 +104,11 @@ static bool go_on(Generation *generation, TokenList *text, uint64_t seed, Text *
     return good && logits;
 }
 
-static json_t *text_of(const char *bytes, size_t length) {
-    Text valid = {0};
-    text_append_valid(&valid, bytes, length);
-    json_t *text = json_stringn(valid.bytes ? valid.bytes : "", valid.length);
-    text_free(&valid);
-    return text;
-}
-
 static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
                          bool ended) {
     json_t *object = json_pack("{s:o, s:I, s:o, s:I, s:s}", "prompt",
-                               text_of(prompt->text, strlen(prompt->text)), "sample",
-                               (json_int_t)sample, "text", text_of(out->bytes, out->length),
+                               text_json(prompt->text, strlen(prompt->text)), "sample",
+                               (json_int_t)sample, "text", text_json(out->bytes, out->length),
                                "tokens", (json_int_t)made, "end", ended ? "stop" : "length");
     json_dumpf(object, stdout, JSON_COMPACT);
     puts("");
@@ -175,7 +167,7 @@ static bool write_chats(Generation *generation) {
         Text text = {0};
         Problem problem = {0};
         json_t *messages = json_pack("[{s:s, s:o}]", "role", "user", "content",
-                                     text_of(prompt->text, strlen(prompt->text)));
+                                     text_json(prompt->text, strlen(prompt->text)));
         good = template_chat(template, messages, &text, &problem) ||
                error_message("leave --chat out", "%s", problem.text);
         free(prompt->text);

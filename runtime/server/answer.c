@@ -7,14 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *valid_string(const char *bytes, size_t length) {
-    Text valid = {0};
-    text_append_valid(&valid, bytes ? bytes : "", length);
-    json_t *string = json_stringn(valid.bytes ? valid.bytes : "", valid.length);
-    text_free(&valid);
-    return string;
-}
-
 /* A token alone, as a name among others: bytes that are no text are written as numbers. */
 static void token_name(const Service *service, int32_t token, Text *name) {
     if (service->writing == WRITING_TEXT) {
@@ -59,7 +51,7 @@ static json_t *completion_logprobs(const Choice *choice, size_t from, size_t *ch
            *offsets = json_array();
     for (size_t i = from; i < choice->chance_count; i++) {
         const Chance *chance = &choice->chances[i];
-        json_array_append_new(tokens, valid_string(chance->piece.bytes, chance->piece.length));
+        json_array_append_new(tokens, text_json(chance->piece.bytes, chance->piece.length));
         json_array_append_new(logprobs, chance->given ? json_number(chance->logprob) : json_null());
         json_array_append_new(likely, chance->given ? likely_object(service, chance) : json_null());
         json_array_append_new(offsets, json_integer((json_int_t)*characters));
@@ -82,7 +74,7 @@ static json_t *chat_token(const Service *service, int32_t token, double logprob)
     Text name = {0};
     token_name(service, token, &name);
     json_t *object =
-        json_pack("{s:o, s:o, s:o}", "token", valid_string(name.bytes, name.length), "logprob",
+        json_pack("{s:o, s:o, s:o}", "token", text_json(name.bytes, name.length), "logprob",
                   json_number(logprob), "bytes", bytes_array(name.bytes, name.length));
     text_free(&name);
     return object;
@@ -133,7 +125,7 @@ static json_t *choice_object(const Choice *choice) {
     size_t characters = 0;
     append_echo(choice, &text);
     text_append(&text, choice->text.bytes, choice->text.length);
-    json_t *said = valid_string(text.bytes, text.length), *object;
+    json_t *said = text_json(text.bytes, text.length), *object;
     text_free(&text);
     if (choice->request->form == FORM_CHAT)
         object = json_pack("{s:i, s:{s:s, s:o}, s:o, s:s}", "index", choice->index, "message",
@@ -172,7 +164,7 @@ static json_t *completion_event(Choice *choice) {
     Text text = {0};
     if (!choice->begun) append_echo(choice, &text);
     text_append(&text, choice->text.bytes + choice->told, choice->text.length - choice->told);
-    json_t *said = valid_string(text.bytes, text.length);
+    json_t *said = text_json(text.bytes, text.length);
     text_free(&text);
     return json_pack("{s:i, s:o, s:o, s:s?}", "index", choice->index, "text", said, "logprobs",
                      completion_logprobs(choice, choice->chances_told, &choice->characters),
@@ -185,7 +177,7 @@ static json_t *chat_event(const Choice *choice) {
     if (!choice->begun || choice->told < choice->text.length)
         json_object_set_new(
             delta, "content",
-            valid_string(choice->text.bytes + choice->told, choice->text.length - choice->told));
+            text_json(choice->text.bytes + choice->told, choice->text.length - choice->told));
     return json_pack("{s:i, s:o, s:o, s:s?}", "index", choice->index, "delta", delta, "logprobs",
                      chat_logprobs(choice, choice->chances_told), "finish_reason", choice->finish);
 }

@@ -150,6 +150,14 @@ size_t text_append_valid(Text *text, const char *bytes, size_t length) {
     return replaced;
 }
 
+json_t *text_json(const char *bytes, size_t length) {
+    Text valid = {0};
+    text_append_valid(&valid, bytes ? bytes : "", length);
+    json_t *string = json_stringn(valid.bytes ? valid.bytes : "", valid.length);
+    text_free(&valid);
+    return string;
+}
+
 bool text_ends_inside(const Text *text) {
     const unsigned char *bytes = (const unsigned char *)text->bytes;
     for (size_t back = 1; back <= 3 && back <= text->length; back++) {

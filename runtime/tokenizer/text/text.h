@@ -2,6 +2,7 @@
 #ifndef TOKENIZER_TEXT_H
 #define TOKENIZER_TEXT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +43,8 @@ int character_valid(const unsigned char *bytes, size_t length);
 /* Appends text in which what is not UTF-8 has become U+FFFD, as Unicode advises (one for each
  * longest beginning of a character). Returns how many there were. */
 size_t text_append_valid(Text *text, const char *bytes, size_t length);
+/* The same as a string of JSON; bytes may be NULL where there are none. */
+json_t *text_json(const char *bytes, size_t length);
 /* Whether the text ends with the beginning of a character that more bytes could complete. */
 bool text_ends_inside(const Text *text);
 
