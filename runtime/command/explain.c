@@ -4,6 +4,7 @@
 #include "command/commands.h"
 #include "command/spec.h"
 #include "device/device.h"
+#include "device/ceiling.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -15,6 +15,7 @@
 #include "training/step.h"
 #include "training/texts.h"
 #include "base/json_number.h"
+#include "device/ceiling.h"
 
 #include <inttypes.h>
 #include <math.h>

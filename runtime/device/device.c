@@ -4,6 +4,7 @@
 #include "base/message.h"
 #include "device/cuda/cuda.h"
 #include "base/memory.h"
+#include "device/ceiling.h"
 #include "device/products.h"
 
 #include <stdlib.h>

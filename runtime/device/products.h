@@ -1,5 +1,4 @@
-/* products: the matrix products that the host lends to generated programs, by oneDNN, and the
- * ceilings of the machine. */
+/* products: the matrix products that the host lends to generated programs, by oneDNN. */
 #ifndef PRODUCTS_H
 #define PRODUCTS_H
 
@@ -28,14 +27,5 @@ bool products_of_bf16(void);
 
 /* c = a b, matrices of that many rows and columns, one behind the other. */
 MoecProduct square_product(long side);
-
-/* GFLOP/s of products of 1024 to 2048, of f32 or of bf16, the best of oneDNN and our own kernel,
- * all threads. */
-double ceiling_products(bool rounded);
-/* The same from size 1024 alone, in about a tenth of a second. */
-double ceiling_products_quick(bool rounded);
-
-/* GB/s of reading memory, all threads. */
-double ceiling_read(void);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "device/device.h"
+#include "device/ceiling.h"
 
 #include <inttypes.h>
 #include <jansson.h>

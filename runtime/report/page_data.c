@@ -4,7 +4,7 @@
 #include "base/commit.h"
 #include "base/json_number.h"
 #include "base/version.h"
-#include "device/products.h"
+#include "device/ceiling.h"
 #include "experiment/comparison.h"
 #include "moec.h"
 

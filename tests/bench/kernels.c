@@ -2,11 +2,12 @@
  *
  *     cc -std=gnu11 -D_GNU_SOURCE -O2 -ftree-vectorize -march=native -fno-math-errno
  *         -fno-trapping-math -fopenmp -DHAVE_DNNL -Iruntime -Iruntime/abi -Iruntime/kernels
- *         tests/bench/kernels.c runtime/device/products.c runtime/command/bench/ceiling.c
+ *         tests/bench/kernels.c runtime/device/products.c runtime/device/ceiling.c
  *         build/libruntime.a build/libmoec.a -ljansson -lpcre2-8 -lutf8proc -ldl -lm
  *     OMP_NUM_THREADS=1 ./a.out
  */
 #include "kernels.h"
+#include "device/ceiling.h"
 #include "device/products.h"
 
 #include <stdbool.h>

@@ -1,12 +1,12 @@
-/* ceiling: what the machine can do, measured in this process: products a second, bytes a second,
- * with which every speed is told. */
 static _Thread_local struct MoecScratch *thread_scratch;
 #define moec_scratch (*thread_scratch)
 #include "matmul.h"
 
+#include "device/ceiling.h"
+
 #include "base/memory.h"
-#include "device/products.h"
 #include "base/seconds.h"
+#include "device/products.h"
 
 #include <math.h>
 #include <stdbool.h>
