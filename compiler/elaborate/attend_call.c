@@ -53,9 +53,9 @@ static bool take_mask(Elaborator *e, const Node *entry, Attending *attending) {
     const Node *node = entry->kids[0];
     Value *value = evaluate(e, node);
     AttendOptions *options = &attending->options;
-    /* a layer may have an option `window`, a number, and no mask is a number */
-    bool captured = value->kind == KIND_NUMBER && node->kind == NODE_NAME;
-    const char *word = value->kind == KIND_WORD ? value->word : captured ? node->name : "";
+    if (value->kind == KIND_NUMBER || value->kind == KIND_LAYER || value->kind == KIND_RECORD)
+        value = evaluate_word(e, node); /* no mask; a flag might be meant as one */
+    const char *word = value->kind == KIND_WORD ? value->word : "";
     if (!strcmp(word, "causal"))
         options->mask = MASK_CAUSAL;
     else if (value->kind == KIND_NONE)

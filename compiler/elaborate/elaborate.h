@@ -254,6 +254,9 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
 bool check_limits(Elaborator *e, const Node *option, Value *value);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
+/* Where a word is wanted: a bare name means itself, whatever else is called so here, unless that is
+ * a word. */
+Value *evaluate_word(Elaborator *e, const Node *node);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);

@@ -278,6 +278,11 @@ static Value *literal(Elaborator *e, const Node *node) {
     return value;
 }
 
+Value *evaluate_word(Elaborator *e, const Node *node) {
+    const Binding *named = node->kind == NODE_NAME ? scope_find(e->scope, node->name) : NULL;
+    return named && named->value->kind == KIND_WORD ? evaluate(e, node) : literal(e, node);
+}
+
 bool check_limits(Elaborator *e, const Node *option, Value *value) {
     const Node *limits = option->kids[1] ? option->kids[1]->kids[0] : NULL;
     if (!limits || value->kind == KIND_ERROR) return true;
@@ -406,9 +411,7 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     if (option->kids[2] && needs_default) {
         const Node *node = option->kids[2];
         bool word = !strcmp(option->kids[0]->name, "word");
-        Binding *named = node->kind == NODE_NAME ? scope_find(e->scope, node->name) : NULL;
-        fallback = word && !(named && named->value->kind == KIND_WORD) ? literal(e, node)
-                                                                       : evaluate(e, node);
+        fallback = word ? evaluate_word(e, node) : evaluate(e, node);
         if (fallback->kind == KIND_ERROR) return fallback;
         Value *converted = convert(e, option, fallback, NULL);
         if (!converted && fallback->kind == KIND_NUMBER && node->kind != NODE_NUMBER && e->frame) {
