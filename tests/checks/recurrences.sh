@@ -45,7 +45,9 @@ model m = decoder {
 END_OF_SPEC
 chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -c '_border\[.*scan(')
 [ "$chunked" = 4 ] || wrong "$chunked of 4 scans by chunks"
-moec verify "$work/strong.moe" --context 300 --batch 1 >"$work/said" || { cat "$work/said"; exit 1; }
+ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 moec verify "$work/strong.moe" --context 300 --batch 1 >"$work/said" ||
+    { cat "$work/said"; exit 1; }
+! grep -E '_verbose,.*exec,.*matmul,ref' "$work/said" || wrong 'a product of a chunk is the plain loops of the library'
 MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --context 40 --batch 1 --set train.places=16 \
     >"$work/said" || { cat "$work/said"; exit 1; }
 
