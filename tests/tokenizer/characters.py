@@ -11,6 +11,19 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 CHARACTERS = [c for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
 CATEGORY = {c: unicodedata.category(chr(c)) for c in CHARACTERS}
+SCRIPTS = """Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum Bassa_Vah Batak Bengali Bhaiksuki Bopomofo
+Brahmi Braille Buginese Buhid Canadian_Aboriginal Carian Caucasian_Albanian Chakma Cham Cherokee Chorasmian Common Coptic
+Cuneiform Cypriot Cypro_Minoan Cyrillic Deseret Devanagari Dives_Akuru Dogra Duployan Egyptian_Hieroglyphs Elbasan Elymaic
+Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gunjala_Gondi Gurmukhi Han Hangul Hanifi_Rohingya Hanunoo Hatran
+Hebrew Hiragana Imperial_Aramaic Inherited Inscriptional_Pahlavi Inscriptional_Parthian Javanese Kaithi Kannada Katakana
+Kayah_Li Kharoshthi Khitan_Small_Script Khmer Khojki Khudawadi Lao Latin Lepcha Limbu Linear_A Linear_B Lisu Lycian Lydian
+Mahajani Makasar Malayalam Mandaic Manichaean Marchen Masaram_Gondi Medefaidrin Meetei_Mayek Mende_Kikakui Meroitic_Cursive
+Meroitic_Hieroglyphs Miao Modi Mongolian Mro Multani Myanmar Nabataean Nandinagari New_Tai_Lue Newa Nko Nushu
+Nyiakeng_Puachue_Hmong Ogham Ol_Chiki Old_Hungarian Old_Italic Old_North_Arabian Old_Permic Old_Persian Old_Sogdian
+Old_South_Arabian Old_Turkic Old_Uyghur Oriya Osage Osmanya Pahawh_Hmong Palmyrene Pau_Cin_Hau Phags_Pa Phoenician
+Psalter_Pahlavi Rejang Runic Samaritan Saurashtra Sharada Shavian Siddham SignWriting Sinhala Sogdian Sora_Sompeng Soyombo
+Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet Takri Tamil Tangsa Tangut Telugu Thaana Thai Tibetan
+Tifinagh Tirhuta Toto Ugaritic Vai Vithkuqi Wancho Warang_Citi Yezidi Yi Zanabazar_Square""".split()
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Cf".split()
 
 
@@ -54,10 +67,17 @@ def table(name, comment, characters):
     print("};\n")
 
 
-def newer():
-    """Characters that Unicode 14 does not have, with their categories."""
-    unknown = [c for c in CHARACTERS if CATEGORY[c] == "Cn"]
-    return {name: removed_by(pre_tokenizers.Split(Regex(r"\p{%s}" % name), "removed"), unknown) for name in CATEGORIES}
+def newer(names, unknown):
+    """Those of `unknown` characters that have a property, by its name."""
+    return {name: removed_by(pre_tokenizers.Split(Regex(r"\p{%s}" % name), "removed"), unknown) for name in names}
+
+
+def print_newer(name, what, found):
+    print(f"/* Characters of Unicode 15 and 16 with their {what}, in order. */\nstatic const Newer {name}[] = {{")
+    rows = [(first, last, word) for word in found for first, last in ranges(found[word])]
+    for first, last, word in sorted(rows):
+        print(f'    {{{{0x{first:X}, 0x{last:X}}}, "{word.replace("_", "")}"}},')
+    print("};\n")
 
 
 def left_alone():
@@ -76,13 +96,10 @@ def left_alone():
 def main():
     print("/* characters_table: where the tokenizers library sees characters otherwise than a Unicode\n"
           " * library of today: parts of it know Unicode 8, others 9, 12, 16 or 17. Written by\n * tests/tokenizer/characters.py. */")
-    additions = newer()
-    print("/* Characters of Unicode 15 and 16 with their categories, in order. */\nstatic const struct {\n    Range range;\n"
-          "    const char *category;\n} newer_characters[] = {")
-    rows = [(first, last, name) for name in CATEGORIES for first, last in ranges(additions[name])]
-    for first, last, name in sorted(rows):
-        print(f'    {{{{0x{first:X}, 0x{last:X}}}, "{name}"}},')
-    print("};\n")
+    print("typedef struct Newer {\n    Range range;\n    const char *property;\n} Newer;\n")
+    additions = newer(CATEGORIES, [c for c in CHARACTERS if CATEGORY[c] == "Cn"])
+    print_newer("newer_characters", "categories", additions)
+    print_newer("newer_scripts", "scripts", newer(SCRIPTS, sorted(set().union(*additions.values()))))
     punctuation = removed_by(pre_tokenizers.Punctuation("removed"), CHARACTERS)
     table("not_punctuation", "Punctuation that the splitter of punctuation does not know.",
           {c for c in CHARACTERS if CATEGORY[c][0] == "P"} - punctuation)

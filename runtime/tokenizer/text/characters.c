@@ -39,7 +39,7 @@ static const char *newer_category(int32_t character) {
             high = middle;
     }
     return low < COUNT(newer_characters) && character >= newer_characters[low].range.first
-               ? newer_characters[low].category
+               ? newer_characters[low].property
                : NULL;
 }
 
@@ -137,15 +137,23 @@ int character_lower(int32_t c, int32_t lower[2]) {
     return 1;
 }
 
-void characters_newer(Text *text, const char *category) {
+static void append_newer(Text *text, const Newer *newer, size_t count, const char *property,
+                         size_t compared) {
     char range[40];
-    for (size_t i = 0; i < COUNT(newer_characters); i++) {
-        const Range *found = &newer_characters[i].range;
-        if (strncmp(newer_characters[i].category, category, strlen(category)) != 0) continue;
-        int length = snprintf(range, sizeof range, "\\x{%X}-\\x{%X}", (unsigned)found->first,
-                              (unsigned)found->last);
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(newer[i].property, property, compared) != 0) continue;
+        int length = snprintf(range, sizeof range, "\\x{%X}-\\x{%X}",
+                              (unsigned)newer[i].range.first, (unsigned)newer[i].range.last);
         text_append(text, range, (size_t)length);
     }
+}
+
+void characters_newer(Text *text, const char *category) {
+    append_newer(text, newer_characters, COUNT(newer_characters), category, strlen(category));
+}
+
+void characters_newer_of_script(Text *text, const char *script) {
+    append_newer(text, newer_scripts, COUNT(newer_scripts), script, strlen(script) + 1);
 }
 
 static int class_of(int32_t character) {

@@ -20,6 +20,8 @@ int character_lower(int32_t character, int32_t lower[2]);
 /* Characters that Unicode 15 and 16 brought, whose category begins with `category` ("L", "Lu"), as
  * ranges of a PCRE2 class: "\x{1C89}-\x{1C8A}...". */
 void characters_newer(Text *text, const char *category);
+/* The same of a script by its name without underscores ("Han"), not of its extensions. */
+void characters_newer_of_script(Text *text, const char *script);
 
 typedef enum NormalForm { FORM_NFC, FORM_NFD, FORM_NFKC, FORM_NFKD } NormalForm;
 /* Appends the text in a normal form. */

@@ -1,11 +1,13 @@
 /* characters_table: where the tokenizers library sees characters otherwise than a Unicode
  * library of today: parts of it know Unicode 8, others 9, 12, 16 or 17. Written by
  * tests/tokenizer/characters.py. */
-/* Characters of Unicode 15 and 16 with their categories, in order. */
-static const struct {
+typedef struct Newer {
     Range range;
-    const char *category;
-} newer_characters[] = {
+    const char *property;
+} Newer;
+
+/* Characters of Unicode 15 and 16 with their categories, in order. */
+static const Newer newer_characters[] = {
     {{0x897, 0x897}, "Mn"},     {{0xCF3, 0xCF3}, "Mc"},     {{0xECE, 0xECE}, "Mn"},
     {{0x1B4E, 0x1B4F}, "Po"},   {{0x1B7F, 0x1B7F}, "Po"},   {{0x1C89, 0x1C89}, "Lu"},
     {{0x1C8A, 0x1C8A}, "Ll"},   {{0x2427, 0x2429}, "So"},   {{0x2FFC, 0x2FFF}, "So"},
@@ -48,6 +50,60 @@ static const struct {
     {{0x1FACE, 0x1FACF}, "So"}, {{0x1FADA, 0x1FADC}, "So"}, {{0x1FADF, 0x1FADF}, "So"},
     {{0x1FAE8, 0x1FAE9}, "So"}, {{0x1FAF7, 0x1FAF8}, "So"}, {{0x1FBCB, 0x1FBEF}, "So"},
     {{0x2B739, 0x2B739}, "Lo"}, {{0x2EBF0, 0x2EE5D}, "Lo"}, {{0x31350, 0x323AF}, "Lo"},
+};
+
+/* Characters of Unicode 15 and 16 with their scripts, in order. */
+static const Newer newer_scripts[] = {
+    {{0x897, 0x897}, "Arabic"},
+    {{0xCF3, 0xCF3}, "Kannada"},
+    {{0xECE, 0xECE}, "Lao"},
+    {{0x1B4E, 0x1B4F}, "Balinese"},
+    {{0x1B7F, 0x1B7F}, "Balinese"},
+    {{0x1C89, 0x1C8A}, "Cyrillic"},
+    {{0x2427, 0x2429}, "Common"},
+    {{0x2FFC, 0x2FFF}, "Common"},
+    {{0x31E4, 0x31E5}, "Common"},
+    {{0x31EF, 0x31EF}, "Common"},
+    {{0xA7CB, 0xA7CD}, "Latin"},
+    {{0xA7DA, 0xA7DC}, "Latin"},
+    {{0x10EC2, 0x10EC4}, "Arabic"},
+    {{0x10EFC, 0x10EFF}, "Arabic"},
+    {{0x1123F, 0x11241}, "Khojki"},
+    {{0x116D0, 0x116E3}, "Myanmar"},
+    {{0x11B00, 0x11B09}, "Devanagari"},
+    {{0x1342F, 0x1342F}, "EgyptianHieroglyphs"},
+    {{0x13439, 0x13455}, "EgyptianHieroglyphs"},
+    {{0x13460, 0x143FA}, "EgyptianHieroglyphs"},
+    {{0x18CFF, 0x18CFF}, "KhitanSmallScript"},
+    {{0x1B132, 0x1B132}, "Hiragana"},
+    {{0x1B155, 0x1B155}, "Katakana"},
+    {{0x1CC00, 0x1CCF9}, "Common"},
+    {{0x1CD00, 0x1CEB3}, "Common"},
+    {{0x1D2C0, 0x1D2D3}, "Common"},
+    {{0x1DF25, 0x1DF2A}, "Latin"},
+    {{0x1E030, 0x1E06D}, "Cyrillic"},
+    {{0x1E08F, 0x1E08F}, "Cyrillic"},
+    {{0x1F6DC, 0x1F6DC}, "Common"},
+    {{0x1F774, 0x1F776}, "Common"},
+    {{0x1F77B, 0x1F77F}, "Common"},
+    {{0x1F7D9, 0x1F7D9}, "Common"},
+    {{0x1F8B2, 0x1F8BB}, "Common"},
+    {{0x1F8C0, 0x1F8C1}, "Common"},
+    {{0x1FA75, 0x1FA77}, "Common"},
+    {{0x1FA87, 0x1FA89}, "Common"},
+    {{0x1FA8F, 0x1FA8F}, "Common"},
+    {{0x1FAAD, 0x1FAAF}, "Common"},
+    {{0x1FABB, 0x1FABF}, "Common"},
+    {{0x1FAC6, 0x1FAC6}, "Common"},
+    {{0x1FACE, 0x1FACF}, "Common"},
+    {{0x1FADA, 0x1FADC}, "Common"},
+    {{0x1FADF, 0x1FADF}, "Common"},
+    {{0x1FAE8, 0x1FAE9}, "Common"},
+    {{0x1FAF7, 0x1FAF8}, "Common"},
+    {{0x1FBCB, 0x1FBEF}, "Common"},
+    {{0x2B739, 0x2B739}, "Han"},
+    {{0x2EBF0, 0x2EE5D}, "Han"},
+    {{0x31350, 0x323AF}, "Han"},
 };
 
 /* Punctuation that the splitter of punctuation does not know. */

@@ -42,6 +42,17 @@ void matcher_free(Matcher *matcher) {
     free(matcher);
 }
 
+bool pattern_is_script(const char *name) {
+    char *asked = memory_format("\\p{sc:%s}", name);
+    int fault;
+    size_t place;
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)asked, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &fault, &place, NULL);
+    pcre2_code_free(code);
+    free(asked);
+    return code != NULL;
+}
+
 Pattern *pattern_of_string(const char *bytes, size_t length) {
     Pattern *pattern = memory_new(sizeof *pattern);
     pattern->string = memory_new(length + 1);

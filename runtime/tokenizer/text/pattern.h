@@ -29,6 +29,10 @@ typedef enum Found { FOUND_FAILED = -1, FOUND_NONE, FOUND_MATCH } Found;
 Found pattern_find(const Pattern *pattern, Matcher *matcher, const char *bytes, size_t length,
                    size_t from, size_t *start, size_t *end);
 
+/* Whether \p{sc:NAME} is a script, without those that only use it (its extensions, which \p{NAME}
+ * has as well): what the name means in Oniguruma. */
+bool pattern_is_script(const char *name);
+
 /* The expression in PCRE2's spelling, or false with what is not known in `fault`. */
 bool pattern_translate(const char *bytes, size_t length, WordClass word, Text *out, Text *fault);
 

@@ -131,17 +131,15 @@ static bool put_property(Translation *t, bool negated, bool in_class) {
     if (!read_property(t, name, &negated)) return false;
     if (is_posix(name)) return refuse(t, "a POSIX class in \\p{...}");
     const char *category = category_of(name);
-    if (negated && in_class) {
-        put(t, "\\P{");
-        put(t, category);
-        put(t, "}");
-        return true;
-    }
+    const bool script = strlen(category) > 2 && pattern_is_script(category);
+    const bool alone = negated && in_class;
     if (!in_class) put(t, negated ? "[^" : "[");
-    put(t, "\\p{");
+    put(t, alone ? "\\P{" : "\\p{");
+    if (script) put(t, "sc:");
     put(t, category);
     put(t, "}");
-    if (strlen(category) <= 2) characters_newer(t->out, category);
+    if (script && !alone) characters_newer_of_script(t->out, category);
+    if (strlen(category) <= 2 && !alone) characters_newer(t->out, category);
     if (!in_class) put(t, "]");
     return true;
 }
