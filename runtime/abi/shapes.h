@@ -40,7 +40,7 @@ typedef struct MoecPackOnDevice {
     int32_t *start, *list;                             /* [others+1], [rows] */
 } MoecPackOnDevice;
 
-/* A product over packed rows: see MoecGrouped in routing.h. */
+/* A product over packed rows: see MoecGrouped in calls.h. */
 typedef struct MoecGroupedOnDevice {
     long groups, n, k;
     long a_row;

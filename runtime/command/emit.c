@@ -53,6 +53,7 @@ static const struct {
     {"random.h", TRAIN | DRAW, NULL},
     {"random.c", TRAIN | DRAW, NULL},
     {"kernels.h", ALL, "c"},
+    {"calls.h", ALL, "c"},
     {"matmul.h", ALL, "c"},
     {"few_rows.h", ALL, "c"},
     {"tile.h", ALL, "c"},

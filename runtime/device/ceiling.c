@@ -1,6 +1,6 @@
 static _Thread_local struct MoecScratch *thread_scratch;
 #define moec_scratch (*thread_scratch)
-#include "matmul.h"
+#include "kernels.h"
 
 #include "device/ceiling.h"
 

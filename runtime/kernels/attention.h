@@ -18,21 +18,6 @@
 
 #include "matmul.h"
 
-typedef struct MoecAttend {
-    long batch;                 /* all leading dimensions in one */
-    long queries, keys, places; /* of documents; there are as many keys, or attention_step.h */
-    long heads, key_heads, value_heads;
-    long width, value_width;
-    int mask;
-    long window; /* MOEC_MASK_WINDOW: query i sees keys i-window+1 .. i */
-    float scale;
-    float cap; /* scores become cap*tanh(score/cap); 0: none */
-    long best; /* moec_attend_step: read only the `best` largest-weight values, weights not
-                  renormalised; 0: all */
-    int rounded;
-    MoecType q_type, k_type, v_type, o_type, grad_type;
-} MoecAttend;
-
 enum {
     MOEC_ATTEND_QUERIES = 128, /* of a block */
     MOEC_ATTEND_KEYS = 128,
@@ -457,24 +442,13 @@ MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttend
     }
 }
 
-/* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
- * MOEC_MASK_NONE. */
-MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const void *q, const void *k,
-                               const void *v, const float *sink, const float *documents, void *o,
-                               float *lse) {
+MOEC_ENTRY void moec_attend(const MoecAttend *attend, const void *q, const void *k, const void *v,
+                            const float *sink, const float *documents, void *o, float *lse) {
     const MoecAttendWork work = {q, k, v, sink, documents, o, lse};
     moec_attend_blocks(attend, &work, 0);
 }
 
 /* ---- backward ---- */
-
-typedef struct MoecAttendSaved {
-    const void *q, *k, *v;
-    const float *sink, *documents;
-    const void *o;
-    const float *lse;
-    const void *output_grad; /* has the shape of o; sink and documents may be NULL */
-} MoecAttendSaved;
 
 typedef struct MoecHeadGrad {
     const void *output_grad; /* steps like o */
@@ -581,10 +555,8 @@ MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAtt
     }
 }
 
-/* Overwrites dq, dk, dv and, with a sink, dsink[heads] (else dsink is NULL). Heads that add to the
- * same dk or dv are one task. */
-MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
-                                    float *dq, float *dk, float *dv, float *dsink) {
+MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
+                                 float *dk, float *dv, float *dsink) {
     const long heads = attend->heads;
     memset(dk, 0,
            (size_t)(attend->batch * attend->keys * attend->key_heads * attend->width) * sizeof *dk);

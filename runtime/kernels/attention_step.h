@@ -313,12 +313,9 @@ MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
                        task / attend->queries % attend->heads, task % attend->queries);
 }
 
-/* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
- * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
- * cache, of which a window needs window + queries - 1; places come before `places`. */
-MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, const void *q,
-                                    const void *k, const void *v, const float *sink,
-                                    const float *documents, void *o, float *lse) {
+MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position, const void *q,
+                                 const void *k, const void *v, const float *sink,
+                                 const float *documents, void *o, float *lse) {
     MoecAttend attend = *options;
     attend.mask = attend.mask == MOEC_MASK_NONE ? MOEC_MASK_CAUSAL : attend.mask;
     const MoecRange range = moec_block_range(&attend, position, attend.queries);

@@ -4,20 +4,16 @@
  *
  * prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorisable, within 2 ulp
  *              or so of libm; random numbers
+ * calls.h      what generated programs call, and the structures that they hand over
  * operands.h   what products multiply, f32 and bf16, and how it is packed
  * tile.h       the part of a product that lives in registers, by vectors or by AMX
  * matmul.h     our own product for static and run-time shapes, packed and blocked, vector
  *              extensions of gcc and clang
  * attention.h, attention_step.h
  *              attend forward, backward and one step
- * routing.h    top, pack, grouped products over packed rows
- *
- * moec_product(run, index, product, a, b, c)
- *     one static product: lent to the host when it has one, else ours.
- *
- * moec_grouped_product(grouped, rows, a, b, c)
- *     products over packed rows, rows of a and b gathered on the way; see MoecGrouped. A group with
- *     few rows is read in place, so that decoding pays only for what it touches. */
+ * routing.h    top, pack, grouped products over packed rows: of groups with few rows is read only
+ *              what they touch
+ */
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
 
@@ -36,11 +32,13 @@
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar is no mistake */
 #endif
 
-#include "prelude.h"
+#include "calls.h"
+#ifndef MOEC_KERNELS_APART
 #include "matmul.h"
 #include "attention.h"
 #include "attention_step.h"
 #include "routing.h"
+#endif
 
 #include <math.h>
 
@@ -56,29 +54,5 @@
 MOEC_INLINE void moec_mark(const MoecRun *run, int unit) {
     if (run->host != NULL && run->host->mark != NULL) run->host->mark(run->host->marked, unit);
 }
-
-/* Hosted programs do not compile the kernels again for every model: MOEC_KERNELS_HERE makes the one
- * object that has them, and a program compiled with MOEC_KERNELS_APART calls those. */
-#define MOEC_ENTRIES(ENTRY)                                                                        \
-    ENTRY(product)                                                                                 \
-    ENTRY(grouped_product)                                                                         \
-    ENTRY(attend) ENTRY(attend_grad) ENTRY(attend_step) ENTRY(top) ENTRY(pack) ENTRY(combine)
-#ifdef MOEC_KERNELS_HERE
-#define MOEC_ENTRY(name)                                                                           \
-    extern __typeof__(moec_##name) moec_kernel_##name __attribute__((alias("moec_" #name)));
-MOEC_ENTRIES(MOEC_ENTRY)
-#endif
-#ifdef MOEC_KERNELS_APART
-#define MOEC_ENTRY(name) extern __typeof__(moec_##name) moec_kernel_##name;
-MOEC_ENTRIES(MOEC_ENTRY)
-#define moec_product moec_kernel_product
-#define moec_grouped_product moec_kernel_grouped_product
-#define moec_attend moec_kernel_attend
-#define moec_attend_grad moec_kernel_attend_grad
-#define moec_attend_step moec_kernel_attend_step
-#define moec_top moec_kernel_top
-#define moec_pack moec_kernel_pack
-#define moec_combine moec_kernel_combine
-#endif
 
 #endif

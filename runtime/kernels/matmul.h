@@ -239,15 +239,12 @@ MOEC_LARGE void moec_panel_multiply(const MoecPanelProduct *x) {
 
 /* ---- threads ---- */
 
-/* All weights as bf16: see MoecTable.round. */
-MOEC_FUNCTION void moec_round(const float *weights, MoecBf16 *rounded, size_t count) {
+MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count) {
 #pragma omp parallel for simd schedule(static)
     for (size_t i = 0; i < count; i++) rounded[i] = moec_bf16(weights[i]);
 }
 
-/* All weights in groups: each the nearest multiple of the largest of its group by 127. What is no
- * number leaves none in its group. */
-MOEC_FUNCTION void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count) {
+MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count) {
 #pragma omp parallel for schedule(static)
     for (size_t g = 0; g < count / MOEC_GROUP; g++) {
         const float *from = weights + g * MOEC_GROUP;
@@ -425,9 +422,8 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
     }
 }
 
-/* Product `index` of the table: lent to the host when it has one for it, else ours. */
-MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct *product,
-                                const void *a, const void *b, void *c) {
+MOEC_ENTRY void moec_product(const MoecRun *run, int index, const MoecProduct *product,
+                             const void *a, const void *b, void *c) {
     const MoecHost *host = run->host;
     if (host == NULL || host->product == NULL ||
         host->product(host->self, index, a, b, c, NULL) != 0)

@@ -13,8 +13,7 @@
 #ifndef MOEC_OPERANDS_H
 #define MOEC_OPERANDS_H
 
-#include "abi.h"
-#include "prelude.h"
+#include "calls.h"
 
 #ifndef MOEC_BF16_OPERANDS
 #define MOEC_BF16_OPERANDS 1
@@ -38,10 +37,8 @@ enum { MOEC_LANES = 4, MOEC_TILE_M = 4 };
 #endif
 enum { MOEC_TILE_N = 2 * MOEC_LANES };
 
-/* A program that calls kernels which were compiled apart does not read the thousands of lines of
- * that header. */
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__AVX512VL__) &&                   \
-    !defined(__clang__) && !defined(MOEC_KERNELS_APART) && MOEC_ROUNDED_PRODUCTS
+    !defined(__clang__) && MOEC_ROUNDED_PRODUCTS
 #define MOEC_PAIRS_HERE
 #include <immintrin.h>
 enum { MOEC_HAS_PAIRS = 1 };

@@ -61,10 +61,7 @@ MOEC_FUNCTION void moec_top_few(long size, long stride, long k, const float *p, 
     }
 }
 
-/* mask[o,i,j] = 1 for the k largest p[o,.,j] (ties: lowest index first; what is not a number counts
- * as smallest), else 0. p and mask are [outer, size, inner]; k is at most size. */
-MOEC_FUNCTION void moec_top(long outer, long size, long inner, long k, const float *p,
-                            float *mask) {
+MOEC_ENTRY void moec_top(long outer, long size, long inner, long k, const float *p, float *mask) {
 #pragma omp parallel for schedule(static) if (outer * size * inner > 20000 && moec_threads() > 1)
     for (long choice = 0; choice < outer * inner; choice++) {
         const long first = choice / inner * size * inner + choice % inner;
@@ -76,27 +73,6 @@ MOEC_FUNCTION void moec_top(long outer, long size, long inner, long k, const flo
 }
 
 /* ---- packing: CALL_PACK of compiler/ir/ir.h ---- */
-
-typedef struct MoecPack {
-    int rank;
-    long shape[MOEC_MAX_RANK]; /* of the mask */
-    int key[MOEC_MAX_RANK];    /* 1: the dimension is part of the group, else of the rest */
-    long rows; /* how many rows there are; true entries beyond are dropped, rows beyond have
-                  coordinates 0 */
-    /* Further parts of the group, before those of the mask: the value of an int tensor at some
-     * coordinates of the entry. */
-    int through_count;
-    long through_stride[MOEC_MAX_RANK][MOEC_MAX_RANK]; /* of the tensor, by dimension of the mask */
-    long through_size[MOEC_MAX_RANK];                  /* its values are below */
-} MoecPack;
-
-typedef struct MoecPacked {
-    int *const *coordinate; /* [rank] of [rows] */
-    int *group;             /* [groups+1], first row of each group */
-    int *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
-    int *other;        /* [rows], the combination of the dimensions that are not keys, row-major */
-    int *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
-} MoecPacked;
 
 typedef struct MoecEntry {
     long group, other;
@@ -167,10 +143,8 @@ MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask,
         packed->list[packed->start[packed->other[row]]++] = (int)row;
 }
 
-/* A counting sort of the true entries by group, stable in their row-major order. through:
- * pack->through_count tensors. */
-MOEC_FUNCTION void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
-                             const MoecPacked *packed) {
+MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
+                          const MoecPacked *packed) {
     long groups = 1, others = 1;
     for (int j = 0; j < pack->through_count; j++) groups *= pack->through_size[j];
     for (int i = 0; i < pack->rank; i++) {
@@ -192,33 +166,6 @@ MOEC_FUNCTION void moec_pack(const MoecPack *pack, const float *mask, const int 
 }
 
 /* ---- products over packed rows ---- */
-
-typedef enum MoecGroupedKind {
-    MOEC_ROWS_BY_WEIGHT, /* c[r,n] (+)= sum[k] a[A(r),k] * b[g][k,n]            for rows r of group
-                            g */
-    MOEC_ROWS_BY_ROWS /* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]    an empty group gives 0
-                       */
-} MoecGroupedKind;
-
-/* A(r) is a_gather[r], or r when a_gather is NULL; B(r) likewise. Strides in elements; a's k has
- * stride 1, c's n too. Rows by weight: b strides b_group, b_k, b_n (one of the last two is 1); c
- * row stride c_row. Rows by rows:   b row stride b_k, b_n is 1; c strides b_group (g), c_row (k), 1
- * (n). */
-typedef struct MoecGrouped {
-    MoecGroupedKind kind;
-    long groups, n, k;
-    long a_row;
-    long b_group, b_k, b_n;
-    long c_row;
-    int accumulate;
-    int rounded; /* a and b may be rounded to bf16, sums stay f32 */
-    MoecType a_type, b_type, c_type;
-} MoecGrouped;
-
-typedef struct MoecRows {
-    const int *group; /* [groups+1] */
-    const int *a_gather, *b_gather;
-} MoecRows;
 
 /* In how many blocks of at most so many rows a group is worked on: independent of the number of
  * threads. */
@@ -331,8 +278,8 @@ MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows 
     }
 }
 
-MOEC_FUNCTION void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
-                                        const void *a, const void *b, void *c) {
+MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
+                                     const void *a, const void *b, void *c) {
     if (grouped->kind == MOEC_ROWS_BY_WEIGHT)
         moec_rows_by_weight(grouped, rows, a, b, c);
     else
@@ -341,15 +288,8 @@ MOEC_FUNCTION void moec_grouped_product(const MoecGrouped *grouped, const MoecRo
 
 /* ---- back from rows ---- */
 
-typedef struct MoecCombine {
-    long others, width, e_row, y_row;
-    int accumulate;
-} MoecCombine;
-
-/* y[t,.] (+)= sum over the rows r of t of weight[r] * e[r,.]; weight NULL: 1. start, list as in
- * MoecPacked. */
-MOEC_FUNCTION void moec_combine(const MoecCombine *combine, const int *start, const int *list,
-                                const float *weight, const float *e, float *y) {
+MOEC_ENTRY void moec_combine(const MoecCombine *combine, const int *start, const int *list,
+                             const float *weight, const float *e, float *y) {
 #pragma omp parallel for schedule(static) if (combine->others * combine->width > 20000 &&          \
                                               moec_threads() > 1)
     for (long t = 0; t < combine->others; t++) {

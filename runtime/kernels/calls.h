@@ -1,0 +1,149 @@
+/* calls: what generated programs call, and what they hand over. A program that stands alone compiles
+ * the functions with itself; hosted ones share an object of them, compiled once
+ * (MOEC_KERNELS_HERE), and read nothing but this (MOEC_KERNELS_APART). */
+#ifndef MOEC_CALLS_H
+#define MOEC_CALLS_H
+
+#include "abi.h"
+#include "prelude.h"
+
+#if defined(MOEC_KERNELS_HERE) || defined(MOEC_KERNELS_APART)
+#define MOEC_ENTRY __attribute__((visibility("hidden")))
+#else
+#define MOEC_ENTRY MOEC_FUNCTION
+#endif
+
+/* ---- products: matmul.h ---- */
+
+/* Product `index` of the table: lent to the host when it has one for it, else ours. */
+MOEC_ENTRY void moec_product(const MoecRun *run, int index, const MoecProduct *product,
+                             const void *a, const void *b, void *c);
+
+/* All weights as bf16: see MoecTable.round. */
+MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count);
+
+/* All weights in groups: each the nearest multiple of the largest of its group by 127. What is no
+ * number leaves none in its group. */
+MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count);
+
+/* ---- attention: attention.h, attention_step.h ---- */
+
+typedef struct MoecAttend {
+    long batch;                 /* all leading dimensions in one */
+    long queries, keys, places; /* of documents; there are as many keys, or attention_step.h */
+    long heads, key_heads, value_heads;
+    long width, value_width;
+    int mask;
+    long window; /* MOEC_MASK_WINDOW: query i sees keys i-window+1 .. i */
+    float scale;
+    float cap; /* scores become cap*tanh(score/cap); 0: none */
+    long best; /* moec_attend_step: read only the `best` largest-weight values, weights not
+                  renormalised; 0: all */
+    int rounded;
+    MoecType q_type, k_type, v_type, o_type, grad_type;
+} MoecAttend;
+
+/* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
+ * MOEC_MASK_NONE. */
+MOEC_ENTRY void moec_attend(const MoecAttend *attend, const void *q, const void *k, const void *v,
+                            const float *sink, const float *documents, void *o, float *lse);
+
+typedef struct MoecAttendSaved {
+    const void *q, *k, *v;
+    const float *sink, *documents;
+    const void *o;
+    const float *lse;
+    const void *output_grad; /* has the shape of o; sink and documents may be NULL */
+} MoecAttendSaved;
+
+/* Overwrites dq, dk, dv and, with a sink, dsink[heads] (else dsink is NULL). Heads that add to the
+ * same dk or dv are one task. */
+MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
+                                 float *dk, float *dv, float *dsink);
+
+/* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
+ * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
+ * cache, of which a window needs window + queries - 1; places come before `places`. */
+MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position, const void *q,
+                                 const void *k, const void *v, const float *sink,
+                                 const float *documents, void *o, float *lse);
+
+/* ---- choices: routing.h ---- */
+
+/* mask[o,i,j] = 1 for the k largest p[o,.,j] (ties: lowest index first; what is not a number counts
+ * as smallest), else 0. p and mask are [outer, size, inner]; k is at most size. */
+MOEC_ENTRY void moec_top(long outer, long size, long inner, long k, const float *p, float *mask);
+
+/* ---- packing: CALL_PACK of compiler/ir/ir.h ---- */
+
+typedef struct MoecPack {
+    int rank;
+    long shape[MOEC_MAX_RANK]; /* of the mask */
+    int key[MOEC_MAX_RANK];    /* 1: the dimension is part of the group, else of the rest */
+    long rows; /* how many rows there are; true entries beyond are dropped, rows beyond have
+                  coordinates 0 */
+    /* Further parts of the group, before those of the mask: the value of an int tensor at some
+     * coordinates of the entry. */
+    int through_count;
+    long through_stride[MOEC_MAX_RANK][MOEC_MAX_RANK]; /* of the tensor, by dimension of the mask */
+    long through_size[MOEC_MAX_RANK];                  /* its values are below */
+} MoecPack;
+
+typedef struct MoecPacked {
+    int *const *coordinate; /* [rank] of [rows] */
+    int *group;             /* [groups+1], first row of each group */
+    int *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
+    int *other;        /* [rows], the combination of the dimensions that are not keys, row-major */
+    int *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
+} MoecPacked;
+
+/* A counting sort of the true entries by group, stable in their row-major order. through:
+ * pack->through_count tensors. */
+MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
+                          const MoecPacked *packed);
+
+/* ---- products over packed rows ---- */
+
+typedef enum MoecGroupedKind {
+    MOEC_ROWS_BY_WEIGHT, /* c[r,n] (+)= sum[k] a[A(r),k] * b[g][k,n]            for rows r of group
+                            g */
+    MOEC_ROWS_BY_ROWS /* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]    an empty group gives 0
+                       */
+} MoecGroupedKind;
+
+/* A(r) is a_gather[r], or r when a_gather is NULL; B(r) likewise. Strides in elements; a's k has
+ * stride 1, c's n too. Rows by weight: b strides b_group, b_k, b_n (one of the last two is 1); c
+ * row stride c_row. Rows by rows:   b row stride b_k, b_n is 1; c strides b_group (g), c_row (k), 1
+ * (n). */
+typedef struct MoecGrouped {
+    MoecGroupedKind kind;
+    long groups, n, k;
+    long a_row;
+    long b_group, b_k, b_n;
+    long c_row;
+    int accumulate;
+    int rounded; /* a and b may be rounded to bf16, sums stay f32 */
+    MoecType a_type, b_type, c_type;
+} MoecGrouped;
+
+typedef struct MoecRows {
+    const int *group; /* [groups+1] */
+    const int *a_gather, *b_gather;
+} MoecRows;
+
+MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
+                                     const void *a, const void *b, void *c);
+
+/* ---- back from rows ---- */
+
+typedef struct MoecCombine {
+    long others, width, e_row, y_row;
+    int accumulate;
+} MoecCombine;
+
+/* y[t,.] (+)= sum over the rows r of t of weight[r] * e[r,.]; weight NULL: 1. start, list as in
+ * MoecPacked. */
+MOEC_ENTRY void moec_combine(const MoecCombine *combine, const int *start, const int *list,
+                             const float *weight, const float *e, float *y);
+
+#endif
