@@ -1,5 +1,5 @@
-/* calls: what generated programs call, and what they hand over. A program that stands alone compiles
- * the functions with itself; hosted ones share an object of them, compiled once
+/* calls: what generated programs call, and what they hand over. A program that stands alone
+ * compiles the functions with itself; hosted ones share an object of them, compiled once
  * (MOEC_KERNELS_HERE), and read nothing but this (MOEC_KERNELS_APART). */
 #ifndef MOEC_CALLS_H
 #define MOEC_CALLS_H

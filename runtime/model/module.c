@@ -18,15 +18,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The name under which something is kept: a hash of `text`, the kernels, the compiler and this
- * processor. */
-static char *kept_name(const char *folder, const char *prefix, const char *text,
-                       const char *ending) {
+/* The names under which the program of a text and the kernels are kept: a hash of the text, the
+ * headers, the compiler and this processor. */
+static char *program_name(const char *folder, const char *text) {
     XXH3_state_t *state = cache_begin();
     cache_add(state, text);
     cache_add_headers(state);
-    toolchain_hash(state);
-    return cache_name(state, folder, prefix, ending);
+    toolchain_hash(state, false);
+    return cache_name(state, folder, "", ".so");
+}
+
+static char *kernels_name(const char *folder) {
+    XXH3_state_t *state = cache_begin();
+    cache_add_headers(state);
+    toolchain_hash(state, true);
+    return cache_name(state, folder, "kernels-", ".o");
 }
 
 /* Writes the embedded headers that hosted programs include into a folder; false after a message. */
@@ -97,10 +103,11 @@ static bool build(const char *folder, const char *source, const char *output,
     const char *ready = making->ready;
     char *header = path_join(folder, "kernels.h"), *fresh = path_join(folder, "kernels.o");
     char *object = path_join(folder, "program.o"), *other = path_join(folder, "program_1.o");
-    Translation work[3] = {{source, object, making->parts ? "MOEC_PART=0" : "MOEC_KERNELS_APART"}};
+    const char *whole = making->parts ? "MOEC_PART=0" : "MOEC_KERNELS_APART";
+    Translation work[3] = {{source, object, whole, false}};
     int count = 1;
-    if (making->parts) work[count++] = (Translation){source, other, "MOEC_PART=1"};
-    if (!ready) work[count++] = (Translation){header, fresh, "MOEC_KERNELS_HERE"};
+    if (making->parts) work[count++] = (Translation){source, other, "MOEC_PART=1", false};
+    if (!ready) work[count++] = (Translation){header, fresh, "MOEC_KERNELS_HERE", true};
     bool good = toolchain_build(folder, work, count, ready, output);
     if (good && making->fresh && !ready) cache_keep(fresh, making->fresh);
     free(header);
@@ -139,7 +146,7 @@ static char *kernels_beside(const char *file) {
     const char *slash = strrchr(file, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         char *folder = memory_format("%.*s/%s", (int)(slash - file), file, places[i]);
-        char *name = kept_name(folder, "kernels-", "", ".o");
+        char *name = kernels_name(folder);
         bool found = cache_sound(name, false);
         free(folder);
         if (found) return name;
@@ -162,13 +169,13 @@ static char *kernels_beside_binary(void) {
 
 bool module_prepare(const char *into) {
     if (!folder_make(into)) return false;
-    char *kept = kept_name(into, "kernels-", "", ".o");
+    char *kept = kernels_name(into);
     Workplace place = {.lock = -1};
     bool good = cache_sound(kept, false);
     if (!good && workplace(&place, into, true)) {
         char *header = path_join(place.folder, "kernels.h"),
              *fresh = path_join(place.folder, "kernels.o");
-        const Translation work = {header, fresh, "MOEC_KERNELS_HERE"};
+        const Translation work = {header, fresh, "MOEC_KERNELS_HERE", true};
         good = toolchain_build(place.folder, &work, 1, NULL, NULL) && cache_keep(fresh, kept);
         free(header);
         free(fresh);
@@ -184,8 +191,8 @@ Module *module_load(const char *text, bool parts, bool keep) {
     double start = seconds_now();
     char *folder = keep ? cache_folder() : NULL, *kept = NULL, *kernels = NULL;
     if (folder) {
-        kept = kept_name(folder, "", text, ".so");
-        kernels = kept_name(folder, "kernels-", "", ".o");
+        kept = program_name(folder, text);
+        kernels = kernels_name(folder);
         module->cached = cache_sound(kept, true) && load(module, kept, false);
     }
     const char *temporary = getenv("TMPDIR");

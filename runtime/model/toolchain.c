@@ -87,9 +87,15 @@ static void hash_processor(XXH3_state_t *state) {
     fclose(file);
 }
 
-void toolchain_hash(XXH3_state_t *state) {
+/* One flag of the environment, after ours: -O0 for tests, -g for a debugger. The kernels are the
+ * same for all programs, and as fast whatever is said of these. */
+static const char *more_flag(bool kernels) {
     const char *more = getenv("MOEC_CFLAGS");
-    cache_add(state, more ? more : "");
+    return !more || (kernels && strncmp(more, "-O", 2) == 0) ? "" : more;
+}
+
+void toolchain_hash(XXH3_state_t *state, bool kernels) {
+    cache_add(state, more_flag(kernels));
     for (int i = 0; i < FLAG_COUNT; i++) cache_add(state, flags[i]);
     hash_compiler(state);
     hash_processor(state);
@@ -100,7 +106,7 @@ static void add_word(Command *command, const char *word) {
     command->words[command->count] = NULL;
 }
 
-static Command command_new(bool openmp) {
+static Command command_new(bool openmp, bool kernels) {
     Command command = {.name = memory_format("%s", compiler_name())};
     char *rest = NULL;
     for (char *word = strtok_r(command.name, " ", &rest); word && command.count < WORD_LIMIT;
@@ -108,9 +114,7 @@ static Command command_new(bool openmp) {
         add_word(&command, word);
     for (int i = 0; i < FLAG_COUNT; i++) add_word(&command, flags[i]);
     if (openmp) add_word(&command, "-fopenmp");
-    const char *more =
-        getenv("MOEC_CFLAGS"); /* one flag, after ours: -O0 for tests, -g for a debugger */
-    if (more && *more) add_word(&command, more);
+    if (*more_flag(kernels)) add_word(&command, more_flag(kernels));
     return command;
 }
 
@@ -151,7 +155,7 @@ static int translate(const char *include, const Translation *work, int count, bo
                      char *const *logs) {
     pid_t children[WORK_LIMIT];
     for (int i = 0; i < count; i++) {
-        Command command = command_new(openmp);
+        Command command = command_new(openmp, work[i].kernels);
         char *define = memory_format("-D%s", work[i].define);
         const char *words[] = {define,         include, "-c", "-o",
                                work[i].output, "-x",    "c",  work[i].source};
@@ -171,7 +175,7 @@ static int translate(const char *include, const Translation *work, int count, bo
 
 static int link_objects(const Translation *work, int count, const char *ready, bool openmp,
                         const char *output, const char *log) {
-    Command command = command_new(openmp);
+    Command command = command_new(openmp, false);
     add_word(&command, "-shared");
     add_word(&command, "-o");
     add_word(&command, output);
