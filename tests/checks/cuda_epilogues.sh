@@ -5,21 +5,31 @@
 . "$(dirname "$0")/../begin.sh"
 model() {
     cat <<MODEL
-use decoder
+use moe
+use train
 use activations
+
+model small = outer
+
+layer outer {
+  option ffn: layer = moe { experts = 3, top = 2, expert = inner }
+  option train: layer = train { batch = 2, context = 20 }
+  axis d = 16
+  sequence s = train.context
+  input x[s,d]: real
+  param mix[d] ~ 0.3
+  u[s,d] = x[s,d] * (1 + mix[d])
+  y = ffn(u)
+  z[s,d] = tanh(y[s,d])
+  output z
+  loss = mean[batch,s,d] z * z
+}
 
 layer inner(x[s,d]) -> y[s,d] {
   axis f = 24
   param up[d,f], side[d,f], down[f,d], bias[f] ~ 0.3
 $1
   y[s,d] = sum[f] h[s,f] * down[f,d]
-}
-
-model small = decoder {
-  vocab = 19, dim = 16, layers = 2
-  attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn = moe { experts = 3, top = 2, expert = inner }
-  train = { batch = 2, context = 20 }
 }
 MODEL
 }
