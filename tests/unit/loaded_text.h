@@ -7,7 +7,7 @@
 
 /* As a shared object in a folder of its own, with warnings as errors; mode: of dlopen, besides. */
 static inline void *load_text(const char *text, const char *flags, int mode) {
-    char folder[] = "/tmp/moec-test-emit-XXXXXX", command[1024];
+    char folder[] = "/tmp/moec-test-emit-XXXXXX", command[2048];
     assert_non_null(mkdtemp(folder));
     snprintf(command, sizeof command, "%s/program.c", folder);
     FILE *file = fopen(command, "w");

@@ -6,6 +6,7 @@
 #include "moec.h"
 #include "passes.h"
 
+#include <glob.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,11 +49,18 @@ static size_t count_of(const MoecTensor *tensor) {
 }
 
 /* -fno-trapping-math as the runtime has it: without it GCC 12 loses stores of loops with two
- * conditions where it has AVX-512. */
+ * conditions where it has AVX-512. The kernels are those of the build, where it has them. */
 static void load(const char *text, Loaded *loaded) {
+    const char *build = getenv("BUILD");
+    char flags[1200] = "-O2 -march=native -fno-trapping-math -fopenmp", pattern[1024];
+    glob_t kernels = {0};
+    snprintf(pattern, sizeof pattern, "%s/kernels/kernels-*.o", build ? build : "build");
+    if (glob(pattern, 0, NULL, &kernels) == 0)
+        snprintf(flags + strlen(flags), sizeof flags - strlen(flags), " -DMOEC_KERNELS_APART %s",
+                 kernels.gl_pathv[0]);
+    globfree(&kernels);
     /* Its OpenMP threads outlive the call: the library stays. */
-    loaded->library =
-        load_text(text, "-O2 -march=native -fno-trapping-math -fopenmp", RTLD_NODELETE);
+    loaded->library = load_text(text, flags, RTLD_NODELETE);
     loaded->table = dlsym(loaded->library, "moec_table");
     assert_non_null(loaded->table);
     assert_int_equal(loaded->table->abi, MOEC_ABI);
