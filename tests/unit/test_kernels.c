@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "device/products.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,16 +29,24 @@ static double *zeros(long count) {
     return x;
 }
 
-/* Norm of the difference over the norm of what is right. */
-static void assert_close(const float *x, const double *right, long count, double tolerance) {
-    double error = 0, norm = 0;
+/* Norm of the difference over the norm of what is right. `terms` has the sizes of what each number
+ * is the sum of, or is NULL: two roundings of those are allowed, too, where terms of either sign may
+ * leave nothing else. */
+static void assert_sums(const float *x, const double *right, const double *terms, long count,
+                        double tolerance) {
+    double error = 0, norm = 0, size = 0;
     for (long i = 0; i < count; i++) {
         error += (x[i] - right[i]) * (x[i] - right[i]);
         norm += right[i] * right[i];
+        size += terms ? terms[i] * terms[i] : 0;
     }
-    if (!(sqrt(error) <= tolerance * sqrt(norm) + 1e-12))
+    if (!(sqrt(error) <= tolerance * sqrt(norm) + 2 * FLT_EPSILON * sqrt(size) + 1e-12))
         fail_msg("relative error %g", sqrt(error / norm));
     assert_true(x[count] == (float)GUARD);
+}
+
+static void assert_close(const float *x, const double *right, long count, double tolerance) {
+    assert_sums(x, right, NULL, count, tolerance);
 }
 
 static long up_to(long most) {
@@ -483,6 +492,7 @@ typedef struct Case {
     long position, size[TENSORS];
     float *x[TENSORS], *grad[TENSORS]; /* grad[O] is given, grad[LSE] unused */
     double *right[TENSORS], *right_grad[TENSORS];
+    double *terms[TENSORS]; /* sizes of what the gradients of q, k and sinks are sums of */
     double *score, *weight; /* of one query */
 } Case;
 
@@ -529,6 +539,7 @@ static Case case_new(MoecAttend attend, int is_step) {
         test.grad[i] = numbers(size[i]);
         test.right[i] = zeros(size[i]);
         test.right_grad[i] = zeros(size[i]);
+        test.terms[i] = zeros(size[i]);
     }
     test.has_documents = lrand48() % 2;
     long document = 0, mixed = lrand48() % 3 == 0; /* in order, as packed documents are, or not */
@@ -542,8 +553,10 @@ static Case case_new(MoecAttend attend, int is_step) {
 }
 
 static void case_free(Case *test) {
-    for (int i = 0; i < TENSORS; i++)
-        free(test->x[i]), free(test->grad[i]), free(test->right[i]), free(test->right_grad[i]);
+    for (int i = 0; i < TENSORS; i++) {
+        free(test->x[i]), free(test->grad[i]);
+        free(test->right[i]), free(test->right_grad[i]), free(test->terms[i]);
+    }
     free(test->score), free(test->weight);
 }
 
@@ -571,7 +584,7 @@ static void attend_plainly(Case *test, long b, long s, long h) {
     const long low = place - attend->window + 1,
                first = attend->mask == MOEC_MASK_WINDOW && low > 0 ? low : 0;
     const float *document = test->x[DOCUMENTS] + b * attend->keys;
-    double sum = test->has_sink ? exp(test->x[SINK][h]) : 0, total = 0;
+    double sum = test->has_sink ? exp(test->x[SINK][h]) : 0, total = 0, totals = 0;
     for (long t = first; t < end; t++) {
         test->score[t] = -INFINITY;
         if (test->has_documents && document[t] != document[place]) continue;
@@ -592,21 +605,28 @@ static void attend_plainly(Case *test, long b, long s, long h) {
             *o += test->weight[t] *
                   test->x[V][((b * attend->keys + t) * attend->value_heads + vh) * values + c];
         total += *o * adjoint[c];
+        totals += fabs(*o * adjoint[c]);
     }
     test->right_grad[SINK][h] -= exp(test->x[SINK][h]) / sum * total;
+    test->terms[SINK][h] += exp(test->x[SINK][h]) / sum * totals;
     for (long t = first; t < end; t++) {
         const long key = ((b * attend->keys + t) * attend->key_heads + kh) * width;
         const long value = ((b * attend->keys + t) * attend->value_heads + vh) * values;
-        double slope = -total, bend = attend->cap != 0 ? test->score[t] / attend->cap : 0;
+        double slope = -total, slopes = totals,
+               bend = attend->cap != 0 ? test->score[t] / attend->cap : 0;
         for (long c = 0; c < values; c++) {
             slope += (double)adjoint[c] * test->x[V][value + c];
+            slopes += fabs((double)adjoint[c] * test->x[V][value + c]);
             test->right_grad[V][value + c] += test->weight[t] * adjoint[c];
         }
-        slope *= attend->scale * (1 - bend * bend);
-        slope = test->weight[t] > 0 ? slope * test->weight[t] : 0;
+        const double factor =
+            test->weight[t] > 0 ? attend->scale * (1 - bend * bend) * test->weight[t] : 0;
         for (long e = 0; e < width; e++) {
-            test->right_grad[Q][row * width + e] += slope * test->x[K][key + e];
-            test->right_grad[K][key + e] += slope * test->x[Q][row * width + e];
+            const double k = factor * test->x[K][key + e], q = factor * test->x[Q][row * width + e];
+            test->right_grad[Q][row * width + e] += slope * k;
+            test->right_grad[K][key + e] += slope * q;
+            test->terms[Q][row * width + e] += slopes * fabs(k);
+            test->terms[K][key + e] += slopes * fabs(q);
         }
     }
 }
@@ -629,8 +649,10 @@ static void check_attention(MoecAttend attend, int is_step) {
     if (!is_step) {
         const MoecAttendSaved saved = {x[Q], x[K], x[V], sink, documents, x[O], x[LSE], grad[O]};
         moec_attend_grad(&attend, &saved, grad[Q], grad[K], grad[V], sink ? grad[SINK] : NULL);
-        for (int i = Q; i <= V; i++) assert_close(grad[i], test.right_grad[i], test.size[i], 3e-6);
-        if (sink) assert_close(grad[SINK], test.right_grad[SINK], test.size[SINK], 3e-6);
+        for (int i = Q; i <= V; i++)
+            assert_sums(grad[i], test.right_grad[i], test.terms[i], test.size[i], 3e-6);
+        if (sink)
+            assert_sums(grad[SINK], test.right_grad[SINK], test.terms[SINK], test.size[SINK], 3e-6);
     }
     case_free(&test);
 }
