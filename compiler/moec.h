@@ -51,12 +51,10 @@ const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
 /* What each parameter gets by the transfer that the model names, as a table or as JSON; NULL when
- * it
- * names none. */
+ * it names none. */
 const char *moec_transfer(MoecCompiler *compiler, bool json);
 /* From now on MOEC_FORWARD has the activations of the model among its outputs, each under the name
- * of
- * the weight that made it; those inside a repeat with the iteration as first axis. */
+ * of the weight that made it; those inside a repeat with the iteration as first axis. */
 void moec_observe(MoecCompiler *compiler);
 /* From now on "probing" holds in MOEC_MEASURE: what is too much to measure always is measured. */
 void moec_probe(MoecCompiler *compiler);

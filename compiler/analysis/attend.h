@@ -26,8 +26,7 @@ AttendShape attend_step(const Statement *statement);
 long attend_groups(const Statement *statement);
 
 /* Whether an attention rounds what it multiplies, on a device by tensor cores: queries, keys,
- * values and the
- * gradient of the output may be stored as bf16, and its results too. */
+ * values and the gradient of the output may be stored as bf16, and its results too. */
 bool attend_rounds(const Program *program, const Statement *statement);
 
 #endif

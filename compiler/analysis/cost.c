@@ -1,7 +1,8 @@
 /* cost: parameters and arithmetic of a model, before it runs.
  *
- * Needs: the routed forward program. Leaves: tensor->active of every parameter: the share of it
- * that one token visits. Caches are left to the program of a decoding step, which knows them.
+ * Needs:   the routed forward program.
+ * Leaves:  tensor->active of every parameter: the share of it that one token visits. Caches are
+ *          left to the program of a decoding step, which knows them.
  *
  * Arithmetic is counted as the program stands, for one token: an operation by its row in op.def, a
  * sum one addition for each term (so a multiply-add is two), attention over the keys that a place

@@ -1,6 +1,5 @@
 /* place: what an offset of a file that is being edited stands in. The brackets before it say so,
- * since a text that is
- * being typed has no tree there.
+ * since a text that is being typed has no tree there.
  *
  *     model m = base { part = kind { size = 4, to|
  *                      ^ m           ^ kind    ^ the name of an option of kind

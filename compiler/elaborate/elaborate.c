@@ -1,10 +1,12 @@
 /* elaborate: a model as a program.
  *
- * Needs: a unit whose files were read without errors. Leaves: statements in index notation with at
- * most one reduction each; tensors for parameters, states, inputs, outputs; the loss.
+ * Needs:   a unit whose files were read without errors.
+ * Leaves:  statements in index notation with at most one reduction each; tensors for parameters,
+ *          states, inputs, outputs; the loss.
  *
- *     model tiny = decoder { dim = 64, ... } --> embedding[v,d] ... logits[b,s,v] = sum[d] ...
- *     loss[] = ...
+ *     model tiny = decoder { dim = 64, ... }    -->    embedding[v,d] ...
+ *                                                      logits[b,s,v] = sum[d] ...
+ *                                                      loss[] = ...
  */
 #include "elaborate/elaborate.h"
 

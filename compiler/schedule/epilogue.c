@@ -19,8 +19,7 @@
  * Any statement may go into a product over packed rows or of a single row, which is ours, and into
  * the latter another product of that row, whose result at each place is then at hand as well; into
  * another dense one, which is a library's, only what gemm_epilogue.c takes, and only where that
- * saves a
- * pass over memory.
+ * saves a pass over memory.
  */
 #include "schedule/nest.h"
 

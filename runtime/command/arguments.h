@@ -40,10 +40,8 @@ typedef struct Command {
 enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
 
 /* Reads argv[1..]; an argument that is no option goes to *operand, and there must be exactly one,
- * or
- * none where `operand` is NULL.
- * options ends with OPTION_END. Returns -1 to go on, otherwise the exit code: 0 after --help,
- * EXIT_USAGE after a message. */
+ * or none where `operand` is NULL. options ends with OPTION_END. Returns -1 to go on, otherwise the
+ * exit code: 0 after --help, EXIT_USAGE after a message. */
 int arguments_read(const Command *command, const Option *options, int argc, char **argv,
                    const char **operand);
 /* The same for commands that take at least one such argument and as many as are given. */

@@ -16,8 +16,8 @@ typedef struct Wire {
 } Wire;
 
 /* Waits for a message, at most so many milliseconds (-1: for ever). NULL when none came, when the
- * input ended or made no
- * sense; *broken says the last. A text that is no JSON is an empty object. */
+ * input ended or made no sense; *broken says the last. A text that is no JSON is an empty object.
+ */
 json_t *wire_read(Wire *wire, int milliseconds, bool *broken);
 /* Writes one and lets go of it; false when nobody reads. */
 bool wire_write(Wire *wire, json_t *message);

@@ -320,8 +320,8 @@ static Expr *unstacked(Program *program, Expr *read, void *data) {
                                           : NULL;
 }
 
-/* s[i,b,f] = ...; t = exp(s[i,b,f])   -->   s_step[b,f] = ...; s[i,b,f] = s_step[b,f]; t =
- * exp(s_step[b,f]) */
+/*     s[i,b,f] = ...              -->     s_step[b,f] = ...;  s[i,b,f] = s_step[b,f]
+ *     t[b,f] = exp(s[i,b,f])              t[b,f] = exp(s_step[b,f]) */
 static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
     Program *program = storage->program;
     Tensor *step = tensor_new(program, arena_format(program->arena, "%s_step", stack->name),

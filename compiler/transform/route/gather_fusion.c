@@ -1,6 +1,5 @@
 /* gather_fusion: rows that are fetched for nobody but products over packed rows, which find their
- * rows
- * themselves.
+ * rows themselves.
  *
  * Needs:   route.
  * Leaves:  the products reading from where the rows come, and no copy of them.
