@@ -46,7 +46,7 @@ static const Command commands[] = {
     {"run", command_run, true,
      "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,total,aux,grads --out "
      "O.safetensors\n"
-     "           [--device eval|cpu] [--context N] [--seed N] [--set key=value]...",
+     "           [--device cpu|cuda|eval] [--context N] [--seed N] [--set key=value]...",
      "Runs a model once on given tokens and writes what it gives."},
     {"tokenize", command_tokenize, false,
      "TEXT... --tokenizer F --out X.bin [--lines] [--field NAME] [--end TOKEN] [--resume]",
