@@ -140,6 +140,15 @@ void list_push(Arena *arena, List *list, void *item) {
     list->items[list->count++] = item;
 }
 
+void list_insert(Arena *arena, List *list, int place, const List *items) {
+    int count = items->count, behind = list->count - place;
+    for (int i = 0; i < count; i++) list_push(arena, list, NULL);
+    if (!count) return;
+    void **at = list->items + place;
+    memmove(at + count, at, (size_t)behind * sizeof *at);
+    memcpy(at, items->items, (size_t)count * sizeof *at);
+}
+
 void text_add_bytes(Text *text, const char *bytes, size_t length) {
     if (text->length + length + 1 > text->capacity) {
         size_t capacity = text->capacity ? text->capacity : 256;

@@ -30,6 +30,8 @@ typedef struct List {
 } List;
 
 void list_push(Arena *arena, List *list, void *item);
+/* The items ahead of the one that is at `place` now; at the end where place is the count. */
+void list_insert(Arena *arena, List *list, int place, const List *items);
 
 /* Growing text. An empty one is all zeros; `text` is always terminated once something was added. */
 typedef struct Text {

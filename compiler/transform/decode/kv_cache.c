@@ -56,11 +56,8 @@ const Expr *written(const Statement *statement, const Tensor *tensor) {
 }
 
 void insert(Decode *decode, Block *block, int position, Statement *statement) {
-    list_push(decode->program->arena, &block->statements, NULL);
-    void **items = block->statements.items;
-    memmove(items + position + 1, items + position,
-            (size_t)(block->statements.count - 1 - position) * sizeof *items);
-    items[position] = statement;
+    void *item = statement;
+    list_insert(decode->program->arena, &block->statements, position, &(List){&item, 1, 1});
 }
 
 /* The tensor has a dimension over a repeat already: one part for each of its steps. */

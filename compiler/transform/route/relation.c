@@ -14,7 +14,6 @@
 #include "transform/route/route.h"
 
 #include <assert.h>
-#include <string.h>
 
 RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor) {
     for (int i = 0; i < routing->row_tensors.count; i++) {
@@ -303,11 +302,7 @@ static void insert_pending(Routing *routing, Site *site) {
     if (!after && site->outer && site->outer->region == site->region) after = site->outer->last;
     int position = after ? place_of(block, after) + 1 : 0, count = site->pending.count;
     if (!count) return;
-    for (int i = 0; i < count; i++) list_push(routing->program->arena, &block->statements, NULL);
-    void **items = block->statements.items;
-    memmove(items + position + count, items + position,
-            (size_t)(block->statements.count - count - position) * sizeof *items);
-    memcpy(items + position, site->pending.items, (size_t)count * sizeof *items);
+    list_insert(routing->program->arena, &block->statements, position, &site->pending);
     site->last = site->pending.items[count - 1];
     site->pending.count = 0;
 }
