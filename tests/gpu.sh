@@ -127,7 +127,7 @@ else
 fi
 
 stage_first() {
-    small="--set dim=64 --set layers=1"
+    small="--set dim=64 --set layers=1 ${QUICK:+--set vocab=64 --set train.batch=1 --set train.context=16}"
     for model in models/tiny.moe:tiny models/tiny.moe:tiny_moe; do
         for precision in f32 bf16; do
             # shellcheck disable=SC2086 # several words

@@ -10,7 +10,7 @@ train() {
     name=$1 words=$2
     shift 2
     MOEC_SIM=$words moec train models/tiny.moe:tiny_moe --device cuda --data "$work/text" --out "$work/$name" --steps 3 \
-        --set dim=80 --set layers=1 --set train.batch=2 --set train.context=20 --set vocab=131 \
+        --set dim=80 --set layers=1 --set ffn.experts=4 --set train.batch=2 --set train.context=20 --set vocab=131 \
         --set train.precision=bf16 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
     # without what jumps when a choice is nearly a tie and rounding decides it
     sed 's/"\(val_\)\{0,1\}\(seconds\|balance\|busiest\|load\)\(\.layer\)\{0,1\}":\(\[[^"]*\]\|[^,}]*\)//g; s/[^-+.0-9e]/ /g' "$work/$name/log.jsonl" >"$work/$name.numbers"
