@@ -48,7 +48,8 @@ INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
 GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread
+# LeakSanitizer takes what threads keep for a library that is opened later for something else: oneDNN is there from the start.
+LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread $(if $(SAN),$(if $(HAVE_DNNL),-Wl$(,)--no-as-needed -ldnnl))
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
