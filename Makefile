@@ -201,7 +201,7 @@ bench: all
 # What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
 # neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
 KIT := $(BUILD)/gpu-kit
-KIT_LIBS = -Wl,-Bstatic $(filter-out -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
+KIT_LIBS = -Wl,-Bstatic $(filter-out -Wl$(,)--no-as-needed -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
 # What does without a library where there is none, made anew; all else is that of the command.
 KIT_OWN := runtime/device/products.o runtime/server/http.o
 KIT_WITHOUT := runtime/device/dnnl_library.o runtime/server/http_library.o

@@ -236,16 +236,6 @@ static void end_state(Elaborator *e, const Scan *scan, State *state) {
 
 /* ---- the body as a whole ---- */
 
-typedef struct Renaming {
-    const Tensor *from;
-    Tensor *to;
-} Renaming;
-
-static Expr *rename_read(Program *program, Expr *read, void *data) {
-    const Renaming *renaming = data;
-    return read->tensor == renaming->from ? expr_read(program, renaming->to, read->args) : NULL;
-}
-
 static bool is_state(const Scan *scan, const Tensor *tensor) {
     for (int i = 0; i < scan->state_count; i++)
         if (scan->states[i].tensor == tensor) return true;
@@ -273,12 +263,12 @@ static void make_in_place(Elaborator *e, Scan *scan) {
             same =
                 value->args[j]->kind == EXPR_INDEX && expr_equal(value->args[j], target->args[j]);
         if (!same) continue;
-        Renaming renaming = {value->tensor, target->tensor};
+        const Tensor *made = value->tensor;
         memmove(&statements->items[i], &statements->items[i + 1],
                 (size_t)(statements->count - 1 - i) * sizeof *statements->items);
         statements->count--;
         for (int j = 0; j < statements->count; j++)
-            rewrite_statement(e->program, statements->items[j], true, rename_read, &renaming);
+            rewrite_tensor(e->program, statements->items[j], made, target->tensor);
     }
 }
 

@@ -55,3 +55,18 @@ void rewrite_statement(Program *program, Statement *statement, bool targets, Rep
     for (int i = 0; i < statement->body.statements.count; i++)
         rewrite_statement(program, statement->body.statements.items[i], targets, replace, data);
 }
+
+typedef struct Renaming {
+    const Tensor *from;
+    Tensor *to;
+} Renaming;
+
+static Expr *rename_read(Program *program, Expr *read, void *data) {
+    const Renaming *renaming = data;
+    return read->tensor == renaming->from ? expr_read(program, renaming->to, read->args) : NULL;
+}
+
+void rewrite_tensor(Program *program, Statement *statement, const Tensor *from, Tensor *to) {
+    Renaming renaming = {from, to};
+    rewrite_statement(program, statement, true, rename_read, &renaming);
+}

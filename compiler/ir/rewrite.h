@@ -12,5 +12,7 @@ Expr *rewrite_expr(Program *program, Expr *expr, Replace *replace, void *data);
  * entered. */
 void rewrite_statement(Program *program, Statement *statement, bool targets, Replace *replace,
                        void *data);
+/* One tensor in place of another wherever the statement reads or writes it. */
+void rewrite_tensor(Program *program, Statement *statement, const Tensor *from, Tensor *to);
 
 #endif

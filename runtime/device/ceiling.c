@@ -1,3 +1,5 @@
+/* What a thread packs into is allocated while our own kernel is measured: as a variable of every
+ * thread it would cost each command's start. */
 static _Thread_local struct MoecScratch *thread_scratch;
 #define moec_scratch (*thread_scratch)
 #include "kernels.h"

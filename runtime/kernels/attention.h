@@ -169,16 +169,9 @@ MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long widt
 /* e^x, x a score less the largest or less the logarithm of the sum: above 0 by a rounding at most.
  * The bits of moec_exp, but 0 where those are close to subnormal. */
 MOEC_INLINE float moec_exp_weight(float x) {
-    const float shifted = x * 1.44269504f + 12582912.0f;
-    const float n = shifted - 12582912.0f;
-    const float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
-    float p = 1.3976573e-3f;
-    p = p * r + 8.3682816e-3f;
-    p = p * r + 4.1666519e-2f;
-    p = p * r + 1.6666553e-1f;
-    p = p * r + 0.5f;
-    p = (p * r) * r + r + 1.0f;
-    const float weight = p * moec_from_bits((moec_bits(shifted) << 23) + 0x3F800000u);
+    float shifted;
+    const float rest = moec_exp_rest(x, &shifted);
+    const float weight = rest * moec_from_bits((moec_bits(shifted) << 23) + 0x3F800000u);
     return x < -87.0f ? 0.0f : weight;
 }
 

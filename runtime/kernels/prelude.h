@@ -127,21 +127,26 @@ MOEC_INLINE long moec_whole_remainder(long a, long b) {
 
 /* ---- exponential and logarithm ---- */
 
-/* e^x = 2^n e^r with |r| <= ln 2 / 2. The number 1.5 * 2^23, added, rounds to an integer that
- * stands in the low bits; the power of two is applied in two halves, so that results in the
- * subnormal range and infinity come out right. */
-MOEC_INLINE float moec_exp(float x) {
-    float y = x > 89.0f ? 89.0f : x;
-    y = y < -104.0f ? -104.0f : y;
-    const float shifted = y * 1.44269504f + 12582912.0f;
-    const float n = shifted - 12582912.0f;
-    const float r = (y - n * 0.693145752f) - n * 1.42860677e-6f;
+/* e^x = 2^n e^r with |r| <= ln 2 / 2: returns e^r. The number 1.5 * 2^23, added, rounds to an
+ * integer n that stands in the low bits of *shifted. */
+MOEC_INLINE float moec_exp_rest(float x, float *shifted) {
+    *shifted = x * 1.44269504f + 12582912.0f;
+    const float n = *shifted - 12582912.0f;
+    const float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
     float p = 1.3976573e-3f;
     p = p * r + 8.3682816e-3f;
     p = p * r + 4.1666519e-2f;
     p = p * r + 1.6666553e-1f;
     p = p * r + 0.5f;
-    p = (p * r) * r + r + 1.0f;
+    return (p * r) * r + r + 1.0f;
+}
+
+/* The power of two is applied in two halves, so that results in the subnormal range and infinity
+ * come out right. */
+MOEC_INLINE float moec_exp(float x) {
+    float y = x > 89.0f ? 89.0f : x, shifted;
+    y = y < -104.0f ? -104.0f : y;
+    const float p = moec_exp_rest(y, &shifted);
     const int32_t power = (int32_t)(moec_bits(shifted) - 0x4B400000u);
     const int32_t half = power >> 1;
     const float first = moec_from_bits((uint32_t)(half + 127) << 23);

@@ -256,29 +256,18 @@ static Move best_move(const Ranges *ranges) {
 
 /* ---- moving ---- */
 
-typedef struct Renaming {
-    const Tensor *from;
-    Tensor *to;
-} Renaming;
-
-static Expr *rename_read(Program *program, Expr *read, void *data) {
-    const Renaming *renaming = data;
-    return read->tensor == renaming->from ? expr_read(program, renaming->to, read->args) : NULL;
-}
-
 static void make_again(Ranges *ranges, const Move *move) {
     Program *program = ranges->program;
     const Tensor *tensor = move->copied;
     Tensor *again = tensor_new(program, arena_format(program->arena, "%s_again", tensor->name),
                                ROLE_TEMP, tensor->type, tensor->rank, tensor->axes, tensor->span);
-    Renaming renaming = {tensor, again};
     Statement *copy = statement_copy(program, ranges->links[move->from].statement, NULL, NULL, 0);
     Link *links = &ranges->links[move->to];
     memmove(links + 1, links, (size_t)(ranges->count++ - move->to) * sizeof *links);
     links->statement = copy;
     for (int i = move->to; i < ranges->count; i++) {
         Link *link = &ranges->links[i];
-        rewrite_statement(program, link->statement, true, rename_read, &renaming);
+        rewrite_tensor(program, link->statement, tensor, again);
         *link = link_of(program->arena, link->statement);
     }
     ranges->again++;
