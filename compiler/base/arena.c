@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 1 << 16 };
+/* Blocks grow with what they hold: few are asked for, and a large one comes zeroed from the system
+ * and goes back to it whole. */
+enum { BLOCK_BYTES = 1 << 16, MAX_BLOCK_BYTES = 1 << 22 };
 
 typedef struct Block {
     struct Block *next;
@@ -84,7 +86,9 @@ static void exhausted(Arena *arena) {
 }
 
 static void grow(Arena *arena, size_t need) {
-    size_t size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+    size_t size = arena->bytes > BLOCK_BYTES ? arena->bytes : BLOCK_BYTES;
+    if (size > MAX_BLOCK_BYTES) size = MAX_BLOCK_BYTES;
+    if (size < need) size = need;
     if (size > arena->limit || arena->bytes > arena->limit - size) exhausted(arena);
     Block *block = block_new(size);
     if (!block) exhausted(arena);
