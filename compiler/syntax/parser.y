@@ -20,15 +20,15 @@ static int moe_lex(MOE_STYPE *value, Span *span, Parser *parser);
 static void moe_error(const Span *span, Parser *parser, const char *message);
 
 static Node *make(Parser *parser, NodeKind kind, Span span);
-static Node *titled(Parser *parser, NodeKind kind, Span span, Token token);
+static Node *titled(Parser *parser, NodeKind kind, Span span, Word word);
 static Node *named(Parser *parser, NodeKind kind, Span span, const Node *path);
 static Node *with(Parser *parser, Node *node, Node *kid);
-static Node *binary(Parser *parser, Span span, Token operation, Node *left, Node *right);
+static Node *binary(Parser *parser, Span span, Word operation, Node *left, Node *right);
 static void take_all(Parser *parser, Node *node, const Node *list);
 }
 
 %union {
-    Token token;
+    Word token;
     Node *node;
 }
 
@@ -46,16 +46,25 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> EQUAL "==" NOT_EQUAL "!=" AT_MOST "<=" AT_LEAST ">=" '<' '>' '+' '-' '*' '/' '%' '^' ELLIPSIS "..."
 %token ARROW "->" CASE_ARROW "=>" RANGE ".."
 
-%type <token> word name target comparison additive multiplicative reduction extreme constant
+%type <token> word name target comparison reduction extreme constant
 %type <node> plan plan_entries plan_entry paths
 %type <node> rows row place rule_end otherwise_value rule_condition
 %type <node> item formals formal_list formal result results path optional_record record entries entry
-%type <node> value value_term value_unary value_power value_exponent value_primary values value_list
+%type <node> value value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
 %type <node> own attributes attribute scanned scanned_states scanned_state begin
 %type <node> if_statement otherwise cases case patterns pattern range
-%type <node> expr disjunction conjunction negation compared sum_expr term open_term open_unary product unary power exponent
-%type <node> postfix primary binders names arguments expr_list options call_entries call_entry optional_subs subs sub
+%type <node> expr sum power exponent postfix primary binders names arguments expr_list options call_entries call_entry
+%type <node> optional_subs subs sub
+
+/* Loose to tight. A reduction takes everything to its right in the product. */
+%left OR
+%left AND
+%precedence NOT
+%left '+' '-'
+%precedence REDUCTION
+%left '*' '/' '%'
+%precedence NEGATION
 
 %%
 
@@ -184,18 +193,19 @@ rule_condition: %empty { $$ = NULL; }
               | IF path EQUAL name
         { $$ = binary(parser, @$, $3, $path, titled(parser, NODE_NAME, @4, $name)); };
 
-value: value_term
-     | value additive value_term                        { $$ = binary(parser, @$, $2, $1, $3); };
-value_term: value_unary
-          | value_term multiplicative value_unary       { $$ = binary(parser, @$, $2, $1, $3); };
-value_unary: value_power
-           | '-' value_unary
-        { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
+value: value_power
+     | value '+' value                                  { $$ = binary(parser, @$, $2, $1, $3); }
+     | value '-' value                                  { $$ = binary(parser, @$, $2, $1, $3); }
+     | value '*' value                                  { $$ = binary(parser, @$, $2, $1, $3); }
+     | value '/' value                                  { $$ = binary(parser, @$, $2, $1, $3); }
+     | value '%' value                                  { $$ = binary(parser, @$, $2, $1, $3); }
+     | '-' value %prec NEGATION
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
 value_power: value_primary
            | value_primary '^' value_exponent           { $$ = binary(parser, @$, $2, $1, $3); };
 value_exponent: value_power
               | '-' value_exponent
-        { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
 value_primary:
       NUMBER
         { $$ = titled(parser, NODE_NUMBER, @$, $1); }
@@ -347,38 +357,25 @@ range: expr
      | expr RANGE expr
         { $$ = with(parser, with(parser, make(parser, NODE_RANGE, @$), $1), $3); };
 
-/* ---- expressions, loose to tight ---- */
+/* ---- expressions ---- */
 
-expr: disjunction;
-disjunction: conjunction
-           | disjunction OR conjunction                 { $$ = binary(parser, @$, $2, $1, $3); };
-conjunction: negation
-           | conjunction AND negation                   { $$ = binary(parser, @$, $2, $1, $3); };
-negation: compared
-        | NOT negation
-        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2);
-                                                          $$->name_span = @1; };
-compared: sum_expr
-        | sum_expr comparison sum_expr                  { $$ = binary(parser, @$, $2, $1, $3); };
+expr: sum
+    | sum comparison sum                                { $$ = binary(parser, @$, $2, $1, $3); }
+    | NOT expr
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); }
+    | expr AND expr                                     { $$ = binary(parser, @$, $2, $1, $3); }
+    | expr OR expr                                      { $$ = binary(parser, @$, $2, $1, $3); };
 comparison: EQUAL | NOT_EQUAL | '<' | '>' | AT_MOST | AT_LEAST;
-sum_expr: term
-        | sum_expr additive term                        { $$ = binary(parser, @$, $2, $1, $3); };
-additive: '+' | '-';
-
-/* A reduction takes everything to its right in the product: what ends in one is open on that side. */
-term: product | open_term;
-open_term: open_unary
-         | product multiplicative open_unary            { $$ = binary(parser, @$, $2, $1, $3); };
-open_unary: reduction '[' binders ']' term
-        { $$ = with(parser, with(parser, titled(parser, NODE_REDUCE, @$, $1), $binders), $5); }
-          | '-' open_unary
-        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
-product: unary
-       | product multiplicative unary                   { $$ = binary(parser, @$, $2, $1, $3); };
-multiplicative: '*' | '/' | '%';
-unary: power
-     | '-' unary
-        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
+sum: power
+   | sum '+' sum                                        { $$ = binary(parser, @$, $2, $1, $3); }
+   | sum '-' sum                                        { $$ = binary(parser, @$, $2, $1, $3); }
+   | sum '*' sum                                        { $$ = binary(parser, @$, $2, $1, $3); }
+   | sum '/' sum                                        { $$ = binary(parser, @$, $2, $1, $3); }
+   | sum '%' sum                                        { $$ = binary(parser, @$, $2, $1, $3); }
+   | '-' sum %prec NEGATION
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); }
+   | reduction '[' binders ']' sum %prec REDUCTION
+        { $$ = with(parser, with(parser, titled(parser, NODE_REDUCE, @$, $1), $binders), $5); };
 power: postfix
      | postfix '^' exponent                             { $$ = binary(parser, @$, $2, $1, $3); };
 exponent: power
@@ -392,8 +389,7 @@ postfix: primary
         { $subs->span = span_join(@2, @4);
           $$ = with(parser, with(parser, make(parser, NODE_INDEXED, @$), $1), $subs); }
        | postfix '.' word
-        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1);
-                                                          $$->name_span = @3; };
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
 
 primary: NUMBER
         { $$ = titled(parser, NODE_NUMBER, @$, $1); }
@@ -464,10 +460,11 @@ static Node *make(Parser *parser, NodeKind kind, Span span)
 }
 
 /* A node that carries the text, number and place of a token. */
-static Node *titled(Parser *parser, NodeKind kind, Span span, Token token)
+static Node *titled(Parser *parser, NodeKind kind, Span span, Word word)
 {
-    Node *node = node_named(parser->arena, kind, span, token.text, token.span);
-    node->number = token.number;
+    Span place = {parser->source, word.start, word.end};
+    Node *node = node_named(parser->arena, kind, span, word.text, place);
+    node->number = word.number;
     return node;
 }
 
@@ -498,7 +495,7 @@ static Node *with(Parser *parser, Node *node, Node *kid)
     return node;
 }
 
-static Node *binary(Parser *parser, Span span, Token operation, Node *left, Node *right)
+static Node *binary(Parser *parser, Span span, Word operation, Node *left, Node *right)
 {
     return with(parser, with(parser, titled(parser, NODE_BINARY, span, operation), left), right);
 }
@@ -510,9 +507,10 @@ static void take_all(Parser *parser, Node *node, const Node *list)
 
 static int moe_lex(MOE_STYPE *value, Span *span, Parser *parser)
 {
-    value->token = next_token(parser);
-    *span = value->token.span;
-    return value->token.kind;
+    Token token = next_token(parser);
+    *span = token.span;
+    value->token = (Word){token.text, token.number, span->start, span->end};
+    return token.kind;
 }
 
 static int yyreport_syntax_error(const yypcontext_t *context, Parser *parser)

@@ -25,6 +25,13 @@ typedef struct Token {
     int indent; /* of its line, when first */
 } Token;
 
+/* What a node takes from a token. The parser moves it at every reduction, so it is small. */
+typedef struct Word {
+    const char *text;
+    double number;
+    int start, end;
+} Word;
+
 /* An opening bracket that waits for its partner. */
 typedef struct Bracket {
     Span span;
