@@ -131,6 +131,13 @@ typedef struct Region {
     struct Region *outer;
 } Region;
 
+/* While a step of a repeat is read: which others go the same way (repeat.c). */
+typedef struct Alike {
+    Value *index; /* which step it is; watched */
+    long first, count;
+    bool *same; /* [count] */
+} Alike;
+
 /* Indices of the equation being read. */
 typedef struct EquationIndex {
     const char *name;
@@ -164,6 +171,7 @@ typedef struct Elaborator {
     Scope *scope;
     Frame *frame;
     Region *region;
+    Alike *alike; /* NULL: nobody asks */
     Equation *equation;
     Index *scanned; /* the place of the scan whose body is being read, or NULL */
     Index *batch;
@@ -260,6 +268,8 @@ Value *evaluate_word(Elaborator *e, const Node *node);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);
+/* repeat.c: `value` is what `node` came to, and depends on the step. */
+void compare_steps(Elaborator *e, const Node *node, const Value *value);
 void report_unknown_name(Elaborator *e, const Value *value);
 bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *number);
 bool evaluate_flag(Elaborator *e, const Node *node, bool *flag);

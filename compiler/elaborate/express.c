@@ -443,7 +443,7 @@ static void report_label(Elaborator *e, const Node *node) {
                 name, label);
 }
 
-Value *evaluate(Elaborator *e, const Node *node) {
+static Value *expression(Elaborator *e, const Node *node) {
     count_step(e, node->span);
     switch (node->kind) {
     case NODE_NUMBER:
@@ -498,4 +498,42 @@ Value *evaluate(Elaborator *e, const Node *node) {
         report_error(e->reports, node->span, "this cannot stand in an expression");
     }
     return value_error(e, node->span);
+}
+
+/* Names, numbers and functions of them: no layer is applied. */
+static bool is_plain(Elaborator *e, const Node *node) {
+    const Node *callee = node->kind == NODE_CALL ? node->kids[0] : NULL;
+    switch (node->kind) {
+    case NODE_NUMBER:
+    case NODE_STRING:
+    case NODE_NAME:
+        return true;
+    case NODE_CALL:
+        if (callee->kind != NODE_NAME || node->kids[2] || scope_find(e->scope, callee->name) ||
+            find_layer(e, callee->name))
+            return false;
+        break;
+    case NODE_LIST:
+    case NODE_SUBS:
+    case NODE_FIELD:
+    case NODE_INDEXED:
+    case NODE_UNARY:
+    case NODE_BINARY:
+        break;
+    default:
+        return false;
+    }
+    for (int i = 0; i < node->count; i++)
+        if (node->kids[i] && !is_plain(e, node->kids[i])) return false;
+    return true;
+}
+
+Value *evaluate(Elaborator *e, const Node *node) {
+    Alike *alike = e->alike;
+    if (!alike || alike->index->watch->read || !is_plain(e, node)) return expression(e, node);
+    e->alike = NULL;
+    Value *value = expression(e, node);
+    e->alike = alike;
+    if (alike->index->watch->read) compare_steps(e, node, value);
+    return value;
 }

@@ -51,23 +51,63 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
     return count;
 }
 
+static bool same_constant(const Value *a, const Value *b) {
+    if (a->kind != b->kind) return false;
+    switch (a->kind) {
+    case KIND_NUMBER:
+    case KIND_FLAG:
+        return a->number == b->number;
+    case KIND_WORD:
+        return !strcmp(a->word, b->word) && a->record == b->record;
+    case KIND_LAYER: /* where it was chosen is in what is said about it */
+        return a->layer == b->layer && a->record == b->record && a->option == b->option &&
+               a->span.source == b->span.source && a->span.start == b->span.start;
+    default:
+        return a->kind == KIND_NONE;
+    }
+}
+
+/* A step reads its index in expressions of numbers, words and layers, such as a condition. Those
+ * for which they all come to the same are the same step. Where it is read by anything else, it
+ * stays marked as read. */
+void compare_steps(Elaborator *e, const Node *node, const Value *value) {
+    Alike *alike = e->alike;
+    if (!same_constant(value, value)) return;
+    Reports told = *e->reports;
+    e->alike = NULL;
+    for (long i = alike->first + 1; i < alike->count; i++) {
+        if (!alike->same[i]) continue;
+        alike->index->number = (double)i;
+        const Value *other = evaluate(e, node);
+        alike->same[i] = e->reports->errors == told.errors && same_constant(value, other);
+        *e->reports = told;
+    }
+    e->alike = alike;
+    alike->index->number = (double)alike->first;
+    alike->index->watch->read = false;
+}
+
+static Value *index_value(Elaborator *e, const Node *node, long i) {
+    return value_number(e, (double)i, node->kids[0]->span);
+}
+
 /* One step in the block being built. `path` is the public path of what it defines. */
-static void step(Elaborator *e, const Node *node, long i, const char *segment) {
+static void step(Elaborator *e, const Node *node, Value *index, const char *segment) {
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
                               : arena_format(e->arena, "%s.%s", node->name, segment);
     frame.instances = (Table){0};
     e->frame = &frame;
     Scope *scope = scope_push(e);
-    const Node *index = node->kids[0];
-    scope_bind(e, scope, index->name, value_number(e, (double)i, index->span), index->span);
+    scope_bind(e, scope, node->kids[0]->name, index, index->span);
     block_statements(e, node->kids[2]);
     scope_pop(e);
     e->frame = outer;
 }
 
-/* What step i makes, as text: two steps that print the same are the same. */
-static char *signature(Elaborator *e, const Node *node, long i, const Carried *carried, int count) {
+/* What a step makes, as text: two steps that print the same are the same. */
+static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carried *carried,
+                       int count) {
     Elaborator saved = *e;
     Program *program = program_new(e->arena, e->reports, "step", e->program->graph);
     program->batch = saved.program->batch;
@@ -76,7 +116,8 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
     e->block = &program->body;
     e->terms = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
     e->settings = NULL;
-    step(e, node, i, "step");
+    e->alike = alike;
+    step(e, node, alike->index, "step");
     Text text = {.arena = e->arena};
     const char *made = print_program(e->arena, program);
     text_add_bytes(&text, made, strlen(made));
@@ -101,6 +142,27 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
     return text.text;
 }
 
+/* The signatures of all steps, each text once; false after an error. */
+static bool signatures(Elaborator *e, const Node *node, char **texts, long count,
+                       const Carried *carried, int carried_count) {
+    for (long i = 0; i < count; i++) {
+        if (texts[i]) continue;
+        Alike alike = {.index = index_value(e, node, i), .first = i, .count = count};
+        alike.index->watch = arena_alloc(e->arena, sizeof *alike.index->watch);
+        alike.same = arena_alloc(e->arena, (size_t)count * sizeof *alike.same);
+        memset(alike.same + i, true, (size_t)(count - i));
+        int errors = e->reports->errors;
+        char *text = signature(e, node, &alike, carried, carried_count);
+        if (e->reports->errors > errors) return false;
+        for (long j = 0; j < i; j++)
+            if (!strcmp(texts[j], text)) text = texts[j];
+        texts[i] = text;
+        for (long j = i + 1; j < count && !alike.index->watch->read; j++)
+            if (alike.same[j]) texts[j] = text;
+    }
+    return true;
+}
+
 /* The cheapest way to write the steps: as few bodies as possible. */
 static Plan find_plan(char **texts, long count) {
     Plan best = {count, count, 1, 0};
@@ -109,7 +171,7 @@ static Plan find_plan(char **texts, long count) {
         /* the longest run that recurs with this period, over all starting points */
         for (long prefix = 0; prefix + 2 * period <= count && prefix < best_bodies; prefix++) {
             long end = prefix + period;
-            while (end < count && !strcmp(texts[end], texts[end - period])) end++;
+            while (end < count && texts[end] == texts[end - period]) end++;
             long steps = (end - prefix) / period;
             long bodies = prefix + period + (count - prefix - steps * period);
             if (steps < 2 || bodies >= best_bodies) continue;
@@ -132,11 +194,7 @@ static bool plan_steps(Elaborator *e, const Node *node, long count, const Carrie
     }
     if (!node_mentions(node->kids[2], node->kids[0]->name)) return true;
     char **texts = arena_alloc(e->arena, (size_t)count * sizeof *texts);
-    for (long i = 0; i < count; i++) {
-        int errors = e->reports->errors;
-        texts[i] = signature(e, node, i, carried, carried_count);
-        if (e->reports->errors > errors) return false;
-    }
+    if (!signatures(e, node, texts, count, carried, carried_count)) return false;
     *plan = find_plan(texts, count);
     return true;
 }
@@ -344,7 +402,7 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     e->region = &inner;
     e->block = &body;
     for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
-        step(e, node, plan->prefix + j, segment(e, plan, plan->prefix + j));
+        step(e, node, index_value(e, node, plan->prefix + j), segment(e, plan, plan->prefix + j));
     for (int i = 0; i < count && e->reports->errors == errors; i++)
         carry_out(e, &carried[i], &body, index, scope);
     e->region = inner.outer;
@@ -384,7 +442,7 @@ static void all_steps(Elaborator *e, const Node *node, long number) {
             i = after - 1;
             continue;
         }
-        step(e, node, i, arena_format(e->arena, "%ld", i));
+        step(e, node, index_value(e, node, i), arena_format(e->arena, "%ld", i));
     }
 }
 
