@@ -6,6 +6,8 @@
 
 /* ---- terms ---- */
 
+const char term_guarded[] = "$0 ? $1 : 0.0f", term_truth[] = "$0 ? 1.0f : 0.0f";
+
 static Term *term_new(Arena *arena, TermKind kind, const char *text) {
     Term *made = arena_alloc(arena, sizeof *made);
     made->kind = kind;

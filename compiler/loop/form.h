@@ -68,6 +68,9 @@ typedef struct Term {
     const char *type, *of; /* of a variable for it: its type, the tensor that it is an element of */
 } Term;
 
+/* Spellings of questions: a read that may lie outside of its tensor; what is true or not. */
+extern const char term_guarded[], term_truth[];
+
 const Term *term_name(Arena *arena, const char *name);
 /* A new variable, called `wanted` where that is free; one called as `base` with an ending. */
 const Term *term_variable(Arena *arena, const char *wanted);
@@ -252,6 +255,11 @@ void name_common(Arena *arena, KernelForm *form, const Target *target);
 
 /* The iterations of innermost loops run side by side where they may and the target asks for it. */
 void vectors(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- guards.c ---- */
+
+/* What is the same in all lanes of a vector loop is asked before it. */
+void guards(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- barriers.c ---- */
 

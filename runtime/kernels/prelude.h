@@ -88,6 +88,11 @@ MOEC_INLINE float moec_or(float a, float b) { return ((a != 0.0f) | (b != 0.0f))
 MOEC_INLINE float moec_where(float condition, float a, float b) {
     return condition != 0.0f ? a : b;
 }
+/* Of a condition that all lanes of a vector share: x where it holds, else 0. */
+MOEC_INLINE uint32_t moec_mask(int condition) { return condition ? UINT32_MAX : 0; }
+MOEC_INLINE float moec_masked(float x, uint32_t mask) {
+    return moec_from_bits(moec_bits(x) & mask);
+}
 
 /* ---- rounding and roots ---- */
 

@@ -12,4 +12,6 @@
 #define moec_math(name) name
 #define moec_square(x) ((x) * (x))
 #define moec_where(condition, a, b) ((condition) != 0.0f ? (a) : (b))
+#define moec_mask(condition) ((condition) ? ~0u : 0u)
+#define moec_masked(x, mask) as_float(as_uint(x) & (mask))
 typedef int int32_t;

@@ -246,13 +246,13 @@ static const Term *real_read(Lowering *lower, const Expr *expr) {
     if (expr->tensor->type == TYPE_INT) made = term(lower->arena, "(float)$0", made);
     if (expr->tensor->type == TYPE_BF16) made = term(lower->arena, "moec_load($0)", made);
     if (expr->tensor->type == TYPE_DOUBLE) made = term(lower->arena, "(float)$0", made);
-    return inside ? term(lower->arena, "$0 ? $1 : 0.0f", inside, made) : made;
+    return inside ? term(lower->arena, term_guarded, inside, made) : made;
 }
 
 static const Term *real_apply(Lowering *lower, const Expr *expr) {
     bool counted = counts_exactly(lower->program, expr);
     if (counted && expr_is_truth(expr))
-        return term(lower->arena, "$0 ? 1.0f : 0.0f", integer_term(lower, expr));
+        return term(lower->arena, term_truth, integer_term(lower, expr));
     if (counted || expr_is_remainder(expr))
         return term(lower->arena, "(float)$0", integer_term(lower, expr));
     const Term *made = expr->op == OP_POW ? power_term(lower, expr) : NULL;

@@ -1,0 +1,162 @@
+/* guards: a question that is the same in all lanes of a vector loop is asked before it.
+ *
+ *     for c = 0 .. 64 vector                      let long at = s - 1 >= 0 ? (s - 1) * 64 : 0
+ *         y[s * 64 + c] = w[c] *          -->     let unsigned inside = moec_mask(s - 1 >= 0)
+ *             (s - 1 >= 0 ?                       for c = 0 .. 64 vector
+ *              x[(s - 1) * 64 + c] : 0)               y[s * 64 + c] = w[c] *
+ *                                                         moec_masked(x[at + c], inside)
+ *
+ * Compilers take such questions for branches, and the loop for one that has no vectors. A value
+ * with one that is the same in all lanes is found before the loop as well; where all of the body
+ * stands behind one, so does the loop.
+ */
+#include "loop/form.h"
+
+#include <string.h>
+
+/* A vector loop and where it stands. */
+typedef struct Lanes {
+    Arena *arena;
+    FormBlock *block;
+    FormNode *before; /* the loop comes behind this one; NULL: first */
+    FormNode *first;  /* of what is found before the loop; NULL: nothing yet */
+    FormNode *loop;
+} Lanes;
+
+/* ---- what is the same in all lanes ---- */
+
+static bool changes(const FormNode *node, const Term *term) {
+    if (node->name && term_uses(term, node->name)) return true;
+    if (node->kind == FORM_SET && term_uses(term, term_stored(node->values[0]))) return true;
+    for (const FormNode *inner = node->body.first; inner; inner = inner->next)
+        if (inner->kind == FORM_DO || changes(inner, term)) return true;
+    return false;
+}
+
+static bool is_fixed(const Lanes *lanes, const Term *term) {
+    return !changes(lanes->loop, term);
+}
+
+static bool spells(const Term *term, const char *spelling) {
+    return term->kind == TERM_APPLY && strcmp(term->text, spelling) == 0;
+}
+
+static bool asks(const Term *term) {
+    if (spells(term, term_guarded) || spells(term, term_truth) ||
+        spells(term, op_table[OP_WHERE].c))
+        return true;
+    for (int i = 0; i < term->count; i++)
+        if (asks(term->args[i])) return true;
+    return false;
+}
+
+/* ---- what stands before the loop ---- */
+
+/* The variable that has the value there. */
+static const Term *found_before(Lanes *lanes, const char *type, const char *wanted,
+                                const Term *value) {
+    for (FormNode *node = lanes->first; node && node != lanes->loop; node = node->next)
+        if (node->type == type && term_equal(node->values[0], value)) return node->name;
+    FormNode *let = form_insert(lanes->arena, lanes->block, lanes->before, FORM_LET);
+    let->type = type;
+    let->name = term_variable(lanes->arena, wanted);
+    let->values[0] = value;
+    let->optional = true;
+    if (!lanes->first) lanes->first = let;
+    lanes->before = let;
+    return let->name;
+}
+
+/* A subscript that stays in the tensor where `guard` does not hold: its parts that all lanes share
+ * are 0 there. NULL: it is none of which that is known. */
+static const Term *kept_inside(Lanes *lanes, const Term *guard, const Term *subscript) {
+    static const char long_type[] = "const long";
+    Arena *arena = lanes->arena;
+    if (term_equal(subscript, lanes->loop->name)) return subscript;
+    if (is_fixed(lanes, subscript)) {
+        const Term *value = term(arena, "$0 ? $1 : 0", guard, subscript);
+        return found_before(lanes, long_type, "at", value);
+    }
+    bool sum = spells(subscript, "$0 + $1"), product = spells(subscript, "$0 * $1");
+    if (!sum && !(product && subscript->args[1]->kind == TERM_NUMBER)) return NULL;
+    const Term *a = kept_inside(lanes, guard, subscript->args[0]), *b = subscript->args[1];
+    if (sum && a) b = kept_inside(lanes, guard, b);
+    return a && b ? term(arena, subscript->text, a, b) : NULL;
+}
+
+/* ---- the loop ---- */
+
+/* A read behind a question: the same without one, or NULL. */
+static const Term *masked(Lanes *lanes, const Term *choice) {
+    static const char mask_type[] = "const unsigned";
+    Arena *arena = lanes->arena;
+    const Term *guard = choice->args[0], *read = choice->args[1], *element = read;
+    while (element->count == 1) element = element->args[0];
+    if (!spells(element, "$0[$1]") || element->args[0]->kind != TERM_NAME) return NULL;
+    const Term *subscript = kept_inside(lanes, guard, element->args[1]);
+    if (!subscript) return NULL;
+    const Term *mask =
+        found_before(lanes, mask_type, "inside", term(arena, "moec_mask($0)", guard));
+    const Term *safe = term(arena, "$0[$1]", element->args[0], subscript);
+    return term(arena, "moec_masked($0, $1)", term_replace(arena, read, element, safe), mask);
+}
+
+/* A part of a value that goes for something else; it is set in `by`. */
+static const Term *find_part(Lanes *lanes, const Term *part, const Term **by) {
+    static const char real_type[] = "const float";
+    const Term *found = NULL;
+    if (part->value != NO_VALUE && asks(part) && is_fixed(lanes, part)) {
+        *by = found_before(lanes, real_type, "fixed", part);
+        return part;
+    }
+    for (int i = 0; i < part->count && !found; i++) found = find_part(lanes, part->args[i], by);
+    if (found || !spells(part, term_guarded) || !is_fixed(lanes, part->args[0])) return found;
+    *by = masked(lanes, part);
+    return *by ? part : NULL;
+}
+
+static bool replace_one(Lanes *lanes, const FormNode *first) {
+    for (const FormNode *node = first; node; node = node->next) {
+        for (int i = 0; i < 3; i++) {
+            const Term *by = NULL;
+            const Term *part = node->values[i] ? find_part(lanes, node->values[i], &by) : NULL;
+            if (!part) continue;
+            form_replace(lanes->arena, lanes->loop->body.first, part, by);
+            return true;
+        }
+        if (replace_one(lanes, node->body.first)) return true;
+    }
+    return false;
+}
+
+/* Puts the loop into the condition that all of its body stands behind. */
+static void swap_with_condition(Lanes *lanes) {
+    FormNode *loop = lanes->loop, *inner = loop->body.first;
+    if (!inner || inner->next || inner->kind != FORM_IF || !is_fixed(lanes, inner->values[0]))
+        return;
+    FormNode *condition = form_insert(lanes->arena, lanes->block, lanes->before, FORM_IF);
+    condition->values[0] = inner->values[0];
+    condition->next = loop->next;
+    if (lanes->block->last == loop) lanes->block->last = condition;
+    loop->next = NULL;
+    loop->body = inner->body;
+    condition->body.first = condition->body.last = loop;
+}
+
+static void ask_before(Arena *arena, FormBlock *block) {
+    FormNode *before = NULL;
+    for (FormNode *node = block->first; node; before = node, node = node->next) {
+        if (node->kind != FORM_FOR || !(node->run & RUN_VECTOR)) {
+            ask_before(arena, &node->body);
+            continue;
+        }
+        Lanes lanes = {.arena = arena, .block = block, .before = before, .loop = node};
+        while (replace_one(&lanes, node->body.first)) continue;
+        swap_with_condition(&lanes);
+    }
+}
+
+void guards(Arena *arena, KernelForm *form, const Target *target) {
+    (void)target;
+    ask_before(arena, &form->block);
+}
