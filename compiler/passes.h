@@ -153,8 +153,8 @@ void smaller_weights(Program *program);
 /* What products read parameters as where nothing is trained (train.weights; NULL: not said). int8
  * is for weights alone: then nothing else is rounded. */
 void choose_weights(Program *program, const char *weights);
-/* What attention keeps from step to step (train.cache; NULL: not said); where products round, the
- * operands of attention are bf16 anyway. */
+/* What is kept of every place from step to step (train.cache; NULL: not said); where products
+ * round, the operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
 /* Whether a device can run it; else reports why not. */
 bool weights_fit(const Program *program, Reports *reports);

@@ -10,6 +10,7 @@
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
+#define MOEC_BYTE_OPERANDS 0
 #include "kernels.h"
 
 /* Sizes of axes. */
@@ -277,9 +278,9 @@ static void run_decode(const MoecRun *run)
                 attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
                   -- std/attention.moe:111 */
-        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
-                cache_key_rotary_y + i * S * E, cache_attention_v + i * S * HV * C, NULL, NULL, attended,
-                attended_lse);
+        moec_attend_step(&moec_options_decode_3, (long)position[0],
+                &(const MoecAttendWork){.q = query_rotary_y, .k = cache_key_rotary_y + i * S * E,
+                .v = cache_attention_v + i * S * HV * C, .o = attended, .lse = attended_lse});
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,

@@ -10,6 +10,7 @@
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
+#define MOEC_BYTE_OPERANDS 0
 #include "kernels.h"
 
 /* Sizes of axes. */
@@ -334,9 +335,9 @@ static void run_decode(const MoecRun *run)
                 attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
                   -- std/attention.moe:111 */
-        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
-                cache_key_rotary_y + i * S * HK * E, cache_attention_v + i * S * HV * C, NULL, NULL,
-                attended, attended_lse);
+        moec_attend_step(&moec_options_decode_3, (long)position[0],
+                &(const MoecAttendWork){.q = query_rotary_y, .k = cache_key_rotary_y + i * S * HK * E,
+                .v = cache_attention_v + i * S * HV * C, .o = attended, .lse = attended_lse});
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
         moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * H * C * D,

@@ -11,6 +11,7 @@
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
+#define MOEC_BYTE_OPERANDS 0
 #include "kernels.h"
 
 /* Sizes of axes. */

@@ -204,6 +204,7 @@ static bool fits_device(const Statement *statement) {
 bool attend_rounds(const Program *program, const Statement *statement) {
     const AttendOptions *options = &statement->attention;
     if (!program->rounded || (options->position && options->best)) return false;
+    if (options->scaled[0] || options->scaled[1]) return false; /* bytes times f32 */
     long widest = program->target->rounded_heads;
     return widest ? size_from_end(statement, 0, 1) <= widest &&
                         size_from_end(statement, 2, 1) <= widest

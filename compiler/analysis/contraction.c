@@ -65,14 +65,19 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
     return true;
 }
 
+/* Of a type that products read and write. */
+static bool is_multiplied(const Tensor *tensor) {
+    return tensor->type != TYPE_INT && tensor->type != TYPE_BYTE;
+}
+
 bool product_of_reads(const Statement *statement, Expr **a, Expr **b) {
     const Expr *value = statement->value;
     if (statement->kind != STATEMENT_LOOP || value->kind != EXPR_APPLY || value->op != OP_MUL)
         return false;
     *a = value->args[0];
     *b = value->args[1];
-    return (*a)->kind == EXPR_READ && (*b)->kind == EXPR_READ && (*a)->tensor->type != TYPE_INT &&
-           (*b)->tensor->type != TYPE_INT && statement->target->tensor->type != TYPE_INT;
+    return (*a)->kind == EXPR_READ && (*b)->kind == EXPR_READ && is_multiplied((*a)->tensor) &&
+           is_multiplied((*b)->tensor) && is_multiplied(statement->target->tensor);
 }
 
 static int sort_of(const long *stride) {

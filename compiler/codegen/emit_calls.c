@@ -51,7 +51,7 @@ void count_attend(Emitter *emitter, const Statement *statement) {
     emitter->flops += emitter->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
 }
 
-/* What is stored as bf16. */
+/* What is stored as bf16, as bytes. */
 static const char *attended_types(Arena *arena, const Statement *statement) {
     const bool grad = statement->call == CALL_ATTEND_GRAD;
     const List *in = &statement->inputs;
@@ -62,9 +62,12 @@ static const char *attended_types(Arena *arena, const Statement *statement) {
                                   grad ? in->items[own + 2] : NULL};
     static const char *const names[] = {"q", "k", "v", "o", "grad"};
     text_add(&text, "%s", "");
-    for (int i = 0; i < 4 + grad; i++)
+    for (int i = 0; i < 4 + grad; i++) {
         if (stored[i]->tensor->type == TYPE_BF16)
             text_add(&text, " .%s_type = MOEC_BF16,", names[i]);
+        if (stored[i]->tensor->type == TYPE_BYTE)
+            text_add(&text, " .%s_type = MOEC_BYTE,", names[i]);
+    }
     return text.text;
 }
 
@@ -95,6 +98,27 @@ static void add_attend(Emitter *emitter, const Statement *statement, const char 
     count_attend(emitter, statement);
 }
 
+static void emit_attend_step(Emitter *emitter, const Statement *statement, const char *name) {
+    const List *in = &statement->inputs, *out = &statement->outputs;
+    const AttendOptions *options = &statement->attention;
+    Text given = {.arena = emitter->lower.arena};
+    if (options->sink) text_add(&given, " .sink = %s,", operand(emitter, in, 3));
+    if (options->documents)
+        text_add(&given, " .documents = %s,", operand(emitter, in, attend_document(options)));
+    for (int i = 0; i < 2; i++)
+        if (options->scaled[i])
+            text_add(&given, " .%c_scale = %s,", "kv"[i],
+                     operand(emitter, in, attend_scale(options, i)));
+    emit_line(emitter,
+              "moec_attend_step(&%s, %s, &(const MoecAttendWork){.q = %s, .k = %s, .v = %s,%s .o = "
+              "%s, .lse = %s});",
+              name,
+              term_text(emitter->lower.arena,
+                        integer_term(&emitter->lower, in->items[attend_operands(options)])),
+              operand(emitter, in, 0), operand(emitter, in, 1), operand(emitter, in, 2),
+              given.length ? given.text : "", operand(emitter, out, 0), operand(emitter, out, 1));
+}
+
 static void emit_attend(Emitter *emitter, const Statement *statement, const char *name) {
     const List *in = &statement->inputs, *out = &statement->outputs;
     const AttendOptions *options = &statement->attention;
@@ -103,14 +127,8 @@ static void emit_attend(Emitter *emitter, const Statement *statement, const char
     const char *s = options->sink ? operand(emitter, in, 3) : "NULL";
     const char *d = options->documents ? operand(emitter, in, attend_document(options)) : "NULL";
     const char *o = operand(emitter, out, 0), *lse = operand(emitter, out, 1);
-    if (options->position)
-        emit_line(emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s, %s);", name,
-                  term_text(emitter->lower.arena,
-                            integer_term(&emitter->lower, in->items[attend_operands(options)])),
-                  q, k, v, s, d, o, lse);
-    else
-        emit_line(emitter, "moec_attend(&%s, %s, %s, %s, %s, %s, %s, %s);", name, q, k, v, s, d, o,
-                  lse);
+    emit_line(emitter, "moec_attend(&%s, %s, %s, %s, %s, %s, %s, %s);", name, q, k, v, s, d, o,
+              lse);
 }
 
 static void emit_attend_grad(Emitter *emitter, const Statement *statement, const char *name) {
@@ -246,7 +264,10 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     emitter->indent = indent;
     switch (statement->call) {
     case CALL_ATTEND:
-        emit_attend(emitter, statement, name);
+        if (statement->attention.position)
+            emit_attend_step(emitter, statement, name);
+        else
+            emit_attend(emitter, statement, name);
         break;
     case CALL_ATTEND_GRAD:
         emit_attend_grad(emitter, statement, name);

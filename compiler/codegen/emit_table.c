@@ -57,6 +57,7 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
         info.rank, info.rank ? shape.text : "0");
     if (info.is_int) text_add(text, ", .is_int = 1");
     if (tensor->type == TYPE_BF16) text_add(text, ", .type = MOEC_BF16");
+    if (tensor->type == TYPE_BYTE) text_add(text, ", .type = MOEC_BYTE");
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
                  init_kinds[info.init], info.a, info.b, info.matrix);

@@ -112,6 +112,26 @@ static View factor_view(Interpreter *interpreter, const Statement *statement, in
     return view;
 }
 
+/* Keys (0) or values (1) of bytes: a copy of their tensor, each row times its scale. */
+static View scaled_view(Interpreter *interpreter, const Statement *statement, int which,
+                        Attention *attention) {
+    const AttendOptions *options = &statement->attention;
+    View view = factor_view(interpreter, statement, 1 + which, attention);
+    if (!options->scaled[which] || interpreter->message) return view;
+    const Expr *rows = statement->inputs.items[1 + which],
+               *scales = statement->inputs.items[attend_scale(options, which)];
+    const double *real = interpreter->real[rows->tensor->id],
+                 *scale = interpreter->real[scales->tensor->id];
+    long elements = tensor_elements(rows->tensor),
+         width = elements / tensor_elements(scales->tensor);
+    double *copy = malloc((size_t)(elements + 1) * sizeof *copy);
+    if (!copy) abort();
+    for (long i = 0; i < elements; i++) copy[i] = real[i] * scale[i / width];
+    attention->copies[attention->copy_count++] = copy;
+    view.real = copy + (view.real - real);
+    return view;
+}
+
 static double factor(const Attention *attention, double value) {
     return attention->scale != 0 ? interpreter_round_at(value, attention->scale) : value;
 }
@@ -128,8 +148,8 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
     if (interpreter->way && !statement->exact && !statement->attention.position)
         attention.scale = interpreter_round_scale(interpreter, -1);
     View q = factor_view(interpreter, statement, 0, &attention),
-         k = factor_view(interpreter, statement, 1, &attention),
-         v = factor_view(interpreter, statement, 2, &attention);
+         k = scaled_view(interpreter, statement, 0, &attention),
+         v = scaled_view(interpreter, statement, 1, &attention);
     int lead = q.rank - 3;
     for (int i = 0; i < lead; i++) attention.leads *= q.size[i];
     attention.queries = q.size[lead];

@@ -118,8 +118,8 @@ void tensors_keep(Program *program, const bool *kept) {
 }
 
 long type_bytes(Type type) {
-    static const long bytes[] = {
-        [TYPE_REAL] = 4, [TYPE_INT] = 4, [TYPE_BF16] = 2, [TYPE_INT8] = 1, [TYPE_DOUBLE] = 8};
+    static const long bytes[] = {[TYPE_REAL] = 4, [TYPE_INT] = 4,    [TYPE_BF16] = 2,
+                                 [TYPE_INT8] = 1, [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1};
     return bytes[type];
 }
 
@@ -500,6 +500,10 @@ int attend_document(const AttendOptions *options) {
     return options->sink ? 4 : 3;
 }
 
+int attend_scale(const AttendOptions *options, int which) {
+    return attend_document(options) + options->documents + (which && options->scaled[0]);
+}
+
 int attend_operands(const AttendOptions *options) {
-    return attend_document(options) + (options->documents ? 1 : 0);
+    return attend_scale(options, 1) + options->scaled[1];
 }

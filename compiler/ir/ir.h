@@ -75,8 +75,8 @@ typedef enum Role {
 /* float in C (double in interpreter); int32; a real that is rounded to bf16 when it is stored
  * (programs for a device, see precision.c; interpreter rounds as well); a real that is one of 255
  * multiples of a number which it shares with its INT8_GROUP neighbours (smaller_weights.c); a real
- * that is double in C, too (tables.c). */
-typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8, TYPE_DOUBLE } Type;
+ * that is double in C, too (tables.c); a real that is one of -127 .. 127 (store_caches.c). */
+typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8, TYPE_DOUBLE, TYPE_BYTE } Type;
 enum { INT8_GROUP = 64 };
 /* Bytes of an element; of a group without the number that it shares. */
 long type_bytes(Type type);
@@ -208,6 +208,8 @@ typedef enum CallKind {
      *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
      *        (document[..., t] when attention.documents: a query sees the keys whose number is
      *        that of its own place)
+     *        (k_scale[..., t, hk] when attention.scaled[0], v_scale[..., t, hv] when scaled[1]:
+     *        what rows of k, of v are times)
      *   out: o[..., s, h, c]  lse[..., s, h]
      *   When position (the last input, a rank-0 int read) is present, query s stands at place
      *   position+s of keys 0 .. position+s (decoding); otherwise |s| == |t| and query s at s. */
@@ -259,6 +261,7 @@ typedef struct AttendOptions {
     double cap;     /* scores become cap*tanh(score/cap); 0: none */
     bool sink;      /* one learned logit a head takes part in the normaliser */
     bool documents; /* besides the mask: only keys of the query's own document */
+    bool scaled[2]; /* keys, values: TYPE_BYTE, each row times a number of its own */
     bool position;
     long best; /* read only the `best` largest-weight values when decoding, weights not
                   renormalised; 0: all */
@@ -385,7 +388,7 @@ typedef struct Program {
                              moec_split_training */
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */
     Type weights; /* that products read parameters as: see smaller_weights.c */
-    Type caches;  /* of what attention keeps from step to step: see kv_cache.c */
+    Type caches;  /* of what attention keeps from step to step: see store_caches.c */
     const Target *target; /* the machine: the processor until another is chosen */
     bool lowered;         /* the passes of its machine have run */
 } Program;
@@ -470,6 +473,8 @@ void block_walk_back(Block *block, void (*visit)(Statement *statement, void *dat
 int attend_operands(const AttendOptions *options);
 /* The place of the numbers of documents among the inputs of an attention that has them. */
 int attend_document(const AttendOptions *options);
+/* The same of what rows of keys (0), of values (1) are times. */
+int attend_scale(const AttendOptions *options, int which);
 
 /* ---- scan.c ---- */
 

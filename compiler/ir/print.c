@@ -109,6 +109,8 @@ static void add_attention(Text *text, const AttendOptions *attention) {
     if (attention->cap != 0) text_add(text, ", cap = %.9g", attention->cap);
     if (attention->sink) add(text, ", sink");
     if (attention->documents) add(text, ", documents");
+    if (attention->scaled[0]) add(text, ", k scaled");
+    if (attention->scaled[1]) add(text, ", v scaled");
     if (attention->position) add(text, ", position");
     if (attention->best) text_add(text, ", best = %ld", attention->best);
 }
@@ -196,6 +198,7 @@ static void add_tensor(Text *text, const Tensor *tensor) {
     if (tensor->type == TYPE_BF16) add(text, ": bf16");
     if (tensor->type == TYPE_DOUBLE) add(text, ": double");
     if (tensor->type == TYPE_INT8) add(text, ": int8");
+    if (tensor->type == TYPE_BYTE) add(text, ": byte");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) add_init(text, &tensor->init);

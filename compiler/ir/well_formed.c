@@ -322,6 +322,20 @@ static void check_documents(Verify *verify, const Statement *statement, const Sh
                     wanted.size[wanted.rank - 1]);
 }
 
+/* Keys or values of bytes come with a number for each row, and no others do. */
+static void check_scales(Verify *verify, const Statement *statement, const Shape shapes[3]) {
+    const AttendOptions *options = &statement->attention;
+    for (int i = 0; i < 2 && !verify->message; i++) {
+        bool bytes = operand(&statement->inputs, 1 + i)->tensor->type == TYPE_BYTE;
+        if (bytes != options->scaled[i]) error_message(verify, "bytes without a scale");
+        if (verify->message || !bytes) continue;
+        Shape wanted = shapes[1 + i];
+        wanted.rank--;
+        Shape found = operand_shape(verify, operand(&statement->inputs, attend_scale(options, i)));
+        check_like(verify, "the scale of bytes", &wanted, &found);
+    }
+}
+
 /* A cache has room for all places or, where there is a window, for those that new queries see. */
 static void check_places(Verify *verify, const AttendOptions *options, long queries, long keys) {
     long context = verify->program->context;
@@ -355,6 +369,7 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Sh
     if (options->mask == MASK_WINDOW && options->window < 1)
         error_message(verify, "window %ld", options->window);
     check_documents(verify, statement, shapes);
+    check_scales(verify, statement, shapes);
     if (verify->message || !options->sink) return;
     Shape sink = operand_shape(verify, operand(&statement->inputs, 3));
     if (verify->message) return;

@@ -60,8 +60,9 @@ typedef enum MoecScalar {
     MOEC_SCALAR_POSITION    /* of the first new token of a decode step */
 } MoecScalar;
 
-/* What real numbers are kept as. */
-typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8 } MoecType;
+/* What real numbers are kept as. MOEC_BYTE: whole numbers of -127 .. 127, scaled by who reads them.
+ */
+typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8, MOEC_BYTE } MoecType;
 
 /* MOEC_INT8: that many neighbours, each `scale` times a whole number. What is so begins with a
  * group, and so do the parts of it that a product is given. */
@@ -85,7 +86,7 @@ typedef struct MoecTensor {
     int rank;
     long shape[MOEC_MAX_RANK];
     int is_int;
-    MoecType type; /* of reals; only caches are ever anything but float: bf16 */
+    MoecType type; /* of reals; only caches are ever anything but float: bf16, bytes */
     MoecInit init; /* constant: a.  normal: mean a, deviation b.  uniform: a to b */
     double a, b;
     MoecInput input;

@@ -10,6 +10,9 @@
  * running maximum and sum of each query make the softmax of blocks seen so far exact. The backward
  * pass makes the weights again from lse. Results do not depend on the number of threads.
  *
+ * Keys and values of bytes are times a number of their row, which belongs to no sum over the width:
+ * a score takes that of its key, a weight, when it has been summed, that of its value.
+ *
  * Where `rounded` is set, what products multiply may be rounded to bf16, and q, k, v, o and the
  * gradient of o are stored as their types say; sums, lse and all other gradients are f32.
  */
@@ -54,10 +57,10 @@ static _Thread_local MoecAttendScratch moec_attend_scratch __attribute__((unused
 /* One head of one batch element: first elements and steps from place to place. */
 typedef struct MoecHead {
     const void *q, *k, *v;
-    const float *documents;
+    const float *documents, *k_scale, *v_scale;
     void *o;
     float *lse;
-    long q_step, k_step, v_step, o_step, lse_step;
+    long q_step, k_step, v_step, o_step, lse_step, k_scale_step, v_scale_step;
 } MoecHead;
 
 MOEC_INLINE long moec_key_head(const MoecAttend *attend, long h) {
@@ -162,7 +165,7 @@ MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step,
  * other, which the processor does not see coming; asked for during sums, they have come by then. */
 MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long width, MoecType type) {
     const char *from = moec_at(data, row * step, type);
-    const long bytes = width * (moec_is_bf16(type) ? 2 : 4);
+    const long bytes = width * moec_size(type);
     for (long at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
 }
 
@@ -173,6 +176,14 @@ MOEC_INLINE float moec_exp_weight(float x) {
     const float rest = moec_exp_rest(x, &shifted);
     const float weight = rest * moec_from_bits((moec_bits(shifted) << 23) + 0x3F800000u);
     return x < -87.0f ? 0.0f : weight;
+}
+
+/* What the rows of k, or v, are times, from the one on that begins at that element; NULL: 1. */
+MOEC_INLINE const float *moec_scales(const float *scales, long at, long width) {
+    return scales != NULL ? scales + at / width : NULL;
+}
+MOEC_INLINE float moec_scale_at(const float *scales, long row, long step) {
+    return scales != NULL ? scales[row * step] : 1.0f;
 }
 
 MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
@@ -285,13 +296,15 @@ MOEC_LARGE void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
     const MoecOperand q = moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
                       k = moec_rows_of(head->k, moec_row_of_key(attend, pair->key), head->k_step,
                                        attend->k_type);
-    const float scale = attend->scale, cap = attend->cap;
+    const float cap = attend->cap;
     moec_pair_cells(attend, pair, &k, &q, attend->width, &scratch->query, scratch->score);
-    const long value = moec_row_of_key(attend, pair->key);
+    const long first = moec_row_of_key(attend, pair->key);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
         float *row = scratch->score + j * MOEC_ATTEND_STEP, *largest = scratch->largest;
-        moec_fetch_row(head->v, value + j, head->v_step, attend->value_width, attend->v_type);
+        const float scale =
+            attend->scale * moec_scale_at(head->k_scale, first + j, head->k_scale_step);
+        moec_fetch_row(head->v, first + j, head->v_step, attend->value_width, attend->v_type);
         if (cap != 0.0f) {
 #pragma omp simd
             for (long i = range.first; i < range.end; i++)
@@ -313,15 +326,18 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float *less = scratch->less;
     float *sum = scratch->sum;
-    const long next = moec_row_of_key(attend, pair->key + pair->keys);
+    const long own = moec_row_of_key(attend, pair->key),
+               next = moec_row_of_key(attend, pair->key + pair->keys);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
         moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type);
         float *row = scratch->score + j * MOEC_ATTEND_STEP;
+        const float scale = moec_scale_at(head->v_scale, own + j, head->v_scale_step);
 #pragma omp simd
         for (long i = range.first; i < range.end; i++) {
-            row[i] = moec_exp_weight(row[i] - less[i]);
-            sum[i] += row[i];
+            const float weight = moec_exp_weight(row[i] - less[i]);
+            sum[i] += weight;
+            row[i] = weight * scale;
         }
         moec_row_clear(row, range, pair->queries);
     }
@@ -400,26 +416,23 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
     }
 }
 
-typedef struct MoecAttendWork {
-    const void *q, *k, *v;
-    const float *sink, *documents;
-    void *o;
-    float *lse;
-} MoecAttendWork;
-
 MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *work, long b,
                                long h) {
     return (MoecHead){moec_at(work->q, moec_at_query(attend, b, h), attend->q_type),
                       moec_at(work->k, moec_at_key(attend, b, h), attend->k_type),
                       moec_at(work->v, moec_at_value(attend, b, h), attend->v_type),
                       work->documents != NULL ? work->documents + b * attend->places : NULL,
+                      moec_scales(work->k_scale, moec_at_key(attend, b, h), attend->width),
+                      moec_scales(work->v_scale, moec_at_value(attend, b, h), attend->value_width),
                       moec_to(work->o, moec_at_output(attend, b, h), attend->o_type),
                       work->lse + moec_at_lse(attend, b, h),
                       attend->heads * attend->width,
                       attend->key_heads * attend->width,
                       attend->value_heads * attend->value_width,
                       attend->heads * attend->value_width,
-                      attend->heads};
+                      attend->heads,
+                      attend->key_heads,
+                      attend->value_heads};
 }
 
 MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work,
@@ -437,7 +450,7 @@ MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttend
 
 MOEC_ENTRY void moec_attend(const MoecAttend *attend, const void *q, const void *k, const void *v,
                             const float *sink, const float *documents, void *o, float *lse) {
-    const MoecAttendWork work = {q, k, v, sink, documents, o, lse};
+    const MoecAttendWork work = {q, k, v, sink, documents, NULL, NULL, o, lse};
     moec_attend_blocks(attend, &work, 0);
 }
 
@@ -562,6 +575,8 @@ MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved
                                  saved->v,
                                  saved->sink,
                                  saved->documents,
+                                 NULL,
+                                 NULL,
                                  (void *)(uintptr_t)saved->o,
                                  (float *)(uintptr_t)saved->lse};
 #pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))

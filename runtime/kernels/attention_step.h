@@ -28,6 +28,13 @@ MOEC_LARGE void moec_hide(const MoecHead *head, const MoecPair *pair, long i, fl
     for (long j = 0; j < pair->keys; j++) row[j] = document[j] == own ? row[j] : hidden;
 }
 
+/* row[j] *= what row first + j of k or v is times. */
+MOEC_LARGE void moec_row_scales(float *row, long count, const float *scales, long first,
+                                long step) {
+    if (scales == NULL) return;
+    for (long j = 0; j < count; j++) row[j] *= scales[(first + j) * step];
+}
+
 /* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
 MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
                             float *score) {
@@ -45,6 +52,8 @@ MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, cons
     moec_block_multiply(&product);
     for (long i = 0; i < pair->queries; i++) {
         float *row = score + i * MOEC_ATTEND_KEYS;
+        moec_row_scales(row, pair->keys, head->k_scale, moec_row_of_key(attend, pair->key),
+                        head->k_scale_step);
         if (attend->cap == 0.0f) {
 #pragma omp simd
             for (long j = 0; j < pair->keys; j++) row[j] *= attend->scale;
@@ -91,6 +100,8 @@ MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
         const float less = largest == -__builtin_inff() ? 0.0f : largest;
         scratch->largest[i] = largest;
         scratch->sum[i] = scratch->sum[i] * fade + moec_row_weights(row, range, pair->keys, less);
+        moec_row_scales(row, pair->keys, head->v_scale, moec_row_of_key(attend, pair->key),
+                        head->v_scale_step);
         if (fade != 1.0f) moec_row_scale(output.rows + i * output.step, attend->value_width, fade);
     }
     const MoecBlockProduct product = {
@@ -113,7 +124,7 @@ MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
  * output[value_width]. */
 typedef struct MoecStep {
     const MoecAttend *attend;
-    MoecAttendWork work;
+    const MoecAttendWork *work;
     long position, first, end; /* the keys that any of the queries sees */
     long parts, part_keys;
     float *buffer; /* [part, batch, head, query] of value_width + 2 */
@@ -140,7 +151,7 @@ MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long
 MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys) {
     const MoecAttend *attend = step->attend;
     MoecAttendScratch *scratch = &moec_attend_scratch;
-    const MoecHead head = moec_head(attend, &step->work, b, h);
+    const MoecHead head = moec_head(attend, step->work, b, h);
     const MoecOutput output = {moec_step_state(step, part, b, h, 0) + 2, attend->value_width + 2};
     for (long i = 0; i < attend->queries; i++) {
         scratch->largest[i] = output.rows[i * output.step - 2];
@@ -175,8 +186,8 @@ MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, MoecR
 /* Joins the parts of one query and head, and the sink. */
 MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long query) {
     const MoecAttend *attend = step->attend;
-    const float *sink = step->work.sink != NULL ? step->work.sink + h : NULL;
-    const MoecHead head = moec_head(attend, &step->work, b, h);
+    const float *sink = step->work->sink != NULL ? step->work->sink + h : NULL;
+    const MoecHead head = moec_head(attend, step->work, b, h);
     float *o = moec_step_state(step, 0, b, h, query) + 2; /* the first part becomes the whole */
     float largest = sink != NULL ? *sink : -__builtin_inff(), sum = 0.0f;
     for (long part = 0; part < step->parts; part++)
@@ -264,12 +275,12 @@ MOEC_FUNCTION void moec_best_offer(MoecBest *best, long most, float score, long 
 /* One query of one head: all scores for the normaliser, then the values of the best. */
 MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long query) {
     const MoecAttend *attend = step->attend;
-    const MoecHead head = moec_head(attend, &step->work, b, h);
+    const MoecHead head = moec_head(attend, step->work, b, h);
     const MoecRange range = moec_visible(attend, step->position + query);
     const long most = moec_least(attend->best, MOEC_STEP_BEST);
     float *score = moec_attend_scratch.score;
-    float largest = step->work.sink != NULL ? step->work.sink[h] : -__builtin_inff();
-    float sum = step->work.sink != NULL ? 1.0f : 0.0f;
+    float largest = step->work->sink != NULL ? step->work->sink[h] : -__builtin_inff();
+    float sum = step->work->sink != NULL ? 1.0f : 0.0f;
     MoecBest *best = &moec_best;
     best->count = 0;
     for (long key = range.first, keys; key < range.end; key += keys) {
@@ -290,6 +301,8 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     for (long i = 0; i < best->count; i++)
         best->key[i] = (int)moec_row_of_key(attend, best->key[i]);
     moec_row_weights(best->score, kept, best->count, lse);
+    for (long i = 0; i < best->count; i++)
+        best->score[i] *= moec_scale_at(head.v_scale, best->key[i], head.v_scale_step);
     const MoecBlockProduct product = {1,
                                       attend->value_width,
                                       best->count,
@@ -313,22 +326,18 @@ MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
                        task / attend->queries % attend->heads, task % attend->queries);
 }
 
-MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position, const void *q,
-                                 const void *k, const void *v, const float *sink,
-                                 const float *documents, void *o, float *lse) {
+MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position,
+                                 const MoecAttendWork *work) {
     MoecAttend attend = *options;
     attend.mask = attend.mask == MOEC_MASK_NONE ? MOEC_MASK_CAUSAL : attend.mask;
     const MoecRange range = moec_block_range(&attend, position, attend.queries);
     const long states = attend.batch * attend.heads * attend.queries * (attend.value_width + 2);
     const long room = MOEC_STEP_BUFFER / states, keys = range.end - range.first;
-    MoecStep step = {&attend,   {q, k, v, sink, documents, o, lse},
-                     position,  range.first,
-                     range.end, 1,
-                     keys,      moec_step_buffer};
+    MoecStep step = {&attend, work, position, range.first, range.end, 1, keys, moec_step_buffer};
     if (attend.best > 0) {
         moec_step_all_best(&step);
     } else if (attend.queries > MOEC_STEP_QUERIES || room == 0) {
-        moec_attend_blocks(&attend, &step.work, position);
+        moec_attend_blocks(&attend, work, position);
     } else {
         step.parts = moec_least(room, moec_ceil_div(keys, MOEC_STEP_PART));
         step.part_keys = moec_ceil_div(keys, step.parts);

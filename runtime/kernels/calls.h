@@ -61,12 +61,20 @@ typedef struct MoecAttendSaved {
 MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
                                  float *dk, float *dv, float *dsink);
 
+/* k_scale[batch, keys, key_heads], v_scale[batch, keys, value_heads]: what bytes are times, where k
+ * or v is of bytes. They, the sink and documents may be NULL. */
+typedef struct MoecAttendWork {
+    const void *q, *k, *v;
+    const float *sink, *documents, *k_scale, *v_scale;
+    void *o;
+    float *lse;
+} MoecAttendWork;
+
 /* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
  * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
  * cache, of which a window needs window + queries - 1; places come before `places`. */
-MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position, const void *q,
-                                 const void *k, const void *v, const float *sink,
-                                 const float *documents, void *o, float *lse);
+MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position,
+                                 const MoecAttendWork *work);
 
 /* ---- choices: routing.h ---- */
 

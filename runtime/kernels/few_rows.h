@@ -28,24 +28,25 @@ typedef struct MoecBlockProduct {
 
 /* ---- rows of b contiguous ---- */
 
-/* c[j] += sum over the streams of factor[q] * from[q][j]; bf16: a line of memory at a time. */
+/* c[j] += sum over the streams of factor[q] * from[q][j]; of what is smaller than f32 as much at a
+ * time. */
 MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const *from,
                                   const MoecType type, float *c) {
-    const long vectors = moec_is_bf16(type) ? 2 : 1;
+    const long vectors = 4 / moec_size(type);
     long j = 0;
     for (; j + vectors * MOEC_LANES <= n; j += vectors * MOEC_LANES) {
-        MoecVector sum[2];
-#pragma GCC unroll 2
+        MoecVector sum[4];
+#pragma GCC unroll 4
         for (long v = 0; v < vectors; v++) sum[v] = moec_load_vector(c + j + v * MOEC_LANES);
 #pragma GCC unroll 8
         for (long q = 0; q < MOEC_STREAMS; q++) {
             __builtin_prefetch((const char *)moec_at(from[q], j, type) + MOEC_AHEAD);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (long v = 0; v < vectors; v++)
                 sum[v] +=
                     factor[q] * moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
         }
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (long v = 0; v < vectors; v++) moec_store_vector(c + j + v * MOEC_LANES, sum[v]);
     }
     for (; j < n; j++) {
@@ -122,6 +123,8 @@ MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
         moec_few_streams(block, MOEC_INT8);
     else if (moec_is_bf16(block->b.type))
         moec_few_streams(block, MOEC_BF16);
+    else if (moec_is_bytes(block->b.type))
+        moec_few_streams(block, MOEC_BYTE);
     else
         moec_few_streams(block, MOEC_F32);
 }
@@ -172,6 +175,8 @@ MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_typ
         moec_dots_of(dots, MOEC_BF16, MOEC_F32, count, c);
     else if (moec_is_bf16(b_type))
         moec_dots_of(dots, MOEC_F32, MOEC_BF16, count, c);
+    else if (moec_is_bytes(b_type))
+        moec_dots_of(dots, MOEC_F32, MOEC_BYTE, count, c);
     else
         moec_dots_of(dots, MOEC_F32, MOEC_F32, count, c);
 }

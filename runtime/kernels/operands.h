@@ -1,6 +1,7 @@
 /* operands: what a product multiplies, and how it is packed.
  *
- * Operands are f32 or bf16, b also in groups (see MoecGroup), without tables. A panel holds them as
+ * Operands are f32, bf16 or, where nothing is rounded, bytes, b also in groups (see MoecGroup),
+ * without tables. A panel holds them as
  * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where
  * the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS) and the product rounds what it
  * multiplies, it is two neighbours along k as bf16, the first in the lower half. The order of the
@@ -20,6 +21,9 @@
 #endif
 #ifndef MOEC_INT8_OPERANDS
 #define MOEC_INT8_OPERANDS 1
+#endif
+#ifndef MOEC_BYTE_OPERANDS
+#define MOEC_BYTE_OPERANDS 1
 #endif
 #ifndef MOEC_ROUNDED_PRODUCTS
 #define MOEC_ROUNDED_PRODUCTS 1
@@ -92,17 +96,25 @@ MOEC_INLINE long moec_words(MoecForm form, long depth) {
 /* Constants where the program has no operands of that type. */
 MOEC_INLINE int moec_is_bf16(MoecType type) { return MOEC_BF16_OPERANDS && type == MOEC_BF16; }
 MOEC_INLINE int moec_is_groups(MoecType type) { return MOEC_INT8_OPERANDS && type == MOEC_INT8; }
-MOEC_INLINE int moec_is_f32(MoecType type) { return !moec_is_bf16(type) && !moec_is_groups(type); }
+MOEC_INLINE int moec_is_bytes(MoecType type) { return MOEC_BYTE_OPERANDS && type == MOEC_BYTE; }
+MOEC_INLINE int moec_is_f32(MoecType type) {
+    return !moec_is_bf16(type) && !moec_is_groups(type) && !moec_is_bytes(type);
+}
+/* Bytes of an element; not of one in a group. */
+MOEC_INLINE long moec_size(MoecType type) {
+    return moec_is_bytes(type) ? 1 : moec_is_bf16(type) ? 2 : 4;
+}
 
 /* Element `place` of an array of that type; where there are groups, the group that begins there. */
 MOEC_INLINE const void *moec_at(const void *data, long place, MoecType type) {
     if (moec_is_groups(type)) return (const MoecGroup *)data + place / MOEC_GROUP;
-    return (const char *)data + place * (moec_is_bf16(type) ? 2 : 4);
+    return (const char *)data + place * moec_size(type);
 }
 MOEC_INLINE void *moec_to(void *data, long place, MoecType type) {
-    return (char *)data + place * (moec_is_bf16(type) ? 2 : 4);
+    return (char *)data + place * moec_size(type);
 }
 MOEC_INLINE float moec_value(const void *element, MoecType type) {
+    if (moec_is_bytes(type)) return (float)*(const signed char *)element;
     return moec_is_bf16(type) ? moec_load(*(const MoecBf16 *)element) : *(const float *)element;
 }
 
@@ -121,7 +133,7 @@ MOEC_INLINE MoecWords moec_widen(const void *x) {
 #endif
 }
 
-/* Steps of a group as floats. */
+/* Bytes, or steps of a group, as floats. */
 MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
 #if defined(__AVX512F__) && !defined(__clang__)
     typedef char Bytes __attribute__((vector_size(16), aligned(1), may_alias));
@@ -137,6 +149,7 @@ MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
 
 /* As floats, whatever they are stored as, but not groups. */
 MOEC_INLINE MoecVector moec_load_wide(const void *x, MoecType type) {
+    if (moec_is_bytes(type)) return moec_load_steps(x);
     if (!moec_is_bf16(type)) return *(const MoecVector *)x;
     return (MoecVector)(moec_widen(x) << 16);
 }

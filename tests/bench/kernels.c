@@ -100,8 +100,8 @@ static void run_attend_grad(void *data) {
 
 static void run_attend_step(void *data) {
     Attention *x = data;
-    moec_attend_step(&x->attend, x->attend.keys - x->attend.queries, x->q, x->k, x->v, NULL, NULL,
-                     x->o, x->lse);
+    const MoecAttendWork work = {.q = x->q, .k = x->k, .v = x->v, .o = x->o, .lse = x->lse};
+    moec_attend_step(&x->attend, x->attend.keys - x->attend.queries, &work);
 }
 
 static Attention attention_new(MoecAttend attend) {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Products that read parameters as bf16 or int8: small models beside their definition, which rounds the same weights; with
-# other registers; eval tells what rounding costs; an emitted model writes what the hosted one does; training knows nothing of it.
+# other registers; eval tells what rounding costs; an emitted model writes what the hosted one does, with smaller caches as well;
+# training knows nothing of it.
 . "$(dirname "$0")/../begin.sh"
 export OMP_NUM_THREADS=1
 
@@ -43,6 +44,7 @@ grep -q 'train.weights = int8 is for processors' "$work/out" || wrong "no reason
 
 # The same training, whatever the spec says of weights; eval tells what they cost.
 cat stdlib/*.moe >"$work/text"
+head -c 4000 "$work/text" >"$work/short"
 for weights in f32 int8; do
     moec train "$work/small.moe:routed" --data "$work/text" --out "$work/$weights" --set train.weights=$weights >"$work/log" 2>&1 ||
         wrong "train: $(cat "$work/log")"
@@ -54,12 +56,20 @@ awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 &&
     wrong "loss: f32 $(cat "$work/f32.loss"), int8 $(cat "$work/int8.loss")"
 moec eval "$work/int8" --data "$work/text" | grep -q 'perplexity' || wrong "no perplexity"
 
+# What is cached as int8 costs the text that is generated little, and something.
+for cache in f32 int8; do
+    moec eval "$work/f32" --data "$work/short" --decoding --json --set train.cache=$cache |
+        sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/$cache.decoded"
+done
+awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.decoded" "$work/int8.decoded" ||
+    wrong "cache: f32 $(cat "$work/f32.decoded"), int8 $(cat "$work/int8.decoded")"
+
 # Emitted.
 for weights in bf16 int8; do
     rm -rf "$work/c"
-    moec emit "$work/f32" --target c --graph decode --out "$work/c" --set train.weights=$weights || wrong "emit"
+    moec emit "$work/f32" --target c --graph decode --out "$work/c" --set train.weights=$weights --set train.cache=$weights || wrong "emit"
     make -s -C "$work/c" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
     (cd "$work/c" && ./generate --prompt 'layer ' --tokens 24 --temperature 0) >"$work/emitted"
-    moec generate "$work/f32" --prompt 'layer ' --tokens 24 --temperature 0 --set train.weights=$weights >"$work/hosted"
+    moec generate "$work/f32" --prompt 'layer ' --tokens 24 --temperature 0 --set train.weights=$weights --set train.cache=$weights >"$work/hosted"
     [ "$(cat "$work/emitted")" = "$(cat "$work/hosted")" ] || wrong "$weights: emitted and hosted write different texts"
 done

@@ -494,6 +494,8 @@ typedef struct Case {
     double *right[TENSORS], *right_grad[TENSORS];
     double *terms[TENSORS]; /* sizes of what the gradients of q, k and sinks are sums of */
     double *score, *weight; /* of one query */
+    signed char *bytes[2];  /* of a step: keys and values are these times the scale of their row */
+    float *scale[2];
 } Case;
 
 /* Of keys, or values, the last ones that a step sees, each where a ring of so many rows has it. */
@@ -515,10 +517,36 @@ static void check_ring(Case *test, const float *sink, const float *documents) {
     float *k = ring_of(test, test->x[K], attend.keys, attend.key_heads * attend.width);
     float *v = ring_of(test, test->x[V], attend.keys, attend.value_heads * attend.value_width);
     float **x = test->x;
-    moec_attend_step(&attend, test->position, x[Q], k, v, sink, documents, x[O], x[LSE]);
+    const MoecAttendWork work = {x[Q], k, v, sink, documents, NULL, NULL, x[O], x[LSE]};
+    moec_attend_step(&attend, test->position, &work);
     assert_close(x[O], test->right[O], test->size[O], 3e-6);
     assert_close(x[LSE], test->right[LSE], test->size[LSE], 3e-6);
     free(k), free(v);
+}
+
+/* Rows of keys or values become whole numbers times one of the row's: x and what it is made of. */
+static void round_rows(float *x, long count, long width, signed char *bytes, float *scale) {
+    for (long i = 0; i < count; i++) {
+        float most = 0;
+        for (long j = 0; j < width; j++) most = fmaxf(most, fabsf(x[i * width + j]));
+        scale[i] = most / 127;
+        for (long j = 0; j < width; j++) {
+            bytes[i * width + j] = (signed char)lrintf(x[i * width + j] * 127 / most);
+            x[i * width + j] = scale[i] * (float)bytes[i * width + j];
+        }
+    }
+}
+
+/* The step again, with keys and values of bytes. */
+static void check_bytes(Case *test, const float *sink, const float *documents) {
+    MoecAttend attend = test->attend;
+    attend.k_type = attend.v_type = MOEC_BYTE;
+    const MoecAttendWork work = {test->x[Q],     test->bytes[0], test->bytes[1],
+                                 sink,           documents,      test->scale[0],
+                                 test->scale[1], test->x[O],     test->x[LSE]};
+    moec_attend_step(&attend, test->position, &work);
+    assert_close(test->x[O], test->right[O], test->size[O], 3e-6);
+    assert_close(test->x[LSE], test->right[LSE], test->size[LSE], 3e-6);
 }
 
 static Case case_new(MoecAttend attend, int is_step) {
@@ -547,6 +575,13 @@ static Case case_new(MoecAttend attend, int is_step) {
         document = mixed ? lrand48() % 3 : document + (lrand48() % 40 == 0);
         test.x[DOCUMENTS][i] = (float)document;
     }
+    for (int i = 0; i < 2; i++) {
+        const long width = i ? attend.value_width : attend.width;
+        test.bytes[i] = malloc((size_t)size[K + i]);
+        test.scale[i] = numbers(size[K + i] / width);
+        if (is_step)
+            round_rows(test.x[K + i], size[K + i] / width, width, test.bytes[i], test.scale[i]);
+    }
     test.score = zeros(attend.keys);
     test.weight = zeros(attend.keys);
     return test;
@@ -557,6 +592,7 @@ static void case_free(Case *test) {
         free(test->x[i]), free(test->grad[i]);
         free(test->right[i]), free(test->right_grad[i]), free(test->terms[i]);
     }
+    for (int i = 0; i < 2; i++) free(test->bytes[i]), free(test->scale[i]);
     free(test->score), free(test->weight);
 }
 
@@ -639,12 +675,14 @@ static void check_attention(MoecAttend attend, int is_step) {
     float **x = test.x, **grad = test.grad;
     const float *sink = test.has_sink ? x[SINK] : NULL;
     const float *documents = test.has_documents ? x[DOCUMENTS] : NULL;
+    const MoecAttendWork work = {x[Q], x[K], x[V], sink, documents, NULL, NULL, x[O], x[LSE]};
     if (is_step)
-        moec_attend_step(&attend, test.position, x[Q], x[K], x[V], sink, documents, x[O], x[LSE]);
+        moec_attend_step(&attend, test.position, &work);
     else
         moec_attend(&attend, x[Q], x[K], x[V], sink, documents, x[O], x[LSE]);
     assert_close(x[O], test.right[O], test.size[O], 3e-6);
     assert_close(x[LSE], test.right[LSE], test.size[LSE], 3e-6);
+    if (is_step) check_bytes(&test, sink, documents);
     if (is_step && attend.mask == MOEC_MASK_WINDOW) check_ring(&test, sink, documents);
     if (!is_step) {
         const MoecAttendSaved saved = {x[Q], x[K], x[V], sink, documents, x[O], x[LSE], grad[O]};

@@ -128,7 +128,7 @@ const EmitTarget target_c = {.parameters = {.function = "static void",
 
 /* What none of the programs multiplies; the kernels leave it out, see operands.h. */
 static void add_absent(Text *text, Schedule *const *schedules, int count) {
-    bool rounds = false, bf16 = false, int8 = false;
+    bool rounds = false, bf16 = false, int8 = false, bytes = false;
     for (int i = 0; i < count; i++) {
         const Program *program = schedules[i]->program;
         rounds |= program->rounded;
@@ -136,13 +136,15 @@ static void add_absent(Text *text, Schedule *const *schedules, int count) {
             const Tensor *tensor = program->tensors.items[j];
             bf16 |= tensor->type == TYPE_BF16;
             int8 |= tensor->type == TYPE_INT8;
+            bytes |= tensor->type == TYPE_BYTE;
         }
     }
-    if (!rounds || !bf16 || !int8)
+    if (!rounds || !bf16 || !int8 || !bytes)
         text_add(text, "/* The kernels leave out what nothing here multiplies. */\n");
     if (!rounds) text_add(text, "#define MOEC_ROUNDED_PRODUCTS 0\n");
     if (!bf16) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
     if (!int8) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
+    if (!bytes) text_add(text, "#define MOEC_BYTE_OPERANDS 0\n");
 }
 
 static const EmitTarget *target_of(Arena *arena, Hosting hosting) {

@@ -78,7 +78,8 @@ static bool is_along(const Lowering *lower, const Nest *nest, const Expr *access
     if (uneven &&
         (last < 0 || !tensor->axes[last]->padded || access->args[last]->kind != EXPR_INDEX))
         return false;
-    if (last < 0 || tensor->type == TYPE_INT || tensor->type == TYPE_DOUBLE ||
+    bool laned = tensor->type == TYPE_REAL || tensor->type == TYPE_BF16;
+    if (last < 0 || !laned ||
         (tensor->axes[last]->size % width != 0 && tensor->axes[last]->kind != AXIS_ELEMENTS) ||
         !goes_along(lower, nest, access->args[last], width))
         return false;

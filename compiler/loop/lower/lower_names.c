@@ -78,10 +78,8 @@ const Term *bound_index(const Lowering *lower, const Index *index) {
 }
 
 const char *type_name(const Tensor *tensor) {
-    static const char *const names[] = {[TYPE_REAL] = "float",
-                                        [TYPE_INT] = "int32_t",
-                                        [TYPE_BF16] = "MoecBf16",
-                                        [TYPE_INT8] = "MoecGroup",
-                                        [TYPE_DOUBLE] = "double"};
+    static const char *const names[] = {
+        [TYPE_REAL] = "float",     [TYPE_INT] = "int32_t",   [TYPE_BF16] = "MoecBf16",
+        [TYPE_INT8] = "MoecGroup", [TYPE_DOUBLE] = "double", [TYPE_BYTE] = "signed char"};
     return names[tensor->type];
 }

@@ -243,7 +243,8 @@ static const Term *real_read(Lowering *lower, const Expr *expr) {
     const Term *inside, *made = lane_term(lower, expr, true, false);
     if (made) return made;
     made = element_term(lower, expr, &inside);
-    if (expr->tensor->type == TYPE_INT) made = term(lower->arena, "(float)$0", made);
+    if (expr->tensor->type == TYPE_INT || expr->tensor->type == TYPE_BYTE)
+        made = term(lower->arena, "(float)$0", made);
     if (expr->tensor->type == TYPE_BF16) made = term(lower->arena, "moec_load($0)", made);
     if (expr->tensor->type == TYPE_DOUBLE) made = term(lower->arena, "(float)$0", made);
     return inside ? term(lower->arena, term_guarded, inside, made) : made;

@@ -1,5 +1,5 @@
 /* decode: what the files of the pass share. kv_cache.c keeps what earlier places
- * left behind, recurrent_state.c what the last one did. */
+ * left behind, recurrent_state.c what the last one did; store_caches.c says as what. */
 #ifndef DECODE_H
 #define DECODE_H
 
@@ -30,6 +30,7 @@ typedef struct Decode {
     List rings;   /* Kept *: those rings */
     List joins;   /* Join *: see absorb.c */
     List states;  /* Kept *: what the last place of a scan left behind */
+    List scales;  /* Kept *: of a cache of bytes, what its rows are times */
     Back *back;   /* by tensor id: see ring_cache.c */
     int count;    /* of those tensors */
 } Decode;
@@ -56,8 +57,6 @@ Tensor *cache(Decode *decode, Tensor *tensor);
 Axis *window_rows(Decode *decode, const Statement *attend, const Region *region);
 /* The ring of a tensor that attention reads: place p is at row p % rows. */
 Tensor *window_cache(Decode *decode, Tensor *tensor, Axis *rows);
-/* Keys, values and what they are computed of are stored as program->caches says. */
-void store_caches(Decode *decode);
 /* A read of `tensor` made into one of its cache, with the place `sub`. */
 Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
                    const Statement *repeat);
@@ -82,6 +81,10 @@ void find_back(Decode *decode);
 /* A read of a place a few places back, as it stood there and with its subscripts rewritten; NULL
  * where the cache has to hold all places. */
 Expr *ring_read(Decode *decode, const Expr *raw, Expr *read, const Region *region);
+
+/* store_caches.c */
+/* Keys, values and what they are computed of are stored as program->caches says. */
+void store_caches(Decode *decode);
 
 /* recurrent_state.c */
 /* A read of what an earlier place of a scan defined. */

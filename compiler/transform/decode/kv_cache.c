@@ -16,9 +16,6 @@
  *
  *     window_k[b,(position + s) % places,h,e] = k[b,s,h,e]
  *     o = attend(q, window_k, window_v, position; window)
- *
- * With train.cache = bf16 keys, values and what is said to be cached are stored so, and sums of
- * them stay f32.
  */
 #include "transform/decode/decode.h"
 
@@ -297,33 +294,6 @@ Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Sta
     if (past) return past;
     if (tensor->cached || !follows(decode, tensor, region)) return cache(decode, tensor);
     return compute_again(decode, tensor, region, user);
-}
-
-/* ---- precision ---- */
-
-static void store_operands(Statement *statement, void *data) {
-    const Program *program = data;
-    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
-    for (int i = 1; attends && i <= 2; i++) {
-        Tensor *cache = ((Expr *)statement->inputs.items[i])->tensor;
-        if (cache->role == ROLE_CACHE) cache->type = program->caches;
-    }
-}
-
-/* store_caches: see decode.h. Numbers of documents are no keys. */
-void store_caches(Decode *decode) {
-    Program *program = decode->program;
-    if (program->caches == TYPE_REAL) return;
-    block_walk(&program->body, store_operands, program);
-    for (int i = 0; i < decode->kept.count; i++) {
-        const Kept *kept = decode->kept.items[i];
-        if (kept->tensor->cached) kept->past->type = program->caches;
-    }
-}
-
-void choose_caches(Program *program, const char *type) {
-    if (type && !strcmp(type, "bf16") && program->graph == GRAPH_DECODE && !program->rounded)
-        program->caches = TYPE_BF16;
 }
 
 /* ---- windows ---- */

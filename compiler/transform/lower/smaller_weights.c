@@ -101,9 +101,9 @@ void choose_weights(Program *program, const char *weights) {
 bool weights_fit(const Program *program, Reports *reports) {
     if (program->weights == TYPE_REAL && program->caches == TYPE_REAL) return true;
     if (reports->errors) return false;
-    report_error(reports, (Span){0}, "train.%s = %s is for processors",
-                 program->weights == TYPE_REAL ? "cache" : "weights",
-                 program->weights == TYPE_INT8 ? "int8" : "bf16");
+    bool cache = program->weights == TYPE_REAL;
+    report_error(reports, (Span){0}, "train.%s = %s is for processors", cache ? "cache" : "weights",
+                 (cache ? program->caches : program->weights) == TYPE_BF16 ? "bf16" : "int8");
     report_help(reports, "on a device train.precision = bf16 halves what is read");
     return false;
 }

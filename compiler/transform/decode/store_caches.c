@@ -1,0 +1,177 @@
+/* store_caches: what is kept of every place takes less room.
+ *
+ * Needs:   the program of a step with its caches as f32, and program->caches (train.cache).
+ * Leaves:  keys, values and what `cache` was said of stored as that says.
+ *
+ * bf16 is a type and nothing else. For int8 each row of the last axis is whole numbers of -127 ..
+ * 127 times one number, its largest by 127, found where the row is stored. Attention takes both;
+ * sums over a row are of whole numbers, and f32:
+ *
+ *     cache_k[b,position + s,h,e] = k[b,s,h,e]
+ *     o = attend(q, cache_k, v, position)
+ *   -->
+ *     most[b,s,h] = max[e] abs(k[b,s,h,e])
+ *     cache_k_scale[b,position + s,h] = most[b,s,h] / 127
+ *     cache_k[b,position + s,h,e] = floor(k[b,s,h,e] * where(most > 0, 127 / most, 0) + 0.5)
+ *     o = attend(q, cache_k, v, cache_k_scale, position; k scaled)
+ *
+ * Any other equation reads cache_k[...] * cache_k_scale[...]. What a recurrence hands from place to
+ * place stays f32: there is as much of it for any number of places, and each would round it once
+ * more.
+ */
+#include "transform/decode/decode.h"
+
+#include "passes.h"
+
+#include <string.h>
+
+enum { LARGEST = 127 };
+
+/* Numbers of documents are no keys; a row of one number would take more room than it has. */
+static bool fits(const Program *program, const Tensor *cache) {
+    if (cache->role != ROLE_CACHE || cache->type != TYPE_REAL) return false;
+    if (program->caches == TYPE_BF16) return true;
+    const Axis *row = cache->rank ? cache->axes[cache->rank - 1] : NULL;
+    return row && row->kind == AXIS_PLAIN && row->size > 1;
+}
+
+/* Gives a cache its type, and a scale where rows have one. */
+static void choose(Decode *decode, Tensor *cache) {
+    Program *program = decode->program;
+    if (!fits(program, cache)) return;
+    cache->type = program->caches;
+    if (program->caches != TYPE_BYTE) return;
+    Tensor *scale = tensor_new(program, arena_format(program->arena, "%s_scale", cache->name),
+                               ROLE_CACHE, TYPE_REAL, cache->rank - 1, cache->axes, cache->span);
+    scale->path = arena_format(program->arena, "%s_scale", cache->path);
+    keep(program, &decode->scales, cache, scale);
+}
+
+static void choose_attended(Statement *statement, void *data) {
+    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
+    for (int i = 1; attends && i <= 2; i++)
+        choose(data, ((Expr *)statement->inputs.items[i])->tensor);
+}
+
+/* ---- what is stored ---- */
+
+/* The statements before that of a cache: most and the scale; its value becomes whole numbers. */
+static void store_bytes(Decode *decode, Block *block, int place, Tensor *scale) {
+    Program *program = decode->program;
+    Statement *store = block->statements.items[place];
+    Block made = {{NULL, 0, 0}};
+    Axis *axes[MAX_RANK];
+    Index *loops[MAX_LOOPS], *row = store->target->args[scale->rank]->index;
+    int count = 0;
+    for (int i = 0; i < store->loop_count; i++) {
+        if (store->loops[i] == row) continue;
+        axes[count] = store->loops[i]->axis;
+        loops[count++] = store->loops[i];
+    }
+    const char *name = arena_format(program->arena, "%s_most", store->target->tensor->name);
+    Expr *most = expr_read_indices(
+        program, tensor_new(program, name, ROLE_TEMP, TYPE_REAL, count, axes, store->span), loops);
+    Expr *size = expr_apply(program, OP_ABS, store->value, NULL, NULL);
+    insert(decode, block, place,
+           statement_loop(program, &made, most, false, REDUCE_MAX, &row, 1, size, store->span));
+    Expr *steps = expr_number(program, LARGEST), *zero = expr_number(program, 0);
+    insert(decode, block, place + 1,
+           statement_loop(program, &made, expr_read(program, scale, store->target->args), false,
+                          REDUCE_NONE, loops, count, expr_apply(program, OP_DIV, most, steps, NULL),
+                          store->span));
+    Expr *factor = expr_apply(program, OP_WHERE, expr_apply(program, OP_GT, most, zero, NULL),
+                              expr_apply(program, OP_DIV, steps, most, NULL), zero);
+    Expr *value = expr_apply(program, OP_MUL, store->value, factor, NULL);
+    store->value =
+        expr_apply(program, OP_FLOOR,
+                   expr_apply(program, OP_ADD, value, expr_number(program, 0.5), NULL), NULL, NULL);
+}
+
+/* ---- what is read ---- */
+
+static void find_bytes(Expr *expr, void *data) {
+    if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_BYTE) *(bool *)data = true;
+}
+
+static bool reads_bytes(Expr *expr) {
+    bool found = false;
+    expr_walk(expr, find_bytes, &found);
+    return found;
+}
+
+/* The expression with what rows are times. */
+static Expr *times_scales(Decode *decode, Expr *expr) {
+    Program *program = decode->program;
+    if (!reads_bytes(expr)) return expr;
+    Expr *args[MAX_RANK] = {NULL};
+    for (int i = 0; i < expr->count; i++) args[i] = times_scales(decode, expr->args[i]);
+    if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
+    Expr *read = expr_read(program, expr->tensor, args);
+    Tensor *scale = find_kept(&decode->scales, expr->tensor);
+    return scale ? expr_apply(program, OP_MUL, read, expr_read(program, scale, args), NULL) : read;
+}
+
+static void read_attended(Decode *decode, Statement *attend) {
+    Program *program = decode->program;
+    AttendOptions *options = &attend->attention;
+    for (int i = 0; i < 2; i++) {
+        const Expr *rows = attend->inputs.items[1 + i];
+        Tensor *scale = find_kept(&decode->scales, rows->tensor);
+        if (!scale) continue;
+        void *read = expr_read(program, scale, rows->args);
+        options->scaled[i] = true;
+        list_insert(program->arena, &attend->inputs, attend_scale(options, i),
+                    &(List){&read, 1, 1});
+    }
+}
+
+static void visit(Decode *decode, Block *block) {
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        bool loop = statement->kind == STATEMENT_LOOP;
+        Tensor *scale = loop ? find_kept(&decode->scales, statement->target->tensor) : NULL;
+        visit(decode, &statement->body);
+        if (statement_is_scan(statement)) scan_operands(decode->program, statement);
+        if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
+            read_attended(decode, statement);
+        if (scale) {
+            store_bytes(decode, block, i, scale);
+            i += 2;
+        } else if (loop) {
+            statement->value = times_scales(decode, statement->value);
+        }
+    }
+}
+
+/* ---- the pass ---- */
+
+/* What stays as it is although it was asked for. */
+static void tell_states(const Decode *decode) {
+    for (int i = 0; i < decode->states.count; i++) {
+        const Tensor *state = ((const Kept *)decode->states.items[i])->tensor;
+        report_warning(decode->program->reports, state->span,
+                       "'%s' is the state of a recurrence: it stays f32", state->name);
+        report_help(decode->program->reports,
+                    "train.cache = int8 is for what is kept of every place");
+    }
+}
+
+/* store_caches: see decode.h. */
+void store_caches(Decode *decode) {
+    Program *program = decode->program;
+    if (program->caches == TYPE_REAL) return;
+    block_walk(&program->body, choose_attended, decode);
+    for (int i = 0; i < decode->kept.count; i++) {
+        const Kept *kept = decode->kept.items[i];
+        if (kept->tensor->cached) choose(decode, kept->past);
+    }
+    if (program->caches != TYPE_BYTE) return;
+    visit(decode, &program->body);
+    tell_states(decode);
+}
+
+void choose_caches(Program *program, const char *type) {
+    if (!type || program->graph != GRAPH_DECODE) return;
+    if (!strcmp(type, "int8")) program->caches = TYPE_BYTE;
+    if (!strcmp(type, "bf16") && !program->rounded) program->caches = TYPE_BF16;
+}
