@@ -46,7 +46,7 @@ $(BUILD)/runtime/server/http.o $(BUILD)/runtime/server/http_library.o: OURS += $
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
-GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD)
+GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD) -Icompiler -Iruntime
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 # LeakSanitizer takes what threads keep for a library that is opened later for something else: oneDNN is there from the start.
 LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread $(if $(SAN),$(if $(HAVE_DNNL),-Wl$(,)--no-as-needed -ldnnl))
@@ -106,7 +106,7 @@ $(BUILD)/sim_text.c: $(BUILD)/embed runtime/sim/sim.h runtime/sim/cuda_sim.h
 	$(BUILD)/embed sim_file runtime sim/sim.h sim/cuda_sim.h > $@
 
 $(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/sim/*.h)
-	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -Iruntime/base -o $@ \
+	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -o $@ \
 	    $(SIMULATED) $(BUILD)/sim_text.c -ldl -lm
 
 # What flex, bison and the embedder write.
@@ -150,9 +150,6 @@ $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 
 $(BUILD)/report_text.c: $(BUILD)/embed $(PAGE)
 	$(BUILD)/embed report_file runtime/report/page $(notdir $(PAGE)) > $@
-
-$(BUILD)/stdlib_text.o $(BUILD)/parser.o $(BUILD)/lexer.o: GENERATED += -Icompiler -Icompiler/base
-$(BUILD)/runtime_text.o $(BUILD)/report_text.o: GENERATED += -Iruntime/base
 
 # Unit tests are linked with everything but the command's main.
 $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/command/main.o,$(RUNTIME_OBJECTS))

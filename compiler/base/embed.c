@@ -3,8 +3,8 @@
  *
  *     embed NAME FOLDER FILE... > NAME.c
  *
- * gives `const EmbeddedFile NAMEs[]` (embedded.h); FILE is below FOLDER and is named without it.
- * Bytes are written as numbers because string literals have a length limit.
+ * gives `const EmbeddedFile NAMEs[]` (abi/embedded_file.h); FILE is below FOLDER and is named
+ * without it. Bytes are written as numbers because string literals have a length limit.
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ int main(int count, char **arguments) {
         return 2;
     }
     const char *name = arguments[1], *folder = arguments[2];
-    printf("#include \"embedded.h\"\n");
+    printf("#include \"abi/embedded_file.h\"\n");
     for (int i = 3; i < count; i++)
         if (write_bytes(folder, arguments[i], i)) return 1;
     printf("const EmbeddedFile %ss[] = {\n", name);

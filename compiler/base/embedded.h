@@ -3,14 +3,9 @@
 #ifndef EMBEDDED_H
 #define EMBEDDED_H
 
-#include <stddef.h>
+#include "abi/embedded_file.h"
 
-typedef struct EmbeddedFile {
-    const char *name; /* below stdlib/: "decoder.moe"; NULL ends the list */
-    const char *text; /* terminated */
-    size_t length;
-} EmbeddedFile;
-
+/* Names are below stdlib/: "decoder.moe". */
 extern const EmbeddedFile stdlib_files[];
 
 #endif

@@ -18,11 +18,9 @@ static bool declares(const Node *node) {
     }
 }
 
-static bool is_block(const Node *node) {
-    return node &&
-           (node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
-            node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT ||
-            node->kind == NODE_SCAN || node->kind == NODE_LIST);
+/* The states of a scan stand in a list. */
+static bool holds_declarations(const Node *node) {
+    return node_holds_statements(node) || (node && node->kind == NODE_LIST);
 }
 
 static const Node *nth_declaration(const Node *block, int *left) {
@@ -30,7 +28,7 @@ static const Node *nth_declaration(const Node *block, int *left) {
         const Node *node = block->kids[i];
         if (!node) continue;
         if (declares(node) && (*left)-- == 0) return node;
-        const Node *inner = is_block(node) ? nth_declaration(node, left) : NULL;
+        const Node *inner = holds_declarations(node) ? nth_declaration(node, left) : NULL;
         if (inner) return inner;
     }
     return NULL;

@@ -44,8 +44,8 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
         carried[count++] = (Carried){.binding = binding, .before = binding->value};
         return count;
     }
-    bool block = node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
-                 node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT;
+    /* The names of a scan are its own. */
+    bool block = node_holds_statements(node) && node->kind != NODE_SCAN;
     for (int i = 0; block && i < node->count; i++)
         count = find_carried(e, node->kids[i], carried, count);
     return count;

@@ -86,9 +86,9 @@ static bool names_are_its_own(Elaborator *e, const Scan *scan, const Node *node)
                     node->name, scan->node->name);
         return false;
     }
-    bool block = node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
-                 node->kind == NODE_CASE || node->kind == NODE_FOR,
-         fine = true;
+    /* A repeat or a scan in it is refused where it is read. */
+    bool fine = true, block = node_holds_statements(node) && node->kind != NODE_REPEAT &&
+                              node->kind != NODE_SCAN;
     for (int i = 0; block && i < node->count; i++)
         fine &= names_are_its_own(e, scan, node->kids[i]);
     return fine;

@@ -86,10 +86,7 @@ static void look_at(Reports *reports, const Table *names, const Node *layer, con
     if (kind && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
         !is_said(names, node->name))
         report_warning(reports, node->name_span, "%s '%s' is read by nothing", kind, node->name);
-    bool block =
-        node && (node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
-                 node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT ||
-                 node->kind == NODE_SCAN);
+    bool block = node_holds_statements(node);
     for (int i = 0; block && i < node->count; i++) look_at(reports, names, layer, node->kids[i]);
 }
 

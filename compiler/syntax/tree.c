@@ -66,6 +66,12 @@ const char *node_kind_name(NodeKind kind) {
     return kind_names[kind];
 }
 
+bool node_holds_statements(const Node *node) {
+    return node && (node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
+                    node->kind == NODE_CASE || node->kind == NODE_FOR ||
+                    node->kind == NODE_REPEAT || node->kind == NODE_SCAN);
+}
+
 bool node_mentions(const Node *node, const char *name) {
     if (!node) return false;
     if (node->kind == NODE_NAME && strcmp(node->name, name) == 0) return true;

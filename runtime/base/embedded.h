@@ -3,15 +3,9 @@
 #ifndef EMBEDDED_H
 #define EMBEDDED_H
 
-#include <stddef.h>
+#include "abi/embedded_file.h"
 
-typedef struct EmbeddedFile {
-    const char *name; /* below runtime/: "abi/abi.h", "kernels/prelude.h", "standalone/main.c"; NULL
-                         ends the list */
-    const char *text; /* terminated */
-    size_t length;
-} EmbeddedFile;
-
+/* Names are below runtime/: "abi/abi.h", "kernels/prelude.h", "standalone/main.c". */
 extern const EmbeddedFile embedded_files[];
 
 /* True for what generated programs include: abi.h and kernels/. */

@@ -1,7 +1,7 @@
 /* page: the HTML file: page/page.html with style, library, script and data in their places. */
 #include "report/report.h"
 
-#include "base/embedded.h"
+#include "abi/embedded_file.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"

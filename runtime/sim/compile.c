@@ -1,7 +1,7 @@
 /* compile: the calls of NVRTC that the runtime uses. "Compiling" makes a shared object with the
  * system's C++ compiler (MOEC_CXX, else c++); an image is the mark "SIMULATE", its length and that
  * object. */
-#include "base/embedded.h"
+#include "abi/embedded_file.h"
 #include "sim.h"
 
 #include <ctype.h>
