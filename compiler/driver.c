@@ -186,6 +186,7 @@ static const struct Pass {
     {"licm", MODELS | UPDATE, ANY, pass_form},
     {"cse", MODELS | UPDATE, ANY, pass_form},
     {"vectors", MODELS | UPDATE, ANY, pass_form},
+    {"unroll", MODELS | UPDATE, ANY, pass_form},
     {"guards", MODELS | UPDATE, ANY, pass_form},
     {"barriers", MODELS | UPDATE, ANY, pass_form},
     {"unused", MODELS | UPDATE, ANY, pass_form},

@@ -170,6 +170,7 @@ struct FormNode {
     bool is_part;       /* of a let: for some of the terms of a sum */
     bool independent;   /* of a loop: no two iterations touch the same element, or add to one sum */
     long iterations;    /* of a loop of the schedule; 0: of one that only moves results */
+    bool beyond;        /* of a loop: those up to `iterations` that it leaves out add nothing */
     FormBy by;          /* of a loop */
     int width;          /* of a loop: so many neighbouring iterations at a time; 0: one */
     int run;            /* of a loop: FormRun values joined by |; 0: one after the other */
@@ -255,6 +256,11 @@ void name_common(Arena *arena, KernelForm *form, const Target *target);
 
 /* The iterations of innermost loops run side by side where they may and the target asks for it. */
 void vectors(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- unroll.c ---- */
+
+/* A sum kept in a row takes several of its terms at a time. */
+void unroll(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- guards.c ---- */
 

@@ -1,4 +1,4 @@
-/* guards: a question that is the same in all lanes of a vector loop is asked before it.
+/* guards: what is the same in all lanes of a vector loop is found before it, questions above all.
  *
  *     for c = 0 .. 64 vector                      let long at = s - 1 >= 0 ? (s - 1) * 64 : 0
  *         y[s * 64 + c] = w[c] *          -->     let unsigned inside = moec_mask(s - 1 >= 0)
@@ -6,13 +6,15 @@
  *              x[(s - 1) * 64 + c] : 0)               y[s * 64 + c] = w[c] *
  *                                                         moec_masked(x[at + c], inside)
  *
- * Compilers take such questions for branches, and the loop for one that has no vectors. A value
- * with one that is the same in all lanes is found before the loop as well; where all of the body
- * stands behind one, so does the loop.
+ * Compilers take such questions for branches, and reload what they cannot tell from what the loop
+ * stores: either way the loop has no vectors. Where all of the body stands behind a question, so
+ * does the loop.
  */
 #include "loop/form.h"
 
 #include <string.h>
+
+static const char element[] = "$0[$1]";
 
 /* A vector loop and where it stands. */
 typedef struct Lanes {
@@ -41,12 +43,12 @@ static bool spells(const Term *term, const char *spelling) {
     return term->kind == TERM_APPLY && strcmp(term->text, spelling) == 0;
 }
 
-static bool asks(const Term *term) {
-    if (spells(term, term_guarded) || spells(term, term_truth) ||
+static bool reads_or_asks(const Term *term) {
+    if (spells(term, element) || spells(term, term_guarded) || spells(term, term_truth) ||
         spells(term, op_table[OP_WHERE].c))
         return true;
     for (int i = 0; i < term->count; i++)
-        if (asks(term->args[i])) return true;
+        if (reads_or_asks(term->args[i])) return true;
     return false;
 }
 
@@ -90,23 +92,24 @@ static const Term *kept_inside(Lanes *lanes, const Term *guard, const Term *subs
 static const Term *masked(Lanes *lanes, const Term *choice) {
     static const char mask_type[] = "const unsigned";
     Arena *arena = lanes->arena;
-    const Term *guard = choice->args[0], *read = choice->args[1], *element = read;
-    while (element->count == 1) element = element->args[0];
-    if (!spells(element, "$0[$1]") || element->args[0]->kind != TERM_NAME) return NULL;
-    const Term *subscript = kept_inside(lanes, guard, element->args[1]);
+    const Term *guard = choice->args[0], *read = choice->args[1], *place = read;
+    while (place->count == 1) place = place->args[0];
+    if (!spells(place, element) || place->args[0]->kind != TERM_NAME) return NULL;
+    const Term *subscript = kept_inside(lanes, guard, place->args[1]);
     if (!subscript) return NULL;
     const Term *mask =
         found_before(lanes, mask_type, "inside", term(arena, "moec_mask($0)", guard));
-    const Term *safe = term(arena, "$0[$1]", element->args[0], subscript);
-    return term(arena, "moec_masked($0, $1)", term_replace(arena, read, element, safe), mask);
+    const Term *safe = term(arena, element, place->args[0], subscript);
+    return term(arena, "moec_masked($0, $1)", term_replace(arena, read, place, safe), mask);
 }
 
 /* A part of a value that goes for something else; it is set in `by`. */
 static const Term *find_part(Lanes *lanes, const Term *part, const Term **by) {
     static const char real_type[] = "const float";
     const Term *found = NULL;
-    if (part->value != NO_VALUE && asks(part) && is_fixed(lanes, part)) {
-        *by = found_before(lanes, real_type, "fixed", part);
+    if (part->value != NO_VALUE && reads_or_asks(part) && is_fixed(lanes, part)) {
+        const char *wanted = part->of ? arena_format(lanes->arena, "%s_at", part->of) : "fixed";
+        *by = found_before(lanes, real_type, wanted, part);
         return part;
     }
     for (int i = 0; i < part->count && !found; i++) found = find_part(lanes, part->args[i], by);
@@ -115,12 +118,16 @@ static const Term *find_part(Lanes *lanes, const Term *part, const Term **by) {
     return *by ? part : NULL;
 }
 
-static bool replace_one(Lanes *lanes, const FormNode *first) {
-    for (const FormNode *node = first; node; node = node->next) {
+static bool replace_one(Lanes *lanes, FormNode *first) {
+    for (FormNode *node = first; node; node = node->next) {
         for (int i = 0; i < 3; i++) {
             const Term *by = NULL;
             const Term *part = node->values[i] ? find_part(lanes, node->values[i], &by) : NULL;
             if (!part) continue;
+            if (node->kind == FORM_LET && part == node->values[i]) { /* all of it */
+                form_replace(lanes->arena, node->next, node->name, by);
+                node->optional = true;
+            }
             form_replace(lanes->arena, lanes->loop->body.first, part, by);
             return true;
         }

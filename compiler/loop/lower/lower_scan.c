@@ -229,6 +229,7 @@ static void open_loop(Lowering *lower, const Statement *statement, Index *index)
     FormNode *loop = lower_count(lower, "long", name, index->axis->size, IN_BRACES);
     loop->iterations = index->axis->size;
     if (below) loop->values[1] = below;
+    loop->beyond = below != NULL;
 }
 
 /* At the first place a product of what the place before left has nothing to add. On a processor
