@@ -427,19 +427,25 @@ MOEC_TEMPLATE bool moec_together(const float *documents, long place, long key) {
     return !A::documents || documents[place] == documents[key];
 }
 
+/* What a row of keys or values is times: there are scales where they are bytes, see attention.h. */
+template <class K> MOEC_DEVICE float moec_scale_of(const float *scales, long row) {
+    return sizeof(K) == 1 ? scales[row] : 1.0f;
+}
+
 /* The product of a query and a key by the lanes of a warp; all of them get it. */
-template <int E> MOEC_DEVICE float moec_warp_dot(const float *x, const float *y) {
+template <int E, class K> MOEC_DEVICE float moec_warp_dot(const float *x, const K *y) {
     float product = 0.0f;
 #pragma unroll
-    for (int e = threadIdx.x % 32; e < E; e += 32) product += x[e] * y[e];
+    for (int e = threadIdx.x % 32; e < E; e += 32) product += x[e] * moec_load(y[e]);
     return moec_warp_sum(product);
 }
 
 /* Only the values of the `best` keys: all scores, the normaliser, a choice. scratch: [batch, query,
  * head, keys]. */
-template <class A, class Store>
-MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink,
-                                  const float *documents, const Store &store, float *lse,
+template <class A, class K, class V, class Store>
+MOEC_DEVICE void moec_attend_best(const float *q, const K *k, const V *v, const float *sink,
+                                  const float *documents, const float *k_scale,
+                                  const float *v_scale, const Store &store, float *lse,
                                   const int32_t *position, float *scratch) {
     constexpr int E = A::width, C = A::value_width;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
@@ -452,11 +458,12 @@ MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v
         float *score = scratch + row * A::keys, most = -INFINITY, sum = 0.0f;
         moec_barrier();
         for (long j = threadIdx.x / 32; j < count; j += MOEC_ATTEND_WARPS) {
-            const long at = b * A::keys + moec_row_of_key<A>(range.first + j);
-            const float *key = k + (at * A::key_heads + hk) * E;
+            const long key =
+                (b * A::keys + moec_row_of_key<A>(range.first + j)) * A::key_heads + hk;
             const bool seen = moec_together<A>(documents + b * A::places, place, range.first + j);
-            const float value =
-                seen ? moec_score<A>(moec_warp_dot<E>(q + row * E, key)) : -INFINITY;
+            const float product =
+                moec_scale_of<K>(k_scale, key) * moec_warp_dot<E>(q + row * E, k + key * E);
+            const float value = seen ? moec_score<A>(product) : -INFINITY;
             if (threadIdx.x % 32 == 0) score[j] = value;
             most = fmaxf(most, value);
         }
@@ -473,8 +480,11 @@ MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v
         for (int c = threadIdx.x; c < C; c += MOEC_ATTEND_THREADS) {
             float out = 0.0f;
             for (long j = 0; j < count; j++) {
-                const long at = b * A::keys + moec_row_of_key<A>(range.first + j);
-                if (score[j] != 0.0f) out += score[j] * v[(at * A::value_heads + hv) * C + c];
+                const long at = b * A::keys + moec_row_of_key<A>(range.first + j),
+                           value = at * A::value_heads + hv;
+                if (score[j] != 0.0f)
+                    out +=
+                        score[j] * moec_scale_of<V>(v_scale, value) * moec_load(v[value * C + c]);
             }
             store(row / A::heads, h * C + c, out);
         }
@@ -484,9 +494,10 @@ MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v
 
 /* One part of the keys of one query and head: largest, sum and output into scratch[row, part,
  * value_width + 2]. A warp takes every fourth key. */
-MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float *v, const float *,
-                                    const float *documents, const int32_t *position,
-                                    float *scratch) {
+template <class A, class K, class V>
+MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const float *,
+                                  const float *documents, const float *k_scale,
+                                  const float *v_scale, const int32_t *position, float *scratch) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -504,16 +515,19 @@ MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float 
         for (long j = first + warp; j < end; j += MOEC_ATTEND_WARPS) {
             if (!moec_together<A>(documents + b * A::places, place, j)) continue;
             const long at = b * A::keys + moec_row_of_key<A>(j);
-            const float *key = k + (at * A::key_heads + hk) * E;
-            const float *value = v + (at * A::value_heads + hv) * C;
-            const float score = moec_score<A>(moec_warp_dot<E>(q + row * E, key)), before = most;
+            const long key = at * A::key_heads + hk, value = at * A::value_heads + hv;
+            const float product =
+                moec_scale_of<K>(k_scale, key) * moec_warp_dot<E>(q + row * E, k + key * E);
+            const float score = moec_score<A>(product), before = most;
             most = fmaxf(most, score);
             const float factor = before == -INFINITY ? 0.0f : expf(before - most),
                         weight = expf(score - most);
+            const float own = weight * moec_scale_of<V>(v_scale, value);
             sum = sum * factor + weight;
 #pragma unroll
             for (int n = 0; n < O; n++)
-                if (lane + 32 * n < C) out[n] = out[n] * factor + weight * value[lane + 32 * n];
+                if (lane + 32 * n < C)
+                    out[n] = out[n] * factor + own * moec_load(v[value * C + lane + 32 * n]);
         }
         moec_barrier();
         if (lane == 0) {

@@ -256,6 +256,7 @@ struct MoecBf16 {
 };
 
 MOEC_DEVICE float moec_load(float x) { return x; }
+MOEC_DEVICE float moec_load(signed char x) { return (float)x; }
 MOEC_DEVICE float moec_load(MoecBf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 MOEC_DEVICE void moec_store(float *to, float x) { *to = x; }
 MOEC_DEVICE void moec_store(MoecBf16 *to, float x) { to->bits = (uint16_t)moec_bf16_pair(x, 0.0f); }

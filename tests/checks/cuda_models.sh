@@ -3,7 +3,7 @@
 # within 1e-5 (gradients 1e-4), bf16 within twice what rounding alone costs (`moec verify`).
 #
 #   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16), every 48th small one
-#                                        of models/, best values
+#                                        of models/, best values, some with smaller caches
 #   tests/checks/cuda_models.sh all      all of both; minutes
 #   tests/checks/cuda_models.sh WORD...  those whose FILE:MODEL contains a word
 #
@@ -16,7 +16,12 @@ on_simulator
 
 case ${1:-} in
 all) tests/small_models.sh ;;
-"") tests/small_models.sh | awk '/layers.moe/ ? NR % 6 == 1 : NR % 48 == 1 || /gqa4_small_best/' ;;
+"")
+    tests/small_models.sh | awk '
+        /layers.moe:gates_two/ { $0 = $0 " --set train.cache=bf16" }
+        /layers.moe:(documents|pattern)$|gqa4_small_best/ { $0 = $0 " --set train.cache=int8" }
+        /layers.moe/ ? NR % 6 == 1 : NR % 48 == 1 || /gqa4_small_best/'
+    ;;
 *) tests/small_models.sh "$@" ;;
 esac >"$work/models"
 [ -s "$work/models" ] || { echo "no such model" && exit 2; }

@@ -160,6 +160,16 @@ static void give_attended(const Attend *attend, Call *call) {
                  options->documents ? in->items[attend_document(options)] : NULL, "documents");
 }
 
+/* What rows of keys and of values are times. */
+static void give_scales(const Attend *attend, Call *call) {
+    static const char *const names[] = {"k_scale", "v_scale"};
+    const AttendOptions *options = &attend->statement->attention;
+    const List *in = &attend->statement->inputs;
+    for (int i = 0; i < 2; i++)
+        give_perhaps(attend->emitter, call,
+                     options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
+}
+
 static const char *scratch_text(Emitter *emitter) {
     return arena_format(emitter->lower.arena, "run->arena + %zu",
                         emitter->lower.schedule->arena_bytes);
@@ -341,6 +351,7 @@ static void give_position(const Attend *attend, Call *call) {
 static void emit_best(const Attend *attend, long rows) {
     Call call = call_of(attend, "attend_best");
     give_attended(attend, &call);
+    give_scales(attend, &call);
     give_store(attend, &call);
     give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
     give_position(attend, &call);
@@ -356,6 +367,7 @@ static void emit_parts(const Attend *attend, long rows) {
     long parts = parts_of(attend), floats = rows * parts * (dimension(&attend->v, 1) + 2);
     Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step");
     give_attended(attend, &step);
+    if (!tiles) give_scales(attend, &step);
     give_position(attend, &step);
     give_scratch(attend, &step, (size_t)floats, "float *", "scratch");
     if (tiles)

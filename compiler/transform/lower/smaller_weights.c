@@ -99,11 +99,10 @@ void choose_weights(Program *program, const char *weights) {
 }
 
 bool weights_fit(const Program *program, Reports *reports) {
-    if (program->weights == TYPE_REAL && program->caches == TYPE_REAL) return true;
+    if (program->weights == TYPE_REAL) return true;
     if (reports->errors) return false;
-    bool cache = program->weights == TYPE_REAL;
-    report_error(reports, (Span){0}, "train.%s = %s is for processors", cache ? "cache" : "weights",
-                 (cache ? program->caches : program->weights) == TYPE_BF16 ? "bf16" : "int8");
+    report_error(reports, (Span){0}, "train.weights = %s is for processors",
+                 program->weights == TYPE_INT8 ? "int8" : "bf16");
     report_help(reports, "on a device train.precision = bf16 halves what is read");
     return false;
 }
