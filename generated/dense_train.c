@@ -372,10 +372,10 @@ static void kernel_train_11_d_logits(const int32_t *restrict targets, const floa
         const long s = iteration % S;
         const long targets_at = (long)targets[b * S + s];
         float d_sum_of_powers = d_total * (1.0f / sum_of_powers[b * S + s]);
+        const float fixed = largest[b * S + s];
         MOEC_OMP(simd)
         for (long v = 0; v < V; v++) {
-            d_logits[(b * S + s) * V + v] = d_sum_of_powers
-                    * moec_exp(logits[(b * S + s) * V + v] - largest[b * S + s]);
+            d_logits[(b * S + s) * V + v] = d_sum_of_powers * moec_exp(logits[(b * S + s) * V + v] - fixed);
         }
         d_logits[(b * S + s) * V + targets_at] += -d_total;
     }
@@ -425,12 +425,13 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
 {
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
+            const float final_norm_root_at = final_norm_root[b * S + s];
+            const float d_final_norm_sum_of_squares_at = d_final_norm_sum_of_squares[b * S + s];
             MOEC_OMP(simd)
             for (long d = 0; d < D; d++) {
                 const float x_2_at = x_2[((4 * BATCH + b) * S + s) * D + d];
-                d_x_2[(b * S + s) * D + d] = d_final_norm_y_3[(b * S + s) * D + d]
-                        * final_norm_root[b * S + s]
-                        + d_final_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
+                d_x_2[(b * S + s) * D + d] = d_final_norm_y_3[(b * S + s) * D + d] * final_norm_root_at
+                        + d_final_norm_sum_of_squares_at * (x_2_at + x_2_at);
             }
         }
     }
@@ -538,12 +539,14 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
         const long s = iteration % S;
+        const float ffn_norm_root_again_at = ffn_norm_root_again[b * S + s];
+        const float d_ffn_norm_sum_of_squares_at = d_ffn_norm_sum_of_squares[b * S + s];
         MOEC_OMP(simd)
         for (long d = 0; d < D; d++) {
             const float x_3_at = x_3[((i * BATCH + b) * S + s) * D + d];
             d_x_3[(b * S + s) * D + d] = d_x_2[((((i + 1) & 1) * BATCH + b) * S + s) * D + d]
-                    + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again[b * S + s]
-                    + d_ffn_norm_sum_of_squares[b * S + s] * (x_3_at + x_3_at);
+                    + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again_at
+                    + d_ffn_norm_sum_of_squares_at * (x_3_at + x_3_at);
         }
         for (long h = 0; h < H; h++) {
             MOEC_OMP(simd)
@@ -696,12 +699,14 @@ static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *rest
 {
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
+            const float attention_norm_root_again_at = attention_norm_root_again[b * S + s];
+            const float d_attention_norm_sum_of_squares_at = d_attention_norm_sum_of_squares[b * S + s];
             MOEC_OMP(simd)
             for (long d = 0; d < D; d++) {
                 const float x_2_at = x_2[((i * BATCH + b) * S + s) * D + d];
                 d_x_2[(((i & 1) * BATCH + b) * S + s) * D + d] = d_x_3[(b * S + s) * D + d]
-                        + d_attention_norm_y_3[(b * S + s) * D + d] * attention_norm_root_again[b * S + s]
-                        + d_attention_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
+                        + d_attention_norm_y_3[(b * S + s) * D + d] * attention_norm_root_again_at
+                        + d_attention_norm_sum_of_squares_at * (x_2_at + x_2_at);
             }
         }
     }

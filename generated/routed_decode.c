@@ -180,9 +180,10 @@ static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float 
     for (long n = 0; n < N; n++) {
         ffn_total_3 += chosen[n] * ffn_p[n];
     }
+    const float fixed = moec_where(moec_lt(0.0f, ffn_total_3), ffn_total_3, 1.0f);
     MOEC_OMP(simd)
     for (long n = 0; n < N; n++) {
-        ffn_weight[n] = ffn_p[n] / moec_where(moec_lt(0.0f, ffn_total_3), ffn_total_3, 1.0f);
+        ffn_weight[n] = ffn_p[n] / fixed;
     }
 }
 
@@ -228,10 +229,10 @@ static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restri
             const long chosen_batch_at = (long)chosen_batch[r];
             const long chosen_s_at = (long)chosen_s[r];
             const long chosen_n_at = (long)chosen_n[r];
+            const float ffn_weight_at = ffn_weight[(chosen_batch_at + chosen_s_at) * N + chosen_n_at];
             MOEC_OMP(simd)
             for (long d = d_from; d < d_from + 16; d++) {
-                ffn_y[(chosen_batch_at + chosen_s_at) * D + d] +=
-                        ffn_weight[(chosen_batch_at + chosen_s_at) * N + chosen_n_at] * expert_y[r * D + d];
+                ffn_y[(chosen_batch_at + chosen_s_at) * D + d] += ffn_weight_at * expert_y[r * D + d];
             }
         }
     }

@@ -241,10 +241,13 @@ static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const floa
     float ffn_total_2_sum[4] = {0.0f};
     for (long b = 0; b < BATCH; b++) {
         float ffn_total_2_part[4] = {0.0f};
-        for (long s = 0; s < S; s++) {
+        for (long s = 0; s < S; s += 4) {
             MOEC_OMP(simd)
             for (long n = 0; n < N; n++) {
                 ffn_total_2_part[n] += chosen[((i * BATCH + b) * S + s) * N + n] / 2.0f;
+                ffn_total_2_part[n] += chosen[((i * BATCH + b) * S + (s + 1)) * N + n] / 2.0f;
+                ffn_total_2_part[n] += chosen[((i * BATCH + b) * S + (s + 2)) * N + n] / 2.0f;
+                ffn_total_2_part[n] += chosen[((i * BATCH + b) * S + (s + 3)) * N + n] / 2.0f;
             }
         }
         for (int j = 0; j < 4; j++) ffn_total_2_sum[j] += ffn_total_2_part[j];
@@ -265,10 +268,10 @@ static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const floa
             }
             float ffn_total_3_now = ffn_total_3_sum;
             ffn_total_3[(i * BATCH + b) * S + s] = ffn_total_3_now;
+            const float fixed = moec_where(moec_lt(0.0f, ffn_total_3_now), ffn_total_3_now, 1.0f);
             MOEC_OMP(simd)
             for (long n = 0; n < N; n++) {
-                ffn_weight[(b * S + s) * N + n] = ffn_p[(b * S + s) * N + n]
-                        / moec_where(moec_lt(0.0f, ffn_total_3_now), ffn_total_3_now, 1.0f);
+                ffn_weight[(b * S + s) * N + n] = ffn_p[(b * S + s) * N + n] / fixed;
             }
             MOEC_OMP(simd)
             for (long d = 0; d < D; d++) {
@@ -307,11 +310,11 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
         const long chosen_batch_at = (long)chosen_batch[r];
         const long chosen_s_at = (long)chosen_s[r];
         const long chosen_n_at = (long)chosen_n[r];
+        const float ffn_weight_at = ffn_weight[(chosen_batch_at * S + chosen_s_at) * N + chosen_n_at];
         MOEC_OMP(simd)
         for (long f = 0; f < F; f++) {
             float expert_h = act_y[r * F + f] * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
-            expert_h_weighed[r * F + f] = ffn_weight[(chosen_batch_at * S + chosen_s_at) * N + chosen_n_at]
-                    * expert_h;
+            expert_h_weighed[r * F + f] = ffn_weight_at * expert_h;
         }
     }
 }
@@ -342,10 +345,13 @@ static void kernel_train_10_balance(long i, float *restrict x_2, const float *re
     float ffn_total_4_sum[4] = {0.0f};
     for (long b = 0; b < BATCH; b++) {
         float ffn_total_4_part[4] = {0.0f};
-        for (long s = 0; s < S; s++) {
+        for (long s = 0; s < S; s += 4) {
             MOEC_OMP(simd)
             for (long n = 0; n < N; n++) {
                 ffn_total_4_part[n] += ffn_p[(b * S + s) * N + n];
+                ffn_total_4_part[n] += ffn_p[(b * S + (s + 1)) * N + n];
+                ffn_total_4_part[n] += ffn_p[(b * S + (s + 2)) * N + n];
+                ffn_total_4_part[n] += ffn_p[(b * S + (s + 3)) * N + n];
             }
         }
         for (int j = 0; j < 4; j++) ffn_total_4_sum[j] += ffn_total_4_part[j];
@@ -476,10 +482,10 @@ static void kernel_train_13_d_logits(const int32_t *restrict targets, const floa
         const long s = iteration % S;
         const long targets_at = (long)targets[b * S + s];
         float d_sum_of_powers = d_total_3 * (1.0f / sum_of_powers[b * S + s]);
+        const float fixed = largest[b * S + s];
         MOEC_OMP(simd)
         for (long v = 0; v < V; v++) {
-            d_logits[(b * S + s) * V + v] = d_sum_of_powers
-                    * moec_exp(logits[(b * S + s) * V + v] - largest[b * S + s]);
+            d_logits[(b * S + s) * V + v] = d_sum_of_powers * moec_exp(logits[(b * S + s) * V + v] - fixed);
         }
         d_logits[(b * S + s) * V + targets_at] += -d_total_3;
     }
@@ -532,12 +538,13 @@ static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *
     const float loss_scale_at = loss_scale[0];
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
+            const float final_norm_root_at = final_norm_root[b * S + s];
+            const float d_final_norm_sum_of_squares_at = d_final_norm_sum_of_squares[b * S + s];
             MOEC_OMP(simd)
             for (long d = 0; d < D; d++) {
                 const float x_2_at = x_2[((4 * BATCH + b) * S + s) * D + d];
-                d_x_2[(b * S + s) * D + d] = d_final_norm_y_3[(b * S + s) * D + d]
-                        * final_norm_root[b * S + s]
-                        + d_final_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
+                d_x_2[(b * S + s) * D + d] = d_final_norm_y_3[(b * S + s) * D + d] * final_norm_root_at
+                        + d_final_norm_sum_of_squares_at * (x_2_at + x_2_at);
             }
         }
     }
@@ -572,14 +579,14 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
     }
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
+            const float ffn_total_at = ffn_total[(i * BATCH + b) * S + s];
+            const float ffn_total_3_at = ffn_total_3[(i * BATCH + b) * S + s];
+            const float fixed = moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f);
             MOEC_OMP(simd)
             for (long n = 0; n < N; n++) {
-                float ffn_p_again_now = ffn_value[((i * BATCH + b) * S + s) * N + n]
-                        / ffn_total[(i * BATCH + b) * S + s];
+                float ffn_p_again_now = ffn_value[((i * BATCH + b) * S + s) * N + n] / ffn_total_at;
                 ffn_p_again[(b * S + s) * N + n] = ffn_p_again_now;
-                const float ffn_total_3_at = ffn_total_3[(i * BATCH + b) * S + s];
-                ffn_weight_again[(b * S + s) * N + n] = ffn_p_again_now
-                        / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f);
+                ffn_weight_again[(b * S + s) * N + n] = ffn_p_again_now / fixed;
             }
             MOEC_OMP(simd)
             for (long d = 0; d < D; d++) {
@@ -627,6 +634,8 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
         const long chosen_s_2_at = (long)chosen_s_2[r];
         const long chosen_n_2_at = (long)chosen_n_2[r];
         float d_ffn_weight_sum = 0.0f;
+        const float ffn_weight_again_at = ffn_weight_again[(chosen_batch_2_at * S + chosen_s_2_at) * N
+                + chosen_n_2_at];
         MOEC_OMP(simd reduction(+:d_ffn_weight_sum))
         for (long f = 0; f < F; f++) {
             const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
@@ -634,8 +643,6 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
             float act_y_again = expert_gate_product_at * part;
             const float expert_up_product_at = expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
             float expert_h_again = act_y_again * expert_up_product_at;
-            const float ffn_weight_again_at =
-                    ffn_weight_again[(chosen_batch_2_at * S + chosen_s_2_at) * N + chosen_n_2_at];
             expert_h_weighed_again[r * F + f] = ffn_weight_again_at * expert_h_again;
             const float d_expert_h_weighed_at = d_expert_h_weighed[r * F + f];
             d_ffn_weight_sum += d_expert_h_weighed_at * expert_h_again;
@@ -696,19 +703,20 @@ static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
                     1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f)
                     * d_ffn_total_3_sum, 0.0f);
             float d_ffn_total_5_sum = 0.0f;
+            const float ffn_total_3_at_2 = ffn_total_3[(i * BATCH + b) * S + s];
+            const float fixed = 1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at_2), ffn_total_3_at_2, 1.0f);
             MOEC_OMP(simd reduction(+:d_ffn_total_5_sum))
             for (long n = 0; n < N; n++) {
                 const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n];
-                const float ffn_total_3_at_2 = ffn_total_3[(i * BATCH + b) * S + s];
                 d_ffn_p[n] = d_ffn_total_4[n] + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
-                        * (1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at_2), ffn_total_3_at_2, 1.0f))
-                        + d_ffn_total_3 * chosen[((i * BATCH + b) * S + s) * N + n];
+                        * fixed + d_ffn_total_3 * chosen[((i * BATCH + b) * S + s) * N + n];
                 d_ffn_total_5_sum += d_ffn_p[n] * ffn_p_again[(b * S + s) * N + n];
             }
             float d_ffn_total_5 = -(1.0f / ffn_total[(i * BATCH + b) * S + s] * d_ffn_total_5_sum);
+            const float fixed_2 = 1.0f / ffn_total[(i * BATCH + b) * S + s];
             MOEC_OMP(simd)
             for (long n = 0; n < N; n++) {
-                float d_ffn_value = d_ffn_p[n] * (1.0f / ffn_total[(i * BATCH + b) * S + s]) + d_ffn_total_5;
+                float d_ffn_value = d_ffn_p[n] * fixed_2 + d_ffn_total_5;
                 d_ffn_logit[(b * S + s) * N + n] = d_ffn_value * ffn_value[((i * BATCH + b) * S + s) * N + n];
             }
         }
@@ -771,12 +779,14 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
     for (long iteration = 0; iteration < 64; iteration++) {
         const long b = iteration / 32;
         const long s = iteration % S;
+        const float ffn_norm_root_again_at = ffn_norm_root_again[b * S + s];
+        const float d_ffn_norm_sum_of_squares_at = d_ffn_norm_sum_of_squares[b * S + s];
         MOEC_OMP(simd)
         for (long d = 0; d < D; d++) {
             const float x_3_at = x_3[((i * BATCH + b) * S + s) * D + d];
             d_x_3[(b * S + s) * D + d] = d_x_2[((((i + 1) & 1) * BATCH + b) * S + s) * D + d]
-                    + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again[b * S + s]
-                    + d_ffn_norm_sum_of_squares[b * S + s] * (x_3_at + x_3_at);
+                    + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again_at
+                    + d_ffn_norm_sum_of_squares_at * (x_3_at + x_3_at);
         }
         float attention_norm_root_again_now =
                 moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
@@ -879,12 +889,14 @@ static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float
 {
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
+            const float attention_norm_root_again_at = attention_norm_root_again[b * S + s];
+            const float d_attention_norm_sum_of_squares_at = d_attention_norm_sum_of_squares[b * S + s];
             MOEC_OMP(simd)
             for (long d = 0; d < D; d++) {
                 const float x_2_at = x_2[((i * BATCH + b) * S + s) * D + d];
                 d_x_2[(((i & 1) * BATCH + b) * S + s) * D + d] = d_x_3[(b * S + s) * D + d]
-                        + d_attention_norm_y_3[(b * S + s) * D + d] * attention_norm_root_again[b * S + s]
-                        + d_attention_norm_sum_of_squares[b * S + s] * (x_2_at + x_2_at);
+                        + d_attention_norm_y_3[(b * S + s) * D + d] * attention_norm_root_again_at
+                        + d_attention_norm_sum_of_squares_at * (x_2_at + x_2_at);
             }
         }
     }
