@@ -105,8 +105,8 @@ Node *node_new(Arena *arena, NodeKind kind, Span span);
 Node *node_named(Arena *arena, NodeKind kind, Span span, const char *name, Span name_span);
 void node_add(Arena *arena, Node *node, Node *kid); /* kid may be NULL */
 const char *node_kind_name(NodeKind kind);
-bool node_holds_statements(
-    const Node *node); /* itself, or in its blocks and cases; node may be NULL */
+/* Itself, or in its blocks and cases; node may be NULL. */
+bool node_holds_statements(const Node *node);
 bool node_mentions(const Node *node, const char *name); /* a NODE_NAME of that name stands in it */
 
 /* parse: a source to its tree. Reports every syntax error it can; returns NULL only when nothing could be read. */
