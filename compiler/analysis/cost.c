@@ -132,12 +132,6 @@ static void list_layers(Costing *costing) {
     }
 }
 
-static bool has_axis(const Tensor *tensor, const Axis *axis) {
-    for (int i = 0; i < tensor->rank; i++)
-        if (tensor->axes[i] == axis) return true;
-    return false;
-}
-
 static void add_parameters(Costing *costing) {
     const List *tensors = &costing->program->tensors;
     for (int i = 0; i < tensors->count; i++) {
@@ -147,7 +141,8 @@ static void add_parameters(Costing *costing) {
         tensor->active = costing->active[i] < 0 ? 1 : costing->active[i];
         costing->cost->parameters += count;
         costing->cost->active += count * tensor->active;
-        if (costing->words && has_axis(tensor, costing->words)) costing->cost->embedding += count;
+        if (costing->words && tensor_has_axis(tensor, costing->words))
+            costing->cost->embedding += count;
         bool stacked = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
         add_layer(costing, layer_path(costing->arena, tensor->path ? tensor->path : tensor->name),
                   stacked ? tensor->axes[0]->size : 1,

@@ -144,6 +144,12 @@ void list_push(Arena *arena, List *list, void *item) {
     list->items[list->count++] = item;
 }
 
+int list_find(const List *list, const void *item) {
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i] == item) return i;
+    return -1;
+}
+
 void list_insert(Arena *arena, List *list, int place, const List *items) {
     int count = items->count, behind = list->count - place;
     for (int i = 0; i < count; i++) list_push(arena, list, NULL);

@@ -30,6 +30,7 @@ typedef struct List {
 } List;
 
 void list_push(Arena *arena, List *list, void *item);
+int list_find(const List *list, const void *item); /* its place; -1: it is not there */
 /* The items ahead of the one that is at `place` now; at the end where place is the count. */
 void list_insert(Arena *arena, List *list, int place, const List *items);
 

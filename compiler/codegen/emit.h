@@ -153,6 +153,7 @@ void count_attend(Emitter *emitter, const Statement *statement);
 void emit_equation(Emitter *emitter, const Statement *statement);
 /* outer, size and inner of the dimension that a choice is made along. */
 void top_sizes(const Statement *statement, long sizes[3]);
+const char *numbers_text(Emitter *emitter, const long *numbers, int count); /* "{1, 2}" */
 /* The row-major strides of a further part of the group of a pack, by dimension of the mask. */
 void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]);
 void emit_units(Emitter *emitter, const List *units);

@@ -170,7 +170,7 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
               operand(emitter, &statement->outputs, 0));
 }
 
-static const char *numbers_text(Emitter *emitter, const long *numbers, int count) {
+const char *numbers_text(Emitter *emitter, const long *numbers, int count) {
     Text text = {.arena = emitter->lower.arena};
     text_add(&text, "{");
     for (int i = 0; i < count; i++) text_add(&text, "%s%ld", i ? ", " : "", numbers[i]);

@@ -6,19 +6,11 @@
 
 /* ---- what names stand for ---- */
 
-static const Node *named(const List *list, const char *name) {
-    for (int i = 0; i < list->count; i++) {
-        const Node *node = list->items[i];
-        if (!strcmp(node->name, name)) return node;
-    }
-    return NULL;
-}
-
 const Node *named_layer(Unit *unit, const char *name) {
     const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules,
                            &unit->parametrizations};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        const Node *found = named(lists[i], name);
+        const Node *found = node_called(lists[i], name);
         if (found) return found;
     }
     return NULL;

@@ -22,16 +22,11 @@ static Index *fresh(Elaborator *e, const Index *index) {
     return index_new(e->program, index->name, index->axis);
 }
 
-static bool holds(Index *const *indices, int count, const Index *index) {
-    for (int i = 0; i < count; i++)
-        if (indices[i] == index) return true;
-    return false;
-}
-
 static Value *without(Elaborator *e, const Value *value, Index *const *indices, int count) {
     Value *result = value_new(e, KIND_TENSOR, value->span);
     for (int i = 0; i < value->rank; i++)
-        if (!holds(indices, count, value->dims[i])) result->dims[result->rank++] = value->dims[i];
+        if (!indices_have(indices, count, value->dims[i]))
+            result->dims[result->rank++] = value->dims[i];
     return result;
 }
 
@@ -42,10 +37,12 @@ static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *co
     Index *all[MAX_LOOPS];
     int found = free_indices(e, expr, all), count = 0;
     for (int i = 0; i < found; i++)
-        if (!holds(value->dims, value->rank, all[i]) && !holds(reduced, reduced_count, all[i]))
+        if (!indices_have(value->dims, value->rank, all[i]) &&
+            !indices_have(reduced, reduced_count, all[i]))
             dims[count++] = all[i];
     for (int i = 0; i < value->rank; i++)
-        if (expr_uses_index(expr, value->dims[i]) && !holds(reduced, reduced_count, value->dims[i]))
+        if (expr_uses_index(expr, value->dims[i]) &&
+            !indices_have(reduced, reduced_count, value->dims[i]))
             dims[count++] = value->dims[i];
     return count;
 }

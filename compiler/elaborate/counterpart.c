@@ -52,17 +52,12 @@ static bool may_stand_for(const ParameterFlow *a, const ParameterFlow *b) {
     return common == own || (a->joins && common > 0);
 }
 
-static const char *last_part(const char *path) {
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
 /* How alike two paths are: the same, else a common beginning and the same last part. */
 static int likeness(const char *a, const char *b) {
     int score = 1;
     if (!strcmp(a, b)) return 1000;
     for (int i = 0; a[i] && a[i] == b[i]; i++) score += a[i] == '.' ? 2 : 0;
-    return score + (strcmp(last_part(a), last_part(b)) ? 0 : 100);
+    return score + (strcmp(short_name(a), short_name(b)) ? 0 : 100);
 }
 
 const ParameterFlow **match_parameters(Arena *arena, const List *flows, const List *base) {

@@ -200,7 +200,7 @@ static void output_tensor(Elaborator *e, const Binding *named) {
     list_push(e->arena, &e->program->outputs, tensor);
 }
 
-static const char *short_name(const char *path) {
+const char *short_name(const char *path) {
     const char *dot = strrchr(path, '.');
     return dot ? dot + 1 : path;
 }

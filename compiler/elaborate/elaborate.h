@@ -234,6 +234,7 @@ Value *group_layer(Elaborator *e, const Value *train, const char *name);
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                     Span *span);
 
+const char *short_name(const char *path); /* its last part */
 Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span);
 
 /* ---- optimizer.c ---- */

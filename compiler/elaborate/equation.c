@@ -215,12 +215,6 @@ const char *temporary_name(Elaborator *e, const char *name) {
     return arena_format(e->arena, "%s_%s", last, name);
 }
 
-static bool contains(Index *const *indices, int count, const Index *index) {
-    for (int i = 0; i < count; i++)
-        if (indices[i] == index) return true;
-    return false;
-}
-
 static bool is_square(const Expr *expr) {
     if (expr->kind != EXPR_APPLY) return false;
     return (expr->op == OP_MUL && expr_equal(expr->args[0], expr->args[1])) ||
@@ -254,7 +248,8 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
     Index *ambient[MAX_RANK], *indices[MAX_RANK * 2 + MAX_LOOPS];
     int ambient_count = ambient_used(e, value, ambient), count = 0;
     for (int i = 0; i < ambient_count; i++)
-        if (!contains(reduced, reduced_count, ambient[i]) && !contains(dims, rank, ambient[i]))
+        if (!indices_have(reduced, reduced_count, ambient[i]) &&
+            !indices_have(dims, rank, ambient[i]))
             indices[count++] = ambient[i];
     for (int i = 0; i < rank; i++) indices[count++] = dims[i];
     if (!fits_rank(e, name, count, span)) return value_error(e, span);
@@ -367,7 +362,7 @@ static bool check_left(Elaborator *e, const Node *node, Expr *expr) {
     Index *used[MAX_LOOPS];
     int count = free_indices(e, expr, used);
     for (int i = 0; i < count; i++)
-        if (!contains(equation->left, equation->left_count, used[i])) {
+        if (!indices_have(equation->left, equation->left_count, used[i])) {
             report_unbound(e, node, used[i]);
             return false;
         }
@@ -387,7 +382,7 @@ static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const 
     for (int i = 0; i < tensor->rank; i++) {
         Expr *sub = value->expr->args[i];
         if (sub->kind != EXPR_INDEX || last->target->args[i]->index != sub->index) return NULL;
-        if (!contains(dims, rank, sub->index)) count++;
+        if (!indices_have(dims, rank, sub->index)) count++;
     }
     if (count != tensor->rank) return NULL;
     Index *reduced[MAX_LOOPS];

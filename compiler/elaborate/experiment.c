@@ -11,14 +11,6 @@ enum { MAX_SEEDS = 1000 };
 static const char *const entries[] = {"base",   "vary",  "variants", "tune", "match",    "seeds",
                                       "budget", "train", "metric",   "keep", "transfer", "machine"};
 
-static const Node *find_named(const List *list, const char *name) {
-    for (int i = 0; i < list->count; i++) {
-        const Node *node = list->items[i];
-        if (!strcmp(node->name, name)) return node;
-    }
-    return NULL;
-}
-
 static void help_with_names(Reports *reports, const List *nodes, const char *name,
                             const char *kind) {
     List names = {0};
@@ -37,7 +29,7 @@ static void help_with_names(Reports *reports, const List *nodes, const char *nam
 
 static bool read_base(Unit *unit, Experiment *experiment, const Node *value) {
     bool name = value->kind == NODE_NAME;
-    if (name && find_named(&unit->models, value->name)) {
+    if (name && node_called(&unit->models, value->name)) {
         experiment->base = value->name;
         return true;
     }
@@ -304,7 +296,7 @@ static void add_model(Unit *unit, Experiment *experiment) {
     const Node *rule = experiment->transfer, *node = experiment->node;
     experiment->model = experiment->base;
     if (!rule) return;
-    const Node *taken = find_named(&unit->models, node->name);
+    const Node *taken = node_called(&unit->models, node->name);
     if (taken && taken->span.start == node->span.start) {
         experiment->model = taken->name;
         return;
@@ -344,7 +336,7 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
     for (int i = 0; i < body->count; i++)
         good = !is_repeated(unit, body, i) && read_any(&asking, body->kids[i]) && good;
     bool timed = experiment->match && !strcmp(experiment->match->name, "time");
-    const Node *machine = find_named(&(List){(void **)body->kids, body->count, 0}, "machine");
+    const Node *machine = node_called(&(List){(void **)body->kids, body->count, 0}, "machine");
     if (good && machine && !timed) {
         report_error(unit->reports, machine->name_span, "nothing asks what the machine can do");
         report_help(unit->reports, "match time by PATH does");

@@ -181,12 +181,6 @@ static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Inde
     return seen;
 }
 
-static bool has_index(Index *const *indices, int count, const Index *index) {
-    for (int i = 0; i < count; i++)
-        if (indices[i] == index) return true;
-    return false;
-}
-
 /* What the layer is mapped over: what its caller is, the indices it is applied under, and any other
  * index its arguments depend on without showing it as a dimension. */
 static bool frame_ambient(Elaborator *e, Frame *frame, Index *const *under, int under_count,
@@ -201,9 +195,9 @@ static bool frame_ambient(Elaborator *e, Frame *frame, Index *const *under, int 
         if (pass && arguments[pass - 1]->kind == KIND_TENSOR)
             found_count = free_indices(e, arguments[pass - 1]->expr, found);
         for (int i = 0; i < found_count; i++) {
-            bool shown =
-                pass && has_index(arguments[pass - 1]->dims, arguments[pass - 1]->rank, found[i]);
-            if (shown || has_index(frame->ambient, frame->ambient_count, found[i])) continue;
+            bool shown = pass && indices_have(arguments[pass - 1]->dims, arguments[pass - 1]->rank,
+                                              found[i]);
+            if (shown || indices_have(frame->ambient, frame->ambient_count, found[i])) continue;
             if (frame->ambient_count == MAX_RANK) return false;
             frame->ambient[frame->ambient_count++] = found[i];
         }

@@ -309,6 +309,22 @@ uint64_t expr_hash(uint64_t hash, const Expr *expr, Index *const *loops, int cou
     return hash;
 }
 
+bool indices_have(Index *const *indices, int count, const Index *index) {
+    for (int i = 0; i < count; i++)
+        if (indices[i] == index) return true;
+    return false;
+}
+
+bool statement_loops_over(const Statement *statement, const Index *index) {
+    return indices_have(statement->loops, statement->loop_count, index);
+}
+
+bool tensor_has_axis(const Tensor *tensor, const Axis *axis) {
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->axes[i] == axis) return true;
+    return false;
+}
+
 bool expr_uses_index(const Expr *expr, const Index *index) {
     if (expr->kind == EXPR_INDEX) return expr->index == index;
     for (int i = 0; i < expr->count; i++)

@@ -420,6 +420,9 @@ bool expr_is_number(const Expr *expr, double number);
 /* Comparisons and what joins them: 1 or 0. */
 bool expr_is_truth(const Expr *expr);
 bool expr_uses_index(const Expr *expr, const Index *index);
+bool indices_have(Index *const *indices, int count, const Index *index);
+bool statement_loops_over(const Statement *statement, const Index *index);
+bool tensor_has_axis(const Tensor *tensor, const Axis *axis);
 bool expr_reads(const Expr *expr, const Tensor *tensor);
 /* A computed subscript: one that folds to an index of another axis stays computed, since a plain
  * index never leaves its dimension. */

@@ -103,12 +103,6 @@ static bool is_open_repeat(const Verify *verify, const Index *index) {
     return false;
 }
 
-static bool is_loop(const Statement *statement, const Index *index) {
-    for (int i = 0; i < statement->loop_count; i++)
-        if (statement->loops[i] == index) return true;
-    return false;
-}
-
 static void check_expr(Verify *verify, const Expr *expr);
 
 /* A plain subscript runs over the whole dimension; that of a repeat may stop short of a carried
@@ -149,8 +143,9 @@ static void check_read(Verify *verify, const Expr *read) {
 /* An index that is in scope: in a call, every one that is not of a repeat stands for itself. */
 static void check_index(Verify *verify, const Index *index) {
     const Statement *statement = verify->statement;
-    if (index->of_repeat ? is_open_repeat(verify, index)
-                         : statement->kind == STATEMENT_CALL || is_loop(statement, index))
+    if (index->of_repeat
+            ? is_open_repeat(verify, index)
+            : statement->kind == STATEMENT_CALL || statement_loops_over(statement, index))
         return;
     error_message(verify, "index %s is not bound", index->name);
 }

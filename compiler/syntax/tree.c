@@ -62,6 +62,14 @@ void node_add(Arena *arena, Node *node, Node *kid) {
     if (kid && kid->depth >= node->depth) node->depth = kid->depth + 1;
 }
 
+const Node *node_called(const List *nodes, const char *name) {
+    for (int i = 0; i < nodes->count; i++) {
+        const Node *node = nodes->items[i];
+        if (!strcmp(node->name, name)) return node;
+    }
+    return NULL;
+}
+
 const char *node_kind_name(NodeKind kind) {
     return kind_names[kind];
 }

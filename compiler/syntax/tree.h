@@ -103,7 +103,8 @@ typedef struct Node {
 
 Node *node_new(Arena *arena, NodeKind kind, Span span);
 Node *node_named(Arena *arena, NodeKind kind, Span span, const char *name, Span name_span);
-void node_add(Arena *arena, Node *node, Node *kid); /* kid may be NULL */
+void node_add(Arena *arena, Node *node, Node *kid);           /* kid may be NULL */
+const Node *node_called(const List *nodes, const char *name); /* the first, or NULL */
 const char *node_kind_name(NodeKind kind);
 /* Itself, or in its blocks and cases; node may be NULL. */
 bool node_holds_statements(const Node *node);

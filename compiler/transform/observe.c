@@ -17,17 +17,11 @@ typedef struct Observation {
     const char *name;
 } Observation;
 
-static bool has_axis(const Tensor *tensor, const Axis *axis) {
-    for (int i = 0; i < tensor->rank; i++)
-        if (tensor->axes[i] == axis) return true;
-    return false;
-}
-
 static bool is_whole(const Program *program, const ParameterFlow *flow) {
     const Tensor *end = flow->end, *parameter = flow->tensor;
-    if (!end || end->role != ROLE_TEMP || !has_axis(end, program->batch)) return false;
+    if (!end || end->role != ROLE_TEMP || !tensor_has_axis(end, program->batch)) return false;
     for (int i = 0; i < parameter->lead; i++)
-        if (parameter->axes[i]->kind != AXIS_REPEAT && has_axis(end, parameter->axes[i]))
+        if (parameter->axes[i]->kind != AXIS_REPEAT && tensor_has_axis(end, parameter->axes[i]))
             return false;
     return end->axes[0]->kind != AXIS_REPEAT && end->rank < MAX_RANK;
 }
@@ -66,7 +60,7 @@ static Statement *copy_out(Program *program, const Expr *read, const char *name,
 /* The first read of what an earlier iteration left: x[i, b, s, d]. */
 static Expr *carried_read(const Program *program, Expr *expr, const Index *step) {
     if (expr->kind == EXPR_READ && expr->tensor->role == ROLE_TEMP && expr->count > 2 &&
-        has_axis(expr->tensor, program->batch) && expr->args[0]->kind == EXPR_INDEX &&
+        tensor_has_axis(expr->tensor, program->batch) && expr->args[0]->kind == EXPR_INDEX &&
         expr->args[0]->index == step)
         return expr;
     for (int i = 0; i < expr->count; i++) {

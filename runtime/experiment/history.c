@@ -1,6 +1,7 @@
 #include "experiment/history.h"
 
 #include "base/files.h"
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -167,18 +168,12 @@ double history_sum(const History *history, const char *name) {
     return sum;
 }
 
-static int by_size(const void *a, const void *b) {
-    double one = *(const double *)a, other = *(const double *)b;
-    return (one > other) - (one < other);
-}
-
 double history_median(const History *history, const char *name) {
     long count;
     double *numbers = numbers_of(history, name, &count);
-    qsort(numbers, (size_t)count, sizeof *numbers, by_size);
-    double median = count ? numbers[count / 2] : NAN;
+    double middle = count ? median(numbers, (size_t)count) : NAN;
     free(numbers);
-    return median;
+    return middle;
 }
 
 long history_step(const History *history) {

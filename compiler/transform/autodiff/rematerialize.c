@@ -16,6 +16,7 @@
  * cheap, and made of values that are kept anyway or of such ones, and what says so itself
  * (`again`). Outside of repeats, where all is there on the way back, what says so alone.
  */
+#include "analysis/access.h"
 #include "ir/rewrite.h"
 
 #include <string.h>
@@ -63,12 +64,6 @@ static int first_mention(const Saving *saving, const Tensor *tensor) {
     return -1;
 }
 
-static void written_by(Arena *arena, const Statement *statement, List *targets) {
-    if (statement->kind == STATEMENT_LOOP) list_push(arena, targets, statement->target);
-    for (int i = 0; i < statement->outputs.count; i++)
-        list_push(arena, targets, statement->outputs.items[i]);
-}
-
 /* A tensor lives for one step when the step writes it, at a place that is the same in every step,
  * and nobody outside asks. */
 static void find_local(Saving *saving) {
@@ -77,7 +72,7 @@ static void find_local(Saving *saving) {
     bool *carried = arena_alloc(program->arena, (size_t)saving->count * sizeof *carried);
     for (int i = 0; i < statements->count; i++) {
         List targets = {0};
-        written_by(program->arena, statements->items[i], &targets);
+        writes_of(program->arena, statements->items[i], &targets);
         for (int j = 0; j < targets.count; j++) {
             const Expr *target = targets.items[j];
             if (target->tensor->role == ROLE_TEMP) saving->local[target->tensor->id] = true;
@@ -115,7 +110,7 @@ static const Statement *pointwise_maker(const Saving *saving, const Tensor *tens
     const Statement *maker = NULL;
     for (int i = 0; i < statements->count; i++) {
         List targets = {0};
-        written_by(saving->program->arena, statements->items[i], &targets);
+        writes_of(saving->program->arena, statements->items[i], &targets);
         for (int j = 0; j < targets.count; j++) {
             if (((Expr *)targets.items[j])->tensor != tensor) continue;
             if (maker || !is_pointwise(statements->items[i])) return NULL;
@@ -183,7 +178,7 @@ static void insert_copy(Saving *saving, const Statement *statement, int position
 /* The tensors of one statement share their fate: a call makes all its results again. */
 static void decide(Saving *saving, Statement *statement) {
     List targets = {0};
-    written_by(saving->program->arena, statement, &targets);
+    writes_of(saving->program->arena, statement, &targets);
     int first = -1;
     for (int i = 0; i < targets.count; i++) {
         const Tensor *tensor = ((Expr *)targets.items[i])->tensor;
@@ -279,7 +274,7 @@ static Expr *read_again(Program *program, Expr *read, void *data) {
 
 /* What a statement writes, and where the way back first mentions it; false: nowhere. */
 static bool is_wanted(Return *back, const Statement *statement, List *targets) {
-    written_by(back->program->arena, statement, targets);
+    writes_of(back->program->arena, statement, targets);
     back->position = back->count;
     for (int i = 0; i < targets->count; i++) {
         int first = back->first[((Expr *)targets->items[i])->tensor->id];

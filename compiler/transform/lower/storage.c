@@ -279,12 +279,6 @@ static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
     return rounded ? scope : NULL;
 }
 
-static int place_of(const Block *block, const Statement *statement) {
-    for (int i = 0; i < block->statements.count; i++)
-        if (block->statements.items[i] == statement) return i;
-    return -1;
-}
-
 static void insert(Program *program, Block *block, int place, Statement *statement) {
     List *list = &block->statements;
     list_push(program->arena, list, NULL);
@@ -331,11 +325,12 @@ static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
     int last = 0;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        if (use->write) last = place_of(scope->block, use->statement);
+        if (use->write) last = list_find(&scope->block->statements, use->statement);
     }
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        bool behind = is_rounded(use) && place_of(scope->block, use->statement) > last;
+        bool behind =
+            is_rounded(use) && list_find(&scope->block->statements, use->statement) > last;
         if (use->scope->block == scope->block && !behind)
             rewrite_statement(program, use->statement, true, unstacked, &unstack);
     }
@@ -400,7 +395,7 @@ static Tensor *copy_for(Storage *storage, const Use *use) {
         reader = scope->repeat;
         scope = scope->outer;
     }
-    int place = place_of(scope->block, reader);
+    int place = list_find(&scope->block->statements, reader);
     for (int i = place - 1; i >= 0 && !writer; i--)
         if (writes(program->arena, scope->block->statements.items[i], read->tensor)) {
             writer = scope->block->statements.items[i];

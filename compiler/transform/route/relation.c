@@ -286,12 +286,6 @@ static void finish_site(Routing *routing, Site *site, const KeySearch *search) {
 
 /* ---- insertion ---- */
 
-static int place_of(const Block *block, const Statement *statement) {
-    for (int i = 0; i < block->statements.count; i++)
-        if (block->statements.items[i] == statement) return i;
-    return -1;
-}
-
 /* Puts what the site made behind what it made before; the first time behind the choice, the outer
  * rows or at the start. */
 static void insert_pending(Routing *routing, Site *site) {
@@ -300,7 +294,8 @@ static void insert_pending(Routing *routing, Site *site) {
                              : site->region == routing->home ? routing->choice
                                                              : NULL;
     if (!after && site->outer && site->outer->region == site->region) after = site->outer->last;
-    int position = after ? place_of(block, after) + 1 : 0, count = site->pending.count;
+    int position = after ? list_find(&block->statements, after) + 1 : 0,
+        count = site->pending.count;
     if (!count) return;
     list_insert(routing->program->arena, &block->statements, position, &site->pending);
     site->last = site->pending.items[count - 1];

@@ -86,12 +86,6 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     relation_finish(routing);
 }
 
-static bool holds(const List *list, const void *item) {
-    for (int i = 0; i < list->count; i++)
-        if (list->items[i] == item) return true;
-    return false;
-}
-
 /* The first choice that is not done; treating one may make others. */
 static const Place *next_choice(Routing *routing, const List *done) {
     routing->places = (List){NULL, 0, 0};
@@ -100,7 +94,7 @@ static const Place *next_choice(Routing *routing, const List *done) {
         const Place *place = routing->places.items[i];
         const Statement *statement = place->statement;
         if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP &&
-            !holds(done, statement))
+            list_find(done, statement) < 0)
             return place;
     }
     return NULL;

@@ -134,15 +134,9 @@ static void check_access(Expr *expr, void *data) {
     }
 }
 
-static bool in_loops(const Statement *statement, const Index *index) {
-    for (int i = 0; i < statement->loop_count; i++)
-        if (statement->loops[i] == index) return true;
-    return false;
-}
-
 static bool tuple_in_loops(const Routing *routing, const Statement *statement, const Tuple *tuple) {
     for (int i = 0; i < routing->rank; i++)
-        if (!in_loops(statement, tuple->at[i])) return false;
+        if (!statement_loops_over(statement, tuple->at[i])) return false;
     return true;
 }
 

@@ -359,19 +359,13 @@ static bool is_looked_into(Program *program, const Statement *scan, const List *
     return outside.found;
 }
 
-static bool is_in(const List *statements, const Statement *statement) {
-    for (int i = 0; i < statements->count; i++)
-        if (statements->items[i] == statement) return true;
-    return false;
-}
-
 /* Why the state stays as it is, or NULL. */
 static const char *stays(Recurrence *recurrence, const Block *block) {
     linear(recurrence);
     readers(recurrence);
     if (recurrence->reason) return recurrence->reason;
     for (int i = 0; i < recurrence->readers.count; i++)
-        if (!is_in(&block->statements, ((Reader *)recurrence->readers.items[i])->statement))
+        if (list_find(&block->statements, ((Reader *)recurrence->readers.items[i])->statement) < 0)
             return "its states are read elsewhere";
     return NULL;
 }

@@ -29,12 +29,6 @@ Dims dims_of_list(const Recurrence *recurrence, const List *factors) {
 
 /* ---- readers ---- */
 
-static bool in_statement(const Statement *statement, const Index *index) {
-    for (int i = 0; i < statement->loop_count; i++)
-        if (statement->loops[i] == index) return true;
-    return false;
-}
-
 /* The read stands at a place of each loop, one place of the scan's axis for all. */
 static Reader *reader_of(Recurrence *recurrence, Statement *statement) {
     Program *program = recurrence->program;
@@ -52,7 +46,7 @@ static Reader *reader_of(Recurrence *recurrence, Statement *statement) {
     }
     for (int i = 0; reader->read && i < reader->read->count; i++) {
         const Expr *sub = reader->read->args[i];
-        if (sub->kind != EXPR_INDEX || !in_statement(statement, sub->index)) return NULL;
+        if (sub->kind != EXPR_INDEX || !statement_loops_over(statement, sub->index)) return NULL;
         for (int j = 0; j < i; j++)
             if (expr_equal(sub, reader->read->args[j])) return NULL;
         reader->own[i] = sub->index;

@@ -15,6 +15,7 @@
  */
 #include "command/bench/bench.h"
 #include "base/message.h"
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -71,11 +72,6 @@ static double move_to(const Model *model, const Blocks *blocks, double t) {
     return sum;
 }
 
-static int by_value(const void *a, const void *b) {
-    double one = *(const double *)a, other = *(const double *)b;
-    return (one > other) - (one < other);
-}
-
 /* Least squares of a + b i + c i^2 with i = 0 in the middle: a. */
 static double middle_of_parabola(const double ratios[INTERVALS]) {
     double count = INTERVALS, squares = 0, fourths = 0, sum = 0, weighted = 0;
@@ -107,11 +103,10 @@ static bool take_ratios(Call *call, int loss, const Blocks *blocks, double inter
 
 static bool judge(const Bench *bench, double ratios[INTERVALS]) {
     double tolerance = tolerance_of(bench), middle = middle_of_parabola(ratios);
-    qsort(ratios, INTERVALS, sizeof ratios[0], by_value);
-    double median = ratios[INTERVALS / 2], slope = bench->routed ? median : middle;
+    double usual = median(ratios, INTERVALS), slope = bench->routed ? usual : middle;
     char kind[96];
     int agree = 0;
-    for (int i = 0; i < INTERVALS; i++) agree += fabs(ratios[i] - median) <= tolerance;
+    for (int i = 0; i < INTERVALS; i++) agree += fabs(ratios[i] - usual) <= tolerance;
     bool coarse = bench->routed && agree < QUORUM;
     bench_tell(bench, "gradient_difference", fabs(slope - 1));
     snprintf(kind, sizeof kind, "%sto %.0f %%",

@@ -1,5 +1,6 @@
 /* bench_train: optimizer steps, beside the matrix products that they cannot do without. */
 #include "command/bench/bench.h"
+#include "base/median.h"
 #include "base/message.h"
 #include "training/measure.h"
 #include "base/seconds.h"
@@ -24,11 +25,6 @@ bool bench_step(Stepper *stepper, long step) {
             error_message(NULL, "no speed is told: the loss is not a finite number"));
 }
 
-static int by_size(const void *a, const void *b) {
-    double one = *(const double *)a, other = *(const double *)b;
-    return (one > other) - (one < other);
-}
-
 static bool time_steps(const Bench *bench, Stepper *stepper, Times *times) {
     double each[MAX_STEPS], total = 0, patience = bench->quick ? 0 : TRAIN_SECONDS;
     long steps = 0;
@@ -39,8 +35,8 @@ static bool time_steps(const Bench *bench, Stepper *stepper, Times *times) {
         each[steps] = seconds_now() - began;
         total += each[steps++];
     }
-    qsort(each, (size_t)steps, sizeof each[0], by_size);
-    *times = (Times){each[0], total / (double)steps, each[steps / 2], steps};
+    double middle = median(each, (size_t)steps); /* which sorts them */
+    *times = (Times){each[0], total / (double)steps, middle, steps};
     return true;
 }
 

@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_profile.h"
 
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -28,11 +29,6 @@ void cuda_profile_free(CudaProfile *profile) {
     free(profile);
 }
 
-static int by_size(const void *a, const void *b) {
-    double one = *(const double *)a, other = *(const double *)b;
-    return (one > other) - (one < other);
-}
-
 /* Seconds of one of `launches` between two events; negative after an error, which is told. */
 static double time_once(const CudaProfile *profile, CudaWork work, void *data, int launches) {
     CudaDevice *device = profile->device;
@@ -58,7 +54,6 @@ int cuda_profile_work(CudaProfile *profile, const char *name, double flops, Cuda
         if (seconds[i] < 0) return 1;
     }
     if (result) return result;
-    qsort(seconds, (size_t)tries, sizeof seconds[0], by_size);
-    kernel_times_add(profile->times, name, -1, seconds[tries / 2], flops);
+    kernel_times_add(profile->times, name, -1, median(seconds, (size_t)tries), flops);
     return 0;
 }
