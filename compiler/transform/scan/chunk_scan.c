@@ -26,8 +26,9 @@
 #include <string.h>
 
 /* Places of a chunk: products of that many rows are fast, and what meets inside of it is as much as
- * a state of that width. A state of fewer numbers is not worth it. */
-enum { PLACES = 64, MIN_PLACES = 128, MIN_STATE = 256 };
+ * a state of that width; fewer where blocks of chunks hold far more than that, for rows and for
+ * what corrects them. A state of fewer numbers is not worth it. */
+enum { PLACES = 64, PLACES_IN_BLOCKS = 32, MIN_PLACES = 128, MIN_STATE = 256 };
 
 /* ---- pairs of places in a chunk ---- */
 
@@ -370,6 +371,11 @@ static const char *stays(Recurrence *recurrence, const Block *block) {
     return NULL;
 }
 
+static long places_of(const Recurrence *recurrence) {
+    bool blocks = recurrence->decay && dims_of(recurrence, recurrence->decay) & recurrence->summed;
+    return blocks && recurrence->corrected >= 0 ? PLACES_IN_BLOCKS : PLACES;
+}
+
 static void note_form(Program *program, const Recurrence *recurrence, long places,
                       const char *slow) {
     ScanForm *form = arena_alloc(program->arena, sizeof *form);
@@ -384,11 +390,11 @@ static bool chunk_one(Program *program, Statement *scan, const Block *block, Lis
     if (is_looked_into(program, scan, &states)) reason = "more than its states is read";
     for (int i = 0; i < states.count && !reason; i++) reason = stays(states.items[i], block);
     if (!reason && places <= 0) reason = are_small(&states, scan->index->axis->size);
-    if (places <= 0) places = PLACES;
     scan->slow = reason;
     for (int i = 0; i < states.count; i++) {
-        note_form(program, states.items[i], reason ? 1 : places, reason);
-        if (!reason) chunk_state(states.items[i], insertions, places);
+        long size = reason ? 1 : places > 0 ? places : places_of(states.items[i]);
+        note_form(program, states.items[i], size, reason);
+        if (!reason) chunk_state(states.items[i], insertions, size);
     }
     return !reason;
 }

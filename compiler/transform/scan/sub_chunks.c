@@ -10,7 +10,7 @@
  *     far[I,r,J,c] = sum[e] rows[I,r,e] * brought[I,J,c,e]
  *     near[I,r,c] = sum[e] q[I,r,e] * since[I,r,c,e] * k[I,c,e]               within a block
  *
- * Chunks of 64 places are 8 blocks of 8.
+ * Chunks of 64 places are 8 blocks of 8, those of 32 are 4.
  */
 #include "transform/scan/scan.h"
 
@@ -26,11 +26,10 @@ static Expr *where(const Chunks *chunks, Expr *condition, Expr *yes, Expr *no) {
     return expr_apply(chunks->program, OP_WHERE, condition, yes, no);
 }
 
-/* How many places a block has. */
+/* How many places a block has: pairs of blocks hold more than the places within one. */
 static long block_width(long places) {
     long width = 1;
-    for (long i = 2; i * i <= places; i++)
-        if (places % i == 0) width = i;
+    while (width * width < places || places % width) width++;
     return width;
 }
 
