@@ -45,20 +45,29 @@ def median_seconds(work, warm=5, times=20):
 # ---- GPT-2 ----
 
 
+class Mlp(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.ffn = Mlp(width)
 
     def forward(self, x):
         heads = (x.shape[0], x.shape[1], self.heads, x.shape[2] // self.heads)
         q, k, v = (part.reshape(heads).transpose(1, 2) for part in self.qkv(self.first(x)).chunk(3, -1))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
         x = x + self.out(mixed)
-        return x + self.down(F.gelu(self.up(self.second(x)), approximate="tanh"))
+        return x + self.ffn(self.second(x))
 
 
 class Model(nn.Module):
@@ -94,7 +103,8 @@ def give(module, weight, bias):
     module.bias.data.copy_(bias)
 
 
-def our_model():
+def our_model(feed_forward=None):
+    """With our weights. feed_forward makes the part of a block that is none of GPT-2 from its weights by name."""
     ours = tensors(WORK + "/weights")
     width = ours["embedding"].shape[1]
     layers = 1 + max(int(name.split(".")[1]) for name in ours if name.startswith("block."))
@@ -111,8 +121,11 @@ def our_model():
         give(block.qkv, torch.cat([own["attention." + name].reshape(width, -1) for name in names], 1),
              torch.cat([own[f"attention.{name}_bias"].reshape(-1) for name in names]))
         give(block.out, own["attention.output"].reshape(-1, width), own["attention.output_bias"])
-        give(block.up, own["ffn.up"], own["ffn.up_bias"])
-        give(block.down, own["ffn.down"], own["ffn.down_bias"])
+        if feed_forward:
+            block.ffn = feed_forward(own)
+        else:
+            give(block.ffn.up, own["ffn.up"], own["ffn.up_bias"])
+            give(block.ffn.down, own["ffn.down"], own["ffn.down_bias"])
     return model.to(DEVICE)
 
 

@@ -1,5 +1,8 @@
-"""PyTorch beside us on the processor: peers.py WORK agrees f32|bf16 holds our loss in WORK against its own from our weights;
-peers.py WORK f32|bf16 eager|compiled prints tokens per second of training steps."""
+"""PyTorch beside us on the processor. WORK holds our weights of a GPT-2, with or without routed experts, a text and our loss on it:
+
+peers.py WORK agrees f32|bf16            holds the loss against PyTorch's own from the same weights
+peers.py WORK f32|bf16 BATCH WAY         prints tokens per second of training steps of that shape; the ways:
+                                         eager, compiled; with experts loop (over them), grouped (torch._grouped_mm)"""
 
 import contextlib
 import os
@@ -11,11 +14,57 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import gpu_torch
 
-BATCH, CONTEXT, VOCABULARY, WIDTH, LAYERS = 8, 256, 256, 384, 6
+WORK, BALANCE = sys.argv[1], 0.01  # of the load
+TOP = {8: 2, 64: 8}  # experts that a token visits, of so many
 SECONDS = 8
+
+
+class Experts(nn.Module):
+    """Softmax over all experts, the probabilities of the chosen ones as they are, the balance loss of Fedus et al. 2021."""
+
+    def __init__(self, ours):
+        super().__init__()
+        self.router, self.up, self.down = (nn.Parameter(ours["ffn." + x].clone()) for x in ("router", "expert.up", "expert.down"))
+        self.count, self.way = self.up.shape[0], "loop"
+        self.top = TOP[self.count]
+
+    def loop(self, x, weight, chosen):
+        y = torch.zeros_like(x)
+        for i in range(self.count):
+            row, place = (chosen == i).nonzero(as_tuple=True)
+            h = F.gelu(x[row] @ self.up[i], approximate="tanh") @ self.down[i]
+            y.index_add_(0, row, (h * weight[row, place, None]).to(y.dtype))
+        return y
+
+    def grouped(self, x, weight, chosen):
+        order = chosen.flatten().argsort(stable=True)
+        ends = chosen.flatten().bincount(minlength=self.count).cumsum(0).to(torch.int32)
+        rows = order // self.top
+        up, down = self.up.bfloat16(), self.down.bfloat16()
+        h = F.gelu(torch._grouped_mm(x[rows].bfloat16(), up, offs=ends), approximate="tanh")
+        h = torch._grouped_mm(h, down, offs=ends) * weight.flatten()[order, None]
+        return torch.zeros_like(x).index_add_(0, rows, h.to(x.dtype))
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        p = (rows @ self.router).float().softmax(-1)
+        weight, chosen = p.topk(self.top, -1)
+        load = chosen.flatten().bincount(minlength=self.count) / chosen.numel()
+        self.balance = BALANCE * self.count * (load * p.mean(0)).sum()
+        return getattr(self, self.way)(rows, weight, chosen).reshape(x.shape)
+
+
+def our_model():
+    routed = "block.0.ffn.router" in gpu_torch.tensors(WORK + "/weights")
+    return gpu_torch.our_model(Experts if routed else None)
+
+
+def experts_of(model):
+    return [block.ffn for block in model.blocks if isinstance(block.ffn, Experts)]
 
 
 def rounding(precision):
@@ -23,30 +72,39 @@ def rounding(precision):
 
 
 def agrees(precision):
-    with open(sys.argv[1] + "/text", "rb") as file:
+    with open(WORK + "/text", "rb") as file:
         text = file.read()
-    model = gpu_torch.our_model()
-    windows = torch.tensor(list(text[: len(text) // (CONTEXT + 1) * (CONTEXT + 1)])).reshape(-1, CONTEXT + 1)
-    with torch.no_grad(), rounding(precision):
-        theirs = model(windows[:, :-1], windows[:, 1:]).item()
-    ours = gpu_torch.tensors(sys.argv[1] + "/loss")["loss"].item()
-    print(f"{precision}: loss {theirs:.6f}, ours {ours:.6f}", flush=True)
-    return abs(theirs - ours) <= (2e-2 if precision == "bf16" else 1e-4) * abs(ours)
+    model = our_model()
+    context = model.place.weight.shape[0]
+    windows = torch.tensor(list(text[: len(text) // (context + 1) * (context + 1)])).reshape(-1, context + 1)
+    ours = gpu_torch.tensors(WORK + "/loss")["loss"].item()
+    for way in ("loop", "grouped") if experts_of(model) and precision == "bf16" else ("loop",):
+        for experts in experts_of(model):
+            experts.way = way
+        with torch.no_grad(), rounding(precision):
+            theirs = model(windows[:, :-1], windows[:, 1:]).item()  # as ours is, without that of the balance
+        print(f"{precision}: loss {theirs:.6f}, ours {ours:.6f}", file=sys.stderr)
+        if abs(theirs - ours) > (2e-2 if precision == "bf16" else 1e-4) * abs(ours):
+            return False
+    return True
 
 
-def speed(precision, way):
+def speed(precision, batch, way):
     torch.manual_seed(1)
-    model = gpu_torch.Model(WIDTH, WIDTH // 64, LAYERS, VOCABULARY, CONTEXT)
+    model = our_model()
+    for experts in experts_of(model):
+        experts.way = way
+    vocabulary, context = model.token.weight.shape[0], model.place.weight.shape[0]
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     run = torch.compile(model) if way == "compiled" else model
-    tokens = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
+    tokens = torch.randint(vocabulary, (batch, context + 1))
     found, began = [], 0
     for step in range(200):
         before = time.perf_counter()
         if step == 2:
             began = before
         with rounding(precision):
-            loss = run(tokens[:, :-1], tokens[:, 1:])
+            loss = run(tokens[:, :-1], tokens[:, 1:]) + sum(experts.balance for experts in experts_of(model))
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -55,10 +113,10 @@ def speed(precision, way):
             found.append(time.perf_counter() - before)
         if len(found) >= 5 and time.perf_counter() - began > SECONDS:
             break
-    return BATCH * CONTEXT / statistics.median(found)
+    return batch * context / statistics.median(found)
 
 
 if __name__ == "__main__":
     if sys.argv[2] == "agrees":
         sys.exit(0 if agrees(sys.argv[3]) else "the losses differ: no speed is told")
-    print(speed(sys.argv[2], sys.argv[3]))
+    print(speed(sys.argv[2], int(sys.argv[3]), sys.argv[4]))

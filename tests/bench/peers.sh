@@ -1,9 +1,10 @@
 #!/bin/sh
-# How fast a training step is beside PyTorch's on the processor, in f32 and in bf16: the same shape, fused AdamW, clipped
+# How fast a training step is beside PyTorch's on the processor, in f32 and in bf16: the same weights, fused AdamW, clipped
 # gradients. PyTorch is installed into a folder of its own (PEERS, build/peers), or PYTHON names one that has it. Rounds
 # alternate, because a shared machine drifts: what counts is the ratio, of which the median over the rounds is told last.
+# PyTorch's figure is the best of its ways (see peers.py).
 #
-#   tests/bench/peers.sh [ROUNDS [WAY...]]      ways of PyTorch: eager (default), compiled
+#   tests/bench/peers.sh [ROUNDS [ROW...]]      rows: dense long 2of8 8of64 124m (default: all)
 #
 # Before any figure PyTorch computes our loss again from our weights, in both precisions, and `moec bench` holds the gradient
 # against differences of the loss.
@@ -12,7 +13,7 @@ cd "$(dirname "$0")/../.."
 moec=${BUILD:-build}/moec
 rounds=${1:-3}
 [ $# = 0 ] || shift
-ways=${*:-eager}
+[ $# != 0 ] || set -- dense long 2of8 8of64 124m
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -23,35 +24,65 @@ if [ -z "${PYTHON:-}" ]; then
     "$PYTHON" -c 'import torch' 2>/dev/null || "$PYTHON" -m pip install --quiet torch
 fi
 
-spec=models/gpt2.moe:gpt2_small
-head -c 1040 README.md >"$work/text"
-$moec init $spec --seed 1 --out "$work/weights" >/dev/null
-for precision in f32 bf16; do
-    $moec run $spec --set train.precision=$precision --weights "$work/weights" --tokens "$work/text" --want loss \
-        --out "$work/loss" >/dev/null
-    "$PYTHON" tests/bench/peers.py "$work" agrees $precision || exit 1
+# ROW: the model and what is set, how many texts of how many tokens a step, the ways of PyTorch in f32 and in bf16
+of() {
+    small=models/gpt2.moe:gpt2_small
+    case $1 in
+    dense) spec=$small batch=8 context=256 f32="eager compiled" bf16=$f32 ;;
+    long) spec=$small batch=1 context=2048 f32="eager compiled" bf16=$f32 ;;
+    2of8) spec=${small}_moe batch=8 context=256 f32=loop bf16="loop grouped" ;;
+    8of64)
+        spec="${small}_moe --set ffn.experts=64 --set ffn.top=8 --set ffn.expert.hidden=192"
+        batch=8 context=256 f32=loop bf16="loop grouped"
+        ;;
+    124m) spec=models/gpt2.moe:gpt2 batch=1 context=512 f32="eager compiled" bf16=$f32 ;;
+    *) echo "peers.sh: no row $1" >&2 && exit 2 ;;
+    esac
+    spec="$spec --set train.batch=$batch --set train.context=$context"
+}
+
+# shellcheck disable=SC2086 # several words in $spec
+agrees() {
+    head -c $((4 * (context + 1))) README.md >"$work/text"
+    $moec init $spec --seed 1 --out "$work/weights" >/dev/null
+    for precision in f32 bf16; do
+        $moec run $spec --set train.batch=1 --set train.precision=$precision --weights "$work/weights" --tokens "$work/text" \
+            --want loss --out "$work/loss" >/dev/null
+        "$PYTHON" tests/bench/peers.py "$work" agrees $precision || exit 1
+    done
+}
+# shellcheck disable=SC2086
+ours() { # PRECISION: tokens per second, the median of the steps, and the share of the floor
+    $moec bench $spec --set train.precision="$1" --json >"$work/bench"
+    for name in median_tokens_per_second share_of_floor; do
+        sed -n "s/.*\"$name\": *\([0-9.e+-]*\).*/\1/p" "$work/bench"
+    done
+}
+theirs() { # PRECISION WAY...: the best
+    precision=$1
+    shift
+    for way; do "$PYTHON" tests/bench/peers.py "$work" "$precision" "$batch" "$way"; done | sort -g | tail -1
+}
+
+printf '%-6s %5s %9s %6s %9s %6s %10s %10s %11s %12s %10s\n' row round "ours f32" floor "ours bf16" floor "torch f32" \
+    "torch bf16" "f32 / torch" "bf16 / torch" "bf16 / f32"
+for row; do
+    of "$row"
+    agrees
+    for round in $(seq "$rounds"); do
+        # shellcheck disable=SC2046,SC2086
+        echo "$row" "$round" $(ours f32) $(ours bf16) $(theirs f32 $f32) $(theirs bf16 $bf16) >"$work/row"
+        cat "$work/row" >>"$work/rows"
+        awk '{ printf "%-6s %5s %9.0f %6.2f %9.0f %6.2f %10.0f %10.0f %11.2f %12.2f %10.2f\n",
+            $1, $2, $3, $4, $5, $6, $7, $8, $3 / $7, $5 / $8, $5 / $3 }' "$work/row"
+    done
 done
 
-ours() { # PRECISION: tokens per second, the median of the steps
-    $moec bench $spec --set train.precision="$1" --json >"$work/bench"
-    sed -n 's/.*"median_tokens_per_second": *\([0-9.e+-]*\).*/\1/p' "$work/bench"
+median() { # ROW A B: of the ratios of these columns
+    awk -v row="$1" -v a="$2" -v b="$3" '$1 == row { print b ? $a / $b : $a }' "$work/rows" | sort -g |
+        awk '{ x[NR] = $1 } END { printf "%.2f", x[int((NR + 1) / 2)] }'
 }
-printf '%-7s %-10s %10s %10s %10s %10s %12s %12s %12s\n' round way "ours f32" "ours bf16" "torch f32" "torch bf16" \
-    "f32 / torch" "bf16 / torch" "bf16 / f32"
-for round in $(seq "$rounds"); do
-    for way in $ways; do
-        echo "$round $way $(ours f32) $(ours bf16) $("$PYTHON" tests/bench/peers.py "$work" f32 "$way")" \
-            "$("$PYTHON" tests/bench/peers.py "$work" bf16 "$way")" >"$work/row"
-        cat "$work/row" >>"$work/rows"
-        awk '{ printf "%-7s %-10s %10.0f %10.0f %10.0f %10.0f %12.2f %12.2f %12.2f\n",
-            $1, $2, $3, $4, $5, $6, $3 / $5, $4 / $6, $4 / $3 }' "$work/row"
-    done
-done
-# shellcheck disable=SC2086
-for way in $ways; do
-    for ratio in "3 5 f32 / torch's f32" "4 6 bf16 / torch's bf16" "4 3 bf16 / f32"; do
-        set -- $ratio
-        awk -v way="$way" -v a="$1" -v b="$2" '$2 == way { print $a / $b }' "$work/rows" | sort -g |
-            awk -v what="$way: ours, ${ratio#? ? }" '{ x[NR] = $1 } END { printf "%s: median %.2f\n", what, x[int((NR + 1) / 2)] }'
-    done
+for row; do
+    echo "$row: medians: f32 $(median "$row" 4 0) of its floor, $(median "$row" 3 7) of PyTorch's best;" \
+        "bf16 $(median "$row" 5 8) of PyTorch's best, $(median "$row" 5 3) of f32"
 done
