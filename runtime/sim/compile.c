@@ -191,7 +191,7 @@ static char *read_all(const char *path, size_t before, size_t *length) {
 /* Flags that make the compiler call the simulator at every access, as gcc and as clang spell them.
  */
 static const char *const gcc_flags =
-    "-g1 -gdwarf-4 -fsanitize=kernel-address -fno-gnu-unique "
+    "-g1 -gdwarf-4 -fno-var-tracking -fsanitize=kernel-address -fno-gnu-unique "
     "--param asan-instrumentation-with-call-threshold=0 --param asan-stack=0 "
     "--param asan-globals=0";
 static const char *const clang_flags =

@@ -1,0 +1,68 @@
+"""llama.cpp beside us: decode.py FOLDER files FILE.gguf writes FOLDER/f32.gguf, f16.gguf and q8_0.gguf of a llama, with tokens
+that have a spelling each; decode.py FOLDER tokens makes FOLDER/tokens.bin to train on; decode.py FOLDER run NAME COUNT decodes
+COUNT tokens behind the prompt 1 5 7, the likeliest always, and prints tokens per second and, a line later, the tokens."""
+
+import struct
+import sys
+
+FOLDER, THREADS, VOCABULARY = sys.argv[1], 2, 32000
+
+
+def files(path):
+    import gguf
+    import numpy
+
+    reader, kind = gguf.GGUFReader(path), gguf.GGMLQuantizationType.Q8_0
+    for name in ("f32", "f16", "q8_0"):
+        writer = gguf.GGUFWriter(f"{FOLDER}/{name}.gguf", "llama")
+        for field in reader.fields.values():
+            if not field.name.startswith(("GGUF.", "tokenizer.", "general.")):
+                writer.add_key_value(field.name, field.contents(), field.types[0], field.types[1] if len(field.types) > 1 else None)
+        special = ["<unk>", "<s>", "</s>"]
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(special + [f"<0x{i:02X}>" for i in range(256)] + [f" {i}" for i in range(259, VOCABULARY)])
+        writer.add_token_scores([0.0] * VOCABULARY)
+        writer.add_token_types([2, 3, 3] + [6] * 256 + [1] * (VOCABULARY - 259))
+        for tensor in reader.tensors:
+            if name == "f32" or tensor.data.ndim < 2:
+                writer.add_tensor(tensor.name, tensor.data)
+            elif name == "f16":
+                writer.add_tensor(tensor.name, tensor.data.astype(numpy.float16))
+            else:
+                writer.add_tensor(tensor.name, gguf.quants.quantize(tensor.data, kind), raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def tokens():
+    count = 520
+    with open(FOLDER + "/tokens.bin", "wb") as file:  # as llm.c has them
+        file.write(struct.pack("<256I", 20240520, 1, count, *[0] * 253))
+        file.write(struct.pack(f"<{count}H", *[i * 977 % VOCABULARY for i in range(count)]))
+
+
+def run(name, count):
+    import xllamacpp
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = f"{FOLDER}/{name}.gguf"
+    parameters.n_ctx = 512
+    parameters.n_parallel = 1
+    parameters.verbosity = -1
+    parameters.cpuparams.n_threads = THREADS
+    server = xllamacpp.Server(parameters)
+    said = server.handle_completions({"prompt": [1, 5, 7], "max_tokens": count, "temperature": 0, "ignore_eos": True})
+    print(said["timings"]["predicted_per_second"])
+    print(said["choices"][0]["text"].strip())
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[2:]
+    if what == "files":
+        files(rest[0])
+    elif what == "tokens":
+        tokens()
+    else:
+        run(rest[0], int(rest[1]))

@@ -1,0 +1,56 @@
+#!/bin/sh
+# How fast 238 million weights decode, one token after the other, in f32, bf16 and int8, beside reading memory and beside
+# llama.cpp (f32, f16, Q8_0) with the same weights. The packages gguf and xllamacpp, which brings llama.cpp with it, are installed
+# into a folder of their own (PEERS, build/peers_decode), or PYTHONPATH names one. Rounds alternate, because a shared machine
+# drifts. In f32 both write the same tokens, or nothing is timed. Takes 10 GB in TMPDIR.
+#
+#   tests/bench/decode.sh [ROUNDS]
+set -eu
+cd "$(dirname "$0")/../.."
+moec=${BUILD:-build}/moec
+spec=models/gpt2.moe:wide
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+PYTHON=${PYTHON:-python3}
+export PYTHONPATH="${PYTHONPATH:-${PEERS:-build/peers_decode}}"
+"$PYTHON" -c 'import gguf, xllamacpp' 2>/dev/null || "$PYTHON" -m pip install --quiet --target "$PYTHONPATH" gguf xllamacpp
+
+theirs() { # NAME COUNT
+    "$PYTHON" tests/bench/decode.py "$work" run "$1" "$2" 2>"$work/errors" >"$work/theirs" || {
+        cat "$work/errors" # which also tells of libraries for cards that are not here
+        exit 1
+    }
+}
+ours() { # the word of train.weights: tokens per second, the share of the bandwidth
+    $moec bench $spec --graph decode --set train.weights="$1" --json >"$work/bench"
+    for name in tokens_per_second share_of_bandwidth; do
+        sed -n "s/.*\"$name\": *\([0-9.e+-]*\).*/\1/p" "$work/bench"
+    done
+}
+
+"$PYTHON" tests/bench/decode.py "$work" tokens
+$moec train $spec --data "$work/tokens.bin" --steps 1 --out "$work/run" >/dev/null
+$moec export "$work/run" --as gguf --no-tokenizer --out "$work/gguf" >/dev/null
+"$PYTHON" tests/bench/decode.py "$work" files "$work/gguf/model.gguf"
+theirs f32 12
+$moec generate "$work/run" --numbers --prompt "1 5 7" --tokens 12 --temperature 0 >"$work/ours"
+[ "$(tail -n 1 "$work/theirs" | tr -s ' ')" = "$(sed 's/^1 5 7 //' "$work/ours" | tr -s ' ')" ] || {
+    cat "$work/theirs" "$work/ours"
+    echo "other tokens: no speed is told"
+    exit 1
+}
+
+printf '%-7s %-6s %10s %12s %12s %12s %8s\n' round ours tokens/s bandwidth "beside f32" llama.cpp ratio
+for round in $(seq "${1:-3}"); do
+    while read -r word name; do
+        theirs "$name" 100
+        # shellcheck disable=SC2046
+        echo "$round" "$word" $(ours "$word") "$(head -n 1 "$work/theirs")" >>"$work/rows"
+        awk '{ if ($2 == "f32") f32 = $3 } END { printf "%-7s %-6s %10.1f %12.2f %12.2f %12.1f %8.2f\n", $1, $2, $3, $4, $3 / f32, $5, $3 / $5 }' \
+            "$work/rows"
+    done <<END
+f32 f32
+bf16 f16
+int8 q8_0
+END
+done
