@@ -32,7 +32,9 @@ MOEC_LARGE void moec_hide(const MoecHead *head, const MoecPair *pair, long i, fl
 MOEC_LARGE void moec_row_scales(float *row, long count, const float *scales, long first,
                                 long step) {
     if (scales == NULL) return;
-    for (long j = 0; j < count; j++) row[j] *= scales[(first + j) * step];
+    scales += first * step;
+#pragma omp simd
+    for (long j = 0; j < count; j++) row[j] *= scales[j * step];
 }
 
 /* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
