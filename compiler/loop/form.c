@@ -6,6 +6,7 @@
 
 /* ---- terms ---- */
 
+const char term_element[] = "$0[$1]", term_sum[] = "$0 + $1", term_product[] = "$0 * $1";
 const char term_guarded[] = "$0 ? $1 : 0.0f", term_truth[] = "$0 ? 1.0f : 0.0f";
 
 static Term *term_new(Arena *arena, TermKind kind, const char *text) {
@@ -172,9 +173,9 @@ int term_operations(const Term *term) {
 const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Term *b) {
     bool none = term_is_zero(b);
     if (term_is_zero(a)) return b;
-    if (is_number(size, "1")) return none ? a : term(arena, "$0 + $1", a, b);
-    const Term *scaled = term(arena, "$0 * $1", a, size);
-    return none ? scaled : term(arena, "$0 + $1", scaled, b);
+    if (is_number(size, "1")) return none ? a : term(arena, term_sum, a, b);
+    const Term *scaled = term(arena, term_product, a, size);
+    return none ? scaled : term(arena, term_sum, scaled, b);
 }
 
 /* How tightly the operand of an operator has to bind to need no parentheses: to its left as much as

@@ -12,10 +12,6 @@
  */
 #include "loop/form.h"
 
-#include <string.h>
-
-static const char element[] = "$0[$1]";
-
 /* A vector loop and where it stands. */
 typedef struct Lanes {
     Arena *arena;
@@ -39,13 +35,13 @@ static bool is_fixed(const Lanes *lanes, const Term *term) {
     return !changes(lanes->loop, term);
 }
 
-static bool spells(const Term *term, const char *spelling) {
-    return term->kind == TERM_APPLY && strcmp(term->text, spelling) == 0;
+static bool applies(const Term *term, const char *operation) {
+    return term->kind == TERM_APPLY && term->text == operation;
 }
 
 static bool reads_or_asks(const Term *term) {
-    if (spells(term, element) || spells(term, term_guarded) || spells(term, term_truth) ||
-        spells(term, op_table[OP_WHERE].c))
+    if (applies(term, term_element) || applies(term, term_guarded) || applies(term, term_truth) ||
+        applies(term, op_table[OP_WHERE].c))
         return true;
     for (int i = 0; i < term->count; i++)
         if (reads_or_asks(term->args[i])) return true;
@@ -79,7 +75,7 @@ static const Term *kept_inside(Lanes *lanes, const Term *guard, const Term *subs
         const Term *value = term(arena, "$0 ? $1 : 0", guard, subscript);
         return found_before(lanes, long_type, "at", value);
     }
-    bool sum = spells(subscript, "$0 + $1"), product = spells(subscript, "$0 * $1");
+    bool sum = applies(subscript, term_sum), product = applies(subscript, term_product);
     if (!sum && !(product && subscript->args[1]->kind == TERM_NUMBER)) return NULL;
     const Term *a = kept_inside(lanes, guard, subscript->args[0]), *b = subscript->args[1];
     if (sum && a) b = kept_inside(lanes, guard, b);
@@ -94,12 +90,12 @@ static const Term *masked(Lanes *lanes, const Term *choice) {
     Arena *arena = lanes->arena;
     const Term *guard = choice->args[0], *read = choice->args[1], *place = read;
     while (place->count == 1) place = place->args[0];
-    if (!spells(place, element) || place->args[0]->kind != TERM_NAME) return NULL;
+    if (!applies(place, term_element) || place->args[0]->kind != TERM_NAME) return NULL;
     const Term *subscript = kept_inside(lanes, guard, place->args[1]);
     if (!subscript) return NULL;
     const Term *mask =
         found_before(lanes, mask_type, "inside", term(arena, "moec_mask($0)", guard));
-    const Term *safe = term(arena, element, place->args[0], subscript);
+    const Term *safe = term(arena, term_element, place->args[0], subscript);
     return term(arena, "moec_masked($0, $1)", term_replace(arena, read, place, safe), mask);
 }
 
@@ -113,7 +109,7 @@ static const Term *find_part(Lanes *lanes, const Term *part, const Term **by) {
         return part;
     }
     for (int i = 0; i < part->count && !found; i++) found = find_part(lanes, part->args[i], by);
-    if (found || !spells(part, term_guarded) || !is_fixed(lanes, part->args[0])) return found;
+    if (found || !applies(part, term_guarded) || !is_fixed(lanes, part->args[0])) return found;
     *by = masked(lanes, part);
     return *by ? part : NULL;
 }

@@ -58,7 +58,7 @@ static const Term *place_in_chain(Arena *arena, const FormNode *loop, const Term
     if (inner > 1) place = term(arena, "$0 / $1", place, term_whole(arena, inner));
     const Term *count = loop->values[2] ? term_whole(arena, loop->iterations) : loop->values[1];
     if (!outermost) place = term(arena, "$0 % $1", place, count);
-    return loop->values[2] ? term(arena, "$0 * $1", place, loop->values[2]) : place;
+    return loop->values[2] ? term(arena, term_product, place, loop->values[2]) : place;
 }
 
 /* Makes one loop of the first and `length` - 1 inside it. */
@@ -126,7 +126,7 @@ static void add_set(Arena *arena, FormBlock *block, const FormNode *sum, const T
         columns->type = "int";
         columns->layout = layout;
         block = &columns->body;
-        for (int i = 0; i < 2; i++) terms[i] = term(arena, "$0[$1]", terms[i], columns->name);
+        for (int i = 0; i < 2; i++) terms[i] = term(arena, term_element, terms[i], columns->name);
     }
     FormNode *set = form_add(arena, block, FORM_SET);
     set->values[0] = terms[0];
@@ -169,12 +169,12 @@ static void add_chunk(Arena *arena, FormNode *chunk, const FormBlock *sums, cons
     end->type = "const long";
     end->name = term_variable_of(arena, loop->name, "_to");
     end->values[0] = term(arena, "($0 + 1) * $1 < $2 ? ($0 + 1) * $1 : $2", number, each, size);
-    loop->values[0] = term(arena, "$0 * $1", number, each);
+    loop->values[0] = term(arena, term_product, number, each);
     loop->values[1] = end->name;
     form_append(&chunk->body, &(FormBlock){.first = loop, .last = loop});
     for (int i = 0; i < chunked->count; i++) {
         const Chunked *one = chunked->items[i];
-        const Term *part = term(arena, "$0[$1]", one->parts, number);
+        const Term *part = term(arena, term_element, one->parts, number);
         add_set(arena, &chunk->body, one->sum, (const Term *[]){part, one->sum->name}, REDUCE_NONE,
                 ON_SAME_LINE);
     }
@@ -197,7 +197,7 @@ static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode
     FormNode *all = form_add_loop(arena, block, "chunk", chunks);
     for (int i = 0; i < chunked.count; i++) {
         const Chunked *one = chunked.items[i];
-        const Term *part = term(arena, "$0[$1]", one->parts, all->name);
+        const Term *part = term(arena, term_element, one->parts, all->name);
         add_set(arena, &all->body, one->sum, (const Term *[]){one->sum->name, part},
                 one->sum->reduces, ON_NEXT_LINE);
     }

@@ -71,7 +71,7 @@ static const struct {
 
 /* So many times the term. */
 static const Term *times(Arena *arena, int width, const Term *one) {
-    return width > 1 ? term(arena, "$0 * $1", term_whole(arena, width), one) : one;
+    return width > 1 ? term(arena, term_product, term_whole(arena, width), one) : one;
 }
 
 static const Term *first_of(Arena *arena, const FormNode *loop) {
@@ -79,7 +79,7 @@ static const Term *first_of(Arena *arena, const FormNode *loop) {
     if (loop->by == BY_ONE) return from;
     const Term *own =
         times(arena, loop->width, term(arena, spellings[loop->by].first, loop->values[1]));
-    return term_is_zero(from) ? own : term(arena, "$0 + $1", from, own);
+    return term_is_zero(from) ? own : term(arena, term_sum, from, own);
 }
 
 static const Term *step_of(Arena *arena, const FormNode *loop) {

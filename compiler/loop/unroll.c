@@ -32,7 +32,7 @@ static void unroll_loop(Arena *arena, FormNode *loop) {
     const FormBlock once = form_copy(arena, &lanes->body);
     for (int i = 1; i < TERMS; i++) {
         FormBlock next = form_copy(arena, &once);
-        const Term *place = term(arena, "$0 + $1", loop->name, term_whole(arena, i));
+        const Term *place = term(arena, term_sum, loop->name, term_whole(arena, i));
         form_replace(arena, next.first, loop->name, place);
         form_append(&lanes->body, &next);
     }

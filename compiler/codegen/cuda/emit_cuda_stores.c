@@ -42,7 +42,7 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
                  named(&emitter->lower, given->column));
     if (lanes) last->variable = variable;
     if (lanes) {
-        first->given = term(emitter->lower.arena, "$0[$1]", named(&emitter->lower, given->sum),
+        first->given = term(emitter->lower.arena, term_element, named(&emitter->lower, given->sum),
                             lanes_number(lanes));
         lower_lanes(&emitter->lower, lanes, last, count - 1);
     } else {

@@ -261,7 +261,7 @@ const Term *lane_term(Lowering *lower, const Expr *access, bool read, bool write
     }
     if (read && !found->written) found->read = true;
     if (write) found->written = true;
-    return term(lower->arena, "$0[$1]", found->name, lanes->lane);
+    return term(lower->arena, term_element, found->name, lanes->lane);
 }
 
 /* ---- reads, an iteration, writes ---- */
@@ -308,7 +308,7 @@ void end_lanes(Lowering *lower, Lanes *lanes) {
     lower_reads(lower, lanes);
     FormNode *loop = lower_count(lower, "int", lanes->lane, lanes->width, IN_BRACES);
     loop->run = RUN_UNROLLED;
-    const Term *iteration = term(arena, "$0 + $1", lanes->from, lanes->lane);
+    const Term *iteration = term(arena, term_sum, lanes->from, lanes->lane);
     if (nest->size % lanes->width && !lanes->ends_early) {
         lower_if(lower, term(arena, "$0 >= $1", iteration, nest_size(lower, nest, nest->size)),
                  ON_SAME_LINE)

@@ -132,7 +132,7 @@ const Term *nest_size(Lowering *lower, const Nest *nest, long size) {
 
 static const Term *last_of_block(Lowering *lower, const Nest *block) {
     if (block->total % block->step == 0)
-        return term(lower->arena, "$0 + $1", block->variable, whole(lower, block->step));
+        return term(lower->arena, term_sum, block->variable, whole(lower, block->step));
     return block->end;
 }
 
@@ -183,7 +183,7 @@ void end_sums(Lowering *lower, const Nest *nest) {
             open_loop(lower, &inner);
             const Term *place = inner.variable;
             if (inner.block) place = term(lower->arena, "$0 - $1", place, inner.block->variable);
-            lower_store(lower, member, term(lower->arena, "$0[$1]", member->sum, place));
+            lower_store(lower, member, term(lower->arena, term_element, member->sum, place));
             close_loop(lower, bindings);
         }
     }

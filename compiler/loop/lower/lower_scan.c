@@ -297,13 +297,13 @@ static void lower_columns(Lowering *lower, const Statement *statement, Index **l
     for (int i = kept; i < count; i++) open_loop(lower, statement, loops[i]);
     open_loop(lower, statement, column);
     const Term *place = bound_index(lower, column);
-    const Term *element = term(arena, "$0[$1]", sum, place);
+    const Term *element = term(arena, term_element, sum, place);
     lower_join(lower, element, REDUCE_SUM, value_of(lower, statement));
     for (int i = kept; i <= count + guarded; i++) lower_end(lower);
     lower->binding_count = bindings;
     open_loop(lower, statement, column);
     place = bound_index(lower, column);
-    lower_write(lower, statement, statement->accumulate, term(arena, "$0[$1]", sum, place));
+    lower_write(lower, statement, statement->accumulate, term(arena, term_element, sum, place));
     lower_end(lower);
 }
 

@@ -91,7 +91,7 @@ static void store_scalar(Lowering *lower, Member *member, const Local *local, co
         lower_join(lower, name, statement->accumulate ? REDUCE_SUM : REDUCE_NONE, value);
     } else if (statement->accumulate) {
         const Term *before = memory_term(lower, statement->target);
-        value = term(lower->arena, "$0 + $1", before, value);
+        value = term(lower->arena, term_sum, before, value);
         lower_let(lower, type_name(local->tensor), name, value);
     } else {
         lower_let(lower, type_name(local->tensor), name, value);
@@ -164,7 +164,7 @@ void lower_member(Lowering *lower, Member *member) {
         const Nest *inner = member->path[member->depth - 1];
         const Term *place = inner->variable;
         sum = inner->block ? term(lower->arena, "$0[$1 - $2]", sum, place, inner->block->variable)
-                           : term(lower->arena, "$0[$1]", sum, place);
+                           : term(lower->arena, term_element, sum, place);
     }
     join_value(lower, member, sum, value);
 }

@@ -170,7 +170,7 @@ static void lower_iteration(Lowering *lower, Lanes *lanes, Member *member, const
     lower_places(lower, member->path + member->kept, member->depth - member->kept,
                  named(lower, "of"));
     if (lanes) {
-        sum = term(lower->arena, "$0[$1]", sum, lanes_number(lanes));
+        sum = term(lower->arena, term_element, sum, lanes_number(lanes));
         begin_lanes(lower, lanes);
     }
     if (store)

@@ -81,7 +81,7 @@ static const Term *offset_term(Lowering *lower, const Expr *access, const Local 
 }
 
 static const Term *element_of(Lowering *lower, const Term *array, const Term *offset) {
-    return term(lower->arena, "$0[$1]", array, offset);
+    return term(lower->arena, term_element, array, offset);
 }
 
 /* The element of a tensor without axes, which may be read once. */
@@ -170,7 +170,7 @@ const Term *pointer_term(Lowering *lower, const Expr *access) {
     if (access->tensor->type == TYPE_INT8) /* by groups */
         return term(lower->arena, arena_format(lower->arena, "$0 + $1 / %d", INT8_GROUP), array,
                     offset);
-    return term(lower->arena, "$0 + $1", array, offset);
+    return term(lower->arena, term_sum, array, offset);
 }
 
 const char *pointer_text(Lowering *lower, const Expr *access) {

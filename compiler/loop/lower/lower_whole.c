@@ -71,10 +71,6 @@ static bool is_short(Range range) {
     return range.low >= INT32_MIN && range.high <= INT32_MAX;
 }
 
-static const Term *infix(Lowering *lower, const char *sign, const Term *a, const Term *b) {
-    return term(lower->arena, arena_format(lower->arena, "$0 %s $1", sign), a, b);
-}
-
 /* A sum, a difference or a product. Some variables have 32 bits only. */
 static const Term *arithmetic(Lowering *lower, const Expr *expr, const char *name) {
     Range a = range_of(lower->program, expr->args[0]), b = range_of(lower->program, expr->args[1]);
@@ -85,7 +81,10 @@ static const Term *arithmetic(Lowering *lower, const Expr *expr, const char *nam
     if (!range_is_known(range)) return called(lower, name, first, second);
     if (is_short(a) && is_short(b) && !is_short(range))
         first = term(lower->arena, "(long)$0", first);
-    return infix(lower, op_table[expr->op].text, first, second);
+    const char *operation = expr->op == OP_ADD   ? term_sum
+                            : expr->op == OP_MUL ? term_product
+                                                 : "$0 - $1";
+    return term(lower->arena, operation, first, second);
 }
 
 /* An operation on whole numbers whose result has no sign that could be lost. */
@@ -106,7 +105,8 @@ static const Term *choice(Lowering *lower, const Expr *expr) {
     case OP_WHERE:
         return term(lower->arena, "$0 ? $1 : $2", a, b, integer_term(lower, expr->args[2]));
     default:
-        return infix(lower, op_table[expr->op].text, a, b);
+        return term(lower->arena, arena_format(lower->arena, "$0 %s $1", op_table[expr->op].text),
+                    a, b);
     }
 }
 
