@@ -9,8 +9,6 @@
 /* Without the overloads of C++, which take longer to read than kernels do. */
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #define __global__ __attribute__((noinline))
 #define __device__
