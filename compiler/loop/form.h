@@ -68,8 +68,8 @@ typedef struct Term {
     const char *type, *of; /* of a variable for it: its type, the tensor that it is an element of */
 } Term;
 
-/* Operations that passes look for, each told from others by the address of its spelling: an element,
- * a sum, a product; a read that may lie outside of its tensor; what is true or not. */
+/* Operations that passes look for, each told from others by the address of its spelling: an
+ * element, a sum, a product; a read that may lie outside of its tensor; what is true or not. */
 extern const char term_element[], term_sum[], term_product[], term_guarded[], term_truth[];
 
 const Term *term_name(Arena *arena, const char *name);
