@@ -8,7 +8,7 @@
  * steps before that, and those left over, stand by themselves, and the repeat statement holds one
  * period. So the program's size follows the differences that were written, not the depth.
  *
- * A repeat inside a repeat is written out step by step.
+ * A repeat inside a repeat is written out step by step, and one that changes a number.
  */
 #include "elaborate/elaborate.h"
 
@@ -49,6 +49,19 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
     for (int i = 0; block && i < node->count; i++)
         count = find_carried(e, node->kids[i], carried, count);
     return count;
+}
+
+/* What is no tensor is not carried from step to step. */
+static bool sets_constant(Elaborator *e, const Node *node) {
+    if (!node) return false;
+    if (node->kind == NODE_EQUATION) {
+        const Binding *binding = scope_find(e->scope, node->name);
+        return binding && binding->value->kind != KIND_TENSOR;
+    }
+    bool found = false;
+    for (int i = 0; node_holds_statements(node) && i < node->count && !found; i++)
+        found = sets_constant(e, node->kids[i]);
+    return found;
 }
 
 static bool same_constant(const Value *a, const Value *b) {
@@ -105,6 +118,29 @@ static void step(Elaborator *e, const Node *node, Value *index, const char *segm
     e->frame = outer;
 }
 
+/* Numbers that the text of a program rounds. */
+static void add_number(Expr *expr, void *text) {
+    if (expr->kind != EXPR_NUMBER) return;
+    bool exact = expr->number == floor(expr->number) && fabs(expr->number) < 1e9;
+    if (!exact) text_add(text, "%.17g\n", expr->number);
+}
+
+static void add_numbers(Statement *statement, void *text) {
+    if (statement->kind != STATEMENT_LOOP) return;
+    expr_walk(statement->target, add_number, text);
+    expr_walk(statement->value, add_number, text);
+}
+
+/* What the text of a program does not say of a tensor. */
+static void add_facts(Text *text, const Tensor *tensor) {
+    text_add(text, "%d %d", tensor->frozen, tensor->cached);
+    for (int i = 0; i < tensor->own.count; i++) {
+        const OwnNumber *own = tensor->own.items[i];
+        text_add(text, " %s = %.17g", own->name, own->value);
+    }
+    text_add(text, "\n");
+}
+
 /* What a step makes, as text: two steps that print the same are the same. */
 static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carried *carried,
                        int count) {
@@ -121,6 +157,8 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     Text text = {.arena = e->arena};
     const char *made = print_program(e->arena, program);
     text_add_bytes(&text, made, strlen(made));
+    block_walk(&program->body, add_numbers, &text);
+    for (int j = 0; j < program->tensors.count; j++) add_facts(&text, program->tensors.items[j]);
     for (int j = 0; j < e->stored.count; j++) {
         const Stored *stored = e->stored.items[j];
         const Init *init = &stored->tensor->init;
@@ -188,7 +226,7 @@ static bool plan_steps(Elaborator *e, const Node *node, long count, const Carrie
     for (const Region *region = e->region; region; region = region->outer)
         if (region->index) inner = true;
     *plan = (Plan){count, 0, 1, count};
-    if (inner || count < 2) {
+    if (inner || count < 2 || sets_constant(e, node->kids[2])) {
         *plan = (Plan){count, count, 1, 0};
         return true;
     }
@@ -270,6 +308,13 @@ static void rename_in(Renaming *renaming, List *list) {
     for (int i = 0; i < list->count; i++) list->items[i] = rename_reads(renaming, list->items[i]);
 }
 
+static void rename_statement(Statement *statement, void *renaming) {
+    if (statement->kind == STATEMENT_LOOP)
+        statement->value = rename_reads(renaming, statement->value);
+    rename_in(renaming, &statement->inputs);
+    rename_in(renaming, &statement->outputs);
+}
+
 /* The statement that made the last value of x writes stack[i+1] itself, when it is a loop over just
  * those dimensions. */
 static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target) {
@@ -295,14 +340,7 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
     if (value->count + 1 != target->count) return false;
     Expr *place = expr_substitute(e->program, target, from, to, value->count);
     Renaming renaming = {e, value->tensor, definition->target, place};
-    for (int i = 0; i < body->statements.count; i++) {
-        Statement *statement = body->statements.items[i];
-        if (statement->kind == STATEMENT_LOOP) {
-            statement->value = rename_reads(&renaming, statement->value);
-        }
-        rename_in(&renaming, &statement->inputs);
-        rename_in(&renaming, &statement->outputs);
-    }
+    block_walk(body, rename_statement, &renaming);
     /* reduced indices follow those of the target, as before */
     Index *loops[MAX_LOOPS];
     int count = 0;
@@ -327,13 +365,14 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
         return;
     }
     Index *dims[MAX_RANK];
-    bool same = value->rank == carried->before->rank;
+    bool same = value->rank == carried->before->rank, taken[MAX_RANK] = {false};
     for (int i = 0; same && i < value->rank; i++) {
-        dims[i] = NULL;
-        for (int j = 0; j < value->rank; j++)
-            if (axes_match(e, value->dims[j]->axis, carried->before->dims[i]->axis))
-                dims[i] = value->dims[j];
-        if (!dims[i]) same = false;
+        int j = 0;
+        while (j < value->rank &&
+               (taken[j] || !axes_match(e, value->dims[j]->axis, carried->before->dims[i]->axis)))
+            j++;
+        same = j < value->rank;
+        if (same) dims[i] = value->dims[j], taken[j] = true;
     }
     if (!same) {
         report_error(e->reports, value->span,

@@ -23,16 +23,23 @@ typedef struct Lanes {
 
 /* ---- what is the same in all lanes ---- */
 
-static bool changes(const FormNode *node, const Term *term) {
-    if (node->name && term_uses(term, node->name)) return true;
+static bool sets(const FormNode *node, const Term *term) {
     if (node->kind == FORM_SET && term_uses(term, term_stored(node->values[0]))) return true;
     for (const FormNode *inner = node->body.first; inner; inner = inner->next)
-        if (inner->kind == FORM_DO || changes(inner, term)) return true;
+        if (sets(inner, term)) return true;
+    return false;
+}
+
+/* Or does what is not known. */
+static bool declares(const FormNode *node, const Term *term) {
+    if (node->name && term_uses(term, node->name)) return true;
+    for (const FormNode *inner = node->body.first; inner; inner = inner->next)
+        if (inner->kind == FORM_DO || declares(inner, term)) return true;
     return false;
 }
 
 static bool is_fixed(const Lanes *lanes, const Term *term) {
-    return !changes(lanes->loop, term);
+    return !sets(lanes->loop, term) && !declares(lanes->loop, term);
 }
 
 static bool applies(const Term *term, const char *operation) {
@@ -120,7 +127,8 @@ static bool replace_one(Lanes *lanes, FormNode *first) {
             const Term *by = NULL;
             const Term *part = node->values[i] ? find_part(lanes, node->values[i], &by) : NULL;
             if (!part) continue;
-            if (node->kind == FORM_LET && part == node->values[i]) { /* all of it */
+            bool all = node->kind == FORM_LET && part == node->values[i];
+            if (all && !sets(lanes->loop, node->name)) {
                 form_replace(lanes->arena, node->next, node->name, by);
                 node->optional = true;
             }
@@ -132,11 +140,11 @@ static bool replace_one(Lanes *lanes, FormNode *first) {
     return false;
 }
 
-/* Puts the loop into the condition that all of its body stands behind. */
-static void swap_with_condition(Lanes *lanes) {
+/* Puts the loop into the condition that all of its body stands behind; what stands there now. */
+static FormNode *swap_with_condition(Lanes *lanes) {
     FormNode *loop = lanes->loop, *inner = loop->body.first;
     if (!inner || inner->next || inner->kind != FORM_IF || !is_fixed(lanes, inner->values[0]))
-        return;
+        return loop;
     FormNode *condition = form_insert(lanes->arena, lanes->block, lanes->before, FORM_IF);
     condition->values[0] = inner->values[0];
     condition->next = loop->next;
@@ -144,6 +152,7 @@ static void swap_with_condition(Lanes *lanes) {
     loop->next = NULL;
     loop->body = inner->body;
     condition->body.first = condition->body.last = loop;
+    return condition;
 }
 
 static void ask_before(Arena *arena, FormBlock *block) {
@@ -155,7 +164,7 @@ static void ask_before(Arena *arena, FormBlock *block) {
         }
         Lanes lanes = {.arena = arena, .block = block, .before = before, .loop = node};
         while (replace_one(&lanes, node->body.first)) continue;
-        swap_with_condition(&lanes);
+        node = swap_with_condition(&lanes);
     }
 }
 

@@ -211,7 +211,6 @@ int free_loops(const Lowering *lower, const Statement *statement, Index **loops,
  */
 static const Index *limit_of(const Statement *statement, const Index *index) {
     const Expr *value = statement->value;
-    if (statement->reduction != REDUCE_SUM && !statement->accumulate) return NULL;
     if (value->kind != EXPR_APPLY || value->op != OP_WHERE || !expr_is_number(value->args[2], 0))
         return NULL;
     const Expr *below = value->args[0];
@@ -222,8 +221,9 @@ static const Index *limit_of(const Statement *statement, const Index *index) {
     return fits ? limit->index : NULL;
 }
 
-static void open_loop(Lowering *lower, const Statement *statement, Index *index) {
-    const Index *limit = limit_of(statement, index);
+/* adds: what stands in the loop adds to something that is there. */
+static void open_loop(Lowering *lower, const Statement *statement, Index *index, bool adds) {
+    const Index *limit = adds ? limit_of(statement, index) : NULL;
     const Term *below = limit ? bound_index(lower, (Index *)limit) : NULL;
     const Term *name = bind_variable(lower, index, index->name);
     FormNode *loop = lower_count(lower, "long", name, index->axis->size, IN_BRACES);
@@ -255,8 +255,9 @@ void lower_reduction(Lowering *lower, const Statement *statement, Index **loops,
                                                              : "INFINITY";
     lower_let(lower, "float", sum, term_number(lower->arena, start));
     int bindings = lower->binding_count;
+    bool sums = statement->reduction == REDUCE_SUM;
     bool guarded = open_guard(lower, statement);
-    for (int i = 0; i < count; i++) open_loop(lower, statement, loops[i]);
+    for (int i = 0; i < count; i++) open_loop(lower, statement, loops[i], sums);
     lower_join(lower, sum, statement->reduction, value_of(lower, statement));
     for (int i = 0; i < count + guarded; i++) lower_end(lower);
     lower->binding_count = bindings;
@@ -294,14 +295,14 @@ static void lower_columns(Lowering *lower, const Statement *statement, Index **l
     lower_array(lower, "float", sum, column->axis->size, "{0.0f}");
     int bindings = lower->binding_count;
     bool guarded = open_guard(lower, statement);
-    for (int i = kept; i < count; i++) open_loop(lower, statement, loops[i]);
-    open_loop(lower, statement, column);
+    for (int i = kept; i < count; i++) open_loop(lower, statement, loops[i], true);
+    open_loop(lower, statement, column, true);
     const Term *place = bound_index(lower, column);
     const Term *element = term(arena, term_element, sum, place);
     lower_join(lower, element, REDUCE_SUM, value_of(lower, statement));
     for (int i = kept; i <= count + guarded; i++) lower_end(lower);
     lower->binding_count = bindings;
-    open_loop(lower, statement, column);
+    open_loop(lower, statement, column, statement->accumulate);
     place = bound_index(lower, column);
     lower_write(lower, statement, statement->accumulate, term(arena, term_element, sum, place));
     lower_end(lower);
@@ -313,7 +314,7 @@ static void lower_statement(Lowering *lower, const Statement *statement) {
     int count = free_loops(lower, statement, loops, &kept);
     bool columns = sums_by_column(statement, loops, kept, count);
     int outer = kept - columns;
-    for (int i = 0; i < outer; i++) open_loop(lower, statement, loops[i]);
+    for (int i = 0; i < outer; i++) open_loop(lower, statement, loops[i], statement->accumulate);
     if (!outer) lower_scope(lower, FORM_SCOPE);
     if (columns)
         lower_columns(lower, statement, loops, kept, count);

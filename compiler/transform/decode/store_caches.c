@@ -4,15 +4,15 @@
  * Leaves:  keys, values and what `cache` was said of stored as that says.
  *
  * bf16 is a type and nothing else. For int8 each row of the last axis is whole numbers of -127 ..
- * 127 times one number, its largest by 127, found where the row is stored. Attention takes both;
- * sums over a row are of whole numbers, and f32:
+ * 127 times one number, its largest by 127, found where the row is stored. Attention takes both:
+ * it sums products with the whole numbers in f32, and multiplies by the scale once a row:
  *
  *     cache_k[b,position + s,h,e] = k[b,s,h,e]
  *     o = attend(q, cache_k, v, position)
  *   -->
  *     most[b,s,h] = max[e] abs(k[b,s,h,e])
  *     cache_k_scale[b,position + s,h] = most[b,s,h] / 127
- *     cache_k[b,position + s,h,e] = floor(k[b,s,h,e] * where(most > 0, 127 / most, 0) + 0.5)
+ *     cache_k[b,position + s,h,e] = floor(where(most > 0, k[b,s,h,e] / most, 0) * 127 + 0.5)
  *     o = attend(q, cache_k, v, cache_k_scale, position; k scaled)
  *
  * Any other equation reads cache_k[...] * cache_k_scale[...]. What a recurrence hands from place to
@@ -27,10 +27,9 @@
 
 enum { LARGEST = 127 };
 
-/* Numbers of documents are no keys; a row of one number would take more room than it has. */
-static bool fits(const Program *program, const Tensor *cache) {
+/* Has rows: numbers of documents have none, and one of one number would take more room. */
+static bool fits(const Tensor *cache) {
     if (cache->role != ROLE_CACHE || cache->type != TYPE_REAL) return false;
-    if (program->caches == TYPE_BF16) return true;
     const Axis *row = cache->rank ? cache->axes[cache->rank - 1] : NULL;
     return row && row->kind == AXIS_PLAIN && row->size > 1;
 }
@@ -38,7 +37,7 @@ static bool fits(const Program *program, const Tensor *cache) {
 /* Gives a cache its type, and a scale where rows have one. */
 static void choose(Decode *decode, Tensor *cache) {
     Program *program = decode->program;
-    if (!fits(program, cache)) return;
+    if (!fits(cache)) return;
     cache->type = program->caches;
     if (program->caches != TYPE_BYTE) return;
     Tensor *scale = tensor_new(program, arena_format(program->arena, "%s_scale", cache->name),
@@ -79,9 +78,9 @@ static void store_bytes(Decode *decode, Block *block, int place, Tensor *scale) 
            statement_loop(program, &made, expr_read(program, scale, store->target->args), false,
                           REDUCE_NONE, loops, count, expr_apply(program, OP_DIV, most, steps, NULL),
                           store->span));
-    Expr *factor = expr_apply(program, OP_WHERE, expr_apply(program, OP_GT, most, zero, NULL),
-                              expr_apply(program, OP_DIV, steps, most, NULL), zero);
-    Expr *value = expr_apply(program, OP_MUL, store->value, factor, NULL);
+    Expr *share = expr_apply(program, OP_WHERE, expr_apply(program, OP_GT, most, zero, NULL),
+                             expr_apply(program, OP_DIV, store->value, most, NULL), zero);
+    Expr *value = expr_apply(program, OP_MUL, share, steps, NULL);
     store->value =
         expr_apply(program, OP_FLOOR,
                    expr_apply(program, OP_ADD, value, expr_number(program, 0.5), NULL), NULL, NULL);
@@ -151,8 +150,7 @@ static void tell_states(const Decode *decode) {
         const Tensor *state = ((const Kept *)decode->states.items[i])->tensor;
         report_warning(decode->program->reports, state->span,
                        "'%s' is the state of a recurrence: it stays f32", state->name);
-        report_help(decode->program->reports,
-                    "train.cache = int8 is for what is kept of every place");
+        report_help(decode->program->reports, "train.cache is for what is kept of every place");
     }
 }
 
@@ -165,9 +163,8 @@ void store_caches(Decode *decode) {
         const Kept *kept = decode->kept.items[i];
         if (kept->tensor->cached) choose(decode, kept->past);
     }
-    if (program->caches != TYPE_BYTE) return;
-    visit(decode, &program->body);
     tell_states(decode);
+    if (program->caches == TYPE_BYTE) visit(decode, &program->body);
 }
 
 void choose_caches(Program *program, const char *type) {
