@@ -12,6 +12,8 @@
 
 enum { TERMS = 4 };
 
+/* It has a multiple of TERMS iterations; one that goes `beyond` may run past its limit, where terms
+ * add nothing. */
 static bool ends_with_step(const FormNode *loop) {
     bool known = loop->values[1]->kind == TERM_NUMBER || loop->beyond;
     return known && term_is_zero(loop->values[0]) && !loop->values[2] && loop->iterations > 0 &&

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Threads of a block, as the templates want them. */
+/* Where small choices and packs go another way; the largest grid. */
 enum {
     TOP_FEW = 256, /* numbers that a warp chooses among */
     PACK_FEW = 32, /* entries of a group at the most where one block packs */

@@ -20,7 +20,7 @@ typedef struct Binding {
 
 typedef struct Lanes Lanes; /* see lower_lanes.c */
 
-/* How the loops of one kernel are shared out, and the text of them. */
+/* With how many blocks and threads a kernel is launched. */
 typedef struct Launch {
     const char *grid; /* blocks, as C text; NULL: as many as there are spans of parameters */
     int block;        /* threads of a block */

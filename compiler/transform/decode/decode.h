@@ -1,5 +1,6 @@
-/* decode: what the files of the pass share. kv_cache.c keeps what earlier places
- * left behind, recurrent_state.c what the last one did; store_caches.c says as what. */
+/* decode: what the files of the pass share. kv_cache.c keeps all earlier places, ring_cache.c the
+ * last few, recurrent_state.c the last one; absorb.c attends to what is cached; store_caches.c says
+ * as what it is kept. */
 #ifndef DECODE_H
 #define DECODE_H
 

@@ -25,9 +25,10 @@
 
 #include <string.h>
 
-/* Places of a chunk: products of that many rows are fast, and what meets inside of it is as much as
- * a state of that width; fewer where blocks of chunks hold far more than that, for rows and for
- * what corrects them. A state of fewer numbers is not worth it. */
+/* Places of a chunk. Products of 64 rows are fast, and pairs within a chunk cost as much as a state
+ * 64 wide. 32 where decays differ along what is summed over and inputs are corrected: pairs of
+ * blocks (sub_chunks.c) take too much room there. Shorter axes and smaller states stay place by
+ * place. */
 enum { PLACES = 64, PLACES_IN_BLOCKS = 32, MIN_PLACES = 128, MIN_STATE = 256 };
 
 /* ---- pairs of places in a chunk ---- */
