@@ -11,6 +11,7 @@
  * A repeat inside a repeat is written out step by step, and one that changes a number.
  */
 #include "elaborate/elaborate.h"
+#include "ir/rewrite.h"
 
 #include <math.h>
 #include <string.h>
@@ -64,20 +65,12 @@ static bool sets_constant(Elaborator *e, const Node *node) {
     return found;
 }
 
+/* Numbers, words and layers; where a layer was chosen is in what is said about it. */
 static bool same_constant(const Value *a, const Value *b) {
-    if (a->kind != b->kind) return false;
-    switch (a->kind) {
-    case KIND_NUMBER:
-    case KIND_FLAG:
-        return a->number == b->number;
-    case KIND_WORD:
-        return !strcmp(a->word, b->word) && a->record == b->record;
-    case KIND_LAYER: /* where it was chosen is in what is said about it */
-        return a->layer == b->layer && a->record == b->record && a->option == b->option &&
-               a->span.source == b->span.source && a->span.start == b->span.start;
-    default:
-        return a->kind == KIND_NONE;
-    }
+    if (a->kind == KIND_TENSOR || a->kind == KIND_AXIS || a->kind == KIND_LIST) return false;
+    if (a->kind != b->kind || a->record != b->record || !value_equal(a, b)) return false;
+    return a->kind != KIND_LAYER || (a->option == b->option && a->span.source == b->span.source &&
+                                     a->span.start == b->span.start);
 }
 
 /* A step reads its index in expressions of numbers, words and layers, such as a condition. Those
@@ -281,38 +274,16 @@ static Expr *stack_read(Elaborator *e, const Carried *carried, Expr *place, Inde
 }
 
 typedef struct Renaming {
-    Elaborator *e;
-    Tensor *from;
-    const Expr *definition; /* the target that defined it */
+    const Expr *from; /* the target that defined it */
     Expr *to;
 } Renaming;
 
-static Expr *rename_reads(const Renaming *renaming, Expr *expr) {
-    if (expr->kind == EXPR_NUMBER || expr->kind == EXPR_INDEX || !expr_reads(expr, renaming->from))
-        return expr;
-    Program *program = renaming->e->program;
-    Expr **args = arena_alloc(program->arena, (size_t)expr->count * sizeof *args);
-    for (int i = 0; i < expr->count; i++) args[i] = rename_reads(renaming, expr->args[i]);
-    if (expr->kind == EXPR_APPLY) {
-        Expr *copy = expr_apply(program, expr->op, args[0], expr->count > 1 ? args[1] : NULL,
-                                expr->count > 2 ? args[2] : NULL);
-        return copy;
-    }
-    if (expr->tensor != renaming->from) return expr_read(program, expr->tensor, args);
+static Expr *rename_read(Program *program, Expr *read, void *data) {
+    const Renaming *renaming = data;
+    if (read->tensor != renaming->from->tensor) return NULL;
     Index *from[MAX_RANK];
-    for (int i = 0; i < expr->count; i++) from[i] = renaming->definition->args[i]->index;
-    return expr_substitute(program, renaming->to, from, args, expr->count);
-}
-
-static void rename_in(Renaming *renaming, List *list) {
-    for (int i = 0; i < list->count; i++) list->items[i] = rename_reads(renaming, list->items[i]);
-}
-
-static void rename_statement(Statement *statement, void *renaming) {
-    if (statement->kind == STATEMENT_LOOP)
-        statement->value = rename_reads(renaming, statement->value);
-    rename_in(renaming, &statement->inputs);
-    rename_in(renaming, &statement->outputs);
+    for (int i = 0; i < read->count; i++) from[i] = renaming->from->args[i]->index;
+    return expr_substitute(program, renaming->to, from, read->args, read->count);
 }
 
 /* The statement that made the last value of x writes stack[i+1] itself, when it is a loop over just
@@ -339,8 +310,9 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
     }
     if (value->count + 1 != target->count) return false;
     Expr *place = expr_substitute(e->program, target, from, to, value->count);
-    Renaming renaming = {e, value->tensor, definition->target, place};
-    block_walk(body, rename_statement, &renaming);
+    Renaming renaming = {definition->target, place};
+    for (int i = 0; i < body->statements.count; i++)
+        rewrite_statement(e->program, body->statements.items[i], false, rename_read, &renaming);
     /* reduced indices follow those of the target, as before */
     Index *loops[MAX_LOOPS];
     int count = 0;

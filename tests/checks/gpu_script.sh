@@ -5,9 +5,9 @@
 #   tests/checks/gpu_script.sh        without `steps` and `large`, which differ from `kernels` in their sizes alone
 #   tests/checks/gpu_script.sh all
 . "$(dirname "$0")/../begin.sh"
-stages="first models kernels start heads" speeds=6 measured=5
-[ "${1:-}" != all ] || stages="first models kernels steps start heads large" speeds=13 measured=7
-export stages speeds measured
+stages="first models kernels start heads" speeds=6 kernels=6 measured=5
+[ "${1:-}" != all ] || stages="first models kernels steps start heads large" speeds=13 kernels=7 measured=7
+export stages speeds kernels measured
 command -v python3 >/dev/null || { echo "no Python for the report" && exit 0; }
 make -s KIT="$work/kit" gpu-kit >"$work/make" 2>&1 || { cat "$work/make"; exit 1; }
 cd "$work/kit"
@@ -34,7 +34,7 @@ import json, os, sys
 report = json.load(open(sys.argv[1]))
 assert [row["stage"] for row in report["stages"]] == os.environ["stages"].split()
 speeds = report["speeds"]
-assert len(speeds) == int(os.environ["speeds"]) and sum("kernels" in row["result"] for row in speeds) >= 6
+assert len(speeds) == int(os.environ["speeds"]) and sum("kernels" in row["result"] for row in speeds) == int(os.environ["kernels"])
 assert len(report["starts"]) == 1 and all(row["result"]["start_cold_seconds"] > 0 for row in report["starts"])
 assert len(report["targets"]) == 11 and sum(row["measured"] is not None for row in report["targets"]) == int(os.environ["measured"])
 END
