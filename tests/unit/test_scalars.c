@@ -1,0 +1,126 @@
+/* The scalar functions of generated programs against the C library's in double precision, and the
+ * random numbers they draw. */
+#include "kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+typedef struct Scalar {
+    const char *name;
+    float (*ours)(float);
+    double (*right)(double);
+    float low, high;
+} Scalar;
+
+static float f_exp(float x) {
+    return moec_exp(x);
+}
+static float f_log(float x) {
+    return moec_log(x);
+}
+static float f_tanh(float x) {
+    return moec_tanh(x);
+}
+static float f_sigmoid(float x) {
+    return moec_sigmoid(x);
+}
+static float f_erf(float x) {
+    return moec_erf(x);
+}
+static float f_softplus(float x) {
+    return moec_softplus(x);
+}
+static float f_sin(float x) {
+    return moec_sin(x);
+}
+static float f_cos(float x) {
+    return moec_cos(x);
+}
+static float f_atan(float x) {
+    return moec_atan(x);
+}
+static float f_rsqrt(float x) {
+    return moec_rsqrt(x);
+}
+static double d_sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double d_softplus(double x) {
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static double d_rsqrt(double x) {
+    return 1 / sqrt(x);
+}
+
+static void assert_ulps(const char *name, float at, float ours, double right) {
+    float size = fabsf((float)right), ulp = nextafterf(size, INFINITY) - size;
+    if (!(fabs(ours - right) <= 3 * (double)ulp))
+        fail_msg("%s(%.9g) is %.9g, not %.9g", name, at, ours, right);
+}
+
+static void scalars_are_exact(void **state) {
+    (void)state;
+    const Scalar scalars[] = {
+        {"exp", f_exp, exp, -87, 88},        {"log", f_log, log, 1e-6f, 4},
+        {"log", f_log, log, 1e-42f, 1e-36f}, {"log", f_log, log, 1, 1e38f},
+        {"tanh", f_tanh, tanh, -10, 10},     {"sigmoid", f_sigmoid, d_sigmoid, -40, 40},
+        {"erf", f_erf, erf, -5, 5},          {"softplus", f_softplus, d_softplus, -40, 40},
+        {"sin", f_sin, sin, -6000, 6000},    {"cos", f_cos, cos, -6000, 6000},
+        {"atan", f_atan, atan, -60, 60},     {"rsqrt", f_rsqrt, d_rsqrt, 1e-3f, 100},
+    };
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
+        const Scalar *scalar = &scalars[i];
+        for (int run = 0; run < 20000; run++) {
+            float x = scalar->low + (scalar->high - scalar->low) * (float)drand48();
+            assert_ulps(scalar->name, x, scalar->ours(x), scalar->right(x));
+        }
+    }
+    for (int run = 0; run < 20000; run++) {
+        float a = 1e-3f + 50 * (float)drand48(), b = 20 * (float)drand48() - 10;
+        assert_ulps("pow", a, moec_pow(a, b), pow(a, b));
+    }
+}
+
+static void scalars_at_the_edge(void **state) {
+    (void)state;
+    assert_true(moec_exp(-INFINITY) == 0 && moec_exp(INFINITY) == INFINITY &&
+                moec_exp(100) == INFINITY);
+    assert_true(moec_log(0) == -INFINITY && moec_log(INFINITY) == INFINITY && isnan(moec_log(-1)));
+    assert_true(moec_tanh(INFINITY) == 1 && moec_tanh(-INFINITY) == -1 &&
+                moec_sigmoid(-INFINITY) == 0);
+    assert_true(moec_erf(INFINITY) == 1 && moec_erf(-9) == -1 && moec_softplus(1e30f) == 1e30f);
+    assert_true(isnan(moec_exp(NAN)) && isnan(moec_tanh(NAN)) && isnan(moec_erf(NAN)) &&
+                isnan(moec_log(NAN)));
+    assert_true(moec_pow(-2, 3) == -8 && moec_pow(-2, 2) == 4 && isnan(moec_pow(-2, 0.5f)));
+    assert_true(moec_pow(0, 2) == 0 && moec_pow(0, 0) == 1 && moec_pow(0, -1) == INFINITY);
+    assert_true(moec_mod(-1, 4) == 3 && moec_mod(5, 4) == 1 && moec_floor(-1.5f) == -2);
+    assert_true(moec_sign(-3) == -1 && moec_sign(0) == 0 && moec_where(0, 1, 2) == 2);
+    assert_true(moec_and(2, 0) == 0 && moec_or(2, 0) == 1 && moec_not(0) == 1);
+}
+
+static void normals_are_normal(void **state) {
+    (void)state;
+    double mean = 0, square = 0;
+    const int count = 100000;
+    for (int i = 0; i < count; i++) {
+        double x = moec_normal(7, 3, (uint64_t)i);
+        mean += x / count;
+        square += x * x / count;
+    }
+    assert_true(fabs(mean) < 0.01 && fabs(square - 1) < 0.02);
+    assert_true(moec_uniform(7, 3, 5) == moec_uniform(7, 3, 5) &&
+                moec_uniform(7, 3, 5) != moec_uniform(8, 3, 5));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scalars_are_exact),
+        cmocka_unit_test(scalars_at_the_edge),
+        cmocka_unit_test(normals_are_normal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
