@@ -6,6 +6,7 @@
  */
 #include "elaborate/attend_call.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -98,9 +99,14 @@ static bool take_cap(Elaborator *e, const Node *entry, Attending *attending) {
 /* An option that counts places. */
 static bool take_count(Elaborator *e, const Node *entry, long *count) {
     double number = 0;
-    bool fine = evaluate_number(e, entry->kids[0], entry->name, &number);
+    if (!evaluate_number(e, entry->kids[0], entry->name, &number)) return false;
+    if (!(number >= 0 && number <= INT_MAX && number == floor(number))) {
+        report_error(e->reports, entry->kids[0]->span, "'%s' counts places: %g is not a count",
+                     entry->name, number);
+        return false;
+    }
     *count = (long)number;
-    return fine;
+    return true;
 }
 
 static bool take_window(Elaborator *e, const Node *entry, Attending *attending) {
@@ -143,6 +149,12 @@ static bool check_window(Elaborator *e, const Attending *attending) {
         report_error(e->reports, attending->node->span, "a window mask needs window = 1 or more");
         return false;
     }
+    if (options->mask == MASK_NONE && !attending->mask && options->window) {
+        report_error(e->reports, attending->node->span,
+                     "a window ends at the place itself: it "
+                     "needs mask = causal");
+        return false;
+    }
     if (attending->mask && options->window) {
         report_error(e->reports, attending->mask->span,
                      "a mask that is a condition says itself what the window is");
@@ -175,7 +187,7 @@ static bool attend_options(Elaborator *e, Attending *attending) {
     bool fine = true;
     for (int i = 0; record && i < record->count; i++)
         fine = take_option(e, record->kids[i], attending) && fine;
-    if (options->best < 0 || options->best > MAX_BEST) {
+    if (options->best > MAX_BEST) {
         report_error(e->reports, attending->node->span, "best = %ld is outside 0..%d",
                      options->best, (int)MAX_BEST);
         fine = false;
