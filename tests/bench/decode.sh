@@ -2,7 +2,8 @@
 # How fast 238 million weights decode, one token after the other, in f32, bf16 and int8, beside reading memory and beside
 # llama.cpp (f32, f16, Q8_0) with the same weights. The packages gguf and xllamacpp, which brings llama.cpp with it, are installed
 # into a folder of their own (PEERS, build/peers_decode), or PYTHONPATH names one. Rounds alternate, because a shared machine
-# drifts. In f32 both write the same tokens, or nothing is timed. Takes 10 GB in TMPDIR.
+# drifts. In f32 both write the same tokens, or nothing is timed. Keys and values are kept in f32 beside f32, else in bf16, where
+# llama.cpp keeps them in f16. Takes 10 GB in TMPDIR.
 #
 #   tests/bench/decode.sh [ROUNDS]
 set -eu
@@ -22,7 +23,9 @@ theirs() { # NAME COUNT
     }
 }
 ours() { # the word of train.weights: tokens per second, the share of the bandwidth
-    $moec bench $spec --graph decode --set train.weights="$1" --json >"$work/bench"
+    cache=bf16
+    [ "$1" != f32 ] || cache=f32
+    $moec bench $spec --graph decode --prefix 1 --set train.weights="$1" --set train.cache=$cache --json >"$work/bench"
     for name in tokens_per_second share_of_bandwidth; do
         sed -n "s/.*\"$name\": *\([0-9.e+-]*\).*/\1/p" "$work/bench"
     done
