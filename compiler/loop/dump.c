@@ -20,6 +20,7 @@ static void dump_for(Text *text, const FormNode *node) {
     if (node->run & RUN_PARALLEL) text_add(text, " parallel");
     if (node->run & RUN_VECTOR) text_add(text, " vector");
     if (node->run & RUN_UNROLLED) text_add(text, " unrolled");
+    if (node->run & RUN_ROLLED) text_add(text, " rolled");
 }
 
 static void dump_set(Text *text, const FormNode *node) {

@@ -119,7 +119,8 @@ typedef enum FormKind {
 typedef enum FormRun {
     RUN_PARALLEL = 1, /* threads, a part each */
     RUN_VECTOR = 2,   /* side by side in the lanes of vectors */
-    RUN_UNROLLED = 4  /* written out */
+    RUN_UNROLLED = 4, /* written out */
+    RUN_ROLLED = 8    /* not written out */
 } FormRun;
 
 /* Which threads of a device share out the iterations of a loop. */
@@ -267,6 +268,11 @@ void unroll(Arena *arena, KernelForm *form, const Target *target);
 
 /* What is the same in all lanes of a vector loop is asked before it. */
 void guards(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- rolled.c ---- */
+
+/* A kernel of a device that is nothing but short loops keeps those that hold loops. */
+void rolled(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- barriers.c ---- */
 

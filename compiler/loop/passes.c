@@ -4,9 +4,9 @@
 #include <string.h>
 
 const FormPass form_passes[] = {
-    {"parallel", parallel}, {"owners", owners},   {"shared", shared_rows}, {"licm", hoist},
-    {"cse", name_common},   {"vectors", vectors}, {"unroll", unroll},      {"guards", guards},
-    {"barriers", barriers}, {"unused", unused},
+    {"parallel", parallel}, {"owners", owners},     {"shared", shared_rows}, {"licm", hoist},
+    {"cse", name_common},   {"vectors", vectors},   {"unroll", unroll},      {"guards", guards},
+    {"rolled", rolled},     {"barriers", barriers}, {"unused", unused},
 };
 
 const int form_pass_count = sizeof form_passes / sizeof *form_passes;

@@ -134,6 +134,7 @@ static void print_run(Text *text, const FormNode *node, int indent) {
     static const char *const signs[] = {"", "+", "max", "min"};
     Text line = {.arena = text->arena};
     if (node->run & RUN_UNROLLED) print_line(text, 0, "#pragma unroll");
+    if (node->run & RUN_ROLLED) print_line(text, 0, "#pragma unroll 1");
     if (!(node->run & (RUN_PARALLEL | RUN_VECTOR))) return;
     text_add(&line, "MOEC_OMP(%s%s%s%s", node->run & RUN_PARALLEL ? "parallel for" : "",
              node->run == (RUN_PARALLEL | RUN_VECTOR) ? " " : "",
