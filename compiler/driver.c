@@ -188,6 +188,7 @@ static const struct Pass {
     {"vectors", MODELS | UPDATE, ANY, pass_form},
     {"unroll", MODELS | UPDATE, ANY, pass_form},
     {"guards", MODELS | UPDATE, ANY, pass_form},
+    {"rolled", MODELS | UPDATE, ANY, pass_form},
     {"barriers", MODELS | UPDATE, ANY, pass_form},
     {"unused", MODELS | UPDATE, ANY, pass_form},
     {"emit", MODELS | UPDATE, ANY, pass_emit},

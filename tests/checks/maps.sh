@@ -1,7 +1,7 @@
 #!/bin/sh
 # The map of each folder is short and names every file and folder in it, and no other; no folder has more than 30 files; no
 # name of a file stands in two folders but where it is one idea; the compiler knows no architecture, includes nothing of the
-# runtime but what is compiled for both, and does not search the text that it writes.
+# runtime but what is compiled for both, does not search the text that it writes, and shows every pass over the form.
 set -u
 cd "$(dirname "$0")/../.."
 status=0
@@ -48,4 +48,8 @@ fi
 if grep -rnE 'strstr|program->device' compiler/codegen compiler/schedule compiler/loop; then
     fault "a decision is made by searching a text, or by the name of a target"
 fi
+# In the order in which a kernel goes through them.
+ours=$(grep -o '{"[a-z]*", [a-z_]*}' compiler/loop/passes.c | cut -d'"' -f2)
+[ -n "$ours" ] && [ "$ours" = "$(grep 'pass_form}' compiler/driver.c | cut -d'"' -f2)" ] ||
+    fault "compiler/driver.c has other passes over the form than compiler/loop/passes.c"
 exit $status
