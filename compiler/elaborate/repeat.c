@@ -8,7 +8,7 @@
  * steps before that, and those left over, stand by themselves, and the repeat statement holds one
  * period. So the program's size follows the differences that were written, not the depth.
  *
- * A repeat inside a repeat is written out step by step, and one that changes a number.
+ * A repeat inside a repeat is written out step by step, and one that changes a number or has outputs.
  */
 #include "elaborate/elaborate.h"
 #include "ir/rewrite.h"
@@ -52,16 +52,17 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
     return count;
 }
 
-/* What is no tensor is not carried from step to step. */
-static bool sets_constant(Elaborator *e, const Node *node) {
+/* What is no tensor is not carried from step to step; an output is one of each step. */
+static bool steps_stand_alone(Elaborator *e, const Node *node) {
     if (!node) return false;
+    if (node->kind == NODE_OUTPUT) return true;
     if (node->kind == NODE_EQUATION) {
         const Binding *binding = scope_find(e->scope, node->name);
         return binding && binding->value->kind != KIND_TENSOR;
     }
     bool found = false;
     for (int i = 0; node_holds_statements(node) && i < node->count && !found; i++)
-        found = sets_constant(e, node->kids[i]);
+        found = steps_stand_alone(e, node->kids[i]);
     return found;
 }
 
@@ -219,7 +220,7 @@ static bool plan_steps(Elaborator *e, const Node *node, long count, const Carrie
     for (const Region *region = e->region; region; region = region->outer)
         if (region->index) inner = true;
     *plan = (Plan){count, 0, 1, count};
-    if (inner || count < 2 || sets_constant(e, node->kids[2])) {
+    if (inner || count < 2 || steps_stand_alone(e, node->kids[2])) {
         *plan = (Plan){count, count, 1, 0};
         return true;
     }
