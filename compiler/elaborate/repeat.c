@@ -8,7 +8,8 @@
  * steps before that, and those left over, stand by themselves, and the repeat statement holds one
  * period. So the program's size follows the differences that were written, not the depth.
  *
- * A repeat inside a repeat is written out step by step, and one that changes a number or has outputs.
+ * A repeat inside a repeat is written out step by step; so is one that changes a number or has
+ * outputs.
  */
 #include "elaborate/elaborate.h"
 #include "ir/rewrite.h"
