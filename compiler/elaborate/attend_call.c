@@ -151,8 +151,7 @@ static bool check_window(Elaborator *e, const Attending *attending) {
     }
     if (options->mask == MASK_NONE && !attending->mask && options->window) {
         report_error(e->reports, attending->node->span,
-                     "a window ends at the place itself: it "
-                     "needs mask = causal");
+                     "a window ends at the place itself: it needs mask = causal");
         return false;
     }
     if (attending->mask && options->window) {

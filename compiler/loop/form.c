@@ -306,6 +306,16 @@ void form_append(FormBlock *block, FormBlock *body) {
     *body = (FormBlock){.outer = body->outer};
 }
 
+bool form_has(const FormBlock *block, bool (*wanted)(const FormNode *node)) {
+    for (const FormNode *node = block->first; node; node = node->next)
+        if (wanted(node) || form_has(&node->body, wanted)) return true;
+    return false;
+}
+
+bool form_is_loop(const FormNode *node) {
+    return node->kind == FORM_FOR;
+}
+
 bool form_uses(const FormBlock *block, const Term *name) {
     for (const FormNode *node = block->first; node; node = node->next) {
         for (int i = 0; i < 3; i++)

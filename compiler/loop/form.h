@@ -210,6 +210,9 @@ void form_rename(Arena *arena, FormNode *first, const Term *name, const Term *by
 void form_replace(Arena *arena, FormNode *first, const Term *part, const Term *by);
 /* Moves the nodes of `body` behind those of `block`. */
 void form_append(FormBlock *block, FormBlock *body);
+/* Some node in it is wanted, however deep. */
+bool form_has(const FormBlock *block, bool (*wanted)(const FormNode *node));
+bool form_is_loop(const FormNode *node);
 /* Some node in it uses the name, however deep. */
 bool form_uses(const FormBlock *block, const Term *name);
 /* Some node of it, not of what is inside those, names a value so. */

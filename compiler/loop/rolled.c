@@ -12,22 +12,19 @@
 
 enum { WRITTEN_OUT = 512, SHORT = 1024 }; /* operations: of a loop, at most; of a kernel */
 
-static long operations_of(const FormBlock *block);
-
-/* Of all iterations where they are written out, else 0. */
-static long written_out(const FormNode *loop) {
-    if (loop->kind != FORM_FOR || loop->by != BY_ONE || loop->run) return 0;
-    long count = loop->iterations * operations_of(&loop->body);
-    return count <= WRITTEN_OUT ? count : 0;
+/* Iterations of a loop that are written out where each is of so many operations, else 1. */
+static long copies_of(const FormNode *node, long operations) {
+    bool serial = node->kind == FORM_FOR && node->by == BY_ONE && !node->run && node->iterations;
+    return serial && node->iterations * operations <= WRITTEN_OUT ? node->iterations : 1;
 }
 
-/* As far as the text of the block goes once short loops are written out. */
+/* In the text of the block once short loops are written out. */
 static long operations_of(const FormBlock *block) {
     long count = 0;
     for (const FormNode *node = block->first; node; node = node->next) {
         for (int i = 0; i < 3 && node->values[i]; i++) count += term_operations(node->values[i]);
-        long whole = written_out(node);
-        count += whole ? whole : operations_of(&node->body);
+        const long body = operations_of(&node->body);
+        count += copies_of(node, body) * body;
     }
     return count;
 }
@@ -60,15 +57,10 @@ static bool counts_places(const FormBlock *block, const List *rows, const Term *
     return false;
 }
 
-static bool holds_loop(const FormBlock *block) {
-    for (const FormNode *node = block->first; node; node = node->next)
-        if (node->kind == FORM_FOR || holds_loop(&node->body)) return true;
-    return false;
-}
-
 static void roll(const FormBlock *block, const List *rows) {
     for (FormNode *node = block->first; node; node = node->next) {
-        bool rolls = written_out(node) && holds_loop(&node->body) &&
+        bool rolls = form_has(&node->body, form_is_loop) &&
+                     copies_of(node, operations_of(&node->body)) > 1 &&
                      !counts_places(&node->body, rows, node->name);
         roll(&node->body, rows);
         if (rolls) node->run = RUN_ROLLED;

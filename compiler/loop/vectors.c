@@ -8,24 +8,14 @@
  */
 #include "loop/form.h"
 
-static bool has(const FormBlock *block, bool (*wanted)(const FormNode *node)) {
-    for (const FormNode *node = block->first; node; node = node->next)
-        if (wanted(node) || has(&node->body, wanted)) return true;
-    return false;
-}
-
-static bool is_loop(const FormNode *node) {
-    return node->kind == FORM_FOR;
-}
-
 static bool scatters(const FormNode *node) {
     return node->scatters;
 }
 
 static void run_side_by_side(FormBlock *block) {
     for (FormNode *node = block->first; node; node = node->next) {
-        bool innermost = is_loop(node) && !has(&node->body, is_loop);
-        if (innermost && node->iterations > 1 && !has(&node->body, scatters))
+        bool innermost = form_is_loop(node) && !form_has(&node->body, form_is_loop);
+        if (innermost && node->iterations > 1 && !form_has(&node->body, scatters))
             node->run |= RUN_VECTOR;
         run_side_by_side(&node->body);
     }
