@@ -21,8 +21,8 @@ enum {
     MOEC_BLOCK_MOST = MOEC_HAS_AMX ? MOEC_BLOCK_AMX : MOEC_BLOCK_M,
     MOEC_BLOCK_N = 768,
     MOEC_BLOCK_K = 384, /* words */
-    MOEC_SHORT_ROWS =
-        48,              /* so many rows and fewer: b is read in place if its rows are contiguous */
+    MOEC_SHORT_ROWS = 4 * MOEC_BLOCK_M, /* so many and fewer: b is read in place if its rows are
+                                           contiguous */
     MOEC_RESULT_N = 256, /* columns that are made as f32 before they are stored as bf16 */
     MOEC_DEPTH_PARTS = 4,
     MOEC_DEPTH_SUMS = 60 << 10 /* sums of parts of the depth: as many as `result` takes */
@@ -46,31 +46,73 @@ MOEC_INLINE long moec_block_height(MoecForm form) {
     return form == MOEC_PAIRS_AMX ? (long)MOEC_BLOCK_AMX : (long)MOEC_BLOCK_M;
 }
 
-/* Rows m0 .. of one packed block of a against columns of b, packed (b_step 0) or in place. */
-MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, long rows, long columns,
+/* The words of a full tile, where they lie: 0 when they have to be packed. Depth counts elements. */
+MOEC_FUNCTION int moec_in_place(const MoecOperand *a, long depth, MoecTile *tile) {
+    if (a->lanes != NULL || a->depths != NULL) return 0;
+    tile->a = a->data;
+    tile->by_rows = a->depth == 1;
+    tile->a_step = tile->by_rows ? a->lane : a->depth;
+    if (tile->form == MOEC_FLOATS) return moec_is_f32(a->type) && (a->lane == 1 || a->depth == 1);
+    tile->a_step /= 2;
+    return moec_is_bf16(a->type) && tile->by_rows && a->lane % 2 == 0 &&
+           depth % moec_depth_unit(tile->form) == 0 && (uintptr_t)a->data % sizeof(float) == 0;
+}
+
+/* A block of a and columns of b, on their way through the tiles. */
+typedef struct MoecPacking {
+    const MoecOperand *a, *b;
+    long rows, columns, depth;
+    int a_in_place; /* but for rows that do not fill a tile */
+    int b_in_place; /* but for columns that do not */
+    int b_packed;   /* already */
+    long b_words;   /* from a packed panel to the next; 0: one is all there is */
+} MoecPacking;
+
+/* The columns of b from j on, as `tile` reads them. They are packed when they are first used: what
+ * is multiplied then is still in a near cache. */
+MOEC_FUNCTION void moec_block_b(const MoecPacking *x, long j, MoecTile *tile) {
+    const long width = moec_least(x->columns - j, MOEC_TILE_N);
+    float *words = moec_scratch.b + j / MOEC_TILE_N * x->b_words;
+    tile->b = words;
+    tile->b_step = MOEC_TILE_N;
+    if (x->b_in_place && width == MOEC_TILE_N) {
+        tile->b = moec_element(x->b, j, 0);
+        tile->b_step = x->b->depth;
+    } else if (!x->b_packed) {
+        moec_pack_one(x->b, j, width, x->depth, tile->form, 0, words);
+    }
+}
+
+/* Packs the block of a, or of it what fills no tile. */
+MOEC_FUNCTION void moec_block_a(const MoecPacking *x, MoecForm form) {
+    const long height = moec_tile_height(form), words = moec_words(form, x->depth),
+               first = x->a_in_place ? x->rows / height * height : 0;
+    const MoecOperand rest = moec_from(*x->a, first, 0);
+    moec_pack_a(&rest, x->rows - first, x->depth, form, moec_scratch.a + first * words);
+}
+
+MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, const MoecPacking *x,
                                  const MoecTile *pattern) {
-    const int in_place = pattern->b_step != MOEC_TILE_N || pattern->b != moec_scratch.b;
     const long height = moec_tile_height(pattern->form);
-    for (long j = 0; j < columns; j += MOEC_TILE_N) {
-        const long width = moec_least(columns - j, MOEC_TILE_N);
-        MoecTile tile = *pattern;
-        tile.b = in_place ? pattern->b + j : pattern->b + j * pattern->k;
-        if (in_place &&
-            width < MOEC_TILE_N) { /* the last columns: a full register would read beyond the row */
-            const MoecOperand rest = {tile.b, 1, tile.b_step, NULL, NULL, MOEC_F32};
-            moec_pack_b(&rest, width, tile.k, MOEC_FLOATS, moec_scratch.b);
-            tile.b = moec_scratch.b;
-            tile.b_step = MOEC_TILE_N;
-        }
-        for (long i = 0; i < rows; i += height) {
-            tile.a = pattern->a + i * pattern->k;
+    MoecTile tile = *pattern;
+    for (long j = 0; j < x->columns; j += MOEC_TILE_N) {
+        moec_block_b(x, j, &tile);
+        for (long i = 0; i < x->rows; i += height) {
+            const long rows = moec_least(x->rows - i, height);
+            const MoecOperand a = moec_from(*x->a, i, 0);
+            if (!x->a_in_place || rows < height || !moec_in_place(&a, x->depth, &tile)) {
+                tile.a = moec_scratch.a + i * pattern->k;
+                tile.a_step = pattern->a_step;
+                tile.by_rows = pattern->by_rows;
+            }
             tile.c = pattern->c + i * block->c_m + j;
-            moec_tile(&tile, moec_least(rows - i, height), width);
+            moec_tile(&tile, rows, moec_least(x->columns - j, MOEC_TILE_N));
         }
     }
 }
 
-/* Few rows read b in place as floats, if its rows are contiguous. */
+/* Rows of b that lie side by side are read as floats where they lie, unless many rows of a are worth
+ * packing them. */
 MOEC_INLINE int moec_block_in_place(const MoecBlockProduct *block, MoecForm form) {
     return block->m <= MOEC_SHORT_ROWS && block->b.lane == 1 && block->b.lanes == NULL &&
            block->b.depths == NULL && moec_is_f32(block->b.type) && form == MOEC_FLOATS;
@@ -96,22 +138,27 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
         for (long p = 0; p < block->k; p += deep) {
             const long depth = moec_least(block->k - p, deep), words = moec_words(form, depth);
             const MoecOperand a = moec_from(block->a, 0, p), b = moec_from(block->b, j, p);
-            if (!in_place) moec_pack_b(&b, columns, depth, form, moec_scratch.b);
             for (long i = 0; i < block->m; i += high) {
-                const long rows = moec_least(block->m - i, high);
                 const MoecOperand part = moec_from(a, i, 0);
-                const MoecTile pattern = {.k = words,
-                                          .a = moec_scratch.a,
-                                          .a_step =
-                                              moec_pack_a(&part, rows, depth, form, moec_scratch.a),
-                                          .by_rows = form == MOEC_PAIRS_AMX,
-                                          .b = in_place ? b.data : moec_scratch.b,
-                                          .form = form,
-                                          .b_step = in_place ? b.depth : MOEC_TILE_N,
-                                          .c = (float *)block->c + i * block->c_m + j,
-                                          .c_m = block->c_m,
-                                          .add = block->accumulate || p > 0};
-                moec_block_tiles(block, rows, columns, &pattern);
+                MoecTile tile = {.k = words,
+                                 .a_step = form == MOEC_PAIRS_AMX ? words : (long)MOEC_TILE_M,
+                                 .by_rows = form == MOEC_PAIRS_AMX,
+                                 .form = form,
+                                 .c = (float *)block->c + i * block->c_m + j,
+                                 .c_m = block->c_m,
+                                 .add = block->accumulate || p > 0},
+                         probe = tile;
+                const MoecPacking packing = {.a = &part,
+                                             .b = &b,
+                                             .rows = moec_least(block->m - i, high),
+                                             .columns = columns,
+                                             .depth = depth,
+                                             .a_in_place = moec_in_place(&part, depth, &probe),
+                                             .b_in_place = in_place,
+                                             .b_packed = i > 0,
+                                             .b_words = block->m > high ? words * MOEC_TILE_N : 0};
+                moec_block_a(&packing, form);
+                moec_block_tiles(block, &packing, &tile);
             }
         }
     }
@@ -181,26 +228,13 @@ typedef struct MoecPanelProduct {
     long diagonal;
 } MoecPanelProduct;
 
-/* The words of a full tile, where they lie: 0 when they have to be packed. Depth counts elements.
- */
-MOEC_FUNCTION int moec_panel_in_place(const MoecOperand *a, long depth, MoecTile *tile) {
-    if (a->lanes != NULL || a->depths != NULL) return 0;
-    tile->a = a->data;
-    tile->by_rows = a->depth == 1;
-    tile->a_step = tile->by_rows ? a->lane : a->depth;
-    if (tile->form == MOEC_FLOATS) return moec_is_f32(a->type) && (a->lane == 1 || a->depth == 1);
-    tile->a_step /= 2;
-    return moec_is_bf16(a->type) && tile->by_rows && a->lane % 2 == 0 &&
-           depth % moec_depth_unit(tile->form) == 0 && (uintptr_t)a->data % sizeof(float) == 0;
-}
-
 /* From depth `from` on, which is a whole number of words. */
 MOEC_FUNCTION void moec_panel_a(const MoecPanelProduct *x, long i, long rows, long from,
                                 MoecTile *tile) {
     const MoecOperand a = moec_from(x->a, i, from);
     const long depth = tile->k;
     tile->k = moec_words(x->form, depth);
-    if (rows == moec_tile_height(x->form) && moec_panel_in_place(&a, depth, tile)) return;
+    if (rows == moec_tile_height(x->form) && moec_in_place(&a, depth, tile)) return;
     tile->a = moec_scratch.a;
     tile->a_step = moec_pack_a(&a, rows, depth, x->form, moec_scratch.a);
     tile->by_rows = x->form == MOEC_PAIRS_AMX;

@@ -373,22 +373,29 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 
 #endif
 
-/* `count` lanes in panels of a, or else of b. AMX wants the words of a lane of a side by side. */
-MOEC_LARGE void moec_pack_panels(const MoecOperand *x, long count, long depth, MoecForm form,
-                                 int of_a, float *out) {
+/* The lanes first .. first+lanes-1 as a panel of a, or else of b. AMX wants the words of a lane of a
+ * side by side. */
+MOEC_LARGE void moec_pack_one(const MoecOperand *x, long first, long lanes, long depth,
+                              MoecForm form, int of_a, float *out) {
     const long words = moec_words(form, depth),
                width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N;
-    const int by_lanes = of_a && form == MOEC_PAIRS_AMX;
-    for (long i = 0; i < count; i += width) {
-        const long lanes = moec_least(count - i, width);
-        const MoecPanel panel = {out + i * words, by_lanes ? words : 1, by_lanes ? 1 : width,
-                                 words};
-        const MoecOperand part = moec_from(*x, i, 0);
-        if (form != MOEC_FLOATS)
-            moec_pack_pairs(&part, lanes, depth, width, &panel);
-        else
-            moec_pack_panel(x, i, lanes, depth, width, panel.words);
+    if (form == MOEC_FLOATS) {
+        moec_pack_panel(x, first, lanes, depth, width, out);
+        return;
     }
+    const int by_lanes = of_a && form == MOEC_PAIRS_AMX;
+    const MoecPanel panel = {out, by_lanes ? words : 1, by_lanes ? 1 : width, words};
+    const MoecOperand part = moec_from(*x, first, 0);
+    moec_pack_pairs(&part, lanes, depth, width, &panel);
+}
+
+/* `count` lanes in panels of a, or else of b. */
+MOEC_FUNCTION void moec_pack_panels(const MoecOperand *x, long count, long depth, MoecForm form,
+                                    int of_a, float *out) {
+    const long words = moec_words(form, depth),
+               width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N;
+    for (long i = 0; i < count; i += width)
+        moec_pack_one(x, i, moec_least(count - i, width), depth, form, of_a, out + i * words);
 }
 
 MOEC_INLINE void moec_pack_b(const MoecOperand *x, long count, long depth, MoecForm form,

@@ -167,10 +167,19 @@ MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *co
 
 /* ---- products over packed rows ---- */
 
-/* In how many blocks of at most so many rows a group is worked on: independent of the number of
- * threads. */
+/* In how many blocks of at most so many rows a group is worked on. No sum depends on it. */
 MOEC_INLINE long moec_row_blocks(const int *group, long g, long most) {
     return moec_ceil_div(group[g + 1] - group[g], most);
+}
+
+enum { MOEC_SHARES = 8 }; /* tasks for a thread, about: groups differ in size */
+
+/* How many rows a task takes at most: many, since a weight is packed for each, and no more than
+ * leave tasks for all threads. */
+MOEC_FUNCTION long moec_task_rows(long rows, long block) {
+    const long share = moec_ceil_div(rows, MOEC_SHARES * moec_threads()),
+               blocks = moec_ceil_div(share, block);
+    return moec_least(blocks < 1 ? 1 : blocks, MOEC_SHORT_ROWS / MOEC_BLOCK_M) * block;
 }
 
 /* How products of rows by weight are cut: parts of the depth, of each block of rows, of columns. */
@@ -221,13 +230,16 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
                                        const void *a, const void *b, void *c) {
     const MoecForm form = moec_form(grouped->rounded && !moec_is_groups(grouped->b_type));
     const long all = rows->group[grouped->groups], n = grouped->n;
-    MoecRowCuts cuts = {.most = moec_block_height(form),
+    MoecRowCuts cuts = {.most = moec_task_rows(all, moec_block_height(form)),
                         .height = moec_tile_height(form),
                         .sums = moec_scratch.result};
-    for (long g = 0; g < grouped->groups; g++)
+    long used = 0;
+    for (long g = 0; g < grouped->groups; g++) {
         cuts.blocks += moec_row_blocks(rows->group, g, cuts.most);
+        used += rows->group[g + 1] > rows->group[g];
+    }
     const double work = (double)all * (double)n * (double)grouped->k;
-    const double read = (double)cuts.blocks * (double)n * (double)grouped->k;
+    const double read = (double)used * (double)n * (double)grouped->k;
     const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
     cuts.depths = grouped->b_n == 1 ? moec_depth_parts(work, read, all, n) : 1;
     const long least = moec_ceil_div(n, 4 * MOEC_TILE_N), shared = cuts.blocks * cuts.depths;
@@ -252,8 +264,8 @@ MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows 
     const double work =
         (double)rows->group[grouped->groups] * (double)grouped->n * (double)grouped->k;
     const long threads = moec_worth_threads(work, outputs) ? moec_threads() : 1;
-    const MoecGrid grid = moec_grid(grouped->k, grouped->n,
-                                    threads == 1 ? 1 : moec_ceil_div(4 * threads, grouped->groups));
+    const long share = moec_ceil_div(2 * MOEC_SHARES * threads, grouped->groups);
+    const MoecGrid grid = moec_grid(grouped->k, grouped->n, threads == 1 ? 1 : share);
     const long parts = grid.rows * grid.columns;
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
     for (long task = 0; task < grouped->groups * parts; task++) {
