@@ -22,14 +22,15 @@
 #include "matmul.h"
 
 enum {
-    MOEC_ATTEND_QUERIES = 128, /* of a block */
-    MOEC_ATTEND_KEYS = 128,
-    MOEC_ATTEND_STEP = 144,     /* from a key to the next where queries lie side by side */
-    MOEC_ATTEND_WIDTH = 256,    /* so much of the width is packed at a time; of values, where the
+    MOEC_ATTEND_QUERIES = 256, /* of a block */
+    MOEC_ATTEND_KEYS = 256,
+    MOEC_ATTEND_SHORT = 128, /* of either where most places of a larger block would see nothing */
+    MOEC_ATTEND_STEP = 272,  /* from a key to the next where queries lie side by side */
+    MOEC_ATTEND_WIDTH = 256, /* so much of the width is packed at a time; of values, where the
                                    output is bf16, there is no more */
-    MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
-    MOEC_STEP_KEYS = 16,        /* keys read by one head before the next head reads them */
-    MOEC_STEP_PART = 128,       /* keys a task takes at least */
+    MOEC_STEP_QUERIES = 8,   /* more new tokens than these are treated in blocks */
+    MOEC_STEP_KEYS = 16,     /* keys read by one head before the next head reads them */
+    MOEC_STEP_PART = 128,    /* keys a task takes at least */
     MOEC_STEP_BUFFER = 1 << 17, /* floats for unfinished sums */
     MOEC_STEP_BEST = 4096       /* `best` is at most this */
 };
@@ -289,15 +290,32 @@ MOEC_INLINE void moec_row_clear(float *row, MoecRange range, long count) {
     if (range.end < count) memset(row + range.end, 0, (size_t)(count - range.end) * sizeof *row);
 }
 
-/* Scores, scaled and capped, and the largest of each query so far. */
-MOEC_LARGE void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecPair *pair) {
+/* The scores of a pair, not scaled. */
+MOEC_FUNCTION void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
+                                    const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const MoecOperand q = moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
                       k = moec_rows_of(head->k, moec_row_of_key(attend, pair->key), head->k_step,
                                        attend->k_type);
-    const float cap = attend->cap;
     moec_pair_cells(attend, pair, &k, &q, attend->width, &scratch->query, scratch->score);
+}
+
+/* Scores of a key, scaled and capped. */
+MOEC_INLINE void moec_row_scores(float *row, MoecRange range, float scale, float cap) {
+    if (cap != 0.0f) {
+#pragma omp simd
+        for (long i = range.first; i < range.end; i++)
+            row[i] = cap * moec_tanh(row[i] * scale / cap);
+    } else {
+#pragma omp simd
+        for (long i = range.first; i < range.end; i++) row[i] *= scale;
+    }
+}
+
+/* Finished scores, and the largest of each query so far. */
+MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head,
+                                  const MoecPair *pair) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
     const long first = moec_row_of_key(attend, pair->key);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
@@ -305,14 +323,7 @@ MOEC_LARGE void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
         const float scale =
             attend->scale * moec_scale_at(head->k_scale, first + j, head->k_scale_step);
         moec_fetch_row(head->v, first + j, head->v_step, attend->value_width, attend->v_type);
-        if (cap != 0.0f) {
-#pragma omp simd
-            for (long i = range.first; i < range.end; i++)
-                row[i] = cap * moec_tanh(row[i] * scale / cap);
-        } else {
-#pragma omp simd
-            for (long i = range.first; i < range.end; i++) row[i] *= scale;
-        }
+        moec_row_scores(row, range, scale, attend->cap);
         moec_hide_queries(head, pair, j, row, -__builtin_inff());
 #pragma omp simd
         for (long i = range.first; i < range.end; i++)
@@ -351,6 +362,7 @@ MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecH
     float before[MOEC_ATTEND_QUERIES];
     memcpy(before, scratch->largest, sizeof before);
     moec_pair_scores(attend, head, pair);
+    moec_pair_largest(attend, head, pair);
 #pragma omp simd
     for (long i = 0; i < pair->queries; i++) {
         const float largest = scratch->largest[i];
@@ -389,10 +401,17 @@ MOEC_FUNCTION void moec_attend_finish(const MoecAttend *attend, const MoecHead *
     }
 }
 
+/* Queries, and keys, of a block. */
+MOEC_INLINE long moec_block_side(const MoecAttend *attend, const float *documents) {
+    const int sparse = attend->mask == MOEC_MASK_WINDOW || documents != NULL;
+    return sparse ? (long)MOEC_ATTEND_SHORT : (long)MOEC_ATTEND_QUERIES;
+}
+
 MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *head, long query,
                                      long offset, const float *sink) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
-    const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
+    const long side = moec_block_side(attend, head->documents),
+               queries = moec_least(attend->queries - query, side);
     const MoecOutput output =
         moec_is_bf16(attend->o_type)
             ? (MoecOutput){scratch->output, attend->value_width}
@@ -405,7 +424,7 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
     }
     const MoecRange range = moec_block_range(attend, offset + query, queries);
     for (long key = range.first, keys; key < range.end; key += keys) {
-        keys = moec_keys_behind(attend, key, range.end, MOEC_ATTEND_KEYS);
+        keys = moec_keys_behind(attend, key, range.end, side);
         const MoecPair pair = {query, queries, key, keys, offset};
         moec_attend_blocks_pair(attend, head, &pair, output);
     }
@@ -437,13 +456,14 @@ MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *w
 
 MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work,
                                       long offset) {
-    const long blocks = moec_ceil_div(attend->queries, MOEC_ATTEND_QUERIES), heads = attend->heads;
+    const long side = moec_block_side(attend, work->documents),
+               blocks = moec_ceil_div(attend->queries, side), heads = attend->heads;
 #pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
     for (long task = 0; task < attend->batch * heads * blocks; task++) {
         const long b = task / blocks / heads, h = task / blocks % heads,
                    block = blocks - 1 - task % blocks;
         const MoecHead head = moec_head(attend, work, b, h);
-        moec_attend_block(attend, &head, block * MOEC_ATTEND_QUERIES, offset,
+        moec_attend_block(attend, &head, block * side, offset,
                           work->sink != NULL ? work->sink + h : NULL);
     }
 }
@@ -461,8 +481,8 @@ typedef struct MoecHeadGrad {
     float *dq, *dk, *dv;     /* steps like q, k, v */
 } MoecHeadGrad;
 
-/* From the scores and the products of output_grad with the values in `slope`: weights into `score`,
- * adjoints of q.k into `slope`. */
+/* From the scores, not scaled, and in `slope` the products of output_grad with the values: weights
+ * into `score`, adjoints of q.k into `slope`. */
 MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
                                  const MoecHeadGrad *grad, const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
@@ -476,6 +496,7 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
         moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32);
         moec_fetch_row(grad->dk, pair->key + j, head->k_step, attend->width, MOEC_F32);
         moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type);
+        moec_row_scores(row, range, scale, attend->cap);
 #pragma omp simd
         for (long i = range.first; i < range.end; i++) {
             const float z = row[i] * bend, weight = moec_exp_weight(row[i] - less[i]);
@@ -531,7 +552,8 @@ MOEC_INLINE float moec_output_dot(const MoecAttend *attend, const void *o, const
 /* One block of queries of one head. */
 MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHead *head,
                                           const MoecHeadGrad *grad, long query) {
-    const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
+    const long side = moec_block_side(attend, head->documents),
+               queries = moec_least(attend->queries - query, side);
     moec_keep_nothing(&moec_attend_scratch);
     for (long i = 0; i < queries; i++) {
         const long at = (query + i) * head->o_step;
@@ -540,9 +562,8 @@ MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHe
         memset(grad->dq + (query + i) * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
     }
     const MoecRange range = moec_block_range(attend, query, queries);
-    for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
-        const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
-                               0};
+    for (long key = range.first; key < range.end; key += side) {
+        const MoecPair pair = {query, queries, key, moec_least(range.end - key, side), 0};
         moec_attend_grad_pair(attend, head, grad, &pair);
     }
 }
@@ -563,7 +584,7 @@ MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAtt
 
 MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
                                  float *dk, float *dv, float *dsink) {
-    const long heads = attend->heads;
+    const long heads = attend->heads, side = moec_block_side(attend, saved->documents);
     memset(dk, 0,
            (size_t)(attend->batch * attend->keys * attend->key_heads * attend->width) * sizeof *dk);
     memset(dv, 0,
@@ -589,7 +610,7 @@ MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved
                 moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type),
                 dq + moec_at_query(attend, b, h), dk + moec_at_key(attend, b, h),
                 dv + moec_at_value(attend, b, h)};
-            for (long query = 0; query < attend->queries; query += MOEC_ATTEND_QUERIES)
+            for (long query = 0; query < attend->queries; query += side)
                 moec_attend_grad_block(attend, &head, &grad, query);
         }
     }

@@ -21,8 +21,9 @@ enum {
     MOEC_BLOCK_MOST = MOEC_HAS_AMX ? MOEC_BLOCK_AMX : MOEC_BLOCK_M,
     MOEC_BLOCK_N = 768,
     MOEC_BLOCK_K = 384, /* words */
-    MOEC_SHORT_ROWS = 4 * MOEC_BLOCK_M, /* so many and fewer: b is read in place if its rows are
-                                           contiguous */
+    MOEC_SHORT_ROWS =
+        48, /* so many rows and fewer: b is read in place if its rows are contiguous */
+    MOEC_MANY_ROWS = 4 * MOEC_BLOCK_M, /* and so many, if they stay in the cache */
     MOEC_RESULT_N = 256, /* columns that are made as f32 before they are stored as bf16 */
     MOEC_DEPTH_PARTS = 4,
     MOEC_DEPTH_SUMS = 60 << 10 /* sums of parts of the depth: as many as `result` takes */
@@ -46,13 +47,18 @@ MOEC_INLINE long moec_block_height(MoecForm form) {
     return form == MOEC_PAIRS_AMX ? (long)MOEC_BLOCK_AMX : (long)MOEC_BLOCK_M;
 }
 
-/* The words of a full tile, where they lie: 0 when they have to be packed. Depth counts elements. */
+/* Whether rows that begin so many bytes apart can be read side by side: where the beginnings share
+ * one or two sets of the nearest cache, they push each other out of it. */
+MOEC_INLINE int moec_rows_stay(long bytes) { return bytes % 2048 != 0; }
+
+/* The words of a full tile, where they lie: 0 when they must be packed. Depth counts elements. */
 MOEC_FUNCTION int moec_in_place(const MoecOperand *a, long depth, MoecTile *tile) {
-    if (a->lanes != NULL || a->depths != NULL) return 0;
+    if (a->lanes != NULL || a->depths != NULL || (a->lane != 1 && a->depth != 1)) return 0;
+    if (a->depth == 1 && !moec_rows_stay(a->lane * moec_size(a->type))) return 0;
     tile->a = a->data;
     tile->by_rows = a->depth == 1;
     tile->a_step = tile->by_rows ? a->lane : a->depth;
-    if (tile->form == MOEC_FLOATS) return moec_is_f32(a->type) && (a->lane == 1 || a->depth == 1);
+    if (tile->form == MOEC_FLOATS) return moec_is_f32(a->type);
     tile->a_step /= 2;
     return moec_is_bf16(a->type) && tile->by_rows && a->lane % 2 == 0 &&
            depth % moec_depth_unit(tile->form) == 0 && (uintptr_t)a->data % sizeof(float) == 0;
@@ -100,7 +106,9 @@ MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, const MoecPackin
         for (long i = 0; i < x->rows; i += height) {
             const long rows = moec_least(x->rows - i, height);
             const MoecOperand a = moec_from(*x->a, i, 0);
-            if (!x->a_in_place || rows < height || !moec_in_place(&a, x->depth, &tile)) {
+            if (x->a_in_place && rows == height) {
+                moec_in_place(&a, x->depth, &tile);
+            } else {
                 tile.a = moec_scratch.a + i * pattern->k;
                 tile.a_step = pattern->a_step;
                 tile.by_rows = pattern->by_rows;
@@ -111,10 +119,12 @@ MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, const MoecPackin
     }
 }
 
-/* Rows of b that lie side by side are read as floats where they lie, unless many rows of a are worth
- * packing them. */
+/* Floats of b that lie side by side are read where they are, unless so many rows of a use them that
+ * packing pays. */
 MOEC_INLINE int moec_block_in_place(const MoecBlockProduct *block, MoecForm form) {
-    return block->m <= MOEC_SHORT_ROWS && block->b.lane == 1 && block->b.lanes == NULL &&
+    const long stride = block->b.depth * (long)sizeof(float),
+               most = moec_rows_stay(stride) ? (long)MOEC_MANY_ROWS : (long)MOEC_SHORT_ROWS;
+    return block->m <= most && block->b.lane == 1 && block->b.lanes == NULL &&
            block->b.depths == NULL && moec_is_f32(block->b.type) && form == MOEC_FLOATS;
 }
 

@@ -373,8 +373,8 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 
 #endif
 
-/* The lanes first .. first+lanes-1 as a panel of a, or else of b. AMX wants the words of a lane of a
- * side by side. */
+/* The lanes first .. first+lanes-1 as a panel of a, or else of b. AMX wants the words of a lane of
+ * a side by side. */
 MOEC_LARGE void moec_pack_one(const MoecOperand *x, long first, long lanes, long depth,
                               MoecForm form, int of_a, float *out) {
     const long words = moec_words(form, depth),

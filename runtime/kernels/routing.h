@@ -179,7 +179,7 @@ enum { MOEC_SHARES = 8 }; /* tasks for a thread, about: groups differ in size */
 MOEC_FUNCTION long moec_task_rows(long rows, long block) {
     const long share = moec_ceil_div(rows, MOEC_SHARES * moec_threads()),
                blocks = moec_ceil_div(share, block);
-    return moec_least(blocks < 1 ? 1 : blocks, MOEC_SHORT_ROWS / MOEC_BLOCK_M) * block;
+    return moec_least(blocks < 1 ? 1 : blocks, MOEC_MANY_ROWS / MOEC_BLOCK_M) * block;
 }
 
 /* How products of rows by weight are cut: parts of the depth, of each block of rows, of columns. */
