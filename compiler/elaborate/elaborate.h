@@ -1,22 +1,5 @@
-/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; its parts,
- * in the order they are used:
- *
- *     records.c    records of options: values as written, overrides, what a layer declares
- *                  against what it was given
- *     layer.c      one layer applied to its arguments
- *     statement.c  the statements of its body
- *     optimizer.c  what is done to parameters in a step
- *     repeat.c     a body repeated over depth
- *     scan.c       a recurrence along an axis
- *     equation.c   indices of one equation, tensors it defines
- *     express.c    expressions to values
- *     value.c      values as text, compared; scopes
- *     subscript.c  tensors read at subscripts
- *     unread.c     names that nothing reads, options that have no effect
- *     apply.c      functions called, layers applied
- *     builtin.c    softmax, top and the other functions that are not pointwise
- *     attend_call.c, attend_scores.c  attend and its options: which keys a query sees
- */
+/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; README.md has its
+ * parts in the order they are used. */
 #ifndef ELABORATE_H
 #define ELABORATE_H
 

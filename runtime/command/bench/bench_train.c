@@ -48,7 +48,8 @@ static bool work_step(void *data) {
 static void tell_training(const Bench *bench, const Stepper *stepper, const Times *times,
                           double ceiling) {
     const Call *call = stepper->train;
-    double parts = (double)stepper->settings.accumulate, flops = call->graph->product_flops * parts;
+    double parts = (double)stepper->settings.accumulate, flops = call->graph->product_flops * parts,
+           all = call->graph->flops * parts; /* with those of attention's scores */
     double tokens = (double)(call->graph->batch * call_context(call)) * parts,
            floor = flops / (ceiling * 1e9), best = times->best, mean = times->mean;
     bench_tell(bench, "tokens_per_second", tokens / mean);
@@ -56,13 +57,14 @@ static void tell_training(const Bench *bench, const Stepper *stepper, const Time
     bench_tell(bench, "median_tokens_per_second", tokens / times->median);
     bench_tell(bench, "steps", (double)times->steps);
     bench_tell(bench, "step_seconds", times->median);
-    bench_tell(bench, "step_gflop", call->graph->flops * parts / 1e9);
+    bench_tell(bench, "step_gflop", all / 1e9);
     bench_tell(bench, "step_product_gflop", flops / 1e9);
     bench_tell(bench, "product_gflops", flops / mean / 1e9);
     bench_tell(bench, "ceiling_gflops", ceiling);
     bench_tell(bench, "floor_tokens_per_second", tokens / floor);
     bench_tell(bench, "share_of_floor", floor / mean);
     bench_tell(bench, "best_share_of_floor", floor / best);
+    bench_tell(bench, "share_of_ceiling", all / (ceiling * 1e9) / mean);
 }
 
 static double products_ceiling(const Bench *bench) {
