@@ -34,9 +34,10 @@ class Experts(nn.Module):
 
     def loop(self, x, weight, chosen):
         y = torch.zeros_like(x)
-        for i in range(self.count):
+        # unbind: the way back from up[i] would be a whole tensor of zeros for each expert
+        for i, (up, down) in enumerate(zip(self.up.unbind(), self.down.unbind())):
             row, place = (chosen == i).nonzero(as_tuple=True)
-            h = F.gelu(x[row] @ self.up[i], approximate="tanh") @ self.down[i]
+            h = F.gelu(x[row] @ up, approximate="tanh") @ down
             y.index_add_(0, row, (h * weight[row, place, None]).to(y.dtype))
         return y
 
