@@ -163,11 +163,18 @@ MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step,
 }
 
 /* Row `row` is read soon. Where heads lie side by side, rows of one are short pieces far from each
- * other, which the processor does not see coming; asked for during sums, they have come by then. */
-MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long width, MoecType type) {
+ * other, which the processor does not see coming; asked for during sums, they have come by then.
+ * Where many come at a time, they would push each other out of the nearest cache. */
+MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long width, MoecType type,
+                                const int nearest) {
     const char *from = moec_at(data, row * step, type);
     const long bytes = width * moec_size(type);
-    for (long at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+    for (long at = 0; at < bytes; at += 64) {
+        if (nearest)
+            __builtin_prefetch(from + at);
+        else
+            __builtin_prefetch(from + at, 0, 2);
+    }
 }
 
 /* e^x, x a score less the largest or less the logarithm of the sum: above 0 by a rounding at most.
@@ -322,7 +329,7 @@ MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head
         float *row = scratch->score + j * MOEC_ATTEND_STEP, *largest = scratch->largest;
         const float scale =
             attend->scale * moec_scale_at(head->k_scale, first + j, head->k_scale_step);
-        moec_fetch_row(head->v, first + j, head->v_step, attend->value_width, attend->v_type);
+        moec_fetch_row(head->v, first + j, head->v_step, attend->value_width, attend->v_type, 1);
         moec_row_scores(row, range, scale, attend->cap);
         moec_hide_queries(head, pair, j, row, -__builtin_inff());
 #pragma omp simd
@@ -341,7 +348,7 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
                next = moec_row_of_key(attend, pair->key + pair->keys);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
-        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type);
+        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type, 1);
         float *row = scratch->score + j * MOEC_ATTEND_STEP;
         const float scale = moec_scale_at(head->v_scale, own + j, head->v_scale_step);
 #pragma omp simd
@@ -493,9 +500,9 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
         const MoecRange range = moec_seeing(attend, pair, j);
         float *row = scratch->score + j * MOEC_ATTEND_STEP,
               *slope = scratch->slope + j * MOEC_ATTEND_STEP;
-        moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32);
-        moec_fetch_row(grad->dk, pair->key + j, head->k_step, attend->width, MOEC_F32);
-        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type);
+        moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32, 1);
+        moec_fetch_row(grad->dk, pair->key + j, head->k_step, attend->width, MOEC_F32, 1);
+        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type, 1);
         moec_row_scores(row, range, scale, attend->cap);
 #pragma omp simd
         for (long i = range.first; i < range.end; i++) {

@@ -149,6 +149,16 @@ MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long
     return step->buffer + number * (attend->value_width + 2);
 }
 
+/* As many keys of a head again, behind these: asked for while these are used. Not a function of its
+ * own: GCC leaves out calls that only ask. */
+MOEC_INLINE void moec_step_fetch(const MoecAttend *attend, const MoecHead *head, MoecRange keys) {
+    for (long key = keys.end; key < 2 * keys.end - keys.first; key++) {
+        const long row = moec_row_of_key(attend, key);
+        moec_fetch_row(head->k, row, head->k_step, attend->width, attend->k_type, 0);
+        moec_fetch_row(head->v, row, head->v_step, attend->value_width, attend->v_type, 0);
+    }
+}
+
 /* One head takes a few keys into the states of its queries. */
 MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys) {
     const MoecAttend *attend = step->attend;
@@ -160,6 +170,7 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long 
         scratch->sum[i] = output.rows[i * output.step - 1];
     }
     const MoecPair pair = {0, attend->queries, keys.first, keys.end - keys.first, step->position};
+    moec_step_fetch(attend, &head, keys);
     moec_attend_pair(attend, &head, &pair, output);
     for (long i = 0; i < attend->queries; i++) {
         output.rows[i * output.step - 2] = scratch->largest[i];

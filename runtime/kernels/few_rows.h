@@ -12,8 +12,15 @@ enum {
     MOEC_FEW_ROWS = 4, /* so many rows and fewer are read so */
     MOEC_FEW_DOTS = 8, /* the same where b lies along k and packing would have to transpose it */
     MOEC_STREAMS = 8,  /* rows of b read side by side */
-    MOEC_AHEAD = 512   /* bytes of each that are asked for before they are read */
+    /* bytes of each that are asked for before they are read: */
+    MOEC_NEAR = 256, /* into the nearest cache */
+    MOEC_FAR = 2048  /* into the second */
 };
+
+MOEC_INLINE void moec_ask_ahead(const void *from) {
+    __builtin_prefetch((const char *)from + MOEC_FAR, 0, 2);
+    __builtin_prefetch((const char *)from + MOEC_NEAR);
+}
 
 /* A product for one thread. */
 typedef struct MoecBlockProduct {
@@ -40,7 +47,7 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
         for (long v = 0; v < vectors; v++) sum[v] = moec_load_vector(c + j + v * MOEC_LANES);
 #pragma GCC unroll 8
         for (long q = 0; q < MOEC_STREAMS; q++) {
-            __builtin_prefetch((const char *)moec_at(from[q], j, type) + MOEC_AHEAD);
+            moec_ask_ahead(moec_at(from[q], j, type));
 #pragma GCC unroll 4
             for (long v = 0; v < vectors; v++)
                 sum[v] +=
@@ -68,7 +75,7 @@ MOEC_INLINE void moec_add_groups(long n, const float *factor, const void *const 
         for (long q = 0; q < MOEC_STREAMS; q++) {
             const MoecGroup *group = (const MoecGroup *)from[q] + g;
             const float scale = factor[q] * group->scale;
-            __builtin_prefetch((const char *)group + MOEC_AHEAD);
+            moec_ask_ahead(group);
 #pragma GCC unroll 16
             for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
                 sum[v] += scale * moec_load_steps(group->steps + v * MOEC_LANES);
@@ -153,7 +160,7 @@ MOEC_INLINE void moec_dots_of(const MoecDots *dots, const MoecType a_type, const
 #pragma GCC unroll 8
         for (long q = 0; q < count; q++) {
             const void *b = moec_at(dots->b, q * dots->b_n + p, b_type);
-            __builtin_prefetch((const char *)b + MOEC_AHEAD);
+            moec_ask_ahead(b);
             sum[q] += x * moec_load_wide(b, b_type);
         }
     }
@@ -191,7 +198,7 @@ MOEC_INLINE void moec_dots_of_groups(const MoecDots *dots, const long count, flo
 #pragma GCC unroll 8
         for (long q = 0; q < count; q++) {
             const MoecGroup *group = moec_at(dots->b, q * dots->b_n + p, MOEC_INT8);
-            __builtin_prefetch((const char *)group + MOEC_AHEAD);
+            moec_ask_ahead(group);
             MoecVector part = {0};
 #pragma GCC unroll 16
             for (long v = 0; v < MOEC_GROUP; v += MOEC_LANES)
