@@ -1,5 +1,5 @@
-/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; README.md has
- * its parts in the order they are used. */
+/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; its parts,
+ * in the order they are used, are in README.md. */
 #ifndef ELABORATE_H
 #define ELABORATE_H
 
