@@ -71,7 +71,7 @@ int command_explain(int argc, char **argv) {
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
-    if (memory == 0) memory = ceiling_read();
+    if (memory == 0) memory = device_ceiling_read(device_cpu());
     bool good =
         write_all(compiler, graph, device, (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);
     moec_close(compiler);

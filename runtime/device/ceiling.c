@@ -6,14 +6,12 @@ static _Thread_local struct MoecScratch *thread_scratch;
 
 #include "device/ceiling.h"
 
-#include "base/memory.h"
 #include "base/seconds.h"
 #include "device/products.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- products ---- */
 
@@ -92,7 +90,7 @@ double ceiling_products_quick(bool rounded) {
 
 /* ---- reading ---- */
 
-enum { READ_FLOATS = 1 << 27, READ_PARTS = 64, READ_WIDTH = 64, READ_STREAMS = 8 };
+enum { READ_PARTS = 64, READ_WIDTH = 64, READ_STREAMS = 8 };
 
 /* Sums `streams` parts of it side by side, READ_WIDTH numbers at a time, so that the loop waits for
  * memory only. */
@@ -107,32 +105,23 @@ static float read_part(const float *from, long count, const long streams) {
     return total;
 }
 
-/* Which of the two is faster depends on the processor; constants make the loops unroll. */
-static float read_one_way(const float *from, long count, bool side_by_side) {
-    return side_by_side ? read_part(from, count, READ_STREAMS) : read_part(from, count, 1);
-}
-
-double ceiling_read(void) {
-    const long part = READ_FLOATS / READ_PARTS;
-    const size_t bytes = READ_FLOATS * sizeof(float);
-    float *memory = memory_map(bytes);
-    double best = 0;
-    if (!memory) return 0;
+/* Constants make the loops unroll. */
+static double read_seconds(const float *block, size_t bytes, bool side_by_side) {
+    const long part = (long)(bytes / sizeof *block / READ_PARTS);
+    float sums[READ_PARTS], sum = 0;
+    double start = seconds_now();
 #pragma omp parallel for schedule(static)
     for (long i = 0; i < READ_PARTS; i++)
-        memset(memory + i * part, 0, (size_t)part * sizeof *memory);
-    for (int run = 0; run < 12; run++) {
-        float sums[READ_PARTS];
-        double start = seconds_now();
-#pragma omp parallel for schedule(static)
-        for (long i = 0; i < READ_PARTS; i++)
-            sums[i] = read_one_way(memory + i * part, part, run & 1);
-        double rate = (double)bytes / (seconds_now() - start) * 1e-9;
-        /* the sums are 0; asking keeps the reading from being left out */
-        for (long i = 0; i < READ_PARTS; i++)
-            if (sums[i] != 0) rate = 0;
-        if (rate > best) best = rate;
-    }
-    memory_unmap(memory, bytes);
-    return best;
+        sums[i] = side_by_side ? read_part(block + i * part, part, READ_STREAMS)
+                               : read_part(block + i * part, part, 1);
+    double seconds = seconds_now() - start;
+    for (long i = 0; i < READ_PARTS; i++) sum += sums[i];
+    /* the sum is 0; asking keeps the reading from being left out */
+    return sum == 0 ? seconds : INFINITY;
+}
+
+/* Which of the two is faster depends on the processor. */
+double ceiling_read_pass(const void *block, size_t bytes) {
+    double together = read_seconds(block, bytes, false), aside = read_seconds(block, bytes, true);
+    return (double)bytes / fmin(together, aside) * 1e-9;
 }

@@ -7,6 +7,7 @@
 #include "device/ceiling.h"
 #include "device/products.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,9 +139,9 @@ static double best_products(Device *device, bool rounded) {
     return device->brief ? ceiling_products_quick(rounded) : ceiling_products(rounded);
 }
 
-static double best_read(Device *device) {
+static double read_pass(Device *device, void *block, size_t bytes) {
     (void)device;
-    return ceiling_read();
+    return ceiling_read_pass(block, bytes);
 }
 
 static bool time_kernels(Engine *engine, KernelTimes *times) {
@@ -165,8 +166,38 @@ static const DeviceKind kind = {
     .round = round_weights,
     .time_kernels = time_kernels,
     .ceiling_products = best_products,
-    .ceiling_read = best_read,
+    .read_pass = read_pass,
 };
+
+/* ---- reading ---- */
+
+enum { READ_BYTES = 1 << 29, BRIEF_BYTES = 1 << 20, PASSES = 6 };
+
+DeviceReading device_reading_open(Device *device) {
+    DeviceReading reading = {.device = device, .bytes = device->brief ? BRIEF_BYTES : READ_BYTES};
+    reading.block = device->kind->allocate(device, reading.bytes);
+    if (reading.block) device->kind->zero(device, reading.block, reading.bytes);
+    return reading;
+}
+
+double device_reading_pass(const DeviceReading *reading) {
+    Device *device = reading->device;
+    return reading->block ? device->kind->read_pass(device, reading->block, reading->bytes) : 0;
+}
+
+void device_reading_close(DeviceReading *reading) {
+    if (reading->block)
+        reading->device->kind->release(reading->device, reading->block, reading->bytes);
+    reading->block = NULL;
+}
+
+double device_ceiling_read(Device *device) {
+    DeviceReading reading = device_reading_open(device);
+    double best = 0;
+    for (int pass = 0; pass < PASSES; pass++) best = fmax(best, device_reading_pass(&reading));
+    device_reading_close(&reading);
+    return best;
+}
 
 float *update_numbers(const MoecUpdate *update, const float *scalars) {
     int width = update->scalar_count, count = update->group_count * width;

@@ -67,10 +67,26 @@ typedef struct DeviceKind {
     bool (*time_kernels)(Engine *engine, KernelTimes *times);
 
     /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of
-     * memory. NaN where that cannot be measured. */
+     * going once through a zeroed block of its memory, which stays as it is. NaN where that cannot
+     * be measured. */
     double (*ceiling_products)(Device *device, bool rounded);
-    double (*ceiling_read)(Device *device);
+    double (*read_pass)(Device *device, void *block, size_t bytes);
 } DeviceKind;
+
+/* Memory to be read in passes: a zeroed block beyond every cache, smaller where measurements are
+ * brief. `block` is NULL without memory. */
+typedef struct DeviceReading {
+    Device *device;
+    void *block;
+    size_t bytes;
+} DeviceReading;
+
+DeviceReading device_reading_open(Device *device);
+double device_reading_pass(const DeviceReading *reading); /* GB/s of one; 0 without memory */
+void device_reading_close(DeviceReading *reading);
+
+/* GB/s of the best of some passes. */
+double device_ceiling_read(Device *device);
 
 /* What each group of parameters is given, from what a run gives: group_count rows of scalar_count.
  * To be freed. */

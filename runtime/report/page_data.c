@@ -5,6 +5,7 @@
 #include "base/json_number.h"
 #include "base/version.h"
 #include "device/ceiling.h"
+#include "device/device.h"
 #include "experiment/comparison.h"
 #include "moec.h"
 
@@ -157,7 +158,7 @@ static json_t *model_json(const Gathering *gathering, int number, const Ceilings
 json_t *report_json(const Gathering *gathering, int base) {
     const Ceilings ceilings = {
         {1e9 * ceiling_products_quick(false), 1e9 * ceiling_products_quick(true)},
-        1e9 * ceiling_read()};
+        1e9 * device_ceiling_read(device_cpu())};
     json_t *models = json_array();
     for (int i = 0; i < gathering->count; i++)
         json_array_append_new(models, model_json(gathering, i, &ceilings));

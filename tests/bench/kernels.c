@@ -8,6 +8,7 @@
  */
 #include "kernels.h"
 #include "device/ceiling.h"
+#include "device/device.h"
 #include "device/products.h"
 
 #include <stdbool.h>
@@ -205,7 +206,7 @@ int main(void) {
                               {1, 8192, 1024}};
     const char *const forms[] = {"nn", "nt", "tn"};
     printf("ceilings: products %.1f GFLOP/s, reading %.1f GB/s\n", ceiling_products(false),
-           ceiling_read());
+           device_ceiling_read(device_cpu()));
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int form = 0; form < 3; form++)
             measure_product(shapes[i][0], shapes[i][1], shapes[i][2], forms[form]);

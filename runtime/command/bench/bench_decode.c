@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DECODE_SECONDS = 10, DECODE_ROUNDS = 10, AFTER_PREFIX = 64 };
+enum { DECODE_ROUNDS = 101, QUICK_ROUNDS = 3, AFTER_PREFIX = 64 };
+
+static const double ROUND_SECONDS = 0.1;
 
 enum { CHECKED_PLACES = 8 };
 
@@ -111,11 +113,11 @@ static int by_share(const void *a, const void *b) {
 }
 
 static bool decode_round(const Bench *bench, Decoder *decoder, const StepBytes *bytes,
-                         Round *round) {
-    round->ceiling = bench->on->kind->ceiling_read(bench->on);
+                         const DeviceReading *reading, Round *round) {
+    round->ceiling = device_reading_pass(reading);
     double began = seconds_now(), read = 0;
     long steps = 0;
-    double patience = bench->quick ? 0 : (double)DECODE_SECONDS / DECODE_ROUNDS;
+    double patience = bench->quick ? 0 : ROUND_SECONDS;
     while (!steps || seconds_now() - began < patience) {
         if (decoder->position == decoder->length) decoder->position = bench->prefix;
         if (!advance(decoder, steps)) return false;
@@ -125,6 +127,22 @@ static bool decode_round(const Bench *bench, Decoder *decoder, const StepBytes *
     double tokens = (double)(steps * decoder->rows);
     round->speed = tokens / (seconds_now() - began);
     round->touched = read / tokens;
+    return true;
+}
+
+/* The median by share of bandwidth. */
+static bool decode_rounds(const Bench *bench, Decoder *decoder, const StepBytes *bytes,
+                          Round *median) {
+    const int count = bench->quick ? QUICK_ROUNDS : DECODE_ROUNDS;
+    Round rounds[DECODE_ROUNDS];
+    DeviceReading reading = device_reading_open(bench->on);
+    bool good = true;
+    for (int i = 0; i < count && good; i++)
+        good = decode_round(bench, decoder, bytes, &reading, &rounds[i]);
+    device_reading_close(&reading);
+    if (!good) return false;
+    qsort(rounds, (size_t)count, sizeof rounds[0], by_share);
+    *median = rounds[count / 2];
     return true;
 }
 
@@ -146,18 +164,14 @@ bool bench_decoding(const Bench *bench) {
         good = check_decoder(bench, decoder);
     }
     if (bench->prefix && good) decoder->position = bench->prefix;
-    Round rounds[DECODE_ROUNDS];
-    for (int i = 0; i < DECODE_ROUNDS && good; i++)
-        good = decode_round(bench, decoder, &bytes, &rounds[i]);
+    Round median;
+    good = good && decode_rounds(bench, decoder, &bytes, &median);
     if (good) {
-        qsort(rounds, DECODE_ROUNDS, sizeof rounds[0], by_share);
-        const Round *median = &rounds[DECODE_ROUNDS / 2], *best = &rounds[DECODE_ROUNDS - 1];
-        bench_tell(bench, "tokens_per_second", median->speed);
-        bench_tell(bench, "bytes_per_token", median->touched);
-        bench_tell(bench, "read_gbytes_per_second", median->speed * median->touched / 1e9);
-        bench_tell(bench, "ceiling_gbytes_per_second", median->ceiling);
-        bench_tell(bench, "share_of_bandwidth", round_share(median));
-        bench_tell(bench, "best_share_of_bandwidth", round_share(best));
+        bench_tell(bench, "tokens_per_second", median.speed);
+        bench_tell(bench, "bytes_per_token", median.touched);
+        bench_tell(bench, "read_gbytes_per_second", median.speed * median.touched / 1e9);
+        bench_tell(bench, "ceiling_gbytes_per_second", median.ceiling);
+        bench_tell(bench, "share_of_bandwidth", round_share(&median));
         good = bench_kernels(bench, decoder->model->engine, work_token, decoder);
     }
     decoder_close(decoder);

@@ -86,7 +86,7 @@ static const DeviceKind kind = {
     .round = cuda_engine_round,
     .time_kernels = cuda_engine_time_kernels,
     .ceiling_products = cuda_ceiling_products,
-    .ceiling_read = cuda_ceiling_read,
+    .read_pass = cuda_read_pass,
 };
 
 static bool begin(CudaDevice *device, int number) {

@@ -28,9 +28,9 @@ CudaPointer cuda_pointer(const void *there);
 /* ---- cuda_ceiling.c ---- */
 
 /* What this device does at most, measured: 1e9 operations a second in large products, 1e9 bytes a
- * second in large reads; NaN after a failure. */
+ * second read and written in going through a block; NaN after a failure. */
 double cuda_ceiling_products(Device *device, bool rounded);
-double cuda_ceiling_read(Device *device);
+double cuda_read_pass(Device *device, void *block, size_t bytes);
 
 /* ---- cuda_engine.c ---- */
 
