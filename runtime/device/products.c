@@ -30,15 +30,23 @@ struct Products {
     Entry entries[];
 };
 
-/* Where the program's own kernel is the better one: few rows are a matter of reading memory, and
- * below some size the call of the library costs more than the product. Measured with
- * tests/bench/kernels.c. */
+/* Whether the library multiplies bf16 by the tile registers of AMX. */
+static bool library_has_amx(void) {
+    return (~dnnl.get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == 0;
+}
+
+/* Where the program's own kernel is the better one: few rows are a matter of reading memory; below
+ * some size the call of the library costs more than the product; it adds to what stands in c in a
+ * pass of its own; and by vectors it is slow to transpose a of bf16, as gradients of weights want.
+ * Measured with tests/bench/kernels.c. */
 static bool is_ours(const MoecProduct *product) {
     if (product->b_type == MOEC_INT8) return true;
     if ((product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16) && !products_of_bf16())
         return true;
     double multiplies = (double)product->m * (double)product->n * (double)product->k;
     bool batched = product->batch[0] * product->batch[1] > 1; /* many small ones are slow there */
+    bool columns = product->a_type == MOEC_BF16 && product->a_k != 1;
+    if (product->accumulate || (columns && !library_has_amx())) return true;
     return product->m <= 4 || multiplies < (batched ? 65536 : 8192);
 }
 

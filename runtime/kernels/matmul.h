@@ -68,6 +68,7 @@ MOEC_FUNCTION int moec_in_place(const MoecOperand *a, long depth, MoecTile *tile
 typedef struct MoecPacking {
     const MoecOperand *a, *b;
     long rows, columns, depth;
+    long more;      /* rows of a behind those */
     int a_in_place; /* but for rows that do not fill a tile */
     int b_in_place; /* but for columns that do not */
     int b_packed;   /* already */
@@ -85,7 +86,7 @@ MOEC_FUNCTION void moec_block_b(const MoecPacking *x, long j, MoecTile *tile) {
         tile->b = moec_element(x->b, j, 0);
         tile->b_step = x->b->depth;
     } else if (!x->b_packed) {
-        moec_pack_one(x->b, j, width, x->depth, tile->form, 0, words);
+        moec_pack_one(x->b, j, x->columns, x->depth, tile->form, 0, words);
     }
 }
 
@@ -94,7 +95,8 @@ MOEC_FUNCTION void moec_block_a(const MoecPacking *x, MoecForm form) {
     const long height = moec_tile_height(form), words = moec_words(form, x->depth),
                first = x->a_in_place ? x->rows / height * height : 0;
     const MoecOperand rest = moec_from(*x->a, first, 0);
-    moec_pack_a(&rest, x->rows - first, x->depth, form, moec_scratch.a + first * words);
+    moec_pack_a(&rest, x->rows - first, x->rows - first + x->more, x->depth, form,
+                moec_scratch.a + first * words);
 }
 
 MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, const MoecPacking *x,
@@ -150,6 +152,7 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
             const MoecOperand a = moec_from(block->a, 0, p), b = moec_from(block->b, j, p);
             for (long i = 0; i < block->m; i += high) {
                 const MoecOperand part = moec_from(a, i, 0);
+                const long rows = moec_least(block->m - i, high);
                 MoecTile tile = {.k = words,
                                  .a_step = form == MOEC_PAIRS_AMX ? words : (long)MOEC_TILE_M,
                                  .by_rows = form == MOEC_PAIRS_AMX,
@@ -160,9 +163,10 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
                          probe = tile;
                 const MoecPacking packing = {.a = &part,
                                              .b = &b,
-                                             .rows = moec_least(block->m - i, high),
+                                             .rows = rows,
                                              .columns = columns,
                                              .depth = depth,
+                                             .more = block->m - i - rows,
                                              .a_in_place = moec_in_place(&part, depth, &probe),
                                              .b_in_place = in_place,
                                              .b_packed = i > 0,
@@ -246,7 +250,7 @@ MOEC_FUNCTION void moec_panel_a(const MoecPanelProduct *x, long i, long rows, lo
     tile->k = moec_words(x->form, depth);
     if (rows == moec_tile_height(x->form) && moec_in_place(&a, depth, tile)) return;
     tile->a = moec_scratch.a;
-    tile->a_step = moec_pack_a(&a, rows, depth, x->form, moec_scratch.a);
+    tile->a_step = moec_pack_a(&a, rows, rows, depth, x->form, moec_scratch.a);
     tile->by_rows = x->form == MOEC_PAIRS_AMX;
 }
 

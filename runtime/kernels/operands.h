@@ -193,6 +193,24 @@ MOEC_INLINE float moec_element_value(const MoecOperand *operand, long lane, long
     return group->scale * (float)group->steps[place % MOEC_GROUP];
 }
 
+/* ---- asking ahead ---- */
+
+/* Rows of an operand lie far from each other, and the processor does not see the next one coming.
+ * While a panel is packed, memory is asked for the next one, into the second-level cache. */
+MOEC_INLINE void moec_ask(const void *from) { __builtin_prefetch(from, 0, 2); }
+
+/* How many lanes on the register of lanes from `first` on has its place in the next panel; 0: there
+ * is none of that, or not all. */
+MOEC_INLINE long moec_lanes_ahead(long first, long lanes, long width) {
+    return first + width + MOEC_LANES <= lanes ? width : 0;
+}
+
+/* The first element of a lane; through `table` where there is one. */
+MOEC_INLINE const char *moec_lane_at(const MoecOperand *x, const int *table, long lane) {
+    return (const char *)x->data +
+           (table != NULL ? table[lane] : lane) * x->lane * moec_size(x->type);
+}
+
 /* ---- squares of words ---- */
 
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -229,16 +247,19 @@ MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) { (void)rows; }
 
 #endif
 
-/* Lanes first .. first+count-1, at most a register of them, whose elements lie side by side along
- * depth: whole squares only; returns the depth done. Beyond `count` it writes zeros, up to a full
- * register: what stands there is written later. */
-MOEC_LARGE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
-                                  long width, float *out) {
+/* Up to a register of lanes from `first` on, whose elements lie side by side along depth: whole
+ * squares only; returns the depth done. Beyond `count` it writes zeros, up to a full register: what
+ * stands there is written later. `ahead`: lanes to those that are packed next. */
+MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
+                                   long ahead, const int *table, long width, float *out) {
     long p = 0;
     for (; MOEC_TRANSPOSES && p + MOEC_LANES <= depth; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
-        for (long i = 0; i < MOEC_LANES && i < count; i++)
-            rows[i] = moec_load_wide(moec_element(x, first + i, p), x->type);
+        for (long i = 0; i < MOEC_LANES && i < count; i++) {
+            moec_ask(moec_at(moec_lane_at(x, table, first + i + ahead), p, x->type));
+            rows[i] =
+                moec_load_wide(moec_at(moec_lane_at(x, table, first + i), p, x->type), x->type);
+        }
         moec_transpose(rows);
 #pragma GCC unroll 16
         for (long q = 0; q < MOEC_LANES; q++) moec_store_vector(out + (p + q) * width, rows[q]);
@@ -248,12 +269,16 @@ MOEC_LARGE long moec_pack_squares(const MoecOperand *x, long first, long count, 
 
 /* ---- panels of floats ---- */
 
-/* One panel: out[depth][width] of lanes first .. first+count-1, zero beyond. */
-MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count, long depth,
+/* One panel: out[depth][width] of the lanes from `first` on, zero beyond `lanes`. */
+MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes, long depth,
                                    long width, float *out) {
+    const long count = moec_least(lanes - first, width);
     if (x->lane == 1 && x->lanes == NULL && count == width && moec_is_f32(x->type)) {
+        const long ahead = first + width < lanes ? width : 0;
         for (long p = 0; p < depth; p++) {
             const float *from = moec_element(x, first, p);
+            moec_ask(from + ahead);
+            if (width > MOEC_LANES) moec_ask(from + ahead + MOEC_LANES);
             if (width == MOEC_TILE_M)
                 memcpy(out + p * width, from, MOEC_TILE_M * sizeof *out);
             else
@@ -263,11 +288,15 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count,
     }
     const int side_by_side = x->depth == 1 && x->depths == NULL && !moec_is_groups(x->type);
     for (long i = 0; i < width; i += MOEC_LANES) {
-        const long lanes = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, lanes);
+        const long most = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, most);
         long p = 0;
-        if (side_by_side) p = moec_pack_squares(x, first + i, full, depth, width, out + i);
+        const long ahead = moec_lanes_ahead(first + i, lanes, width);
+        if (side_by_side && x->lanes == NULL)
+            p = moec_pack_squares(x, first + i, full, depth, ahead, NULL, width, out + i);
+        else if (side_by_side)
+            p = moec_pack_squares(x, first + i, full, depth, ahead, x->lanes, width, out + i);
         for (; p < depth; p++)
-            for (long j = 0; j < lanes; j++)
+            for (long j = 0; j < most; j++)
                 out[p * width + i + j] = j < full ? moec_element_value(x, first + i + j, p) : 0.0f;
     }
 }
@@ -278,6 +307,7 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count,
 typedef struct MoecPanel {
     float *words;
     long lane, word; /* steps from one to the next */
+    long width;      /* lanes */
     long depth;      /* in words */
 } MoecPanel;
 
@@ -286,6 +316,7 @@ typedef struct MoecPanel {
 /* The first `count` numbers from there on, as bf16; zeros beyond. */
 MOEC_INLINE __m256i moec_sixteen(const void *x, long count, MoecType type) {
     const __mmask16 mask = (__mmask16)((1u << (count < 16 ? count : 16)) - 1u);
+    if (moec_is_bf16(type) && count >= 16) return _mm256_loadu_si256(x);
     if (moec_is_bf16(type)) return _mm256_maskz_loadu_epi16(mask, x);
     return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x));
 }
@@ -302,51 +333,114 @@ MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType ty
         low, rest > 0 ? moec_sixteen(moec_at(x, 16, type), rest, type) : _mm256_setzero_si256(), 1);
 }
 
-/* The first `count` lanes, which lie side by side: their words at depths p and p+1. */
-MOEC_INLINE MoecVector moec_woven_pairs(const MoecOperand *x, long count, long p, long depth,
+/* The first `count` numbers of two rows, woven: a word has one of each. NULL: a row of zeros. */
+MOEC_INLINE MoecVector moec_woven_pairs(const void *even, const void *odd, long count,
                                         MoecType type) {
-    __m512i high = _mm512_setzero_si512();
-    if (p >= depth) return (MoecVector)high;
-    const __m512i low = _mm512_cvtepu16_epi32(moec_sixteen(moec_element(x, 0, p), count, type));
-    if (p + 1 < depth)
-        high = _mm512_cvtepu16_epi32(moec_sixteen(moec_element(x, 0, p + 1), count, type));
-    return (MoecVector)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    const __m512i weave =
+        _mm512_set_epi32(0x001f000f, 0x001e000e, 0x001d000d, 0x001c000c, 0x001b000b, 0x001a000a,
+                         0x00190009, 0x00180008, 0x00170007, 0x00160006, 0x00150005, 0x00140004,
+                         0x00130003, 0x00120002, 0x00110001, 0x00100000);
+    __m512i both = _mm512_setzero_si512();
+    if (even != NULL) both = _mm512_castsi256_si512(moec_sixteen(even, count, type));
+    if (odd != NULL) both = _mm512_inserti64x4(both, moec_sixteen(odd, count, type), 1);
+    return (MoecVector)_mm512_permutexvar_epi16(weave, both);
 }
 
-/* Up to 16 lanes of x, in squares of 16 words. They lie lane by lane or word by word, and are
- * wanted lane by lane or word by word. A square that is wider than the panel writes what comes
- * next, too: that is written later. */
-MOEC_INLINE void moec_pack_lanes(const MoecOperand *x, long count, long depth,
-                                 const MoecPanel *panel, const MoecType type) {
-    const int lies_by_lanes = x->depth == 1 && x->depths == NULL, by_lanes = panel->lane != 1;
+/* Up to 16 lanes from `first` on that lie side by side, wanted word by word. `ahead`: bytes to the
+ * next panel. */
+MOEC_INLINE void moec_weave(const MoecOperand *x, long first, long count, long depth, long ahead,
+                            const MoecPanel *panel, const int *depths, const MoecType type) {
+    const char *data = moec_at(x->data, first, type);
+    const long step = x->depth * moec_size(type), word = panel->word;
+    float *to = panel->words;
+    for (long p = 0; p + 1 < depth; p += 2, to += word) {
+        const char *even = data + (depths != NULL ? depths[p] : p) * step,
+                   *odd = data + (depths != NULL ? depths[p + 1] : p + 1) * step;
+        moec_ask(even + ahead);
+        moec_ask(odd + ahead);
+        moec_store_vector(to, moec_woven_pairs(even, odd, count, type));
+    }
+    if (depth % 2 != 0)
+        moec_store_vector(to,
+                          moec_woven_pairs(moec_element(x, first, depth - 1), NULL, count, type));
+}
+
+MOEC_INLINE void moec_weave_lanes(const MoecOperand *x, long first, long count, long depth,
+                                  long ahead, const MoecPanel *panel, const MoecType type) {
+    if (x->depths != NULL)
+        moec_weave(x, first, count, depth, ahead, panel, x->depths, type);
+    else if (count < MOEC_LANES)
+        moec_weave(x, first, count, depth, ahead, panel, NULL, type);
+    else
+        moec_weave(x, first, MOEC_LANES, depth, ahead, panel, NULL, type);
+}
+
+/* Up to 16 lanes from `first` on whose elements lie side by side along depth, in squares, word by
+ * word or, for AMX, lane by lane. A square that is wider than the panel writes what comes next, too:
+ * that is written later. */
+MOEC_INLINE void moec_pack_rows(const MoecOperand *x, long first, long count, long depth,
+                                long ahead, const MoecPanel *panel, const int *table,
+                                const MoecType type) {
+    const int by_lanes = panel->lane != 1;
+    const long step = by_lanes ? panel->lane : panel->word;
     for (long p = 0; p < panel->depth; p += MOEC_LANES) {
         MoecVector rows[MOEC_LANES] = {0};
-        if (lies_by_lanes)
-            for (long i = 0; i < MOEC_LANES && i < count; i++)
-                rows[i] = moec_sixteen_pairs(moec_element(x, i, 2 * p), depth - 2 * p, type);
-        else
-            for (long q = 0; q < MOEC_LANES; q++)
-                rows[q] = moec_woven_pairs(x, count, 2 * (p + q), depth, type);
-        if (lies_by_lanes != by_lanes) moec_transpose(rows);
+        for (long i = 0; i < MOEC_LANES && i < count; i++) {
+            moec_ask(moec_at(moec_lane_at(x, table, first + i + ahead), 2 * p, type));
+            rows[i] = moec_sixteen_pairs(moec_at(moec_lane_at(x, table, first + i), 2 * p, type),
+                                         depth - 2 * p, type);
+        }
+        if (!by_lanes) moec_transpose(rows);
         float *to = panel->words + p * panel->word;
-        const long step = by_lanes ? panel->lane : panel->word,
-                   most = by_lanes ? MOEC_LANES : moec_least(panel->depth - p, MOEC_LANES);
+        const long most = by_lanes ? MOEC_LANES : moec_least(panel->depth - p, MOEC_LANES);
         for (long q = 0; q < most; q++) moec_store_vector(to + q * step, rows[q]);
     }
 }
 
-/* One panel of pairs, `width` lanes of which `count` are not zero. */
-MOEC_LARGE void moec_pack_pairs(const MoecOperand *x, long count, long depth, long width,
+/* Lanes that lie side by side, wanted lane by lane. */
+MOEC_INLINE void moec_pack_columns(const MoecOperand *x, long first, long count, long depth,
+                                   const MoecPanel *panel, const MoecType type) {
+    for (long p = 0; p < panel->depth; p += MOEC_LANES) {
+        MoecVector rows[MOEC_LANES];
+        for (long q = 0; q < MOEC_LANES; q++) {
+            const long even = 2 * (p + q), odd = even + 1;
+            rows[q] =
+                moec_woven_pairs(even < depth ? moec_element(x, first, even) : NULL,
+                                 odd < depth ? moec_element(x, first, odd) : NULL, count, type);
+        }
+        moec_transpose(rows);
+        for (long q = 0; q < MOEC_LANES; q++)
+            moec_store_vector(panel->words + q * panel->lane + p, rows[q]);
+    }
+}
+
+/* Up to 16 lanes from `first` on. `ahead`: lanes to those that are packed next. */
+MOEC_INLINE void moec_pack_lanes(const MoecOperand *x, long first, long count, long depth,
+                                 long ahead, const MoecPanel *panel, const MoecType type) {
+    if (x->depth == 1 && x->depths == NULL && x->lanes == NULL)
+        moec_pack_rows(x, first, count, depth, ahead, panel, NULL, type);
+    else if (x->depth == 1 && x->depths == NULL)
+        moec_pack_rows(x, first, count, depth, ahead, panel, x->lanes, type);
+    else if (panel->lane != 1)
+        moec_pack_columns(x, first, count, depth, panel, type);
+    else
+        moec_weave_lanes(x, first, count, depth, ahead * moec_size(type), panel, type);
+}
+
+/* One panel of pairs: the lanes from `first` on, zeros beyond `lanes`. */
+MOEC_LARGE void moec_pack_pairs(const MoecOperand *x, long first, long lanes, long depth,
                                 const MoecPanel *panel) {
-    for (long i = 0; i < width; i += MOEC_LANES) {
-        const long full = count > i ? moec_least(count - i, moec_least(width - i, MOEC_LANES)) : 0;
-        const MoecOperand part = moec_from(*x, full > 0 ? i : 0, 0);
+    for (long i = 0; i < panel->width; i += MOEC_LANES) {
+        const long rest = moec_least(lanes - first, panel->width) - i,
+                   full = rest > 0 ? moec_least(rest, MOEC_LANES) : 0,
+                   from = full > 0 ? first + i : first;
+        const long ahead = moec_lanes_ahead(from, lanes, panel->width);
         MoecPanel at = *panel;
         at.words += i * panel->lane;
         if (moec_is_bf16(x->type))
-            moec_pack_lanes(&part, full, depth, &at, MOEC_BF16);
+            moec_pack_lanes(x, from, full, depth, ahead, &at, MOEC_BF16);
         else
-            moec_pack_lanes(&part, full, depth, &at, MOEC_F32);
+            moec_pack_lanes(x, from, full, depth, ahead, &at, MOEC_F32);
     }
 }
 
@@ -360,9 +454,9 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 
 #else
 
-MOEC_FUNCTION void moec_pack_pairs(const MoecOperand *x, long count, long depth, long width,
+MOEC_FUNCTION void moec_pack_pairs(const MoecOperand *x, long first, long lanes, long depth,
                                    const MoecPanel *panel) {
-    (void)x, (void)count, (void)depth, (void)width, (void)panel;
+    (void)x, (void)first, (void)lanes, (void)depth, (void)panel;
 }
 
 MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector words,
@@ -373,8 +467,8 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 
 #endif
 
-/* The lanes first .. first+lanes-1 as a panel of a, or else of b. AMX wants the words of a lane of
- * a side by side. */
+/* The panel of a, or else of b, that begins at lane `first` of `lanes`. AMX wants the words of a lane
+ * of a side by side. */
 MOEC_LARGE void moec_pack_one(const MoecOperand *x, long first, long lanes, long depth,
                               MoecForm form, int of_a, float *out) {
     const long words = moec_words(form, depth),
@@ -384,29 +478,28 @@ MOEC_LARGE void moec_pack_one(const MoecOperand *x, long first, long lanes, long
         return;
     }
     const int by_lanes = of_a && form == MOEC_PAIRS_AMX;
-    const MoecPanel panel = {out, by_lanes ? words : 1, by_lanes ? 1 : width, words};
-    const MoecOperand part = moec_from(*x, first, 0);
-    moec_pack_pairs(&part, lanes, depth, width, &panel);
+    const MoecPanel panel = {out, by_lanes ? words : 1, by_lanes ? 1 : width, width, words};
+    moec_pack_pairs(x, first, lanes, depth, &panel);
 }
 
-/* `count` lanes in panels of a, or else of b. */
-MOEC_FUNCTION void moec_pack_panels(const MoecOperand *x, long count, long depth, MoecForm form,
-                                    int of_a, float *out) {
+/* The first `count` of `lanes` in panels of a, or else of b. */
+MOEC_FUNCTION void moec_pack_panels(const MoecOperand *x, long count, long lanes, long depth,
+                                    MoecForm form, int of_a, float *out) {
     const long words = moec_words(form, depth),
                width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N;
     for (long i = 0; i < count; i += width)
-        moec_pack_one(x, i, moec_least(count - i, width), depth, form, of_a, out + i * words);
+        moec_pack_one(x, i, lanes, depth, form, of_a, out + i * words);
 }
 
 MOEC_INLINE void moec_pack_b(const MoecOperand *x, long count, long depth, MoecForm form,
                              float *out) {
-    moec_pack_panels(x, count, depth, form, 0, out);
+    moec_pack_panels(x, count, count, depth, form, 0, out);
 }
 
 /* Packed, the step of a tile: see MoecTile. */
-MOEC_INLINE long moec_pack_a(const MoecOperand *x, long count, long depth, MoecForm form,
-                             float *out) {
-    moec_pack_panels(x, count, depth, form, 1, out);
+MOEC_INLINE long moec_pack_a(const MoecOperand *x, long count, long lanes, long depth,
+                             MoecForm form, float *out) {
+    moec_pack_panels(x, count, lanes, depth, form, 1, out);
     return form == MOEC_PAIRS_AMX ? moec_words(form, depth) : (long)MOEC_TILE_M;
 }
 
