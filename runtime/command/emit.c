@@ -59,6 +59,7 @@ static const struct {
     {"tile.h", ALL, "c"},
     {"operands.h", ALL, "c"},
     {"attention.h", ALL, "c"},
+    {"attention_grad.h", ALL, "c"},
     {"attention_step.h", ALL, "c"},
     {"routing.h", ALL, "c"},
     {"blocks.c", ALL, "c"},

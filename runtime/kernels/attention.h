@@ -1,4 +1,5 @@
-/* attention: softmax attention forward and backward; attention_step.h: against a cache.
+/* attention: softmax attention forward; attention_grad.h: backward; attention_step.h: against a
+ * cache.
  *
  * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width],
  * v[batch, keys, value_heads, value_width], o[batch, queries, heads, value_width], lse[batch,
@@ -6,9 +7,9 @@
  * h*value_heads/heads. documents[batch, places], where it is given: a query sees, besides what the
  * mask says, only keys whose number is that of its own place.
  *
- * The scores of a block of queries against a block of keys are the only ones in memory at a time; a
- * running maximum and sum of each query make the softmax of blocks seen so far exact. The backward
- * pass makes the weights again from lse. Results do not depend on the number of threads.
+ * The scores of a block of queries against a block of keys are the only ones in memory at a time;
+ * a running maximum and sum of each query make the softmax of blocks seen so far exact. Results do
+ * not depend on the number of threads.
  *
  * Keys and values of bytes are times a number of their row, which belongs to no sum over the width:
  * a score takes that of its key, a weight, when it has been summed, that of its value.
@@ -26,11 +27,13 @@ enum {
     MOEC_ATTEND_KEYS = 256,
     MOEC_ATTEND_SHORT = 128, /* of either where most places of a larger block would see nothing */
     MOEC_ATTEND_STEP = 272,  /* from a key to the next where queries lie side by side */
-    MOEC_ATTEND_WIDTH = 256, /* so much of the width is packed at a time; of values, where the
+    MOEC_ATTEND_REACH = MOEC_HAS_AMX ? 64 : 16, /* so many hidden cells before those that a key is
+                                   seen by are multiplied: a tile high and a word deep */
+    MOEC_ATTEND_WIDTH = 256,    /* so much of the width is packed at a time; of values, where the
                                    output is bf16, there is no more */
-    MOEC_STEP_QUERIES = 8,   /* more new tokens than these are treated in blocks */
-    MOEC_STEP_KEYS = 16,     /* keys read by one head before the next head reads them */
-    MOEC_STEP_PART = 128,    /* keys a task takes at least */
+    MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
+    MOEC_STEP_KEYS = 16,        /* keys read by one head before the next head reads them */
+    MOEC_STEP_PART = 128,       /* keys a task takes at least */
     MOEC_STEP_BUFFER = 1 << 17, /* floats for unfinished sums */
     MOEC_STEP_BEST = 4096       /* `best` is at most this */
 };
@@ -137,6 +140,11 @@ typedef struct MoecPair {
     long query, queries, key, keys, offset;
 } MoecPair;
 
+/* Rows that are read after a pair, as many as it has keys. NULL: none. */
+typedef struct MoecSoon {
+    const void *q, *k, *v;
+} MoecSoon;
+
 /* Whether the numbers of documents of queries and keys lie apart: no query sees any of the keys. */
 MOEC_FUNCTION int moec_apart(const MoecHead *head, const MoecPair *pair) {
     if (head->documents == NULL) return 0;
@@ -168,7 +176,7 @@ MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step,
 MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long width, MoecType type,
                                 const int nearest) {
     const char *from = moec_at(data, row * step, type);
-    const long bytes = width * moec_size(type);
+    const long bytes = data != NULL ? width * moec_size(type) : 0;
     for (long at = 0; at < bytes; at += 64) {
         if (nearest)
             __builtin_prefetch(from + at);
@@ -205,6 +213,7 @@ MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
 typedef struct MoecOutput {
     float *rows;
     long step;
+    int begun; /* there are sums to add to */
 } MoecOutput;
 
 /* Nothing is packed yet. */
@@ -261,7 +270,7 @@ MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecPair *pair
                               .lane = by_query ? 1 : MOEC_ATTEND_STEP,
                               .depth = by_query ? MOEC_ATTEND_STEP : 1};
     product.c_m = to.step;
-    product.accumulate = 1;
+    product.accumulate = to.begun;
     for (long c = 0; c < width; c += MOEC_ATTEND_WIDTH) {
         const MoecOperand part = moec_from(*from, c, 0);
         product.n = moec_least(width - c, MOEC_ATTEND_WIDTH);
@@ -292,8 +301,10 @@ MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecPair *pair, lo
     for (long i = 0; i < pair->queries; i++) row[i] = document == own[i] ? row[i] : hidden;
 }
 
+/* Of cells that no query sees, what is multiplied all the same. */
 MOEC_INLINE void moec_row_clear(float *row, MoecRange range, long count) {
-    if (range.first > 0) memset(row, 0, (size_t)range.first * sizeof *row);
+    const long reach = moec_least(range.first, MOEC_ATTEND_REACH);
+    for (long i = range.first - reach; i < range.first; i++) row[i] = 0.0f;
     if (range.end < count) memset(row + range.end, 0, (size_t)(count - range.end) * sizeof *row);
 }
 
@@ -319,41 +330,50 @@ MOEC_INLINE void moec_row_scores(float *row, MoecRange range, float scale, float
     }
 }
 
-/* Finished scores, and the largest of each query so far. */
+/* Whether scores are stored unscaled: the scale is the same for all and keeps their order. */
+MOEC_INLINE int moec_scaled_late(const MoecAttend *attend, const MoecHead *head) {
+    return attend->cap == 0.0f && head->k_scale == NULL && attend->scale > 0.0f;
+}
+
+/* Scores, finished unless they are scaled late, and the largest of each query so far. */
 MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head,
                                   const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long first = moec_row_of_key(attend, pair->key);
+    const int late = moec_scaled_late(attend, head);
+    const float rest = late ? attend->scale : 1.0f;
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
         float *row = scratch->score + j * MOEC_ATTEND_STEP, *largest = scratch->largest;
         const float scale =
             attend->scale * moec_scale_at(head->k_scale, first + j, head->k_scale_step);
         moec_fetch_row(head->v, first + j, head->v_step, attend->value_width, attend->v_type, 1);
-        moec_row_scores(row, range, scale, attend->cap);
+        if (!late) moec_row_scores(row, range, scale, attend->cap);
         moec_hide_queries(head, pair, j, row, -__builtin_inff());
 #pragma omp simd
-        for (long i = range.first; i < range.end; i++)
-            largest[i] = row[i] > largest[i] ? row[i] : largest[i];
+        for (long i = range.first; i < range.end; i++) {
+            const float score = row[i] * rest;
+            largest[i] = score > largest[i] ? score : largest[i];
+        }
     }
 }
 
 /* Scores become weights, which the sums are told. */
 MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head,
-                                  const MoecPair *pair) {
+                                  const MoecPair *pair, const MoecSoon *soon) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
-    const float *less = scratch->less;
+    const float *less = scratch->less, rest = moec_scaled_late(attend, head) ? attend->scale : 1.0f;
     float *sum = scratch->sum;
-    const long own = moec_row_of_key(attend, pair->key),
-               next = moec_row_of_key(attend, pair->key + pair->keys);
+    const long own = moec_row_of_key(attend, pair->key);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j);
-        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type, 1);
+        moec_fetch_row(soon->k, j, head->k_step, attend->width, attend->k_type, 1);
+        moec_fetch_row(soon->q, j, head->q_step, attend->width, attend->q_type, 0);
         float *row = scratch->score + j * MOEC_ATTEND_STEP;
         const float scale = moec_scale_at(head->v_scale, own + j, head->v_scale_step);
 #pragma omp simd
         for (long i = range.first; i < range.end; i++) {
-            const float weight = moec_exp_weight(row[i] - less[i]);
+            const float weight = moec_exp_weight(row[i] * rest - less[i]);
             sum[i] += weight;
             row[i] = weight * scale;
         }
@@ -363,7 +383,8 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
 
 /* Takes one block of keys into the running softmax and output of a block of queries. */
 MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecHead *head,
-                                           const MoecPair *pair, MoecOutput output) {
+                                           const MoecPair *pair, const MoecSoon *soon,
+                                           MoecOutput *output) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
     float before[MOEC_ATTEND_QUERIES];
@@ -377,14 +398,15 @@ MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecH
         scratch->less[i] = largest == -__builtin_inff() ? 0.0f : largest;
         scratch->sum[i] *= scratch->fade[i];
     }
-    moec_pair_weights(attend, head, pair);
-    for (long i = 0; i < pair->queries; i++)
+    moec_pair_weights(attend, head, pair, soon);
+    for (long i = 0; i < pair->queries && output->begun; i++)
         if (scratch->fade[i] != 1.0f)
-            moec_row_scale(output.rows + i * output.step, attend->value_width, scratch->fade[i]);
+            moec_row_scale(output->rows + i * output->step, attend->value_width, scratch->fade[i]);
     const MoecOperand v =
         moec_columns_of(head->v, moec_row_of_key(attend, pair->key), head->v_step, attend->v_type);
     moec_pair_sums(attend, pair, scratch->score, 1, &v, attend->value_width, &scratch->key_rows,
-                   output);
+                   *output);
+    output->begun = 1;
 }
 
 /* All keys that a block of queries sees, as places first .. end-1. */
@@ -414,31 +436,53 @@ MOEC_INLINE long moec_block_side(const MoecAttend *attend, const float *document
     return sparse ? (long)MOEC_ATTEND_SHORT : (long)MOEC_ATTEND_QUERIES;
 }
 
+MOEC_INLINE const void *moec_key_at(const MoecAttend *attend, const MoecHead *head, long place) {
+    return moec_at(head->k, moec_row_of_key(attend, place) * head->k_step, attend->k_type);
+}
+
+/* What a block of queries reads first; v where it is read as soon as k. */
+MOEC_INLINE MoecSoon moec_block_soon(const MoecAttend *attend, const MoecHead *head, long query,
+                                     long offset, int values) {
+    const long first = moec_visible(attend, offset + query).first;
+    return (MoecSoon){moec_at(head->q, query * head->q_step, attend->q_type),
+                      moec_key_at(attend, head, first),
+                      values ? moec_at(head->v, first * head->v_step, attend->v_type) : NULL};
+}
+
+/* One block of queries of one head. `soon`: what the next block reads first. */
 MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *head, long query,
-                                     long offset, const float *sink) {
+                                     long offset, const float *sink, const MoecSoon *soon) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long side = moec_block_side(attend, head->documents),
                queries = moec_least(attend->queries - query, side);
-    const MoecOutput output =
+    MoecOutput output =
         moec_is_bf16(attend->o_type)
-            ? (MoecOutput){scratch->output, attend->value_width}
-            : (MoecOutput){(float *)head->o + query * head->o_step, head->o_step};
+            ? (MoecOutput){scratch->output, attend->value_width, 0}
+            : (MoecOutput){(float *)head->o + query * head->o_step, head->o_step, 0};
     moec_keep_nothing(scratch);
     for (long i = 0; i < queries; i++) {
         scratch->largest[i] = sink != NULL ? *sink : -__builtin_inff();
         scratch->sum[i] = sink != NULL ? 1.0f : 0.0f;
-        memset(output.rows + i * output.step, 0, (size_t)attend->value_width * sizeof(float));
     }
     const MoecRange range = moec_block_range(attend, offset + query, queries);
     for (long key = range.first, keys; key < range.end; key += keys) {
         keys = moec_keys_behind(attend, key, range.end, side);
         const MoecPair pair = {query, queries, key, keys, offset};
-        moec_attend_blocks_pair(attend, head, &pair, output);
+        const MoecSoon next = {.k = moec_key_at(attend, head, key + keys)};
+        moec_attend_blocks_pair(attend, head, &pair, key + keys < range.end ? &next : soon,
+                                &output);
+    }
+    for (long i = 0; i < queries && !output.begun; i++)
+        memset(output.rows + i * output.step, 0, (size_t)attend->value_width * sizeof(float));
+#pragma omp simd
+    for (long i = 0; i < queries; i++) {
+        scratch->less[i] = scratch->largest[i] + moec_log(scratch->sum[i]);
+        scratch->fade[i] = 1.0f / scratch->sum[i];
     }
     for (long i = 0; i < queries; i++) {
         moec_attend_finish(attend, head, query + i, output.rows + i * output.step,
-                           1.0f / scratch->sum[i]);
-        head->lse[(query + i) * head->lse_step] = scratch->largest[i] + moec_log(scratch->sum[i]);
+                           scratch->fade[i]);
+        head->lse[(query + i) * head->lse_step] = scratch->less[i];
     }
 }
 
@@ -464,14 +508,20 @@ MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *w
 MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work,
                                       long offset) {
     const long side = moec_block_side(attend, work->documents),
-               blocks = moec_ceil_div(attend->queries, side), heads = attend->heads;
-#pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
-    for (long task = 0; task < attend->batch * heads * blocks; task++) {
-        const long b = task / blocks / heads, h = task / blocks % heads,
-                   block = blocks - 1 - task % blocks;
-        const MoecHead head = moec_head(attend, work, b, h);
-        moec_attend_block(attend, &head, block * side, offset,
-                          work->sink != NULL ? work->sink + h : NULL);
+               blocks = moec_ceil_div(attend->queries, side), heads = attend->heads,
+               tasks = attend->batch * heads * blocks,
+               threads = moec_attend_parallel(attend) ? moec_threads() : 1;
+#pragma omp parallel for schedule(dynamic) if (threads > 1)
+    for (long task = 0; task < tasks; task++) {
+        const long h = task / blocks % heads, query = (blocks - 1 - task % blocks) * side,
+                   after = moec_least(task + threads, tasks - 1),
+                   query_after = (blocks - 1 - after % blocks) * side;
+        const MoecHead head = moec_head(attend, work, task / blocks / heads, h),
+                       next =
+                           moec_head(attend, work, after / blocks / heads, after / blocks % heads);
+        const MoecSoon soon = moec_block_soon(attend, &next, query_after, offset, 0);
+        moec_attend_block(attend, &head, query, offset, work->sink != NULL ? work->sink + h : NULL,
+                          &soon);
     }
 }
 
@@ -479,149 +529,6 @@ MOEC_ENTRY void moec_attend(const MoecAttend *attend, const void *q, const void 
                             const float *sink, const float *documents, void *o, float *lse) {
     const MoecAttendWork work = {q, k, v, sink, documents, NULL, NULL, o, lse};
     moec_attend_blocks(attend, &work, 0);
-}
-
-/* ---- backward ---- */
-
-typedef struct MoecHeadGrad {
-    const void *output_grad; /* steps like o */
-    float *dq, *dk, *dv;     /* steps like q, k, v */
-} MoecHeadGrad;
-
-/* From the scores, not scaled, and in `slope` the products of output_grad with the values: weights
- * into `score`, adjoints of q.k into `slope`. */
-MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecHeadGrad *grad, const MoecPair *pair) {
-    MoecAttendScratch *scratch = &moec_attend_scratch;
-    const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f, scale = attend->scale;
-    const float *less = scratch->less, *total = scratch->total;
-    const long next = pair->key + pair->keys;
-    for (long j = 0; j < pair->keys; j++) {
-        const MoecRange range = moec_seeing(attend, pair, j);
-        float *row = scratch->score + j * MOEC_ATTEND_STEP,
-              *slope = scratch->slope + j * MOEC_ATTEND_STEP;
-        moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32, 1);
-        moec_fetch_row(grad->dk, pair->key + j, head->k_step, attend->width, MOEC_F32, 1);
-        moec_fetch_row(head->k, next + j, head->k_step, attend->width, attend->k_type, 1);
-        moec_row_scores(row, range, scale, attend->cap);
-#pragma omp simd
-        for (long i = range.first; i < range.end; i++) {
-            const float z = row[i] * bend, weight = moec_exp_weight(row[i] - less[i]);
-            slope[i] = weight * (slope[i] - total[i]) * scale * (1.0f - z * z);
-            row[i] = weight;
-        }
-        moec_row_clear(row, range, pair->queries);
-        moec_row_clear(slope, range, pair->queries);
-        moec_hide_queries(head, pair, j, row, 0.0f);
-        moec_hide_queries(head, pair, j, slope, 0.0f);
-    }
-}
-
-/* Adds what a pair of blocks gives to dq, dk and dv. */
-MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHead *head,
-                                         const MoecHeadGrad *grad, const MoecPair *pair) {
-    MoecAttendScratch *scratch = &moec_attend_scratch;
-    if (moec_apart(head, pair)) return;
-    const MoecType grad_type = attend->grad_type;
-    const MoecOperand output =
-                          moec_rows_of(grad->output_grad, pair->query, head->o_step, grad_type),
-                      value = moec_rows_of(head->v, pair->key, head->v_step, attend->v_type),
-                      q = moec_columns_of(head->q, pair->query, head->q_step, attend->q_type),
-                      k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
-                      outputs =
-                          moec_columns_of(grad->output_grad, pair->query, head->o_step, grad_type);
-    const MoecOutput dq = {grad->dq + pair->query * head->q_step, head->q_step},
-                     dk = {grad->dk + pair->key * head->k_step, head->k_step},
-                     dv = {grad->dv + pair->key * head->v_step, head->v_step};
-    const long values = attend->value_width;
-    moec_pair_scores(attend, head, pair);
-    moec_pair_cells(attend, pair, &value, &output, values, &scratch->grad, scratch->slope);
-    moec_pair_slopes(attend, head, grad, pair);
-    moec_pair_sums(attend, pair, scratch->score, 0, &outputs, values, &scratch->grad_rows, dv);
-    moec_pair_sums(attend, pair, scratch->slope, 0, &q, attend->width, &scratch->query_rows, dk);
-    moec_pair_sums(attend, pair, scratch->slope, 1, &k, attend->width, &scratch->key_rows, dq);
-}
-
-/* The product of an output and its gradient, from that element on. */
-MOEC_INLINE float moec_output_dot(const MoecAttend *attend, const void *o, const void *output_grad,
-                                  long at) {
-    const MoecDots dots = {attend->value_width,
-                           moec_at(o, at, attend->o_type),
-                           moec_at(output_grad, at, attend->grad_type),
-                           0,
-                           0,
-                           0};
-    float sum = 0.0f;
-    moec_dots(&dots, attend->o_type, attend->grad_type, 1, &sum);
-    return sum;
-}
-
-/* One block of queries of one head. */
-MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHead *head,
-                                          const MoecHeadGrad *grad, long query) {
-    const long side = moec_block_side(attend, head->documents),
-               queries = moec_least(attend->queries - query, side);
-    moec_keep_nothing(&moec_attend_scratch);
-    for (long i = 0; i < queries; i++) {
-        const long at = (query + i) * head->o_step;
-        moec_attend_scratch.less[i] = head->lse[(query + i) * head->lse_step];
-        moec_attend_scratch.total[i] = moec_output_dot(attend, head->o, grad->output_grad, at);
-        memset(grad->dq + (query + i) * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
-    }
-    const MoecRange range = moec_block_range(attend, query, queries);
-    for (long key = range.first; key < range.end; key += side) {
-        const MoecPair pair = {query, queries, key, moec_least(range.end - key, side), 0};
-        moec_attend_grad_pair(attend, head, grad, &pair);
-    }
-}
-
-/* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
-MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAttendSaved *saved,
-                                         float *dsink) {
-    for (long h = 0; h < attend->heads; h++) {
-        double sum = 0.0;
-        for (long row = 0; row < attend->batch * attend->queries; row++) {
-            const long at = (row * attend->heads + h) * attend->value_width;
-            const float weight = moec_exp(saved->sink[h] - saved->lse[row * attend->heads + h]);
-            sum -= (double)(weight * moec_output_dot(attend, saved->o, saved->output_grad, at));
-        }
-        dsink[h] = (float)sum;
-    }
-}
-
-MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
-                                 float *dk, float *dv, float *dsink) {
-    const long heads = attend->heads, side = moec_block_side(attend, saved->documents);
-    memset(dk, 0,
-           (size_t)(attend->batch * attend->keys * attend->key_heads * attend->width) * sizeof *dk);
-    memset(dv, 0,
-           (size_t)(attend->batch * attend->keys * attend->value_heads * attend->value_width) *
-               sizeof *dv);
-    /* the forward pass writes o and lse through these, the backward pass only reads them */
-    const MoecAttendWork work = {saved->q,
-                                 saved->k,
-                                 saved->v,
-                                 saved->sink,
-                                 saved->documents,
-                                 NULL,
-                                 NULL,
-                                 (void *)(uintptr_t)saved->o,
-                                 (float *)(uintptr_t)saved->lse};
-#pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
-    for (long task = 0; task < attend->batch * heads; task++) {
-        const long b = task / heads, leader = task % heads;
-        const long end = moec_leads(attend, leader) ? moec_group_end(attend, leader) : leader;
-        for (long h = leader; h < end; h++) {
-            const MoecHead head = moec_head(attend, &work, b, h);
-            const MoecHeadGrad grad = {
-                moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type),
-                dq + moec_at_query(attend, b, h), dk + moec_at_key(attend, b, h),
-                dv + moec_at_value(attend, b, h)};
-            for (long query = 0; query < attend->queries; query += side)
-                moec_attend_grad_block(attend, &head, &grad, query);
-        }
-    }
-    if (dsink != NULL) moec_attend_grad_sink(attend, saved, dsink);
 }
 
 #endif

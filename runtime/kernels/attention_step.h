@@ -164,7 +164,8 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long 
     const MoecAttend *attend = step->attend;
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const MoecHead head = moec_head(attend, step->work, b, h);
-    const MoecOutput output = {moec_step_state(step, part, b, h, 0) + 2, attend->value_width + 2};
+    const MoecOutput output = {moec_step_state(step, part, b, h, 0) + 2, attend->value_width + 2,
+                               1};
     for (long i = 0; i < attend->queries; i++) {
         scratch->largest[i] = output.rows[i * output.step - 2];
         scratch->sum[i] = output.rows[i * output.step - 1];

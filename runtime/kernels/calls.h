@@ -26,7 +26,7 @@ MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count
  * number leaves none in its group. */
 MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count);
 
-/* ---- attention: attention.h, attention_step.h ---- */
+/* ---- attention: attention.h, attention_grad.h, attention_step.h ---- */
 
 typedef struct MoecAttend {
     long batch;                 /* all leading dimensions in one */

@@ -9,7 +9,7 @@
  * tile.h       the part of a product that lives in registers, by vectors or by AMX
  * matmul.h     our own product for static and run-time shapes, packed and blocked, vector
  *              extensions of gcc and clang
- * attention.h, attention_step.h
+ * attention.h, attention_grad.h, attention_step.h
  *              attend forward, backward and one step
  * routing.h    top, pack, grouped products over packed rows: of groups with few rows is read only
  *              what they touch
@@ -36,6 +36,7 @@
 #ifndef MOEC_KERNELS_APART
 #include "matmul.h"
 #include "attention.h"
+#include "attention_grad.h"
 #include "attention_step.h"
 #include "routing.h"
 #endif

@@ -376,8 +376,8 @@ MOEC_INLINE void moec_weave_lanes(const MoecOperand *x, long first, long count, 
 }
 
 /* Up to 16 lanes from `first` on whose elements lie side by side along depth, in squares, word by
- * word or, for AMX, lane by lane. A square that is wider than the panel writes what comes next, too:
- * that is written later. */
+ * word or, for AMX, lane by lane. A square that is wider than the panel writes what comes next,
+ * too: that is written later. */
 MOEC_INLINE void moec_pack_rows(const MoecOperand *x, long first, long count, long depth,
                                 long ahead, const MoecPanel *panel, const int *table,
                                 const MoecType type) {
@@ -467,8 +467,8 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 
 #endif
 
-/* The panel of a, or else of b, that begins at lane `first` of `lanes`. AMX wants the words of a lane
- * of a side by side. */
+/* The panel of a, or else of b, that begins at lane `first` of `lanes`. AMX wants the words of a
+ * lane of a side by side. */
 MOEC_LARGE void moec_pack_one(const MoecOperand *x, long first, long lanes, long depth,
                               MoecForm form, int of_a, float *out) {
     const long words = moec_words(form, depth),

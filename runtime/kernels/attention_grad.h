@@ -1,0 +1,194 @@
+/* attention_grad: softmax attention backward: see attention.h.
+ *
+ * The weights of a pair of blocks are made again from lse. Heads that add to the same dk or dv are
+ * one task. Results do not depend on the number of threads.
+ */
+#ifndef MOEC_ATTENTION_GRAD_H
+#define MOEC_ATTENTION_GRAD_H
+
+#include "attention.h"
+
+typedef struct MoecHeadGrad {
+    const void *output_grad; /* steps like o */
+    float *dq, *dk, *dv;     /* steps like q, k, v */
+    int begun;               /* of a block of queries: there are sums in dq */
+} MoecHeadGrad;
+
+/* From the scores, not scaled, and in `slope` the products of output_grad with the values: weights
+ * into `score`, adjoints of q.k into `slope`. */
+MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
+                                 const MoecHeadGrad *grad, const MoecPair *pair,
+                                 const MoecSoon *soon) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f, scale = attend->scale,
+                rest = attend->cap != 0.0f ? 1.0f : scale;
+    const float *less = scratch->less, *total = scratch->total;
+    for (long j = 0; j < pair->keys; j++) {
+        const MoecRange range = moec_seeing(attend, pair, j);
+        float *row = scratch->score + j * MOEC_ATTEND_STEP,
+              *slope = scratch->slope + j * MOEC_ATTEND_STEP;
+        moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32, 1);
+        moec_fetch_row(grad->dk, pair->key + j, head->k_step, attend->width, MOEC_F32, 1);
+        moec_fetch_row(soon->k, j, head->k_step, attend->width, attend->k_type, 1);
+        moec_fetch_row(soon->q, j, head->q_step, attend->width, attend->q_type, 0);
+        moec_fetch_row(soon->v, j, head->v_step, attend->value_width, attend->v_type, 0);
+        if (attend->cap != 0.0f) moec_row_scores(row, range, scale, attend->cap);
+#pragma omp simd
+        for (long i = range.first; i < range.end; i++) {
+            const float z = row[i] * bend, weight = moec_exp_weight(row[i] * rest - less[i]);
+            slope[i] = weight * (slope[i] - total[i]) * scale * (1.0f - z * z);
+            row[i] = weight;
+        }
+        moec_row_clear(row, range, pair->queries);
+        moec_row_clear(slope, range, pair->queries);
+        moec_hide_queries(head, pair, j, row, 0.0f);
+        moec_hide_queries(head, pair, j, slope, 0.0f);
+    }
+}
+
+/* Adds what a pair of blocks gives to dq, dk and dv. */
+MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHead *head,
+                                         MoecHeadGrad *grad, const MoecPair *pair,
+                                         const MoecSoon *soon) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    if (moec_apart(head, pair)) return;
+    const MoecType grad_type = attend->grad_type;
+    const MoecOperand output =
+                          moec_rows_of(grad->output_grad, pair->query, head->o_step, grad_type),
+                      value = moec_rows_of(head->v, pair->key, head->v_step, attend->v_type),
+                      q = moec_columns_of(head->q, pair->query, head->q_step, attend->q_type),
+                      k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
+                      outputs =
+                          moec_columns_of(grad->output_grad, pair->query, head->o_step, grad_type);
+    const MoecOutput dq = {grad->dq + pair->query * head->q_step, head->q_step, grad->begun},
+                     dk = {grad->dk + pair->key * head->k_step, head->k_step, 1},
+                     dv = {grad->dv + pair->key * head->v_step, head->v_step, 1};
+    const long values = attend->value_width;
+    moec_pair_scores(attend, head, pair);
+    moec_pair_cells(attend, pair, &value, &output, values, &scratch->grad, scratch->slope);
+    moec_pair_slopes(attend, head, grad, pair, soon);
+    moec_pair_sums(attend, pair, scratch->score, 0, &outputs, values, &scratch->grad_rows, dv);
+    moec_pair_sums(attend, pair, scratch->slope, 0, &q, attend->width, &scratch->query_rows, dk);
+    moec_pair_sums(attend, pair, scratch->slope, 1, &k, attend->width, &scratch->key_rows, dq);
+    grad->begun = 1;
+}
+
+/* The product of an output and its gradient, from that element on. */
+MOEC_INLINE float moec_output_dot(const MoecAttend *attend, const void *o, const void *output_grad,
+                                  long at) {
+    const MoecDots dots = {attend->value_width,
+                           moec_at(o, at, attend->o_type),
+                           moec_at(output_grad, at, attend->grad_type),
+                           0,
+                           0,
+                           0};
+    float sum = 0.0f;
+    moec_dots(&dots, attend->o_type, attend->grad_type, 1, &sum);
+    return sum;
+}
+
+/* One block of queries of one head. `soon`: what the next block reads first. */
+MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHead *head,
+                                          MoecHeadGrad *grad, long query, const MoecSoon *soon) {
+    const long side = moec_block_side(attend, head->documents),
+               queries = moec_least(attend->queries - query, side), ahead = 16;
+    moec_keep_nothing(&moec_attend_scratch);
+    for (long i = query; i < query + queries; i++) {
+        moec_fetch_row(head->o, i + ahead, head->o_step, attend->value_width, attend->o_type, 1);
+        moec_fetch_row(grad->output_grad, i + ahead, head->o_step, attend->value_width,
+                       attend->grad_type, 1);
+        moec_attend_scratch.less[i - query] = head->lse[i * head->lse_step];
+        moec_attend_scratch.total[i - query] =
+            moec_output_dot(attend, head->o, grad->output_grad, i * head->o_step);
+    }
+    const MoecRange range = moec_block_range(attend, query, queries);
+    grad->begun = 0;
+    for (long key = range.first; key < range.end; key += side) {
+        const long keys = moec_least(range.end - key, side), end = key + keys;
+        const MoecPair pair = {query, queries, key, keys, 0};
+        const MoecSoon next = {NULL, moec_key_at(attend, head, end),
+                               moec_at(head->v, end * head->v_step, attend->v_type)};
+        moec_attend_grad_pair(attend, head, grad, &pair, end < range.end ? &next : soon);
+    }
+    for (long i = query; i < query + queries && !grad->begun; i++)
+        memset(grad->dq + i * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
+}
+
+/* Rows of `count` heads side by side, of so many. */
+MOEC_FUNCTION void moec_zero_heads(float *to, long rows, long count, long heads, long width) {
+    for (long i = 0; i < rows; i++)
+        memset(to + i * heads * width, 0, (size_t)(count * width) * sizeof *to);
+}
+
+/* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
+MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                         float *dsink) {
+    for (long h = 0; h < attend->heads; h++) {
+        double sum = 0.0;
+        for (long row = 0; row < attend->batch * attend->queries; row++) {
+            const long at = (row * attend->heads + h) * attend->value_width;
+            const float weight = moec_exp(saved->sink[h] - saved->lse[row * attend->heads + h]);
+            sum -= (double)(weight * moec_output_dot(attend, saved->o, saved->output_grad, at));
+        }
+        dsink[h] = (float)sum;
+    }
+}
+
+/* Heads first .. end-1 of that batch element, which add to the same dk and dv. `next`: the head
+ * that is worked on next. */
+MOEC_FUNCTION void moec_attend_grad_heads(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                          const MoecAttendWork *work, const MoecHeadGrad *all,
+                                          long b, long first, long end, const MoecHead *next) {
+    const long side = moec_block_side(attend, saved->documents);
+    const int last = end == attend->heads;
+    const long key_end = last ? attend->key_heads : moec_key_head(attend, end),
+               value_end = last ? attend->value_heads : moec_value_head(attend, end);
+    moec_zero_heads(all->dk + moec_at_key(attend, b, first), attend->keys,
+                    key_end - moec_key_head(attend, first), attend->key_heads, attend->width);
+    moec_zero_heads(all->dv + moec_at_value(attend, b, first), attend->keys,
+                    value_end - moec_value_head(attend, first), attend->value_heads,
+                    attend->value_width);
+    for (long h = first; h < end; h++) {
+        const MoecHead head = moec_head(attend, work, b, h),
+                       after = h + 1 < end ? moec_head(attend, work, b, h + 1) : *next;
+        MoecHeadGrad grad = {
+            moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type),
+            all->dq + moec_at_query(attend, b, h), all->dk + moec_at_key(attend, b, h),
+            all->dv + moec_at_value(attend, b, h), 0};
+        for (long query = 0; query < attend->queries; query += side) {
+            const int more = query + side < attend->queries;
+            const MoecSoon soon =
+                moec_block_soon(attend, more ? &head : &after, more ? query + side : 0, 0, 1);
+            moec_attend_grad_block(attend, &head, &grad, query, &soon);
+        }
+    }
+}
+
+MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
+                                 float *dk, float *dv, float *dsink) {
+    const long heads = attend->heads, tasks = attend->batch * heads,
+               threads = moec_attend_parallel(attend) ? moec_threads() : 1;
+    const MoecHeadGrad all = {saved->output_grad, dq, dk, dv, 0};
+    /* the forward pass writes o and lse through these, the backward pass only reads them */
+    const MoecAttendWork work = {saved->q,
+                                 saved->k,
+                                 saved->v,
+                                 saved->sink,
+                                 saved->documents,
+                                 NULL,
+                                 NULL,
+                                 (void *)(uintptr_t)saved->o,
+                                 (float *)(uintptr_t)saved->lse};
+#pragma omp parallel for schedule(dynamic) if (threads > 1)
+    for (long task = 0; task < tasks; task++) {
+        const long first = task % heads;
+        if (!moec_leads(attend, first)) continue;
+        const long end = moec_group_end(attend, first),
+                   after = moec_least(task + threads * (end - first), tasks - 1);
+        const MoecHead next = moec_head(attend, &work, after / heads, after % heads);
+        moec_attend_grad_heads(attend, saved, &work, &all, task / heads, first, end, &next);
+    }
+    if (dsink != NULL) moec_attend_grad_sink(attend, saved, dsink);
+}
+
+#endif
