@@ -11,7 +11,11 @@
 
 #include "operands.h"
 
-enum { MOEC_PREFETCH_K = 128 }; /* so deep, and c is fetched while the sums are made */
+enum {
+    MOEC_PREFETCH_K = 128, /* so deep, and c is fetched while the sums are made */
+    MOEC_AHEAD_A = 32,     /* words that are asked for ahead of those that are multiplied */
+    MOEC_AHEAD_B = 16
+};
 
 typedef struct MoecTile {
     long k;         /* words */
@@ -146,6 +150,9 @@ MOEC_INLINE void moec_tile_rows(const MoecTile *tile, const long rows, const int
         }
     for (long p = 0; p < tile->k; p++) {
         const MoecVector left = moec_load_vector(b), right = moec_load_vector(b + MOEC_LANES);
+        if (!by_rows) __builtin_prefetch(a + MOEC_AHEAD_A * step);
+        __builtin_prefetch(b + MOEC_AHEAD_B * tile->b_step);
+        __builtin_prefetch(b + MOEC_AHEAD_B * tile->b_step + MOEC_LANES);
 #pragma GCC unroll 14
         for (long i = 0; i < rows; i++) {
             const float word = by_rows ? third[i / 3][i % 3 * step + p] : a[i];
