@@ -5,7 +5,7 @@
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
    outputs: loss, balance, total, block.{i}.ffn.busiest[block]
    work:    27 kernels and calls, 18 products
-   memory:  565248 bytes of temporaries */
+   memory:  566080 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 /* The kernels leave out what nothing here multiplies. */
 #define MOEC_ROUNDED_PRODUCTS 0
@@ -329,16 +329,16 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
 static void kernel_train_10_balance(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
         float *restrict ffn_y, float *restrict ffn_busiest, float *restrict balance,
-        const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s)
+        const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
+        const int32_t *restrict chosen_start, const int32_t *restrict chosen_list)
 {
     float ffn_total_4[4];
-    for (long d_from = 0; d_from < 32; d_from += 16) {
-        for (long r = 0; r < CHOSEN_ROWS; r++) {
-            const long chosen_batch_at = (long)chosen_batch[r];
-            const long chosen_s_at = (long)chosen_s[r];
+    for (long place = 0; place < 64; place++) {
+        for (long n = chosen_start[place]; n < chosen_start[place + 1]; n++) {
+            const long r = chosen_list[n];
             MOEC_OMP(simd)
-            for (long d = d_from; d < d_from + 16; d++) {
-                ffn_y[(chosen_batch_at * S + chosen_s_at) * D + d] += expert_y[r * D + d];
+            for (long d = 0; d < D; d++) {
+                ffn_y[((long)chosen_batch[r] * S + (long)chosen_s[r]) * D + d] += expert_y[r * D + d];
             }
         }
     }
@@ -675,15 +675,15 @@ static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
         float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit, const float *restrict ffn_p_again,
         const float *restrict ffn_weight_again, const int32_t *restrict chosen_batch_2,
         const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_row_2,
-        const float *restrict d_ffn_norm_y_2_rows)
+        const float *restrict d_ffn_norm_y_2_rows, const int32_t *restrict chosen_start_2,
+        const int32_t *restrict chosen_list_2)
 {
-    for (long d_from = 0; d_from < 32; d_from += 16) {
-        for (long r = 0; r < CHOSEN_ROWS; r++) {
-            const long chosen_batch_2_at = (long)chosen_batch_2[r];
-            const long chosen_s_2_at = (long)chosen_s_2[r];
+    for (long place = 0; place < 64; place++) {
+        for (long n = chosen_start_2[place]; n < chosen_start_2[place + 1]; n++) {
+            const long r = chosen_list_2[n];
             MOEC_OMP(simd)
-            for (long d = d_from; d < d_from + 16; d++) {
-                d_ffn_norm_y_2[(chosen_batch_2_at * S + chosen_s_2_at) * D + d] +=
+            for (long d = 0; d < D; d++) {
+                d_ffn_norm_y_2[((long)chosen_batch_2[r] * S + (long)chosen_s_2[r]) * D + d] +=
                         d_ffn_norm_y_2_rows[r * D + d];
             }
         }
@@ -953,7 +953,7 @@ static void run_train(const MoecRun *run)
     float *const ffn_total = (void *)(run->arena + 557056); /* [block, batch, s] */
     float *const ffn_p = (void *)(run->arena + 458752); /* [batch, s, n] */
     float *const chosen = (void *)(run->arena + 548864); /* [block, batch, s, n] */
-    float *const ffn_load = (void *)(run->arena + 564992); /* [block, n] */
+    float *const ffn_load = (void *)(run->arena + 565824); /* [block, n] */
     float *const ffn_total_3 = (void *)(run->arena + 558080); /* [block, batch, s] */
     float *const ffn_weight = (void *)(run->arena + 459776); /* [batch, s, n] */
     const float *const block_ffn_expert_up = run->weights + 19200; /* [block, n, d, f] */
@@ -965,7 +965,7 @@ static void run_train(const MoecRun *run)
     float *const expert_y = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     float *const ffn_y = (void *)(run->arena + 450560); /* [batch, s, d] */
     float *const ffn_busiest = run->outputs[3]; /* [block] */
-    float *const balance = (void *)(run->arena + 462336); /* [block], two slots */
+    float *const balance = (void *)(run->arena + 463168); /* [block], two slots */
     float *const final_norm_sum_of_squares = (void *)(run->arena + 450560); /* [batch, s] */
     float *const final_norm_root = (void *)(run->arena + 450816); /* [batch, s] */
     float *const final_norm_y = (void *)(run->arena + 434176); /* [batch, s, d] */
@@ -980,7 +980,7 @@ static void run_train(const MoecRun *run)
     float *const total_2 = run->outputs[2]; /* [] */
     float *const expert_h_weighed = (void *)(run->arena + 425984); /* [chosen_rows, f] */
     const float *const loss_scale = run->inputs[2]; /* [] */
-    float *const d_balance_3 = (void *)(run->arena + 565056); /* [block], two slots */
+    float *const d_balance_3 = (void *)(run->arena + 565888); /* [block], two slots */
     float *const d_logits = (void *)(run->arena + 417792); /* [batch, s, v] */
     float *const d_final_norm_y_2 = (void *)(run->arena + 401408); /* [batch, s, d] */
     float *const d_unembedding = run->gradients + 92960; /* [d, v] */
@@ -989,7 +989,7 @@ static void run_train(const MoecRun *run)
     float *const d_x_2 = (void *)(run->arena + 499712); /* [block, batch, s, d], two slots */
     float *const d_final_norm_sum_of_squares = (void *)(run->arena + 417792); /* [batch, s] */
     float *const d_x_3 = (void *)(run->arena + 401408); /* [batch, s, d] */
-    float *const d_ffn_total_4 = (void *)(run->arena + 565120); /* [n] */
+    float *const d_ffn_total_4 = (void *)(run->arena + 565952); /* [n] */
     float *const d_expert_h_weighed = (void *)(run->arena + 401408); /* [chosen_rows, f] */
     float *const d_block_ffn_expert_down = run->gradients + 68352; /* [block, n, f, d] */
     float *const d_ffn_weight = (void *)(run->arena + 562176); /* [chosen_rows] */
@@ -1020,7 +1020,7 @@ static void run_train(const MoecRun *run)
     float *const attention_norm_root_again = (void *)(run->arena + 466944); /* [batch, s] */
     float *const attention_norm_y_again = (void *)(run->arena + 450560); /* [batch, s, d] */
     float *const attention_norm_y_2_again = (void *)(run->arena + 458752); /* [batch, s, d] */
-    float *const ffn_norm_root_again = (void *)(run->arena + 564736); /* [batch, s] */
+    float *const ffn_norm_root_again = (void *)(run->arena + 565568); /* [batch, s] */
     float *const ffn_norm_y_again = (void *)(run->arena + 524288); /* [batch, s, d] */
     float *const ffn_norm_y_2_again = (void *)(run->arena + 532480); /* [batch, s, d] */
     float *const ffn_p_again = (void *)(run->arena + 559104); /* [batch, s, n] */
@@ -1037,13 +1037,13 @@ static void run_train(const MoecRun *run)
     int32_t *const chosen_row_2 = (void *)(run->arena + 561152); /* [batch, s, n] */
     float *const d_ffn_norm_y_2_rows = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     int32_t *const chosen_other = (void *)(run->arena + 434176); /* [chosen_rows] */
-    int32_t *const chosen_group = (void *)(run->arena + 462400); /* [chosen_groups] */
-    int32_t *const chosen_start = (void *)(run->arena + 402944); /* [chosen_others] */
-    int32_t *const chosen_list = (void *)(run->arena + 402432); /* [chosen_rows] */
+    int32_t *const chosen_group = (void *)(run->arena + 463232); /* [chosen_groups] */
+    int32_t *const chosen_start = (void *)(run->arena + 462848); /* [chosen_others] */
+    int32_t *const chosen_list = (void *)(run->arena + 462336); /* [chosen_rows] */
     int32_t *const chosen_other_2 = (void *)(run->arena + 564224); /* [chosen_rows] */
-    int32_t *const chosen_group_2 = (void *)(run->arena + 565184); /* [chosen_groups] */
-    int32_t *const chosen_start_2 = (void *)(run->arena + 401920); /* [chosen_others] */
-    int32_t *const chosen_list_2 = (void *)(run->arena + 401408); /* [chosen_rows] */
+    int32_t *const chosen_group_2 = (void *)(run->arena + 566016); /* [chosen_groups] */
+    int32_t *const chosen_start_2 = (void *)(run->arena + 565248); /* [chosen_others] */
+    int32_t *const chosen_list_2 = (void *)(run->arena + 564736); /* [chosen_rows] */
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance);
     for (long i = 0; i < BLOCK_2; i++) {
@@ -1114,7 +1114,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
                 expert_h_weighed, block_ffn_expert_down + i * N * F * D, expert_y);
         kernel_train_10_balance(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, ffn_busiest, balance,
-                chosen_batch, chosen_s);
+                chosen_batch, chosen_s, chosen_start, chosen_list);
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
@@ -1185,7 +1185,7 @@ static void run_train(const MoecRun *run)
                 d_expert_gate_product, block_ffn_expert_gate + i * N * D * F, d_ffn_norm_y_2_rows);
         kernel_train_19_d_ffn_logit(i, ffn_value, ffn_total, chosen, ffn_total_3, d_ffn_total_4,
                 d_ffn_weight, d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2,
-                chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows);
+                chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows, chosen_start_2, chosen_list_2);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_gate_product[r,f]
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
         moec_grouped_product(
@@ -1380,7 +1380,7 @@ static const MoecTensor train_outputs[] = {
 
 static const MoecGraphEntry graphs[] = {
     {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
-     .arena_bytes = 565248, .cache_bytes = 0,
+     .arena_bytes = 566080, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
      .outputs = train_outputs, .output_count = 4,
      .first_product = 0, .product_count = 18, .flops = 23322624, .product_flops = 21430272},

@@ -95,6 +95,10 @@ const Relation *listed_rows(const Program *program, const Statement *statement) 
     return NULL;
 }
 
+long listed_places(const Relation *relation) {
+    return relation->start->axes[0]->size - 1;
+}
+
 /* A subscript of the target is the coordinate of the row. */
 static bool names_coordinate(const Expr *target, const Tensor *coordinate, const Index *row) {
     for (int i = 0; i < target->count; i++) {

@@ -23,6 +23,8 @@ bool same_iteration(const Expr *one, const Index *first, const Expr *other, cons
 /* The relation whose lists say which rows a scatter adds to an entry, y[b[r],s[r],d] += x[r,d] with
  * r its rows; else NULL. */
 const Relation *listed_rows(const Program *program, const Statement *statement);
+/* How many entries its lists are for. */
+long listed_places(const Relation *relation);
 
 /* No two iterations of `row`, over the rows of a relation, have the same place in the target: it is
  * subscripted with all their coordinates. */

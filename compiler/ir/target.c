@@ -18,6 +18,5 @@ const Target target_device = {.name = "device",
                               .rounded_products = true,
                               .row_products = true,
                               .epilogues = true,
-                              .listed_scatters = true,
                               .online_softmax = true,
                               .rounded_gradients = true};

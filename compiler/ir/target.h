@@ -23,9 +23,9 @@ typedef struct Target {
     bool vector_loops;
 
     /* The templates there are: products that may round what they multiply; a single row times a
-     * matrix; products whose stores compute; scatters by the lists of their rows; sums of
-     * exponentials in the loop that finds the largest. */
-    bool rounded_products, row_products, epilogues, listed_scatters, online_softmax;
+     * matrix; products whose stores compute; sums of exponentials in the loop that finds the
+     * largest. */
+    bool rounded_products, row_products, epilogues, online_softmax;
 
     /* The widest heads of an attention that rounds; 0: what attend.c finds room for. Whether it
      * stores gradients of its operands rounded. */

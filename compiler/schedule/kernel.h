@@ -28,6 +28,8 @@ struct Member {
                     last loop */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
+    const Relation *listed; /* the first loop is over rows that this relation lists by where they
+                               are added: it goes by those lists; or NULL */
     Member *online_max; /* sums exponentials less this largest of the same loop: online_softmax.c */
     bool is_online_max; /* is such a largest */
     /* What a reduction is kept in, given by the lowering. */

@@ -4,7 +4,9 @@
  *     g[d] += sum[b,s] x[b,s,d]       D b s d   a block D of sums at once, again along memory
  *     e[tokens[b,s],d] += x[b,s,d]    D b s d   a scatter: what two iterations may both hit stays
  *                                               in one thread
- *     p[at[r],n[r]] += x[r]           r         but not where no two rows have the same place
+ *     y[at[r],d] += x[r,d]            r d       nor where the rows r are listed by their places: a
+ *                                               thread takes all rows of a place
+ *     p[at[r],n[r]] += x[r]           r         nor where no two rows have the same place
  */
 #include "schedule/nest.h"
 
@@ -120,6 +122,16 @@ static long block_of(const Statement *statement, long size) {
     return part > LEAST_BLOCK ? part : LEAST_BLOCK;
 }
 
+/* The relation by whose lists a scatter of rows goes, place by place; NULL: there is none, or no
+ * more than one place. */
+static const Relation *places_listed(const Program *program, const Statement *statement,
+                                     const Split *split) {
+    if (statement->reduction != REDUCE_NONE || split->summed_count != 1 || split->kept_count != 1)
+        return NULL;
+    const Relation *relation = listed_rows(program, statement);
+    return relation && listed_places(relation) > 1 ? relation : NULL;
+}
+
 static void add_loop(Member *member, Index *index) {
     member->order[member->depth++] = index;
 }
@@ -132,13 +144,14 @@ Member *order_loops(Program *program, Statement *statement) {
     member->block = -1;
     member->across = wants_column(statement, &split);
     member->column = member->across && program->target->column_sums;
+    if (member->column) member->listed = places_listed(program, statement, &split);
 
     int kept = split.kept_count - (member->column ? 1 : 0);
     for (int i = 0; i < kept; i++) add_loop(member, split.kept[i]);
     if (member->column) {
         Index *last = split.kept[kept];
         long size = loop_size(last), block = block_of(statement, size);
-        if (size > block) {
+        if (size > block && !member->listed) {
             Axis *axis = arena_alloc(program->arena, sizeof *axis);
             *axis = (Axis){.name = last->axis->name, .size = (size + block - 1) / block};
             member->block = member->depth;

@@ -45,6 +45,7 @@ static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, 
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
         if (level >= member->depth || member->path[level] != loop) continue;
+        if (member->listed || added->listed) return false;
         Accesses old = accesses_of(program, member->statement);
         const Index *a = member->order[level], *b = added->order[level];
         if (!apart(&old.writes, a, &new.reads, b) || !apart(&old.writes, a, &new.writes, b) ||

@@ -75,12 +75,12 @@ static void touch_statement(Planning *planning, const Statement *statement, cons
     }
 }
 
-/* On a device a scatter goes by the lists of its rows. */
+/* A scatter goes by the lists of its rows: on a device each, elsewhere where the kernel says so. */
 static void touch_member(Planning *planning, const Kernel *kernel, const Member *member,
                          Touch base) {
     const Program *program = planning->schedule->program;
     const Relation *relation =
-        program->target->listed_scatters ? listed_rows(program, member->statement) : NULL;
+        program->target->launches ? listed_rows(program, member->statement) : member->listed;
     touch_statement(planning, member->statement, kernel, base);
     if (!relation) return;
     touch_table(planning, relation->start, base);

@@ -44,19 +44,23 @@ MOEC_FUNCTION void moec_top_one(long size, long stride, long k, const float *p, 
     }
 }
 
-/* The same for small k: the largest, k times. */
+enum { MOEC_TOP_FEW = 10, MOEC_TOP_ROOM = 1024 }; /* choices; among so many */
+
+/* The same for few choices among not too many: the largest, k times. */
 MOEC_FUNCTION void moec_top_few(long size, long stride, long k, const float *p, float *mask) {
-    for (long i = 0; i < size; i++) mask[i * stride] = 0.0f;
+    uint32_t orders[MOEC_TOP_ROOM]; /* 0: chosen */
+    for (long i = 0; i < size; i++) {
+        const uint32_t order = moec_order(p[i * stride]);
+        orders[i] = order != 0 ? order : 1u;
+        mask[i * stride] = 0.0f;
+    }
     for (long round = 0; round < k; round++) {
-        long chosen = -1;
         uint32_t most = 0;
-        for (long i = 0; i < size; i++) {
-            const uint32_t order = moec_order(p[i * stride]);
-            if (mask[i * stride] == 0.0f && (chosen < 0 || order > most)) {
-                chosen = i;
-                most = order;
-            }
-        }
+        long chosen = 0;
+#pragma omp simd reduction(max : most)
+        for (long i = 0; i < size; i++) most = orders[i] > most ? orders[i] : most;
+        while (orders[chosen] != most) chosen++;
+        orders[chosen] = 0;
         mask[chosen * stride] = 1.0f;
     }
 }
@@ -65,7 +69,7 @@ MOEC_ENTRY void moec_top(long outer, long size, long inner, long k, const float 
 #pragma omp parallel for schedule(static) if (outer * size * inner > 20000 && moec_threads() > 1)
     for (long choice = 0; choice < outer * inner; choice++) {
         const long first = choice / inner * size * inner + choice % inner;
-        if (k <= 10)
+        if (k <= MOEC_TOP_FEW && size <= MOEC_TOP_ROOM)
             moec_top_few(size, inner, k, p + first, mask + first);
         else
             moec_top_one(size, inner, k, p + first, mask + first);
@@ -79,23 +83,29 @@ typedef struct MoecEntry {
     long coordinate[MOEC_MAX_RANK];
 } MoecEntry;
 
-MOEC_FUNCTION MoecEntry moec_entry(const MoecPack *pack, const int *const *through, long number) {
-    MoecEntry entry = {0};
-    for (int i = pack->rank - 1; i >= 0; i--) {
-        entry.coordinate[i] = number % pack->shape[i];
-        number /= pack->shape[i];
+/* The coordinates of the first entry of row `row`: of neighbours along the last dimension. */
+MOEC_FUNCTION void moec_row_begin(const MoecPack *pack, long row, MoecEntry *entry) {
+    entry->coordinate[pack->rank - 1] = 0;
+    for (int i = pack->rank - 2; i >= 0; i--) {
+        entry->coordinate[i] = row % pack->shape[i];
+        row /= pack->shape[i];
     }
+}
+
+/* Group and rest of the entry with those coordinates. */
+MOEC_FUNCTION void moec_entry_parts(const MoecPack *pack, const int *const *through,
+                                    MoecEntry *entry) {
+    entry->group = entry->other = 0;
     for (int j = 0; j < pack->through_count; j++) {
         long place = 0;
         for (int i = 0; i < pack->rank; i++)
-            place += entry.coordinate[i] * pack->through_stride[j][i];
-        entry.group = entry.group * pack->through_size[j] + through[j][place];
+            place += entry->coordinate[i] * pack->through_stride[j][i];
+        entry->group = entry->group * pack->through_size[j] + through[j][place];
     }
     for (int i = 0; i < pack->rank; i++) {
-        long *part = pack->key[i] ? &entry.group : &entry.other;
-        *part = *part * pack->shape[i] + entry.coordinate[i];
+        long *part = pack->key[i] ? &entry->group : &entry->other;
+        *part = *part * pack->shape[i] + entry->coordinate[i];
     }
-    return entry;
 }
 
 /* first[i+1] holds the size of part i; afterwards first[i] is where part i begins. */
@@ -113,27 +123,45 @@ MOEC_FUNCTION void moec_step_back(long count, int *first) {
 MOEC_FUNCTION long moec_pack_count(const MoecPack *pack, const float *mask,
                                    const int *const *through, const MoecPacked *packed,
                                    long entries) {
+    const long last = pack->shape[pack->rank - 1];
+    MoecEntry entry;
     long count = 0;
-    for (long i = 0; i < entries && count < pack->rows; i++) {
-        if (mask[i] == 0.0f) continue;
-        const MoecEntry entry = moec_entry(pack, through, i);
-        packed->group[entry.group + 1]++;
-        packed->start[entry.other + 1]++;
-        count++;
+    for (long i = 0; i < entries && count < pack->rows; i += last) {
+        moec_row_begin(pack, i / last, &entry);
+        for (long j = 0; j < last && count < pack->rows; j++) {
+            if (mask[i + j] == 0.0f) continue;
+            entry.coordinate[pack->rank - 1] = j;
+            moec_entry_parts(pack, through, &entry);
+            packed->group[entry.group + 1]++;
+            packed->start[entry.other + 1]++;
+            count++;
+        }
     }
     return count;
 }
 
+/* Entry number `number` gets a row. */
+MOEC_INLINE void moec_pack_entry(const MoecPack *pack, const MoecEntry *entry,
+                                 const MoecPacked *packed, long number) {
+    const int row = packed->group[entry->group]++;
+    for (int j = 0; j < pack->rank; j++) packed->coordinate[j][row] = (int)entry->coordinate[j];
+    packed->other[row] = (int)entry->other;
+    if (packed->row_of != NULL) packed->row_of[number] = row;
+}
+
 MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask,
                                   const int *const *through, const MoecPacked *packed, long count) {
-    for (long i = 0, done = 0; done < count; i++) {
-        if (mask[i] == 0.0f) continue;
-        const MoecEntry entry = moec_entry(pack, through, i);
-        const int row = packed->group[entry.group]++;
-        for (int j = 0; j < pack->rank; j++) packed->coordinate[j][row] = (int)entry.coordinate[j];
-        packed->other[row] = (int)entry.other;
-        if (packed->row_of != NULL) packed->row_of[i] = row;
-        done++;
+    const long last = pack->shape[pack->rank - 1];
+    MoecEntry entry;
+    for (long i = 0, done = 0; done < count; i += last) {
+        moec_row_begin(pack, i / last, &entry);
+        for (long j = 0; j < last && done < count; j++) {
+            if (mask[i + j] == 0.0f) continue;
+            entry.coordinate[pack->rank - 1] = j;
+            moec_entry_parts(pack, through, &entry);
+            moec_pack_entry(pack, &entry, packed, i + j);
+            done++;
+        }
     }
     for (long row = count; row < pack->rows; row++) {
         for (int j = 0; j < pack->rank; j++) packed->coordinate[j][row] = 0;

@@ -228,7 +228,44 @@ static bool is_independent(const Lowering *lower, const Nest *nest, int level) {
     return true;
 }
 
+/* The member that goes through the rows of a nest by lists of where they are added, or NULL. */
+static const Member *listed_member(const Lowering *lower, const Nest *nest) {
+    const Member *member;
+    for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
+        if (member->listed && member->path[0] == nest) return member;
+    return NULL;
+}
+
+/* Place by place, and of each all rows that are added there:
+ *
+ *     for (place)
+ *         for (n = start[place]; n < start[place + 1]; n++) { r = list[n]; y[at[r], .] += ... } */
+static void lower_places_listed(Lowering *lower, Nest *nest, const Relation *relation, int level) {
+    Arena *arena = lower->arena;
+    const int bindings = lower->binding_count;
+    const long places = listed_places(relation);
+    const Term *start = named(lower, lower->names[relation->start->id]),
+               *list = named(lower, lower->names[relation->list->id]),
+               *place = bind_variable(lower, NULL, "place"), *n = bind_variable(lower, NULL, "n");
+    lower->used[relation->start->id] = lower->used[relation->list->id] = true;
+    FormNode *loop = lower_for(lower, "long", place, whole(lower, 0), whole(lower, places), NULL);
+    loop->iterations = places;
+    loop->independent = true;
+    lower_for(lower, "long", n, term(arena, "$0[$1]", start, place),
+              term(arena, "$0[$1 + 1]", start, place), NULL);
+    bind_loop(lower, nest);
+    lower_let(lower, "const long", nest->variable, term(arena, "$0[$1]", list, n))->head = true;
+    lower_body(lower, nest, level + 1);
+    lower_end(lower);
+    close_loop(lower, bindings);
+}
+
 void lower_loop(Lowering *lower, Nest *nest, int level) {
+    const Member *listed = listed_member(lower, nest);
+    if (listed) {
+        lower_places_listed(lower, nest, listed->listed, level);
+        return;
+    }
     begin_sums(lower, nest);
     begin_parts(lower, nest);
     int bindings = lower->binding_count;
