@@ -136,9 +136,9 @@ MOEC_INLINE long moec_keys_behind(const MoecAttend *attend, long first, long end
 }
 
 /* A block of queries against a block of keys. `offset`: place of query 0. */
-typedef struct MoecPair {
+typedef struct MoecBlockPair {
     long query, queries, key, keys, offset;
-} MoecPair;
+} MoecBlockPair;
 
 /* Rows that are read after a pair, as many as it has keys. NULL: none. */
 typedef struct MoecSoon {
@@ -146,7 +146,7 @@ typedef struct MoecSoon {
 } MoecSoon;
 
 /* Whether the numbers of documents of queries and keys lie apart: no query sees any of the keys. */
-MOEC_FUNCTION int moec_apart(const MoecHead *head, const MoecPair *pair) {
+MOEC_FUNCTION int moec_apart(const MoecHead *head, const MoecBlockPair *pair) {
     if (head->documents == NULL) return 0;
     const float *own = head->documents + pair->offset + pair->query;
     const float *document = head->documents + pair->key;
@@ -223,7 +223,7 @@ MOEC_INLINE void moec_keep_nothing(MoecAttendScratch *scratch) {
 }
 
 /* What products of a pair have in common. */
-MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecPair *pair,
+MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecBlockPair *pair,
                                                MoecTriangle triangle) {
     return (MoecPanelProduct){.form = moec_form(attend->rounded),
                               .triangle = attend->mask == MOEC_MASK_NONE ? MOEC_ALL : triangle,
@@ -239,7 +239,7 @@ MOEC_FUNCTION const float *moec_kept(MoecKept *kept, const MoecOperand *x, long 
 
 /* cell[key][query] = sum over c of left[key][c] * right[query][c]; cells that a causal mask hides
  * hold anything. */
-MOEC_FUNCTION void moec_pair_cells(const MoecAttend *attend, const MoecPair *pair,
+MOEC_FUNCTION void moec_pair_cells(const MoecAttend *attend, const MoecBlockPair *pair,
                                    const MoecOperand *left, const MoecOperand *right, long width,
                                    MoecKept *kept, float *cell) {
     MoecPanelProduct product = moec_pair_product(attend, pair, MOEC_LANES_AFTER);
@@ -259,9 +259,9 @@ MOEC_FUNCTION void moec_pair_cells(const MoecAttend *attend, const MoecPair *pai
 
 /* to[key][c] += sum over queries of cell[key][query] * from[query][c], or the same with queries and
  * keys exchanged. */
-MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecPair *pair, const float *cell,
-                                  int by_query, const MoecOperand *from, long width, MoecKept *kept,
-                                  MoecOutput to) {
+MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecBlockPair *pair,
+                                  const float *cell, int by_query, const MoecOperand *from,
+                                  long width, MoecKept *kept, MoecOutput to) {
     MoecPanelProduct product =
         moec_pair_product(attend, pair, by_query ? MOEC_DEPTH_BEFORE : MOEC_DEPTH_AFTER);
     product.m = by_query ? pair->queries : pair->keys;
@@ -281,7 +281,7 @@ MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecPair *pair
 }
 
 /* The queries of a pair that see key j of it. */
-MOEC_INLINE MoecRange moec_seeing(const MoecAttend *attend, const MoecPair *pair, long j) {
+MOEC_INLINE MoecRange moec_seeing(const MoecAttend *attend, const MoecBlockPair *pair, long j) {
     const long own = pair->key + j - pair->offset - pair->query;
     if (attend->mask == MOEC_MASK_NONE) return (MoecRange){0, pair->queries};
     const MoecRange range = {moec_within(own, pair->queries),
@@ -292,8 +292,8 @@ MOEC_INLINE MoecRange moec_seeing(const MoecAttend *attend, const MoecPair *pair
 }
 
 /* Gives the cells of key j that are of another document that value. */
-MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecPair *pair, long j, float *row,
-                                  float hidden) {
+MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pair, long j,
+                                  float *row, float hidden) {
     if (head->documents == NULL) return;
     const float *own = head->documents + pair->offset + pair->query;
     const float document = head->documents[pair->key + j];
@@ -310,7 +310,7 @@ MOEC_INLINE void moec_row_clear(float *row, MoecRange range, long count) {
 
 /* The scores of a pair, not scaled. */
 MOEC_FUNCTION void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
-                                    const MoecPair *pair) {
+                                    const MoecBlockPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const MoecOperand q = moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
                       k = moec_rows_of(head->k, moec_row_of_key(attend, pair->key), head->k_step,
@@ -337,7 +337,7 @@ MOEC_INLINE int moec_scaled_late(const MoecAttend *attend, const MoecHead *head)
 
 /* Scores, finished unless they are scaled late, and the largest of each query so far. */
 MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head,
-                                  const MoecPair *pair) {
+                                  const MoecBlockPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long first = moec_row_of_key(attend, pair->key);
     const int late = moec_scaled_late(attend, head);
@@ -360,7 +360,7 @@ MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head
 
 /* Scores become weights, which the sums are told. */
 MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head,
-                                  const MoecPair *pair, const MoecSoon *soon) {
+                                  const MoecBlockPair *pair, const MoecSoon *soon) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float *less = scratch->less, rest = moec_scaled_late(attend, head) ? attend->scale : 1.0f;
     float *sum = scratch->sum;
@@ -383,7 +383,7 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
 
 /* Takes one block of keys into the running softmax and output of a block of queries. */
 MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecHead *head,
-                                           const MoecPair *pair, const MoecSoon *soon,
+                                           const MoecBlockPair *pair, const MoecSoon *soon,
                                            MoecOutput *output) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
@@ -467,7 +467,7 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
     const MoecRange range = moec_block_range(attend, offset + query, queries);
     for (long key = range.first, keys; key < range.end; key += keys) {
         keys = moec_keys_behind(attend, key, range.end, side);
-        const MoecPair pair = {query, queries, key, keys, offset};
+        const MoecBlockPair pair = {query, queries, key, keys, offset};
         const MoecSoon next = {.k = moec_key_at(attend, head, key + keys)};
         moec_attend_blocks_pair(attend, head, &pair, key + keys < range.end ? &next : soon,
                                 &output);

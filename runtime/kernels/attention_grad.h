@@ -17,7 +17,7 @@ typedef struct MoecHeadGrad {
 /* From the scores, not scaled, and in `slope` the products of output_grad with the values: weights
  * into `score`, adjoints of q.k into `slope`. */
 MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecHeadGrad *grad, const MoecPair *pair,
+                                 const MoecHeadGrad *grad, const MoecBlockPair *pair,
                                  const MoecSoon *soon) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f, scale = attend->scale,
@@ -48,7 +48,7 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
 
 /* Adds what a pair of blocks gives to dq, dk and dv. */
 MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHead *head,
-                                         MoecHeadGrad *grad, const MoecPair *pair,
+                                         MoecHeadGrad *grad, const MoecBlockPair *pair,
                                          const MoecSoon *soon) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
@@ -105,7 +105,7 @@ MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHe
     grad->begun = 0;
     for (long key = range.first; key < range.end; key += side) {
         const long keys = moec_least(range.end - key, side), end = key + keys;
-        const MoecPair pair = {query, queries, key, keys, 0};
+        const MoecBlockPair pair = {query, queries, key, keys, 0};
         const MoecSoon next = {NULL, moec_key_at(attend, head, end),
                                moec_at(head->v, end * head->v_step, attend->v_type)};
         moec_attend_grad_pair(attend, head, grad, &pair, end < range.end ? &next : soon);

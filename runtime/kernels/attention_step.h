@@ -19,7 +19,7 @@ MOEC_INLINE MoecRange moec_visible_columns(const MoecAttend *attend, long place,
 }
 
 /* Gives the cells of row i of a pair that are of another document that value. */
-MOEC_LARGE void moec_hide(const MoecHead *head, const MoecPair *pair, long i, float *row,
+MOEC_LARGE void moec_hide(const MoecHead *head, const MoecBlockPair *pair, long i, float *row,
                           float hidden) {
     if (head->documents == NULL) return;
     const float *document = head->documents + pair->key;
@@ -38,8 +38,8 @@ MOEC_LARGE void moec_row_scales(float *row, long count, const float *scales, lon
 }
 
 /* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
-MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
-                            float *score) {
+MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head,
+                            const MoecBlockPair *pair, float *score) {
     const MoecBlockProduct product = {
         pair->queries,
         pair->keys,
@@ -88,7 +88,7 @@ MOEC_LARGE float moec_row_weights(float *row, MoecRange range, long count, float
 
 /* Takes one block of keys into the running softmax and output of a block of queries. */
 MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecPair *pair, MoecOutput output) {
+                                 const MoecBlockPair *pair, MoecOutput output) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
     moec_scores(attend, head, pair, scratch->score);
@@ -170,7 +170,8 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long 
         scratch->largest[i] = output.rows[i * output.step - 2];
         scratch->sum[i] = output.rows[i * output.step - 1];
     }
-    const MoecPair pair = {0, attend->queries, keys.first, keys.end - keys.first, step->position};
+    const MoecBlockPair pair = {0, attend->queries, keys.first, keys.end - keys.first,
+                                step->position};
     moec_step_fetch(attend, &head, keys);
     moec_attend_pair(attend, &head, &pair, output);
     for (long i = 0; i < attend->queries; i++) {
@@ -299,7 +300,7 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     best->count = 0;
     for (long key = range.first, keys; key < range.end; key += keys) {
         keys = moec_keys_behind(attend, key, range.end, MOEC_ATTEND_KEYS);
-        const MoecPair pair = {query, 1, key, keys, step->position};
+        const MoecBlockPair pair = {query, 1, key, keys, step->position};
         const MoecRange all = {0, pair.keys};
         moec_scores(attend, &head, &pair, score);
         moec_hide(&head, &pair, 0, score, -__builtin_inff());

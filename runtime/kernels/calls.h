@@ -142,16 +142,4 @@ typedef struct MoecRows {
 MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
                                      const void *a, const void *b, void *c);
 
-/* ---- back from rows ---- */
-
-typedef struct MoecCombine {
-    long others, width, e_row, y_row;
-    int accumulate;
-} MoecCombine;
-
-/* y[t,.] (+)= sum over the rows r of t of weight[r] * e[r,.]; weight NULL: 1. start, list as in
- * MoecPacked. */
-MOEC_ENTRY void moec_combine(const MoecCombine *combine, const int *start, const int *list,
-                             const float *weight, const float *e, float *y);
-
 #endif

@@ -326,22 +326,4 @@ MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows 
         moec_rows_by_rows(grouped, rows, a, b, c);
 }
 
-/* ---- back from rows ---- */
-
-MOEC_ENTRY void moec_combine(const MoecCombine *combine, const int *start, const int *list,
-                             const float *weight, const float *e, float *y) {
-#pragma omp parallel for schedule(static) if (combine->others * combine->width > 20000 &&          \
-                                              moec_threads() > 1)
-    for (long t = 0; t < combine->others; t++) {
-        float *out = y + t * combine->y_row;
-        if (!combine->accumulate) memset(out, 0, (size_t)combine->width * sizeof *out);
-        for (int i = start[t]; i < start[t + 1]; i++) {
-            const float *from = e + list[i] * combine->e_row;
-            const float factor = weight != NULL ? weight[list[i]] : 1.0f;
-#pragma omp simd
-            for (long j = 0; j < combine->width; j++) out[j] += factor * from[j];
-        }
-    }
-}
-
 #endif

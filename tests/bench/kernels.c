@@ -1,9 +1,10 @@
 /* The kernels' speed beside the ceilings of the machine, in processor time of one thread. By hand:
  *
- *     cc -std=gnu11 -D_GNU_SOURCE -O2 -ftree-vectorize -march=native -fno-math-errno
- *         -fno-trapping-math -fopenmp -DHAVE_DNNL -Iruntime -Iruntime/abi -Iruntime/kernels
- *         tests/bench/kernels.c runtime/device/products.c runtime/device/ceiling.c
- *         build/libruntime.a build/libmoec.a -ljansson -lpcre2-8 -lutf8proc -ldl -lm
+ *     cc -std=gnu11 -D_GNU_SOURCE -O2 -ftree-vectorize -march=native -mprefer-vector-width=512
+ *         -fno-math-errno -fno-trapping-math -fopenmp -DHAVE_DNNL -Icompiler -Iruntime -Iruntime/abi
+ *         -Iruntime/kernels tests/bench/kernels.c runtime/device/products.c runtime/device/ceiling.c
+ *         runtime/device/dnnl_library.c build/libruntime.a build/libmoec.a -ljansson -lpcre2-8
+ *         -lutf8proc -ldl -lm
  *     OMP_NUM_THREADS=1 ./a.out
  */
 #include "kernels.h"
@@ -61,18 +62,28 @@ static void run_library(void *data) {
     products_run(work->products, 0, work->a, work->b, work->c, NULL);
 }
 
-static void measure_product(long m, long n, long k, const char *form) {
+/* The same numbers as that type, in the same memory. */
+static float *as_type(float *x, long count, MoecType type) {
+    for (long i = 0; i < count && type == MOEC_BF16; i++)
+        ((MoecBf16 *)(void *)x)[i] = moec_bf16(x[i]);
+    return x;
+}
+
+static void measure_product(long m, long n, long k, const char *form, MoecType type) {
     MoecProduct product = {
         .m = m, .n = n, .k = k, .a_m = k, .a_k = 1, .b_k = n, .b_n = 1, .c_m = n, .batch = {1, 1}};
     if (form[0] == 't') product.a_m = 1, product.a_k = m;
     if (form[1] == 't') product.b_k = 1, product.b_n = k;
+    product.a_type = product.b_type = type;
+    product.rounded = type == MOEC_BF16;
     const MoecTable table = {.products = &product, .product_count = 1};
-    Work work = {product, products_new(&table), numbers(m * k), numbers(n * k), numbers(m * n)};
+    Work work = {product, products_new(&table), as_type(numbers(m * k), m * k, type),
+                 as_type(numbers(n * k), n * k, type), numbers(m * n)};
     const double flops = 2.0 * (double)m * (double)n * (double)k,
-                 bytes = 4.0 * (double)n * (double)k;
+                 bytes = (type == MOEC_BF16 ? 2.0 : 4.0) * (double)n * (double)k;
     const double ours = fastest(run_ours, &work);
-    printf("%5ld %5ld %5ld %s  ours %7.1f GFLOP/s %6.1f GB/s", m, n, k, form, flops / ours * 1e-9,
-           bytes / ours * 1e-9);
+    printf("%5ld %5ld %5ld %s %s  ours %7.1f GFLOP/s %6.1f GB/s", m, n, k, form,
+           type == MOEC_BF16 ? "bf16" : "f32 ", flops / ours * 1e-9, bytes / ours * 1e-9);
     if (work.products && products_run(work.products, 0, work.a, work.b, work.c, NULL) == 0)
         printf("   library %7.1f GFLOP/s", flops / fastest(run_library, &work) * 1e-9);
     printf("\n");
@@ -209,7 +220,9 @@ int main(void) {
            device_ceiling_read(device_cpu()));
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int form = 0; form < 3; form++)
-            measure_product(shapes[i][0], shapes[i][1], shapes[i][2], forms[form]);
+            for (int rounded = 0; rounded < 2; rounded++)
+                measure_product(shapes[i][0], shapes[i][1], shapes[i][2], forms[form],
+                                rounded ? MOEC_BF16 : MOEC_F32);
     measure_attention(8, 256, 6, 64);
     measure_attention(1, 2048, 8, 64);
     measure_attention(4, 512, 8, 32);

@@ -362,17 +362,6 @@ static void packing_sorts_rows(void **state) {
     }
 }
 
-static void combining_sums_rows(void **state) {
-    (void)state;
-    const int start[] = {0, 2, 2, 5}, list[] = {1, 4, 0, 2, 3};
-    const float weight[] = {1, 2, 3, 4, 5}, e[] = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50};
-    float y[] = {1, 1, 1, 1, 1, 1};
-    const MoecCombine combine = {3, 2, 2, 2, 1};
-    moec_combine(&combine, start, list, weight, e, y);
-    const float right[] = {1 + 4 + 25, 1 + 40 + 250, 1, 1, 1 + 1 + 9 + 16, 1 + 10 + 90 + 160};
-    for (int i = 0; i < 6; i++) assert_true(y[i] == right[i]);
-}
-
 /* ---- attention ---- */
 
 enum { Q, K, V, O, LSE, SINK, DOCUMENTS, TENSORS };
@@ -619,7 +608,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_shapes), cmocka_unit_test(products_in_batches),
         cmocka_unit_test(grouped_products),       cmocka_unit_test(top_marks_the_largest),
-        cmocka_unit_test(packing_sorts_rows),     cmocka_unit_test(combining_sums_rows),
         cmocka_unit_test(attention_of_all_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
