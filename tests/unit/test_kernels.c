@@ -256,11 +256,13 @@ static void grouped_products(void **state) {
 static void top_marks_the_largest(void **state) {
     (void)state;
     for (int run = 0; run < 60; run++) {
-        const long outer = up_to(5), size = up_to(run % 2 ? 12 : 300), inner = up_to(4),
-                   k = up_to(size);
+        /* beyond what few choices are made among, too */
+        const long most = run % 20 == 4 ? 2500 : 300, outer = up_to(5),
+                   size = up_to(run % 2 ? 12 : most), inner = up_to(4),
+                   k = up_to(run % 4 || size < 10 ? size : 10);
         float *p = numbers(outer * size * inner), *mask = numbers(outer * size * inner);
         for (long i = 0; i < outer * size * inner; i++) p[i] = run % 3 ? p[i] : roundf(4 * p[i]);
-        if (run % 7 == 0) p[0] = NAN;
+        for (long i = 0; run % 7 == 0 && i < outer * size * inner; i += up_to(size)) p[i] = NAN;
         moec_top(outer, size, inner, k, p, mask);
         for (long choice = 0; choice < outer * inner; choice++) {
             const long first = choice / inner * size * inner + choice % inner;
@@ -585,13 +587,13 @@ static void attention_of_all_kinds(void **state) {
                              .queries = keys,
                              .keys = keys,
                              .heads = heads,
-                             .key_heads = up_to(heads),
-                             .value_heads = up_to(heads),
+                             .key_heads = up_to(run % 7 ? heads : 2 * heads),
+                             .value_heads = up_to(run % 7 ? heads : 2 * heads),
                              .width = up_to(wide),
                              .value_width = up_to(wide),
                              .mask = run % 3,
                              .window = up_to(200),
-                             .scale = 0.5f,
+                             .scale = run % 9 ? 0.5f : -0.5f,
                              .cap = run % 4 ? 0 : 2};
         const int is_step = run % 2;
         if (is_step) {
@@ -608,7 +610,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_shapes), cmocka_unit_test(products_in_batches),
         cmocka_unit_test(grouped_products),       cmocka_unit_test(top_marks_the_largest),
-        cmocka_unit_test(attention_of_all_kinds),
+        cmocka_unit_test(packing_sorts_rows),     cmocka_unit_test(attention_of_all_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
