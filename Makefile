@@ -161,7 +161,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
 	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
 # With the instructions for bf16 that this processor has.
-$(BUILD)/tests/unit/test_rounded: CFLAGS += -march=native
+$(BUILD)/tests/unit/test_rounded $(BUILD)/tests/unit/test_panels: CFLAGS += -march=native
 
 .PHONY: units
 units: $(UNIT_PROGRAMS)

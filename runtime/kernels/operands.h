@@ -346,8 +346,8 @@ MOEC_INLINE MoecVector moec_woven_pairs(const void *even, const void *odd, long 
     return (MoecVector)_mm512_permutexvar_epi16(weave, both);
 }
 
-/* Up to 16 lanes from `first` on that lie side by side, wanted word by word. `ahead`: bytes to the
- * next panel. */
+/* Up to 16 lanes from `first` on that lie side by side, wanted word by word; zeros beyond the
+ * depth. `ahead`: bytes to the next panel. */
 MOEC_INLINE void moec_weave(const MoecOperand *x, long first, long count, long depth, long ahead,
                             const MoecPanel *panel, const int *depths, const MoecType type) {
     const char *data = moec_at(x->data, first, type);
@@ -360,9 +360,10 @@ MOEC_INLINE void moec_weave(const MoecOperand *x, long first, long count, long d
         moec_ask(odd + ahead);
         moec_store_vector(to, moec_woven_pairs(even, odd, count, type));
     }
-    if (depth % 2 != 0)
-        moec_store_vector(to,
-                          moec_woven_pairs(moec_element(x, first, depth - 1), NULL, count, type));
+    for (long p = depth / 2; p < panel->depth; p++, to += word) {
+        const void *even = 2 * p < depth ? moec_element(x, first, 2 * p) : NULL;
+        moec_store_vector(to, moec_woven_pairs(even, NULL, count, type));
+    }
 }
 
 MOEC_INLINE void moec_weave_lanes(const MoecOperand *x, long first, long count, long depth,
