@@ -170,13 +170,15 @@ MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step,
     return (MoecOperand){moec_at(data, first * step, type), 1, step, NULL, NULL, type};
 }
 
-/* Row `row` is read soon. Where heads lie side by side, rows of one are short pieces far from each
- * other, which the processor does not see coming; asked for during sums, they have come by then.
- * Where many come at a time, they would push each other out of the nearest cache. */
+/* Row `row` is read soon; data NULL: none is. Where heads lie side by side, rows of one are short
+ * pieces far from each other, which the processor does not see coming; asked for during sums, they
+ * have come by then. Where many come at a time, they would push each other out of the nearest
+ * cache. */
 MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long width, MoecType type,
                                 const int nearest) {
+    if (data == NULL) return;
     const char *from = moec_at(data, row * step, type);
-    const long bytes = data != NULL ? width * moec_size(type) : 0;
+    const long bytes = width * moec_size(type);
     for (long at = 0; at < bytes; at += 64) {
         if (nearest)
             __builtin_prefetch(from + at);

@@ -199,8 +199,8 @@ MOEC_INLINE float moec_element_value(const MoecOperand *operand, long lane, long
  * While a panel is packed, memory is asked for the next one, into the second-level cache. */
 MOEC_INLINE void moec_ask(const void *from) { __builtin_prefetch(from, 0, 2); }
 
-/* How many lanes on the register of lanes from `first` on has its place in the next panel; 0: there
- * is none of that, or not all. */
+/* From a register of lanes that begins at `first` to the one in its place in the next panel: so
+ * many lanes; 0 where that one is not all there. */
 MOEC_INLINE long moec_lanes_ahead(long first, long lanes, long width) {
     return first + width + MOEC_LANES <= lanes ? width : 0;
 }
