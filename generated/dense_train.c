@@ -4,8 +4,8 @@
         c = 8, f = 48
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
    outputs: loss
-   work:    23 kernels and calls, 27 products
-   memory:  385280 bytes of temporaries */
+   work:    25 kernels and calls, 27 products
+   memory:  381184 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 /* The kernels leave out what nothing here multiplies. */
 #define MOEC_ROUNDED_PRODUCTS 0
@@ -440,21 +440,10 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
 /* act_y_2_again[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
           -- std/activations.moe:19
    ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:52
-   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:52
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
-   d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_up_product[i,b,s,f]   -- std/activations.moe:19
-   d_ffn_gate_product[b,s,f] = d_act_y_2[b,s,f]
-        * (sigmoid(ffn_gate_product[i,b,s,f])
-        + ffn_gate_product[i,b,s,f] * (sigmoid(ffn_gate_product[i,b,s,f])
-        * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))   -- std/mlp.moe:52 */
-static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3,
-        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
-        const float *restrict ffn_gate_product, const float *restrict ffn_up_product,
-        const float *restrict d_ffn_h, float *restrict d_ffn_up_product, float *restrict d_ffn_gate_product,
-        float *restrict ffn_norm_root_again, float *restrict ffn_norm_y_again,
-        float *restrict ffn_norm_y_2_again, float *restrict ffn_h_again)
+   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:52 */
+static void kernel_train_14_d_ffn_up_product(long i, const float *restrict ffn_gate_product,
+        const float *restrict ffn_up_product, const float *restrict d_ffn_h,
+        float *restrict d_ffn_up_product, float *restrict ffn_h_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
@@ -468,6 +457,28 @@ static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3
                     * ffn_up_product[((i * BATCH + b) * S + s) * F + f];
             d_ffn_up_product[(b * S + s) * F + f] = d_ffn_h[(b * S + s) * F + f] * act_y_2_again;
         }
+    }
+}
+
+/* ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
+   d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_up_product[i,b,s,f]   -- std/activations.moe:19
+   d_ffn_gate_product[b,s,f] = d_act_y_2[b,s,f]
+        * (sigmoid(ffn_gate_product[i,b,s,f])
+        + ffn_gate_product[i,b,s,f] * (sigmoid(ffn_gate_product[i,b,s,f])
+        * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))   -- std/mlp.moe:52 */
+static void kernel_train_15_d_ffn_gate_product(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
+        const float *restrict ffn_gate_product, const float *restrict ffn_up_product,
+        const float *restrict d_ffn_h, float *restrict d_ffn_gate_product,
+        float *restrict ffn_norm_root_again, float *restrict ffn_norm_y_again,
+        float *restrict ffn_norm_y_2_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % S;
         float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * BATCH + b) * S + s]
                 * 0.03125f + 1e-06f);
         ffn_norm_root_again[b * S + s] = ffn_norm_root_again_now;
@@ -496,7 +507,7 @@ static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3
    d_ffn_norm_sum_of_squares[b,s] = d_ffn_norm_root[b,s]
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9 */
-static void kernel_train_15_d_ffn_norm_sum_of_squares(long i, const float *restrict x_3,
+static void kernel_train_16_d_ffn_norm_sum_of_squares(long i, const float *restrict x_3,
         const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
         const float *restrict d_ffn_norm_y_2, float *restrict d_ffn_norm_y_3,
         float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_sum_of_squares,
@@ -527,13 +538,10 @@ static void kernel_train_15_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94
-   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89 */
-static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict attended,
-        const float *restrict act_y, const float *restrict x_3, const float *restrict d_x_2,
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94 */
+static void kernel_train_17_d_x_3(long i, const float *restrict x_3, const float *restrict d_x_2,
         float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
-        const float *restrict d_ffn_norm_sum_of_squares, float *restrict sdpa_gate_y_again,
-        const float *restrict ffn_norm_root_again)
+        const float *restrict d_ffn_norm_sum_of_squares, const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
@@ -548,69 +556,72 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
                     + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again_at
                     + d_ffn_norm_sum_of_squares_at * (x_3_at + x_3_at);
         }
-        for (long h = 0; h < H; h++) {
-            MOEC_OMP(simd)
-            for (long c = 0; c < C; c++) {
-                sdpa_gate_y_again[((b * S + s) * H + h) * C + c] =
-                        attended[(((i * BATCH + b) * S + s) * H + h) * C + c]
-                        * act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
-            }
+    }
+}
+
+/* sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89
+   d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
+   d_sdpa_gate_weight_product[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
+          -- std/gate.moe:63 */
+static void kernel_train_18_d_sdpa_gate_weight_product(long i, const float *restrict attended,
+        const float *restrict act_y, const float *restrict d_sdpa_gate_y,
+        float *restrict d_sdpa_gate_weight_product, float *restrict sdpa_gate_y_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long iteration = 0; iteration < 256; iteration++) {
+        const long b = iteration / 128;
+        const long s = iteration / 4 % S;
+        const long h = iteration % H;
+        MOEC_OMP(simd)
+        for (long c = 0; c < C; c++) {
+            const float attended_at = attended[(((i * BATCH + b) * S + s) * H + h) * C + c];
+            const float act_y_at = act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
+            sdpa_gate_y_again[((b * S + s) * H + h) * C + c] = attended_at * act_y_at;
+            float d_act_y_3 = d_sdpa_gate_y[((b * S + s) * H + h) * C + c] * attended_at;
+            d_sdpa_gate_weight_product[((b * S + s) * H + h) * C + c] = d_act_y_3
+                    * (act_y_at * (1.0f - act_y_at));
         }
     }
 }
 
-/* d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
-   d_sdpa_gate_weight_product[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
-          -- std/gate.moe:63
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+/* attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
           -- std/norms.moe:9
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13
    d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:111 */
-static void kernel_train_17_d_attended(long i, const float *restrict x_2,
+static void kernel_train_19_d_attended(long i, const float *restrict x_2,
         const float *restrict attention_norm_sum_of_squares,
-        const float *restrict block_attention_norm_weight, const float *restrict attended,
-        const float *restrict act_y, const float *restrict d_sdpa_gate_y, float *restrict d_attended,
-        float *restrict d_sdpa_gate_weight_product, float *restrict attention_norm_root_again,
-        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again)
+        const float *restrict block_attention_norm_weight, const float *restrict act_y,
+        const float *restrict d_sdpa_gate_y, float *restrict d_attended,
+        float *restrict attention_norm_root_again, float *restrict attention_norm_y_again,
+        float *restrict attention_norm_y_2_again)
 {
-    MOEC_OMP(parallel for schedule(static))
-    for (long iteration = 0; iteration < 64; iteration++) {
-        const long b = iteration / 32;
-        const long s = iteration % S;
-        for (long h = 0; h < H; h++) {
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
+            float attention_norm_root_again_now =
+                    moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
+            attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
             MOEC_OMP(simd)
-            for (long c = 0; c < C; c++) {
-                float d_act_y_3 = d_sdpa_gate_y[((b * S + s) * H + h) * C + c]
-                        * attended[(((i * BATCH + b) * S + s) * H + h) * C + c];
-                const float act_y_at = act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
-                d_sdpa_gate_weight_product[((b * S + s) * H + h) * C + c] = d_act_y_3
-                        * (act_y_at * (1.0f - act_y_at));
+            for (long d = 0; d < D; d++) {
+                float attention_norm_y_again_now = x_2[((i * BATCH + b) * S + s) * D + d]
+                        * attention_norm_root_again_now;
+                attention_norm_y_again[(b * S + s) * D + d] = attention_norm_y_again_now;
+                attention_norm_y_2_again[(b * S + s) * D + d] = attention_norm_y_again_now
+                        * block_attention_norm_weight[i * D + d];
             }
-        }
-        float attention_norm_root_again_now =
-                moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
-        attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
-        MOEC_OMP(simd)
-        for (long d = 0; d < D; d++) {
-            float attention_norm_y_again_now = x_2[((i * BATCH + b) * S + s) * D + d]
-                    * attention_norm_root_again_now;
-            attention_norm_y_again[(b * S + s) * D + d] = attention_norm_y_again_now;
-            attention_norm_y_2_again[(b * S + s) * D + d] = attention_norm_y_again_now
-                    * block_attention_norm_weight[i * D + d];
-        }
-        for (long h = 0; h < H; h++) {
-            MOEC_OMP(simd)
-            for (long c = 0; c < C; c++) {
-                d_attended[((b * S + s) * H + h) * C + c] = d_sdpa_gate_y[((b * S + s) * H + h) * C + c]
-                        * act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
+            for (long h = 0; h < H; h++) {
+                MOEC_OMP(simd)
+                for (long c = 0; c < C; c++) {
+                    d_attended[((b * S + s) * H + h) * C + c] = d_sdpa_gate_y[((b * S + s) * H + h) * C + c]
+                            * act_y[(((i * BATCH + b) * S + s) * H + h) * C + c];
+                }
             }
         }
     }
 }
 
-static const MoecAttend moec_options_train_18 = {
+static const MoecAttend moec_options_train_20 = {
     .batch = 2, .queries = 32, .keys = 32, .places = 32,
     .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 1,
     .value_heads = 2, .width = 8, .value_width = 8,
@@ -621,7 +632,7 @@ static const MoecAttend moec_options_train_18 = {
         + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
         + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
-static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cosine,
+static void kernel_train_21_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
 {
@@ -655,7 +666,7 @@ static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cos
    d_attention_norm_sum_of_squares[b,s] = d_attention_norm_root[b,s]
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:9 */
-static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float *restrict x_2,
+static void kernel_train_22_d_attention_norm_sum_of_squares(long i, const float *restrict x_2,
         const float *restrict attention_norm_sum_of_squares,
         const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
         float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
@@ -692,7 +703,7 @@ static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float 
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99 */
-static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
+static void kernel_train_23_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
         const float *restrict attention_norm_root_again)
@@ -713,7 +724,7 @@ static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *rest
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
-static void kernel_train_22_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
+static void kernel_train_24_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
@@ -735,7 +746,7 @@ static void run_train(const MoecRun *run)
     const int32_t *const targets = run->inputs[1]; /* [batch, s] */
     const float *const embedding = run->weights + 0; /* [v, d] */
     float *const x_2 = (void *)(run->arena + 98304); /* [block, batch, s, d] */
-    float *const attention_norm_sum_of_squares = (void *)(run->arena + 380928); /* [block, batch, s] */
+    float *const attention_norm_sum_of_squares = (void *)(run->arena + 376832); /* [block, batch, s] */
     const float *const block_attention_norm_weight = run->weights + 2048; /* [block, d] */
     float *const attention_norm_y_2 = (void *)(run->arena + 286720); /* [batch, s, d] */
     const float *const block_attention_query = run->weights + 2176; /* [block, d, h, e] */
@@ -745,19 +756,19 @@ static void run_train(const MoecRun *run)
     float *const attention_q = (void *)(run->arena + 294912); /* [batch, s, h, e] */
     float *const attention_k = (void *)(run->arena + 303104); /* [batch, s, hk, e] */
     float *const attention_v = (void *)(run->arena + 270336); /* [block, batch, s, hv, c] */
-    float *const query_rotary_cosine = (void *)(run->arena + 381952); /* [s, e] */
-    float *const query_rotary_sine = (void *)(run->arena + 382976); /* [s, e] */
+    float *const query_rotary_cosine = (void *)(run->arena + 377856); /* [s, e] */
+    float *const query_rotary_sine = (void *)(run->arena + 378880); /* [s, e] */
     float *const query_rotary_y = (void *)(run->arena + 139264); /* [block, batch, s, h, e] */
-    float *const key_rotary_y = (void *)(run->arena + 352256); /* [block, batch, s, hk, e] */
+    float *const key_rotary_y = (void *)(run->arena + 339968); /* [block, batch, s, hk, e] */
     float *const attended = (void *)(run->arena + 172032); /* [block, batch, s, h, c] */
-    float *const attended_lse = (void *)(run->arena + 376832); /* [block, batch, s, h] */
+    float *const attended_lse = (void *)(run->arena + 372736); /* [block, batch, s, h] */
     const float *const block_attention_sdpa_gate_weight = run->weights + 13440; /* [block, d, h, c] */
     float *const sdpa_gate_weight_product = (void *)(run->arena + 294912); /* [batch, s, h, c] */
     float *const act_y = (void *)(run->arena + 204800); /* [block, batch, s, h, c] */
     float *const sdpa_gate_y = (void *)(run->arena + 286720); /* [batch, s, h, c] */
     float *const attention_y = (void *)(run->arena + 294912); /* [batch, s, d] */
     float *const x_3 = (void *)(run->arena + 237568); /* [block, batch, s, d] */
-    float *const ffn_norm_sum_of_squares = (void *)(run->arena + 384000); /* [block, batch, s] */
+    float *const ffn_norm_sum_of_squares = (void *)(run->arena + 379904); /* [block, batch, s] */
     const float *const block_ffn_norm_weight = run->weights + 17536; /* [block, d] */
     float *const ffn_norm_y_2 = (void *)(run->arena + 303104); /* [batch, s, d] */
     const float *const block_ffn_up = run->weights + 17664; /* [block, d, f] */
@@ -790,38 +801,38 @@ static void run_train(const MoecRun *run)
     float *const d_ffn_h = (void *)(run->arena + 303104); /* [batch, s, f] */
     float *const d_block_ffn_down = run->gradients + 29952; /* [block, f, d] */
     float *const d_ffn_up_product = (void *)(run->arena + 315392); /* [batch, s, f] */
-    float *const d_ffn_norm_y_2 = (void *)(run->arena + 303104); /* [batch, s, d] */
+    float *const d_ffn_norm_y_2 = (void *)(run->arena + 348160); /* [batch, s, d] */
     float *const d_block_ffn_up = run->gradients + 17664; /* [block, d, f] */
     float *const d_ffn_gate_product = (void *)(run->arena + 327680); /* [batch, s, f] */
     float *const d_block_ffn_gate = run->gradients + 23808; /* [block, d, f] */
     float *const d_ffn_norm_y_3 = (void *)(run->arena + 311296); /* [batch, s, d] */
     float *const d_block_ffn_norm_weight = run->gradients + 17536; /* [block, d] */
-    float *const d_ffn_norm_sum_of_squares = (void *)(run->arena + 327680); /* [batch, s] */
+    float *const d_ffn_norm_sum_of_squares = (void *)(run->arena + 319488); /* [batch, s] */
     float *const d_sdpa_gate_y = (void *)(run->arena + 311296); /* [batch, s, h, c] */
     float *const d_block_attention_output = run->gradients + 9344; /* [block, h, c, d] */
     float *const d_attended = (void *)(run->arena + 319488); /* [batch, s, h, c] */
     float *const d_sdpa_gate_weight_product = (void *)(run->arena + 327680); /* [batch, s, h, c] */
-    float *const d_attention_norm_y_2 = (void *)(run->arena + 311296); /* [batch, s, d] */
+    float *const d_attention_norm_y_2 = (void *)(run->arena + 348160); /* [batch, s, d] */
     float *const d_block_attention_sdpa_gate_weight = run->gradients + 13440; /* [block, d, h, c] */
-    float *const d_query_rotary_y = (void *)(run->arena + 327680); /* [batch, s, h, e] */
-    float *const d_key_rotary_y = (void *)(run->arena + 364544); /* [batch, s, hk, e] */
-    float *const d_attention_v = (void *)(run->arena + 360448); /* [batch, s, hv, c] */
-    float *const d_attention_k = (void *)(run->arena + 360448); /* [batch, s, hk, e] */
+    float *const d_query_rotary_y = (void *)(run->arena + 311296); /* [batch, s, h, e] */
+    float *const d_key_rotary_y = (void *)(run->arena + 331776); /* [batch, s, hk, e] */
+    float *const d_attention_v = (void *)(run->arena + 327680); /* [batch, s, hv, c] */
+    float *const d_attention_k = (void *)(run->arena + 327680); /* [batch, s, hk, e] */
     float *const d_attention_q = (void *)(run->arena + 319488); /* [batch, s, h, e] */
     float *const d_block_attention_value = run->gradients + 7296; /* [block, d, hv, c] */
     float *const d_block_attention_key = run->gradients + 6272; /* [block, d, hk, e] */
     float *const d_block_attention_query = run->gradients + 2176; /* [block, d, h, e] */
-    float *const d_attention_norm_y_3 = (void *)(run->arena + 319488); /* [batch, s, d] */
+    float *const d_attention_norm_y_3 = (void *)(run->arena + 311296); /* [batch, s, d] */
     float *const d_block_attention_norm_weight = run->gradients + 2048; /* [block, d] */
-    float *const d_attention_norm_sum_of_squares = (void *)(run->arena + 327680); /* [batch, s] */
-    float *const attention_norm_root_again = (void *)(run->arena + 366592); /* [batch, s] */
-    float *const attention_norm_y_again = (void *)(run->arena + 335872); /* [batch, s, d] */
-    float *const attention_norm_y_2_again = (void *)(run->arena + 344064); /* [batch, s, d] */
+    float *const d_attention_norm_sum_of_squares = (void *)(run->arena + 319488); /* [batch, s] */
+    float *const attention_norm_root_again = (void *)(run->arena + 335872); /* [batch, s] */
+    float *const attention_norm_y_again = (void *)(run->arena + 356352); /* [batch, s, d] */
+    float *const attention_norm_y_2_again = (void *)(run->arena + 364544); /* [batch, s, d] */
     float *const sdpa_gate_y_again = (void *)(run->arena + 319488); /* [batch, s, h, c] */
-    float *const ffn_norm_root_again = (void *)(run->arena + 385024); /* [batch, s] */
-    float *const ffn_norm_y_again = (void *)(run->arena + 360448); /* [batch, s, d] */
-    float *const ffn_norm_y_2_again = (void *)(run->arena + 368640); /* [batch, s, d] */
-    float *const ffn_h_again = (void *)(run->arena + 339968); /* [batch, s, f] */
+    float *const ffn_norm_root_again = (void *)(run->arena + 380928); /* [batch, s] */
+    float *const ffn_norm_y_again = (void *)(run->arena + 356352); /* [batch, s, d] */
+    float *const ffn_norm_y_2_again = (void *)(run->arena + 364544); /* [batch, s, d] */
+    float *const ffn_h_again = (void *)(run->arena + 327680); /* [batch, s, f] */
     float *const d_embedding = run->gradients + 0; /* [v, d] */
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine);
@@ -890,14 +901,16 @@ static void run_train(const MoecRun *run)
         /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
         moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * BATCH * S * D,
                 block_ffn_down + i * F * D, d_ffn_h);
-        kernel_train_14_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
-                ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product, d_ffn_gate_product,
-                ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_h_again);
+        kernel_train_14_d_ffn_up_product(i, ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product,
+                ffn_h_again);
         /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:53 */
         moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * BATCH * S * D,
                 d_block_ffn_down + i * F * D);
         /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
         moec_product(run, 13, &moec_products[13], d_ffn_up_product, block_ffn_up + i * D * F, d_ffn_norm_y_2);
+        kernel_train_15_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
+                ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_gate_product, ffn_norm_root_again,
+                ffn_norm_y_again, ffn_norm_y_2_again);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_up_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:52 */
         moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_up_product,
@@ -910,26 +923,28 @@ static void run_train(const MoecRun *run)
                   -- std/mlp.moe:52 */
         moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_gate_product,
                 d_block_ffn_gate + i * D * F);
-        kernel_train_15_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
+        kernel_train_16_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again, ffn_norm_y_again);
-        kernel_train_16_sdpa_gate_y_again(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3,
-                d_ffn_norm_sum_of_squares, sdpa_gate_y_again, ffn_norm_root_again);
+        kernel_train_17_d_x_3(i, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
+                ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
         moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * H * C * D,
                 d_sdpa_gate_y);
+        kernel_train_18_d_sdpa_gate_weight_product(i, attended, act_y, d_sdpa_gate_y,
+                d_sdpa_gate_weight_product, sdpa_gate_y_again);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
                   -- std/attention.moe:138 */
         moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
                 d_block_attention_output + i * H * C * D);
-        kernel_train_17_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
-                attended, act_y, d_sdpa_gate_y, d_attended, d_sdpa_gate_weight_product,
-                attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_weight_product[b,s,h,c]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
         moec_product(run, 19, &moec_products[19], d_sdpa_gate_weight_product,
                 block_attention_sdpa_gate_weight + i * D * H * C, d_attention_norm_y_2);
+        kernel_train_19_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight, act_y,
+                d_sdpa_gate_y, d_attended, attention_norm_root_again, attention_norm_y_again,
+                attention_norm_y_2_again);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_weight_product[b,s,h,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:63 */
         moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_weight_product,
@@ -938,7 +953,7 @@ static void run_train(const MoecRun *run)
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
-        moec_attend_grad(&moec_options_train_18,
+        moec_attend_grad(&moec_options_train_20,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
                         .k = key_rotary_y + i * BATCH * S * E, .v = attention_v + i * BATCH * S * HV * C,
                         .sink = NULL, .o = attended + i * BATCH * S * H * C,
@@ -953,7 +968,7 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
         moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + i * D * HV * C);
-        kernel_train_19_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
+        kernel_train_21_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
@@ -971,14 +986,14 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
         moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + i * D * H * E);
-        kernel_train_20_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
+        kernel_train_22_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
                 block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
                 d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
                 attention_norm_y_again);
-        kernel_train_21_d_x_2(i, x_2, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_sum_of_squares,
+        kernel_train_23_d_x_2(i, x_2, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_sum_of_squares,
                 attention_norm_root_again);
     }
-    kernel_train_22_d_embedding(tokens, d_x_2, d_embedding);
+    kernel_train_24_d_embedding(tokens, d_x_2, d_embedding);
 }
 
 /* The factor of the learning rate at a step (from 0) of `steps`. */
@@ -1099,7 +1114,7 @@ static const MoecTensor train_outputs[] = {
 
 static const MoecGraphEntry graphs[] = {
     {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
-     .arena_bytes = 385280, .cache_bytes = 0,
+     .arena_bytes = 381184, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
      .outputs = train_outputs, .output_count = 1,
      .first_product = 0, .product_count = 27, .flops = 15654912, .product_flops = 13762560},

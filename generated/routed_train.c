@@ -4,8 +4,8 @@
         c = 8, n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
    outputs: loss, balance, total, block.{i}.ffn.busiest[block]
-   work:    27 kernels and calls, 18 products
-   memory:  566080 bytes of temporaries */
+   work:    30 kernels and calls, 18 products
+   memory:  598592 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 /* The kernels leave out what nothing here multiplies. */
 #define MOEC_ROUNDED_PRODUCTS 0
@@ -556,27 +556,44 @@ static const MoecPack moec_options_train_16 = {
 };
 
 /* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:108
-   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:108
-   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54
-   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:85
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:52
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
-static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3,
-        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
-        const float *restrict ffn_value, const float *restrict ffn_total, const float *restrict ffn_load,
-        const float *restrict ffn_total_3, const float *restrict d_balance_3, float *restrict d_ffn_total_4,
-        float *restrict d_ffn_norm_y_2, float *restrict ffn_norm_root_again,
-        float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again, float *restrict ffn_p_again,
-        float *restrict ffn_weight_again)
+   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:108 */
+static void kernel_train_17_d_ffn_total_4(long i, const float *restrict ffn_load,
+        const float *restrict d_balance_3, float *restrict d_ffn_total_4)
 {
     float d_ffn_product_3 = d_balance_3[(i + 1) & 1] * 0.04f;
     MOEC_OMP(simd)
     for (long n = 0; n < N; n++) {
         d_ffn_total_4[n] = d_ffn_product_3 * ffn_load[i * N + n] * 0.015625f;
     }
+}
+
+/* act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
+          -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52 */
+static void kernel_train_18_expert_h_again(long i, const float *restrict expert_gate_product,
+        const float *restrict expert_up_product, float *restrict act_y_again, float *restrict expert_h_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long iteration = 0; iteration < 128; iteration++) {
+        const long r = iteration;
+        MOEC_OMP(simd)
+        for (long f = 0; f < F; f++) {
+            const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
+            float act_y_again_now = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
+            act_y_again[r * F + f] = act_y_again_now;
+            expert_h_again[r * F + f] = act_y_again_now * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
+        }
+    }
+}
+
+/* ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54
+   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
+          -- std/moe.moe:85
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:52 */
+static void kernel_train_19_d_ffn_norm_y_2(long i, const float *restrict ffn_value,
+        const float *restrict ffn_total, const float *restrict ffn_total_3, float *restrict d_ffn_norm_y_2,
+        float *restrict ffn_p_again, float *restrict ffn_weight_again)
+{
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
             const float ffn_total_at = ffn_total[(i * BATCH + b) * S + s];
@@ -592,24 +609,11 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
             for (long d = 0; d < D; d++) {
                 d_ffn_norm_y_2[(b * S + s) * D + d] = 0.0f;
             }
-            float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * BATCH + b) * S + s]
-                    * 0.03125f + 1e-06f);
-            ffn_norm_root_again[b * S + s] = ffn_norm_root_again_now;
-            MOEC_OMP(simd)
-            for (long d = 0; d < D; d++) {
-                float ffn_norm_y_again_now = x_3[((i * BATCH + b) * S + s) * D + d] * ffn_norm_root_again_now;
-                ffn_norm_y_again[(b * S + s) * D + d] = ffn_norm_y_again_now;
-                ffn_norm_y_2_again[(b * S + s) * D + d] = ffn_norm_y_again_now
-                        * block_ffn_norm_weight[i * D + d];
-            }
         }
     }
 }
 
-/* act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
-          -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
-   expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
+/* expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
         * expert_h_again[r,f]   -- std/moe.moe:92
    d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:92
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
@@ -620,10 +624,11 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
         * (sigmoid(expert_gate_product[i,r,f])
         + expert_gate_product[i,r,f] * (sigmoid(expert_gate_product[i,r,f])
         * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:52 */
-static void kernel_train_18_d_expert_gate_product(long i, const float *restrict expert_gate_product,
+static void kernel_train_20_d_expert_gate_product(long i, const float *restrict expert_gate_product,
         const float *restrict expert_up_product, const float *restrict d_expert_h_weighed,
         float *restrict d_ffn_weight, float *restrict d_expert_up_product,
         float *restrict d_expert_gate_product, const float *restrict ffn_weight_again,
+        const float *restrict act_y_again, const float *restrict expert_h_again,
         float *restrict expert_h_weighed_again, const int32_t *restrict chosen_batch_2,
         const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_n_2)
 {
@@ -638,21 +643,43 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
                 + chosen_n_2_at];
         MOEC_OMP(simd reduction(+:d_ffn_weight_sum))
         for (long f = 0; f < F; f++) {
+            const float expert_h_again_at = expert_h_again[r * F + f];
+            expert_h_weighed_again[r * F + f] = ffn_weight_again_at * expert_h_again_at;
+            const float d_expert_h_weighed_at = d_expert_h_weighed[r * F + f];
+            d_ffn_weight_sum += d_expert_h_weighed_at * expert_h_again_at;
+            float d_expert_h = d_expert_h_weighed_at * ffn_weight_again_at;
+            d_expert_up_product[r * F + f] = d_expert_h * act_y_again[r * F + f];
+            float d_act_y = d_expert_h * expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
             const float expert_gate_product_at = expert_gate_product[(i * CHOSEN_ROWS + r) * F + f];
             const float part = moec_sigmoid(expert_gate_product_at);
-            float act_y_again = expert_gate_product_at * part;
-            const float expert_up_product_at = expert_up_product[(i * CHOSEN_ROWS + r) * F + f];
-            float expert_h_again = act_y_again * expert_up_product_at;
-            expert_h_weighed_again[r * F + f] = ffn_weight_again_at * expert_h_again;
-            const float d_expert_h_weighed_at = d_expert_h_weighed[r * F + f];
-            d_ffn_weight_sum += d_expert_h_weighed_at * expert_h_again;
-            float d_expert_h = d_expert_h_weighed_at * ffn_weight_again_at;
-            d_expert_up_product[r * F + f] = d_expert_h * act_y_again;
-            float d_act_y = d_expert_h * expert_up_product_at;
             d_expert_gate_product[r * F + f] = d_act_y
                     * (part + expert_gate_product_at * (part * (1.0f - part)));
         }
         d_ffn_weight[r] = d_ffn_weight_sum;
+    }
+}
+
+/* ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
+static void kernel_train_21_ffn_norm_y_2_again(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
+        float *restrict ffn_norm_root_again, float *restrict ffn_norm_y_again,
+        float *restrict ffn_norm_y_2_again)
+{
+    for (long b = 0; b < BATCH; b++) {
+        for (long s = 0; s < S; s++) {
+            float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * BATCH + b) * S + s]
+                    * 0.03125f + 1e-06f);
+            ffn_norm_root_again[b * S + s] = ffn_norm_root_again_now;
+            MOEC_OMP(simd)
+            for (long d = 0; d < D; d++) {
+                float ffn_norm_y_again_now = x_3[((i * BATCH + b) * S + s) * D + d] * ffn_norm_root_again_now;
+                ffn_norm_y_again[(b * S + s) * D + d] = ffn_norm_y_again_now;
+                ffn_norm_y_2_again[(b * S + s) * D + d] = ffn_norm_y_again_now
+                        * block_ffn_norm_weight[i * D + d];
+            }
+        }
     }
 }
 
@@ -669,7 +696,7 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
    d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:54
    d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:54
    d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:52 */
-static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
+static void kernel_train_22_d_ffn_logit(long i, const float *restrict ffn_value,
         const float *restrict ffn_total, const float *restrict chosen, const float *restrict ffn_total_3,
         const float *restrict d_ffn_total_4, const float *restrict d_ffn_weight,
         float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit, const float *restrict ffn_p_again,
@@ -730,7 +757,7 @@ static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
    d_ffn_norm_sum_of_squares[b,s] = d_ffn_norm_root[b,s]
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9 */
-static void kernel_train_20_d_ffn_norm_sum_of_squares(long i, const float *restrict x_3,
+static void kernel_train_23_d_ffn_norm_sum_of_squares(long i, const float *restrict x_3,
         const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
         const float *restrict d_ffn_norm_y_2, float *restrict d_ffn_norm_y_3,
         float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_sum_of_squares,
@@ -761,19 +788,10 @@ static void kernel_train_20_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
-          -- std/norms.moe:9
-   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
-   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:13 */
-static void kernel_train_21_attention_norm_y_2_again(long i, const float *restrict x_2,
-        const float *restrict attention_norm_sum_of_squares,
-        const float *restrict block_attention_norm_weight, const float *restrict x_3,
-        const float *restrict d_x_2, float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
-        const float *restrict d_ffn_norm_sum_of_squares, float *restrict attention_norm_root_again,
-        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again,
-        const float *restrict ffn_norm_root_again)
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94 */
+static void kernel_train_24_d_x_3(long i, const float *restrict x_3, const float *restrict d_x_2,
+        float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
+        const float *restrict d_ffn_norm_sum_of_squares, const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long iteration = 0; iteration < 64; iteration++) {
@@ -788,6 +806,37 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
                     + d_ffn_norm_y_3[(b * S + s) * D + d] * ffn_norm_root_again_at
                     + d_ffn_norm_sum_of_squares_at * (x_3_at + x_3_at);
         }
+    }
+}
+
+static const MoecAttend moec_options_train_25 = {
+    .batch = 2, .queries = 32, .keys = 32, .places = 32,
+    .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 4,
+    .value_heads = 4, .width = 8, .value_width = 8,
+    .scale = 0.353553391f, .cap = 0.0f, .best = 0,
+};
+
+/* attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
+   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:13
+   d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
+   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
+static void kernel_train_26_d_attention_q(long i, const float *restrict x_2,
+        const float *restrict attention_norm_sum_of_squares,
+        const float *restrict block_attention_norm_weight, const float *restrict query_rotary_cosine,
+        const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
+        const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q,
+        float *restrict attention_norm_root_again, float *restrict attention_norm_y_again,
+        float *restrict attention_norm_y_2_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % S;
         float attention_norm_root_again_now =
                 moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
         attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
@@ -799,39 +848,18 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
             attention_norm_y_2_again[(b * S + s) * D + d] = attention_norm_y_again_now
                     * block_attention_norm_weight[i * D + d];
         }
-    }
-}
-
-static const MoecAttend moec_options_train_22 = {
-    .batch = 2, .queries = 32, .keys = 32, .places = 32,
-    .mask = MOEC_MASK_CAUSAL, .window = 0, .heads = 4, .key_heads = 4,
-    .value_heads = 4, .width = 8, .value_width = 8,
-    .scale = 0.353553391f, .cap = 0.0f, .best = 0,
-};
-
-/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
-   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
-static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cosine,
-        const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
-        const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
-{
-    MOEC_OMP(parallel for schedule(static))
-    for (long iteration = 0; iteration < 256; iteration++) {
-        const long b = iteration / 128;
-        const long s = iteration / 4 % S;
-        const long h = iteration % HK;
-        MOEC_OMP(simd)
-        for (long e = 0; e < E; e++) {
-            const float query_rotary_cosine_at = query_rotary_cosine[s * E + e];
-            const float query_rotary_sine_at = query_rotary_sine[s * E + (e + 4) % 8];
-            d_attention_k[((b * S + s) * HK + h) * E + e] = d_key_rotary_y[((b * S + s) * HK + h) * E + e]
-                    * query_rotary_cosine_at + d_key_rotary_y[((b * S + s) * HK + h) * E + (e + 4) % 8]
-                    * query_rotary_sine_at;
-            d_attention_q[((b * S + s) * H + h) * E + e] = d_query_rotary_y[((b * S + s) * H + h) * E + e]
-                    * query_rotary_cosine_at + d_query_rotary_y[((b * S + s) * H + h) * E + (e + 4) % 8]
-                    * query_rotary_sine_at;
+        for (long h = 0; h < HK; h++) {
+            MOEC_OMP(simd)
+            for (long e = 0; e < E; e++) {
+                const float query_rotary_cosine_at = query_rotary_cosine[s * E + e];
+                const float query_rotary_sine_at = query_rotary_sine[s * E + (e + 4) % 8];
+                d_attention_k[((b * S + s) * HK + h) * E + e] =
+                        d_key_rotary_y[((b * S + s) * HK + h) * E + e] * query_rotary_cosine_at
+                        + d_key_rotary_y[((b * S + s) * HK + h) * E + (e + 4) % 8] * query_rotary_sine_at;
+                d_attention_q[((b * S + s) * H + h) * E + e] =
+                        d_query_rotary_y[((b * S + s) * H + h) * E + e] * query_rotary_cosine_at
+                        + d_query_rotary_y[((b * S + s) * H + h) * E + (e + 4) % 8] * query_rotary_sine_at;
+            }
         }
     }
 }
@@ -844,7 +872,7 @@ static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cos
    d_attention_norm_sum_of_squares[b,s] = d_attention_norm_root[b,s]
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:9 */
-static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float *restrict x_2,
+static void kernel_train_27_d_attention_norm_sum_of_squares(long i, const float *restrict x_2,
         const float *restrict attention_norm_sum_of_squares,
         const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
         float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
@@ -882,7 +910,7 @@ static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:108 */
-static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
+static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
         const float *restrict attention_norm_root_again)
@@ -904,7 +932,7 @@ static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
-static void kernel_train_26_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
+static void kernel_train_29_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
@@ -926,7 +954,7 @@ static void run_train(const MoecRun *run)
     const int32_t *const targets = run->inputs[1]; /* [batch, s] */
     const float *const embedding = run->weights + 0; /* [v, d] */
     float *const x_2 = (void *)(run->arena + 196608); /* [block, batch, s, d] */
-    float *const attention_norm_sum_of_squares = (void *)(run->arena + 552960); /* [block, batch, s] */
+    float *const attention_norm_sum_of_squares = (void *)(run->arena + 585728); /* [block, batch, s] */
     const float *const block_attention_norm_weight = run->weights + 2048; /* [block, d] */
     float *const attention_norm_y_2 = (void *)(run->arena + 401408); /* [batch, s, d] */
     const float *const block_attention_query = run->weights + 2176; /* [block, d, h, e] */
@@ -936,25 +964,25 @@ static void run_train(const MoecRun *run)
     float *const attention_q = (void *)(run->arena + 409600); /* [batch, s, h, e] */
     float *const attention_k = (void *)(run->arena + 417792); /* [batch, s, hk, e] */
     float *const attention_v = (void *)(run->arena + 237568); /* [block, batch, s, hv, c] */
-    float *const query_rotary_cosine = (void *)(run->arena + 553984); /* [s, e] */
-    float *const query_rotary_sine = (void *)(run->arena + 555008); /* [s, e] */
+    float *const query_rotary_cosine = (void *)(run->arena + 586752); /* [s, e] */
+    float *const query_rotary_sine = (void *)(run->arena + 587776); /* [s, e] */
     float *const query_rotary_y = (void *)(run->arena + 270336); /* [block, batch, s, h, e] */
     float *const key_rotary_y = (void *)(run->arena + 303104); /* [block, batch, s, hk, e] */
     float *const attended = (void *)(run->arena + 335872); /* [block, batch, s, h, c] */
-    float *const attended_lse = (void *)(run->arena + 540672); /* [block, batch, s, h] */
+    float *const attended_lse = (void *)(run->arena + 573440); /* [block, batch, s, h] */
     float *const attention_y = (void *)(run->arena + 401408); /* [batch, s, d] */
     float *const x_3 = (void *)(run->arena + 368640); /* [block, batch, s, d] */
-    float *const ffn_norm_sum_of_squares = (void *)(run->arena + 556032); /* [block, batch, s] */
+    float *const ffn_norm_sum_of_squares = (void *)(run->arena + 588800); /* [block, batch, s] */
     const float *const block_ffn_norm_weight = run->weights + 18560; /* [block, d] */
     float *const ffn_norm_y_2 = (void *)(run->arena + 425984); /* [batch, s, d] */
     const float *const block_ffn_router = run->weights + 18688; /* [block, d, n] */
     float *const ffn_logit = (void *)(run->arena + 401408); /* [batch, s, n] */
-    float *const ffn_value = (void *)(run->arena + 544768); /* [block, batch, s, n] */
-    float *const ffn_total = (void *)(run->arena + 557056); /* [block, batch, s] */
+    float *const ffn_value = (void *)(run->arena + 577536); /* [block, batch, s, n] */
+    float *const ffn_total = (void *)(run->arena + 589824); /* [block, batch, s] */
     float *const ffn_p = (void *)(run->arena + 458752); /* [batch, s, n] */
-    float *const chosen = (void *)(run->arena + 548864); /* [block, batch, s, n] */
-    float *const ffn_load = (void *)(run->arena + 565824); /* [block, n] */
-    float *const ffn_total_3 = (void *)(run->arena + 558080); /* [block, batch, s] */
+    float *const chosen = (void *)(run->arena + 581632); /* [block, batch, s, n] */
+    float *const ffn_load = (void *)(run->arena + 598336); /* [block, n] */
+    float *const ffn_total_3 = (void *)(run->arena + 590848); /* [block, batch, s] */
     float *const ffn_weight = (void *)(run->arena + 459776); /* [batch, s, n] */
     const float *const block_ffn_expert_up = run->weights + 19200; /* [block, n, d, f] */
     const float *const block_ffn_expert_gate = run->weights + 43776; /* [block, n, d, f] */
@@ -980,70 +1008,72 @@ static void run_train(const MoecRun *run)
     float *const total_2 = run->outputs[2]; /* [] */
     float *const expert_h_weighed = (void *)(run->arena + 425984); /* [chosen_rows, f] */
     const float *const loss_scale = run->inputs[2]; /* [] */
-    float *const d_balance_3 = (void *)(run->arena + 565888); /* [block], two slots */
+    float *const d_balance_3 = (void *)(run->arena + 598400); /* [block], two slots */
     float *const d_logits = (void *)(run->arena + 417792); /* [batch, s, v] */
     float *const d_final_norm_y_2 = (void *)(run->arena + 401408); /* [batch, s, d] */
     float *const d_unembedding = run->gradients + 92960; /* [d, v] */
     float *const d_final_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_final_norm_weight = run->gradients + 92928; /* [d] */
-    float *const d_x_2 = (void *)(run->arena + 499712); /* [block, batch, s, d], two slots */
+    float *const d_x_2 = (void *)(run->arena + 548864); /* [block, batch, s, d], two slots */
     float *const d_final_norm_sum_of_squares = (void *)(run->arena + 417792); /* [batch, s] */
     float *const d_x_3 = (void *)(run->arena + 401408); /* [batch, s, d] */
-    float *const d_ffn_total_4 = (void *)(run->arena + 565952); /* [n] */
+    float *const d_ffn_total_4 = (void *)(run->arena + 598464); /* [n] */
     float *const d_expert_h_weighed = (void *)(run->arena + 401408); /* [chosen_rows, f] */
     float *const d_block_ffn_expert_down = run->gradients + 68352; /* [block, n, f, d] */
-    float *const d_ffn_weight = (void *)(run->arena + 562176); /* [chosen_rows] */
+    float *const d_ffn_weight = (void *)(run->arena + 594944); /* [chosen_rows] */
     float *const d_expert_up_product = (void *)(run->arena + 425984); /* [chosen_rows, f] */
-    float *const d_ffn_norm_y_2 = (void *)(run->arena + 516096); /* [batch, s, d] */
+    float *const d_ffn_norm_y_2 = (void *)(run->arena + 565248); /* [batch, s, d] */
     float *const d_block_ffn_expert_up = run->gradients + 19200; /* [block, n, d, f] */
     float *const d_expert_gate_product = (void *)(run->arena + 450560); /* [chosen_rows, f] */
     float *const d_block_ffn_expert_gate = run->gradients + 43776; /* [block, n, d, f] */
-    float *const d_ffn_logit = (void *)(run->arena + 417792); /* [batch, s, n] */
+    float *const d_ffn_logit = (void *)(run->arena + 425984); /* [batch, s, n] */
     float *const d_block_ffn_router = run->gradients + 18688; /* [block, d, n] */
     float *const d_ffn_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_block_ffn_norm_weight = run->gradients + 18560; /* [block, d] */
-    float *const d_ffn_norm_sum_of_squares = (void *)(run->arena + 417792); /* [batch, s] */
+    float *const d_ffn_norm_sum_of_squares = (void *)(run->arena + 425984); /* [batch, s] */
     float *const d_attended = (void *)(run->arena + 409600); /* [batch, s, h, c] */
     float *const d_block_attention_output = run->gradients + 14464; /* [block, h, c, d] */
     float *const d_query_rotary_y = (void *)(run->arena + 417792); /* [batch, s, h, e] */
     float *const d_key_rotary_y = (void *)(run->arena + 425984); /* [batch, s, hk, e] */
     float *const d_attention_v = (void *)(run->arena + 434176); /* [batch, s, hv, c] */
     float *const d_attention_k = (void *)(run->arena + 409600); /* [batch, s, hk, e] */
-    float *const d_attention_q = (void *)(run->arena + 434176); /* [batch, s, h, e] */
-    float *const d_attention_norm_y_2 = (void *)(run->arena + 442368); /* [batch, s, d] */
+    float *const d_attention_q = (void *)(run->arena + 442368); /* [batch, s, h, e] */
+    float *const d_attention_norm_y_2 = (void *)(run->arena + 450560); /* [batch, s, d] */
     float *const d_block_attention_value = run->gradients + 10368; /* [block, d, hv, c] */
     float *const d_block_attention_key = run->gradients + 6272; /* [block, d, hk, e] */
     float *const d_block_attention_query = run->gradients + 2176; /* [block, d, h, e] */
     float *const d_attention_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_block_attention_norm_weight = run->gradients + 2048; /* [block, d] */
     float *const d_attention_norm_sum_of_squares = (void *)(run->arena + 417792); /* [batch, s] */
-    float *const attention_norm_root_again = (void *)(run->arena + 466944); /* [batch, s] */
-    float *const attention_norm_y_again = (void *)(run->arena + 450560); /* [batch, s, d] */
-    float *const attention_norm_y_2_again = (void *)(run->arena + 458752); /* [batch, s, d] */
-    float *const ffn_norm_root_again = (void *)(run->arena + 565568); /* [batch, s] */
-    float *const ffn_norm_y_again = (void *)(run->arena + 524288); /* [batch, s, d] */
-    float *const ffn_norm_y_2_again = (void *)(run->arena + 532480); /* [batch, s, d] */
-    float *const ffn_p_again = (void *)(run->arena + 559104); /* [batch, s, n] */
-    float *const ffn_weight_again = (void *)(run->arena + 560128); /* [batch, s, n] */
-    float *const expert_h_weighed_again = (void *)(run->arena + 475136); /* [chosen_rows, f] */
+    float *const attention_norm_root_again = (void *)(run->arena + 475136); /* [batch, s] */
+    float *const attention_norm_y_again = (void *)(run->arena + 458752); /* [batch, s, d] */
+    float *const attention_norm_y_2_again = (void *)(run->arena + 466944); /* [batch, s, d] */
+    float *const ffn_norm_root_again = (void *)(run->arena + 483328); /* [batch, s] */
+    float *const ffn_norm_y_again = (void *)(run->arena + 417792); /* [batch, s, d] */
+    float *const ffn_norm_y_2_again = (void *)(run->arena + 475136); /* [batch, s, d] */
+    float *const ffn_p_again = (void *)(run->arena + 591872); /* [batch, s, n] */
+    float *const ffn_weight_again = (void *)(run->arena + 592896); /* [batch, s, n] */
+    float *const act_y_again = (void *)(run->arena + 475136); /* [chosen_rows, f] */
+    float *const expert_h_again = (void *)(run->arena + 499712); /* [chosen_rows, f] */
+    float *const expert_h_weighed_again = (void *)(run->arena + 524288); /* [chosen_rows, f] */
     float *const d_embedding = run->gradients + 0; /* [v, d] */
     int32_t *const chosen_batch = (void *)(run->arena + 460800); /* [chosen_rows] */
     int32_t *const chosen_s = (void *)(run->arena + 461312); /* [chosen_rows] */
     int32_t *const chosen_n = (void *)(run->arena + 461824); /* [chosen_rows] */
     int32_t *const chosen_row = (void *)(run->arena + 401408); /* [batch, s, n] */
-    int32_t *const chosen_batch_2 = (void *)(run->arena + 562688); /* [chosen_rows] */
-    int32_t *const chosen_s_2 = (void *)(run->arena + 563200); /* [chosen_rows] */
-    int32_t *const chosen_n_2 = (void *)(run->arena + 563712); /* [chosen_rows] */
-    int32_t *const chosen_row_2 = (void *)(run->arena + 561152); /* [batch, s, n] */
+    int32_t *const chosen_batch_2 = (void *)(run->arena + 595456); /* [chosen_rows] */
+    int32_t *const chosen_s_2 = (void *)(run->arena + 595968); /* [chosen_rows] */
+    int32_t *const chosen_n_2 = (void *)(run->arena + 596480); /* [chosen_rows] */
+    int32_t *const chosen_row_2 = (void *)(run->arena + 593920); /* [batch, s, n] */
     float *const d_ffn_norm_y_2_rows = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     int32_t *const chosen_other = (void *)(run->arena + 434176); /* [chosen_rows] */
     int32_t *const chosen_group = (void *)(run->arena + 463232); /* [chosen_groups] */
     int32_t *const chosen_start = (void *)(run->arena + 462848); /* [chosen_others] */
     int32_t *const chosen_list = (void *)(run->arena + 462336); /* [chosen_rows] */
-    int32_t *const chosen_other_2 = (void *)(run->arena + 564224); /* [chosen_rows] */
-    int32_t *const chosen_group_2 = (void *)(run->arena + 566016); /* [chosen_groups] */
-    int32_t *const chosen_start_2 = (void *)(run->arena + 565248); /* [chosen_others] */
-    int32_t *const chosen_list_2 = (void *)(run->arena + 564736); /* [chosen_rows] */
+    int32_t *const chosen_other_2 = (void *)(run->arena + 596992); /* [chosen_rows] */
+    int32_t *const chosen_group_2 = (void *)(run->arena + 598528); /* [chosen_groups] */
+    int32_t *const chosen_start_2 = (void *)(run->arena + 598016); /* [chosen_others] */
+    int32_t *const chosen_list_2 = (void *)(run->arena + 597504); /* [chosen_rows] */
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance);
     for (long i = 0; i < BLOCK_2; i++) {
@@ -1140,9 +1170,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
                                     .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
-        kernel_train_17_ffn_norm_y_2_again(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight, ffn_value,
-                ffn_total, ffn_load, ffn_total_3, d_balance_3, d_ffn_total_4, d_ffn_norm_y_2,
-                ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_p_again, ffn_weight_again);
+        kernel_train_17_d_ffn_total_4(i, ffn_load, d_balance_3, d_ffn_total_4);
         /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
                 * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:53 */
         moec_grouped_product(
@@ -1151,9 +1179,13 @@ static void run_train(const MoecRun *run)
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 d_x_2 + ((i + 1) & 1) * BATCH * S * D, block_ffn_expert_down + i * N * F * D,
                         d_expert_h_weighed);
-        kernel_train_18_d_expert_gate_product(i, expert_gate_product, expert_up_product, d_expert_h_weighed,
-                d_ffn_weight, d_expert_up_product, d_expert_gate_product, ffn_weight_again,
-                expert_h_weighed_again, chosen_batch_2, chosen_s_2, chosen_n_2);
+        kernel_train_18_expert_h_again(i, expert_gate_product, expert_up_product, act_y_again,
+                expert_h_again);
+        kernel_train_19_d_ffn_norm_y_2(i, ffn_value, ffn_total, ffn_total_3, d_ffn_norm_y_2, ffn_p_again,
+                ffn_weight_again);
+        kernel_train_20_d_expert_gate_product(i, expert_gate_product, expert_up_product, d_expert_h_weighed,
+                d_ffn_weight, d_expert_up_product, d_expert_gate_product, ffn_weight_again, act_y_again,
+                expert_h_again, expert_h_weighed_again, chosen_batch_2, chosen_s_2, chosen_n_2);
         /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
                 * expert_h_weighed_again[r,f]   -- std/mlp.moe:53 */
         moec_grouped_product(
@@ -1169,6 +1201,8 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_up_product, block_ffn_expert_up + i * N * D * F, d_ffn_norm_y_2_rows);
+        kernel_train_21_ffn_norm_y_2_again(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
+                ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again);
         /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_up_product[r,f]
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
         moec_grouped_product(
@@ -1183,7 +1217,7 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_gate_product, block_ffn_expert_gate + i * N * D * F, d_ffn_norm_y_2_rows);
-        kernel_train_19_d_ffn_logit(i, ffn_value, ffn_total, chosen, ffn_total_3, d_ffn_total_4,
+        kernel_train_22_d_ffn_logit(i, ffn_value, ffn_total, chosen, ffn_total_3, d_ffn_total_4,
                 d_ffn_weight, d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2,
                 chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows, chosen_start_2, chosen_list_2);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_gate_product[r,f]
@@ -1199,12 +1233,10 @@ static void run_train(const MoecRun *run)
                   -- std/moe.moe:52 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
                 d_block_ffn_router + i * D * N);
-        kernel_train_20_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
+        kernel_train_23_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again, ffn_norm_y_again);
-        kernel_train_21_attention_norm_y_2_again(i, x_2, attention_norm_sum_of_squares,
-                block_attention_norm_weight, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
-                attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again,
+        kernel_train_24_d_x_3(i, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
@@ -1217,7 +1249,7 @@ static void run_train(const MoecRun *run)
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
-        moec_attend_grad(&moec_options_train_22,
+        moec_attend_grad(&moec_options_train_25,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
                         .k = key_rotary_y + i * BATCH * S * HK * E,
                         .v = attention_v + i * BATCH * S * HV * C, .sink = NULL,
@@ -1228,12 +1260,13 @@ static void run_train(const MoecRun *run)
                   -- std/attention.moe:72 */
         moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
+        kernel_train_26_d_attention_q(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
+                query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y, d_attention_k,
+                d_attention_q, attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + i * D * HV * C);
-        kernel_train_23_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
-                d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
         moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * D * HK * E,
@@ -1250,14 +1283,14 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + i * D * H * E);
-        kernel_train_24_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
+        kernel_train_27_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
                 block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
                 d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
                 attention_norm_y_again);
-        kernel_train_25_d_balance_3(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3,
+        kernel_train_28_d_balance_3(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3,
                 d_attention_norm_sum_of_squares, attention_norm_root_again);
     }
-    kernel_train_26_d_embedding(tokens, d_x_2, d_embedding);
+    kernel_train_29_d_embedding(tokens, d_x_2, d_embedding);
 }
 
 /* The factor of the learning rate at a step (from 0) of `steps`. */
@@ -1380,7 +1413,7 @@ static const MoecTensor train_outputs[] = {
 
 static const MoecGraphEntry graphs[] = {
     {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
-     .arena_bytes = 566080, .cache_bytes = 0,
+     .arena_bytes = 598592, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
      .outputs = train_outputs, .output_count = 4,
      .first_product = 0, .product_count = 18, .flops = 23322624, .product_flops = 21430272},

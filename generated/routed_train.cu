@@ -881,19 +881,11 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
-          -- std/norms.moe:9
-   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
-   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:13 */
-extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, const float *__restrict__ x_2,
-        const float *__restrict__ attention_norm_sum_of_squares,
-        const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94 */
+extern "C" __global__ void kernel_train_21_d_x_3(long i, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
         const float *__restrict__ d_x_2, float *__restrict__ d_x_3, const float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ attention_norm_root_again, float *__restrict__ attention_norm_y_again,
-        float *__restrict__ attention_norm_y_2_again, const float *__restrict__ ffn_norm_root_again)
+        const float *__restrict__ ffn_norm_root_again)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -938,26 +930,6 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
             }
             moec_write(&d_x_3[(b * S + s) * D + d_from], d_x_3_lanes);
         }
-        float attention_norm_root_again_now =
-                moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
-        if (moec_thread() == 0) attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
-        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
-            float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * BATCH + b) * S + s) * D + d_from]);
-            float attention_norm_y_again_lanes[4];
-            float block_attention_norm_weight_lanes[4];
-            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * D + d_from]);
-            float attention_norm_y_2_again_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                float attention_norm_y_again_now = x_2_lanes[lane] * attention_norm_root_again_now;
-                attention_norm_y_again_lanes[lane] = attention_norm_y_again_now;
-                attention_norm_y_2_again_lanes[lane] = attention_norm_y_again_now
-                        * block_attention_norm_weight_lanes[lane];
-            }
-            moec_write(&attention_norm_y_again[(b * S + s) * D + d_from], attention_norm_y_again_lanes);
-            moec_write(&attention_norm_y_2_again[(b * S + s) * D + d_from], attention_norm_y_2_again_lanes);
-        }
     }
 }
 
@@ -984,44 +956,75 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(c
     moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }
 
-/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+/* attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
+   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:13
+   d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
         + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
         + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
-extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict__ query_rotary_cosine,
+extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *__restrict__ x_2,
+        const float *__restrict__ attention_norm_sum_of_squares,
+        const float *__restrict__ block_attention_norm_weight, const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
-        float *__restrict__ d_attention_q)
+        float *__restrict__ d_attention_q, float *__restrict__ attention_norm_root_again,
+        float *__restrict__ attention_norm_y_again, float *__restrict__ attention_norm_y_2_again)
 {
     moec_begin();
-    for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
-        const long b = (unsigned)part / 1024u;
-        const long s = (unsigned)part / 32u % S;
-        const long h = (unsigned)part / E % HK;
-        const long e_from = (unsigned)part % E;
-        float d_key_rotary_y_lanes[4];
-        moec_read(d_key_rotary_y_lanes, &d_key_rotary_y[((b * S + s) * HK + h) * E + e_from]);
-        float query_rotary_cosine_lanes[4];
-        moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * E + e_from]);
-        float d_key_rotary_y_lanes_2[4];
-        moec_read(d_key_rotary_y_lanes_2, &d_key_rotary_y[((b * S + s) * HK + h) * E + (e_from + 4) % 8]);
-        float query_rotary_sine_lanes[4];
-        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * E + (e_from + 4) % 8]);
-        float d_attention_k_lanes[4];
-        float d_query_rotary_y_lanes[4];
-        moec_read(d_query_rotary_y_lanes, &d_query_rotary_y[((b * S + s) * H + h) * E + e_from]);
-        float d_query_rotary_y_lanes_2[4];
-        moec_read(d_query_rotary_y_lanes_2, &d_query_rotary_y[((b * S + s) * H + h) * E + (e_from + 4) % 8]);
-        float d_attention_q_lanes[4];
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / S;
+        const long s = (unsigned)iteration % S;
+        float attention_norm_root_again_now =
+                moec_rsqrt(attention_norm_sum_of_squares[(i * BATCH + b) * S + s] * 0.03125f + 1e-06f);
+        if (moec_thread() == 0) attention_norm_root_again[b * S + s] = attention_norm_root_again_now;
+        for (long d_from = 4 * moec_thread(); d_from < D; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * BATCH + b) * S + s) * D + d_from]);
+            float attention_norm_y_again_lanes[4];
+            float block_attention_norm_weight_lanes[4];
+            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * D + d_from]);
+            float attention_norm_y_2_again_lanes[4];
 #pragma unroll
-        for (int lane = 0; lane < 4; lane++) {
-            d_attention_k_lanes[lane] = d_key_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane]
-                    + d_key_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane];
-            d_attention_q_lanes[lane] = d_query_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane]
-                    + d_query_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane];
+            for (int lane = 0; lane < 4; lane++) {
+                float attention_norm_y_again_now = x_2_lanes[lane] * attention_norm_root_again_now;
+                attention_norm_y_again_lanes[lane] = attention_norm_y_again_now;
+                attention_norm_y_2_again_lanes[lane] = attention_norm_y_again_now
+                        * block_attention_norm_weight_lanes[lane];
+            }
+            moec_write(&attention_norm_y_again[(b * S + s) * D + d_from], attention_norm_y_again_lanes);
+            moec_write(&attention_norm_y_2_again[(b * S + s) * D + d_from], attention_norm_y_2_again_lanes);
         }
-        moec_write(&d_attention_k[((b * S + s) * HK + h) * E + e_from], d_attention_k_lanes);
-        moec_write(&d_attention_q[((b * S + s) * H + h) * E + e_from], d_attention_q_lanes);
+        for (long part = 4 * moec_thread(); part < 32; part += 4 * moec_threads()) {
+            const long h = (unsigned)part / E;
+            const long e_from = (unsigned)part % E;
+            float d_key_rotary_y_lanes[4];
+            moec_read(d_key_rotary_y_lanes, &d_key_rotary_y[((b * S + s) * HK + h) * E + e_from]);
+            float query_rotary_cosine_lanes[4];
+            moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * E + e_from]);
+            float d_key_rotary_y_lanes_2[4];
+            moec_read(d_key_rotary_y_lanes_2, &d_key_rotary_y[((b * S + s) * HK + h) * E + (e_from + 4) % 8]);
+            float query_rotary_sine_lanes[4];
+            moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * E + (e_from + 4) % 8]);
+            float d_attention_k_lanes[4];
+            float d_query_rotary_y_lanes[4];
+            moec_read(d_query_rotary_y_lanes, &d_query_rotary_y[((b * S + s) * H + h) * E + e_from]);
+            float d_query_rotary_y_lanes_2[4];
+            moec_read(d_query_rotary_y_lanes_2,
+                    &d_query_rotary_y[((b * S + s) * H + h) * E + (e_from + 4) % 8]);
+            float d_attention_q_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_attention_k_lanes[lane] = d_key_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane]
+                        + d_key_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane];
+                d_attention_q_lanes[lane] = d_query_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane]
+                        + d_query_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane];
+            }
+            moec_write(&d_attention_k[((b * S + s) * HK + h) * E + e_from], d_attention_k_lanes);
+            moec_write(&d_attention_q[((b * S + s) * H + h) * E + e_from], d_attention_q_lanes);
+        }
     }
 }
 
@@ -1212,7 +1215,7 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_18_d_ffn_norm_y_2,
     (const void *)kernel_train_19_d_ffn_logit,
     (const void *)kernel_train_20_d_block_ffn_norm_weight,
-    (const void *)kernel_train_21_attention_norm_y_2_again,
+    (const void *)kernel_train_21_d_x_3,
     (const void *)attend_grad_query_train_22,
     (const void *)attend_grad_both_train_22,
     (const void *)kernel_train_23_d_attention_q,

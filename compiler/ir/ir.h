@@ -315,6 +315,7 @@ struct Statement {
     bool ordered;     /* STATEMENT_REPEAT: its body holds little at once as it stands */
     const char *slow; /* CALL_SCAN: why it runs place by place; NULL: nobody has looked */
     bool again;       /* what it makes takes more room than making it again is worth */
+    bool remade;      /* made again where it is first wanted: see rematerialize.c */
 };
 
 /* ---- programs ---- */

@@ -4,7 +4,8 @@
  * Leaves:  a Schedule; matrix products, calls and repeats are units of their own, all other
  * statements are in kernels, as many in one as share loops. Order is kept, except that a statement
  * may go up to the last kernel when nothing between the two concerns it, and on a device a sum may
- * wait for another one that reads the same.
+ * wait for another one that reads the same. What is made again stays: the derivative that reads the
+ * same values goes up to it.
  *
  * Products of a single row that do not concern each other stand beside each other.
  *
@@ -59,7 +60,8 @@ static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement
 
 /* Adds the statement to a kernel that is there already. */
 static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
-    const int most = fusion->ordered ? 1 : MAX_BACK;
+    const bool stays = fusion->ordered || statement->remade;
+    const int most = stays ? 1 : MAX_BACK;
     for (int back = 1; back <= most && back <= units->count; back++) {
         ScheduleUnit *unit = units->items[units->count - back];
         if (unit->kind == UNIT_KERNEL && unit->once == statement->once &&

@@ -169,6 +169,7 @@ static void insert_copy(Saving *saving, const Statement *statement, int position
     Expr *step = expr_index(saving->program, saving->reverse->index);
     Statement *copy = statement_copy(saving->program, statement, &forward, &step, 1);
     copy->again = false;
+    copy->remade = true;
     list_push(saving->program->arena, statements, NULL);
     memmove(&statements->items[position + 1], &statements->items[position],
             (size_t)(statements->count - 1 - position) * sizeof *statements->items);
@@ -300,6 +301,7 @@ static void make_again(Return *back, Statement *statement) {
     }
     Statement *copy = statement_copy(program, statement, NULL, NULL, 0);
     copy->again = false;
+    copy->remade = true;
     rewrite_statement(program, copy, true, note_first, back);
     list_push(program->arena, &back->copies[back->position], copy);
 }
