@@ -191,7 +191,7 @@ MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long widt
  * The bits of moec_exp, but 0 where those are close to subnormal. */
 MOEC_INLINE float moec_exp_weight(float x) {
     float shifted;
-    const float rest = moec_exp_rest(x, &shifted);
+    const float rest = moec_exp_rest(x, &shifted) + 1.0f;
     const float weight = rest * moec_from_bits((moec_bits(shifted) << 23) + 0x3F800000u);
     return x < -87.0f ? 0.0f : weight;
 }

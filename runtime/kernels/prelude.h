@@ -132,7 +132,7 @@ MOEC_INLINE long moec_whole_remainder(long a, long b) {
 
 /* ---- exponential and logarithm ---- */
 
-/* e^x = 2^n e^r with |r| <= ln 2 / 2: returns e^r. The number 1.5 * 2^23, added, rounds to an
+/* e^x = 2^n e^r with |r| <= ln 2 / 2: returns e^r - 1. The number 1.5 * 2^23, added, rounds to an
  * integer n that stands in the low bits of *shifted. */
 MOEC_INLINE float moec_exp_rest(float x, float *shifted) {
     *shifted = x * 1.44269504f + 12582912.0f;
@@ -143,7 +143,7 @@ MOEC_INLINE float moec_exp_rest(float x, float *shifted) {
     p = p * r + 4.1666519e-2f;
     p = p * r + 1.6666553e-1f;
     p = p * r + 0.5f;
-    return (p * r) * r + r + 1.0f;
+    return (p * r) * r + r;
 }
 
 /* The power of two is applied in two halves, so that results in the subnormal range and infinity
@@ -151,7 +151,7 @@ MOEC_INLINE float moec_exp_rest(float x, float *shifted) {
 MOEC_INLINE float moec_exp(float x) {
     float y = x > 89.0f ? 89.0f : x, shifted;
     y = y < -104.0f ? -104.0f : y;
-    const float p = moec_exp_rest(y, &shifted);
+    const float p = moec_exp_rest(y, &shifted) + 1.0f;
     const int32_t power = (int32_t)(moec_bits(shifted) - 0x4B400000u);
     const int32_t half = power >> 1;
     const float first = moec_from_bits((uint32_t)(half + 127) << 23);
@@ -230,16 +230,15 @@ MOEC_INLINE float moec_pow(float a, float b) {
 
 MOEC_INLINE float moec_sigmoid(float x) { return 1.0f / (1.0f + moec_exp(-x)); }
 
+/* t / (t + 2) with t = e^(2|x|) - 1 = 2^n (e^r - 1) + (2^n - 1), in which nothing cancels: as exact
+ * about zero as far from it, and 1 from 10 on. */
 MOEC_INLINE float moec_tanh(float x) {
-    const float size = __builtin_fabsf(x), s = x * x;
-    float p = -5.70498872745e-3f;
-    p = p * s + 2.06390887954e-2f;
-    p = p * s - 5.37397155531e-2f;
-    p = p * s + 1.33314422036e-1f;
-    p = p * s - 3.33332819422e-1f;
-    p = p * s * x + x;
-    const float far = 1.0f - 2.0f / (moec_exp(2.0f * size) + 1.0f);
-    return size < 0.625f ? p : __builtin_copysignf(far, x);
+    float size = __builtin_fabsf(x), shifted;
+    size = size > 10.0f ? 10.0f : size;
+    const float rest = moec_exp_rest(size + size, &shifted);
+    const float power = moec_from_bits((moec_bits(shifted) - 0x4B400000u + 127u) << 23);
+    const float t = power * rest + (power - 1.0f);
+    return __builtin_copysignf(t / (t + 2.0f), x);
 }
 
 MOEC_INLINE float moec_erf(float x) {

@@ -62,6 +62,7 @@ static void scalars_at_the_edge(void **state) {
     assert_true(moec_log(0) == -INFINITY && moec_log(INFINITY) == INFINITY && isnan(moec_log(-1)));
     assert_true(moec_tanh(INFINITY) == 1 && moec_tanh(-INFINITY) == -1 &&
                 moec_sigmoid(-INFINITY) == 0);
+    assert_true(signbit(moec_tanh(-0.0f)) && moec_tanh(9.1f) == 1 && moec_tanh(1e-30f) == 1e-30f);
     assert_true(moec_erf(INFINITY) == 1 && moec_erf(-9) == -1 && moec_softplus(1e30f) == 1e30f);
     assert_true(isnan(moec_exp(NAN)) && isnan(moec_tanh(NAN)) && isnan(moec_erf(NAN)) &&
                 isnan(moec_log(NAN)));
