@@ -26,6 +26,7 @@ enum {
     MOEC_ATTEND_QUERIES = 256, /* of a block */
     MOEC_ATTEND_KEYS = 256,
     MOEC_ATTEND_SHORT = 128, /* of either where most places of a larger block would see nothing */
+    MOEC_ATTEND_VECTOR = 16, /* cells that loops treat at a time */
     MOEC_ATTEND_STEP = 272,  /* from a key to the next where queries lie side by side */
     MOEC_ATTEND_REACH = MOEC_HAS_AMX ? 64 : 16, /* so many hidden cells before those that a key is
                                    seen by are multiplied: a tile high and a word deep */
@@ -293,6 +294,23 @@ MOEC_INLINE MoecRange moec_seeing(const MoecAttend *attend, const MoecBlockPair 
     return range;
 }
 
+/* The range out to whole vectors, which lie aligned: there is room behind the last cell. What is
+ * beside the range is hidden before a loop over them, or cleared behind it. */
+MOEC_INLINE MoecRange moec_vectors(MoecRange range) {
+    return (MoecRange){range.first & -MOEC_ATTEND_VECTOR,
+                       moec_ceil_div(range.end, MOEC_ATTEND_VECTOR) * MOEC_ATTEND_VECTOR};
+}
+
+/* The cells beside the range that stand in its vectors become scores of no weight. */
+MOEC_INLINE void moec_row_hide(float *row, MoecRange range) {
+    const MoecRange vectors = moec_vectors(range);
+    float *cell = row + vectors.first;
+    const int before = (int)(range.first - vectors.first);
+#pragma omp simd
+    for (int i = 0; i < MOEC_ATTEND_VECTOR; i++) cell[i] = i < before ? -__builtin_inff() : cell[i];
+    for (long i = range.end; i < vectors.end; i++) row[i] = -__builtin_inff();
+}
+
 /* Gives the cells of key j that are of another document that value. */
 MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pair, long j,
                                   float *row, float hidden) {
@@ -322,6 +340,7 @@ MOEC_FUNCTION void moec_pair_scores(const MoecAttend *attend, const MoecHead *he
 
 /* Scores of a key, scaled and capped. */
 MOEC_INLINE void moec_row_scores(float *row, MoecRange range, float scale, float cap) {
+    range = moec_vectors(range);
     if (cap != 0.0f) {
 #pragma omp simd
         for (long i = range.first; i < range.end; i++)
@@ -345,15 +364,16 @@ MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head
     const int late = moec_scaled_late(attend, head);
     const float rest = late ? attend->scale : 1.0f;
     for (long j = 0; j < pair->keys; j++) {
-        const MoecRange range = moec_seeing(attend, pair, j);
+        const MoecRange range = moec_seeing(attend, pair, j), vectors = moec_vectors(range);
         float *row = scratch->score + j * MOEC_ATTEND_STEP, *largest = scratch->largest;
         const float scale =
             attend->scale * moec_scale_at(head->k_scale, first + j, head->k_scale_step);
         moec_fetch_row(head->v, first + j, head->v_step, attend->value_width, attend->v_type, 1);
         if (!late) moec_row_scores(row, range, scale, attend->cap);
+        moec_row_hide(row, range);
         moec_hide_queries(head, pair, j, row, -__builtin_inff());
 #pragma omp simd
-        for (long i = range.first; i < range.end; i++) {
+        for (long i = vectors.first; i < vectors.end; i++) {
             const float score = row[i] * rest;
             largest[i] = score > largest[i] ? score : largest[i];
         }
@@ -368,13 +388,13 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
     float *sum = scratch->sum;
     const long own = moec_row_of_key(attend, pair->key);
     for (long j = 0; j < pair->keys; j++) {
-        const MoecRange range = moec_seeing(attend, pair, j);
+        const MoecRange range = moec_seeing(attend, pair, j), vectors = moec_vectors(range);
         moec_fetch_row(soon->k, j, head->k_step, attend->width, attend->k_type, 1);
         moec_fetch_row(soon->q, j, head->q_step, attend->width, attend->q_type, 0);
         float *row = scratch->score + j * MOEC_ATTEND_STEP;
         const float scale = moec_scale_at(head->v_scale, own + j, head->v_scale_step);
 #pragma omp simd
-        for (long i = range.first; i < range.end; i++) {
+        for (long i = vectors.first; i < vectors.end; i++) {
             const float weight = moec_exp_weight(row[i] * rest - less[i]);
             sum[i] += weight;
             row[i] = weight * scale;

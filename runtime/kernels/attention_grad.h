@@ -24,7 +24,7 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
                 rest = attend->cap != 0.0f ? 1.0f : scale;
     const float *less = scratch->less, *total = scratch->total;
     for (long j = 0; j < pair->keys; j++) {
-        const MoecRange range = moec_seeing(attend, pair, j);
+        const MoecRange range = moec_seeing(attend, pair, j), vectors = moec_vectors(range);
         float *row = scratch->score + j * MOEC_ATTEND_STEP,
               *slope = scratch->slope + j * MOEC_ATTEND_STEP;
         moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32, 1);
@@ -34,7 +34,7 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
         moec_fetch_row(soon->v, j, head->v_step, attend->value_width, attend->v_type, 0);
         if (attend->cap != 0.0f) moec_row_scores(row, range, scale, attend->cap);
 #pragma omp simd
-        for (long i = range.first; i < range.end; i++) {
+        for (long i = vectors.first; i < vectors.end; i++) {
             const float z = row[i] * bend, weight = moec_exp_weight(row[i] * rest - less[i]);
             slope[i] = weight * (slope[i] - total[i]) * scale * (1.0f - z * z);
             row[i] = weight;
