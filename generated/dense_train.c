@@ -42,38 +42,56 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 9: d_final_norm_y_2 */
     {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
      .batch = {1, 1}, .accumulate = 1}, /* 10: d_unembedding */
+    {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
+     .batch = {1, 1}, .accumulate = 0}, /* 11: d_unembedding */
     {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 11: d_ffn_h */
+     .batch = {1, 1}, .accumulate = 0}, /* 12: d_ffn_h */
     {.m = 48, .n = 32, .k = 64, .a_m = 1, .a_k = 48, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 12: d_block_ffn_down */
+     .batch = {1, 1}, .accumulate = 1}, /* 13: d_block_ffn_down */
+    {.m = 48, .n = 32, .k = 64, .a_m = 1, .a_k = 48, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 14: d_block_ffn_down */
     {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 1, .b_n = 48, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 13: d_ffn_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 15: d_ffn_norm_y_2 */
     {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 1}, /* 14: d_block_ffn_up */
+     .batch = {1, 1}, .accumulate = 1}, /* 16: d_block_ffn_up */
+    {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
+     .batch = {1, 1}, .accumulate = 0}, /* 17: d_block_ffn_up */
     {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 1, .b_n = 48, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 15: d_ffn_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 1}, /* 18: d_ffn_norm_y_2 */
     {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 1}, /* 16: d_block_ffn_gate */
+     .batch = {1, 1}, .accumulate = 1}, /* 19: d_block_ffn_gate */
+    {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
+     .batch = {1, 1}, .accumulate = 0}, /* 20: d_block_ffn_gate */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 17: d_sdpa_gate_y */
+     .batch = {1, 1}, .accumulate = 0}, /* 21: d_sdpa_gate_y */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 18: d_block_attention_output */
+     .batch = {1, 1}, .accumulate = 1}, /* 22: d_block_attention_output */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 23: d_block_attention_output */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 19: d_attention_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 24: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 20: d_block_attention_sdpa_gate_weight */
+     .batch = {1, 1}, .accumulate = 1}, /* 25: d_block_attention_sdpa_gate_weight */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 26: d_block_attention_sdpa_gate_weight */
     {.m = 64, .n = 32, .k = 16, .a_m = 16, .a_k = 1, .b_k = 1, .b_n = 16, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 21: d_attention_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 1}, /* 27: d_attention_norm_y_2 */
     {.m = 32, .n = 16, .k = 64, .a_m = 1, .a_k = 32, .b_k = 16, .b_n = 1, .c_m = 16,
-     .batch = {1, 1}, .accumulate = 1}, /* 22: d_block_attention_value */
+     .batch = {1, 1}, .accumulate = 1}, /* 28: d_block_attention_value */
+    {.m = 32, .n = 16, .k = 64, .a_m = 1, .a_k = 32, .b_k = 16, .b_n = 1, .c_m = 16,
+     .batch = {1, 1}, .accumulate = 0}, /* 29: d_block_attention_value */
     {.m = 64, .n = 32, .k = 8, .a_m = 8, .a_k = 1, .b_k = 1, .b_n = 8, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 23: d_attention_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 1}, /* 30: d_attention_norm_y_2 */
     {.m = 32, .n = 8, .k = 64, .a_m = 1, .a_k = 32, .b_k = 8, .b_n = 1, .c_m = 8,
-     .batch = {1, 1}, .accumulate = 1}, /* 24: d_block_attention_key */
+     .batch = {1, 1}, .accumulate = 1}, /* 31: d_block_attention_key */
+    {.m = 32, .n = 8, .k = 64, .a_m = 1, .a_k = 32, .b_k = 8, .b_n = 1, .c_m = 8,
+     .batch = {1, 1}, .accumulate = 0}, /* 32: d_block_attention_key */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 25: d_attention_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 1}, /* 33: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 26: d_block_attention_query */
+     .batch = {1, 1}, .accumulate = 1}, /* 34: d_block_attention_query */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 35: d_block_attention_query */
 };
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
@@ -834,6 +852,12 @@ static void run_train(const MoecRun *run)
     float *const ffn_norm_y_2_again = (void *)(run->arena + 364544); /* [batch, s, d] */
     float *const ffn_h_again = (void *)(run->arena + 327680); /* [batch, s, f] */
     float *const d_embedding = run->gradients + 0; /* [v, d] */
+    const int moec_first = run->first_micro_batch != 0;
+    if (moec_first) {
+        moec_clear(run->gradients + 0, 8704);
+        moec_clear(run->gradients + 17536, 512);
+        moec_clear(run->gradients + 36096, 128);
+    }
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine);
     for (long i = 0; i < BLOCK_2; i++) {
@@ -892,37 +916,38 @@ static void run_train(const MoecRun *run)
     /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:108 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
     /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:108 */
-    moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
+    moec_product(run, 10 + moec_first, &moec_products[10 + moec_first], final_norm_y_2, d_logits,
+            d_unembedding);
     kernel_train_12_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
             final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
             d_final_norm_sum_of_squares);
     kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_sum_of_squares);
     for (long i = BLOCK_2 - 1; i >= 0; i--) {
         /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
-        moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * BATCH * S * D,
+        moec_product(run, 12, &moec_products[12], d_x_2 + ((i + 1) & 1) * BATCH * S * D,
                 block_ffn_down + i * F * D, d_ffn_h);
         kernel_train_14_d_ffn_up_product(i, ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product,
                 ffn_h_again);
         /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:53 */
-        moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * BATCH * S * D,
-                d_block_ffn_down + i * F * D);
+        moec_product(run, 13 + moec_first, &moec_products[13 + moec_first], ffn_h_again,
+                d_x_2 + ((i + 1) & 1) * BATCH * S * D, d_block_ffn_down + i * F * D);
         /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
-        moec_product(run, 13, &moec_products[13], d_ffn_up_product, block_ffn_up + i * D * F, d_ffn_norm_y_2);
+        moec_product(run, 15, &moec_products[15], d_ffn_up_product, block_ffn_up + i * D * F, d_ffn_norm_y_2);
         kernel_train_15_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_gate_product, ffn_norm_root_again,
                 ffn_norm_y_again, ffn_norm_y_2_again);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_up_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:52 */
-        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_up_product,
-                d_block_ffn_up + i * D * F);
+        moec_product(run, 16 + moec_first, &moec_products[16 + moec_first], ffn_norm_y_2_again,
+                d_ffn_up_product, d_block_ffn_up + i * D * F);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_gate_product[b,s,f] * block_ffn_gate[i,d,f]
                   -- std/mlp.moe:52 */
-        moec_product(run, 15, &moec_products[15], d_ffn_gate_product, block_ffn_gate + i * D * F,
+        moec_product(run, 18, &moec_products[18], d_ffn_gate_product, block_ffn_gate + i * D * F,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_gate_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:52 */
-        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_gate_product,
-                d_block_ffn_gate + i * D * F);
+        moec_product(run, 19 + moec_first, &moec_products[19 + moec_first], ffn_norm_y_2_again,
+                d_ffn_gate_product, d_block_ffn_gate + i * D * F);
         kernel_train_16_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again, ffn_norm_y_again);
@@ -930,25 +955,25 @@ static void run_train(const MoecRun *run)
                 ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * H * C * D,
+        moec_product(run, 21, &moec_products[21], d_x_3, block_attention_output + i * H * C * D,
                 d_sdpa_gate_y);
         kernel_train_18_d_sdpa_gate_weight_product(i, attended, act_y, d_sdpa_gate_y,
                 d_sdpa_gate_weight_product, sdpa_gate_y_again);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
                   -- std/attention.moe:138 */
-        moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
+        moec_product(run, 22 + moec_first, &moec_products[22 + moec_first], sdpa_gate_y_again, d_x_3,
                 d_block_attention_output + i * H * C * D);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_weight_product[b,s,h,c]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
-        moec_product(run, 19, &moec_products[19], d_sdpa_gate_weight_product,
+        moec_product(run, 24, &moec_products[24], d_sdpa_gate_weight_product,
                 block_attention_sdpa_gate_weight + i * D * H * C, d_attention_norm_y_2);
         kernel_train_19_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight, act_y,
                 d_sdpa_gate_y, d_attended, attention_norm_root_again, attention_norm_y_again,
                 attention_norm_y_2_again);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_weight_product[b,s,h,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:63 */
-        moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_weight_product,
-                d_block_attention_sdpa_gate_weight + i * D * H * C);
+        moec_product(run, 25 + moec_first, &moec_products[25 + moec_first], attention_norm_y_2_again,
+                d_sdpa_gate_weight_product, d_block_attention_sdpa_gate_weight + i * D * H * C);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
@@ -962,30 +987,30 @@ static void run_train(const MoecRun *run)
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + i * D * HV * C,
+        moec_product(run, 27, &moec_products[27], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
-        moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
-                d_block_attention_value + i * D * HV * C);
+        moec_product(run, 28 + moec_first, &moec_products[28 + moec_first], attention_norm_y_2_again,
+                d_attention_v, d_block_attention_value + i * D * HV * C);
         kernel_train_21_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + i * D * E,
+        moec_product(run, 30, &moec_products[30], d_attention_k, block_attention_key + i * D * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
-        moec_product(run, 24, &moec_products[24], attention_norm_y_2_again, d_attention_k,
-                d_block_attention_key + i * D * E);
+        moec_product(run, 31 + moec_first, &moec_products[31 + moec_first], attention_norm_y_2_again,
+                d_attention_k, d_block_attention_key + i * D * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + i * D * H * E,
+        moec_product(run, 33, &moec_products[33], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
-        moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
-                d_block_attention_query + i * D * H * E);
+        moec_product(run, 34 + moec_first, &moec_products[34 + moec_first], attention_norm_y_2_again,
+                d_attention_q, d_block_attention_query + i * D * H * E);
         kernel_train_22_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
                 block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
                 d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
@@ -1117,7 +1142,7 @@ static const MoecGraphEntry graphs[] = {
      .arena_bytes = 381184, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
      .outputs = train_outputs, .output_count = 1,
-     .first_product = 0, .product_count = 27, .flops = 15654912, .product_flops = 13762560},
+     .first_product = 0, .product_count = 36, .flops = 15654912, .product_flops = 13762560},
 };
 
 const MoecTable moec_table = {
@@ -1127,5 +1152,5 @@ const MoecTable moec_table = {
     .weight_bytes = 152704, .state_bytes = 0,
     .graphs = graphs, .graph_count = 1,
     .update = &update,
-    .products = moec_products, .product_count = 27,
+    .products = moec_products, .product_count = 36,
 };

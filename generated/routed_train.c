@@ -36,26 +36,38 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 6: d_final_norm_y_2 */
     {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
      .batch = {1, 1}, .accumulate = 1}, /* 7: d_unembedding */
+    {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
+     .batch = {1, 1}, .accumulate = 0}, /* 8: d_unembedding */
     {.m = 64, .n = 32, .k = 4, .a_m = 4, .a_k = 1, .b_k = 1, .b_n = 4, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 8: d_ffn_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 1}, /* 9: d_ffn_norm_y_2 */
     {.m = 32, .n = 4, .k = 64, .a_m = 1, .a_k = 32, .b_k = 4, .b_n = 1, .c_m = 4,
-     .batch = {1, 1}, .accumulate = 1}, /* 9: d_block_ffn_router */
+     .batch = {1, 1}, .accumulate = 1}, /* 10: d_block_ffn_router */
+    {.m = 32, .n = 4, .k = 64, .a_m = 1, .a_k = 32, .b_k = 4, .b_n = 1, .c_m = 4,
+     .batch = {1, 1}, .accumulate = 0}, /* 11: d_block_ffn_router */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 10: d_attended */
+     .batch = {1, 1}, .accumulate = 0}, /* 12: d_attended */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 11: d_block_attention_output */
+     .batch = {1, 1}, .accumulate = 1}, /* 13: d_block_attention_output */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 14: d_block_attention_output */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 12: d_attention_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 15: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 13: d_block_attention_value */
+     .batch = {1, 1}, .accumulate = 1}, /* 16: d_block_attention_value */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 17: d_block_attention_value */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 14: d_attention_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 1}, /* 18: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 15: d_block_attention_key */
+     .batch = {1, 1}, .accumulate = 1}, /* 19: d_block_attention_key */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 20: d_block_attention_key */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 16: d_attention_norm_y_2 */
+     .batch = {1, 1}, .accumulate = 1}, /* 21: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 17: d_block_attention_query */
+     .batch = {1, 1}, .accumulate = 1}, /* 22: d_block_attention_query */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 23: d_block_attention_query */
 };
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
@@ -1074,6 +1086,12 @@ static void run_train(const MoecRun *run)
     int32_t *const chosen_group_2 = (void *)(run->arena + 598528); /* [chosen_groups] */
     int32_t *const chosen_start_2 = (void *)(run->arena + 598016); /* [chosen_others] */
     int32_t *const chosen_list_2 = (void *)(run->arena + 597504); /* [chosen_rows] */
+    const int moec_first = run->first_micro_batch != 0;
+    if (moec_first) {
+        moec_clear(run->gradients + 0, 8704);
+        moec_clear(run->gradients + 18560, 512);
+        moec_clear(run->gradients + 19200, 295040);
+    }
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance);
     for (long i = 0; i < BLOCK_2; i++) {
@@ -1156,7 +1174,8 @@ static void run_train(const MoecRun *run)
     /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:108 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
     /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:108 */
-    moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
+    moec_product(run, 7 + moec_first, &moec_products[7 + moec_first], final_norm_y_2, d_logits,
+            d_unembedding);
     kernel_train_14_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
             final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
             d_final_norm_sum_of_squares);
@@ -1228,10 +1247,10 @@ static void run_train(const MoecRun *run)
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * N * D * F);
         /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */
-        moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * D * N, d_ffn_norm_y_2);
+        moec_product(run, 9, &moec_products[9], d_ffn_logit, block_ffn_router + i * D * N, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
                   -- std/moe.moe:52 */
-        moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
+        moec_product(run, 10 + moec_first, &moec_products[10 + moec_first], ffn_norm_y_2_again, d_ffn_logit,
                 d_block_ffn_router + i * D * N);
         kernel_train_23_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
@@ -1240,11 +1259,11 @@ static void run_train(const MoecRun *run)
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:138 */
-        moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * H * C * D, d_attended);
+        moec_product(run, 12, &moec_products[12], d_x_3, block_attention_output + i * H * C * D, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
                   -- std/attention.moe:138 */
-        moec_product(run, 11, &moec_products[11], attended + i * BATCH * S * H * C, d_x_3,
-                d_block_attention_output + i * H * C * D);
+        moec_product(run, 13 + moec_first, &moec_products[13 + moec_first], attended + i * BATCH * S * H * C,
+                d_x_3, d_block_attention_output + i * H * C * D);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
@@ -1258,31 +1277,31 @@ static void run_train(const MoecRun *run)
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:72 */
-        moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + i * D * HV * C,
+        moec_product(run, 15, &moec_products[15], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         kernel_train_26_d_attention_q(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y, d_attention_k,
                 d_attention_q, attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
-        moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
-                d_block_attention_value + i * D * HV * C);
+        moec_product(run, 16 + moec_first, &moec_products[16 + moec_first], attention_norm_y_2_again,
+                d_attention_v, d_block_attention_value + i * D * HV * C);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:71 */
-        moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * D * HK * E,
+        moec_product(run, 18, &moec_products[18], d_attention_k, block_attention_key + i * D * HK * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
-        moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
-                d_block_attention_key + i * D * HK * E);
+        moec_product(run, 19 + moec_first, &moec_products[19 + moec_first], attention_norm_y_2_again,
+                d_attention_k, d_block_attention_key + i * D * HK * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:69 */
-        moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + i * D * H * E,
+        moec_product(run, 21, &moec_products[21], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
-        moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
-                d_block_attention_query + i * D * H * E);
+        moec_product(run, 22 + moec_first, &moec_products[22 + moec_first], attention_norm_y_2_again,
+                d_attention_q, d_block_attention_query + i * D * H * E);
         kernel_train_27_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
                 block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
                 d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
@@ -1416,7 +1435,7 @@ static const MoecGraphEntry graphs[] = {
      .arena_bytes = 598592, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
      .outputs = train_outputs, .output_count = 4,
-     .first_product = 0, .product_count = 18, .flops = 23322624, .product_flops = 21430272},
+     .first_product = 0, .product_count = 24, .flops = 23322624, .product_flops = 21430272},
 };
 
 const MoecTable moec_table = {
@@ -1426,5 +1445,5 @@ const MoecTable moec_table = {
     .weight_bytes = 380032, .state_bytes = 0,
     .graphs = graphs, .graph_count = 1,
     .update = &update,
-    .products = moec_products, .product_count = 18,
+    .products = moec_products, .product_count = 24,
 };

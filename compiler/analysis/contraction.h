@@ -50,7 +50,8 @@ typedef struct Contraction {
     const Statement *statement; /* of a second one, of a dual */
     struct Contraction *dual;   /* of a row: another one of the same row and of the same sizes; the
                                    store has both results of a column; or NULL */
-    bool row; /* dense, of a device, with a single row: ours, with a store that computes */
+    bool begins; /* makes a gradient in the first micro-batch of a step: see first_sums.c */
+    bool row;    /* dense, of a device, with a single row: ours, with a store that computes */
 } Contraction;
 
 /* Every line of an operand is stored as bf16 and begins at a multiple of 16 bytes. */

@@ -82,6 +82,7 @@ struct Emitter {
     const char *prefix; /* of the functions of this program: "train" */
     bool *declared;     /* by tensor->id: the function that runs the program needs a pointer */
     int kernels;        /* how many have been written */
+    int alternatives;   /* products in the table besides the first of each contraction */
     List *products;     /* Product *, of all programs */
     double flops, product_flops, repeats; /* repeats: how often what is written runs */
 
@@ -164,7 +165,7 @@ void emit_units(Emitter *emitter, const List *units);
 typedef struct Emitted {
     Program *program;
     const char *prefix;
-    int first_product, product_count, kernels;
+    int first_product, product_count, alternatives, kernels;
     size_t arena_bytes; /* the temporaries of its plan, and what calls need behind them */
     double flops, product_flops;
 } Emitted;
@@ -175,6 +176,7 @@ typedef struct Layout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by place in tensors */
     size_t bytes, frozen_bytes, whole_bytes;
+    size_t unit;  /* what offsets are multiples of */
     Table places; /* int *: places in tensors, by path */
 } Layout;
 

@@ -27,26 +27,30 @@ static void add_tensor(Arena *arena, Layout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
-/* Offsets of the tensors that are frozen, or updated whole, or neither. unit: of which they are
- * multiples. Returns their bytes. */
-static size_t place(Layout *layout, bool frozen, bool whole, size_t unit) {
+static size_t bytes_in(const Layout *layout, int place) {
+    const Tensor *tensor = layout->tensors.items[place];
+    const size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+    return (bytes + layout->unit - 1) / layout->unit * layout->unit;
+}
+
+/* Offsets of the tensors that are frozen, or updated whole, or neither. Returns their bytes. */
+static size_t place(Layout *layout, bool frozen, bool whole) {
     const size_t before = layout->bytes;
     for (int i = 0; i < layout->tensors.count; i++) {
         const Tensor *tensor = layout->tensors.items[i];
-        size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
         if (tensor->frozen != frozen || (!frozen && tensor->whole != whole)) continue;
         layout->offsets[i] = layout->bytes;
-        layout->bytes += (bytes + unit - 1) / unit * unit;
+        layout->bytes += bytes_in(layout, i);
     }
     return layout->bytes - before;
 }
 
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
-    Layout layout = {.bytes = 0};
-    size_t unit = 64;
+    Layout layout = {.unit = 64};
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
-        if (role == ROLE_PARAMETER && programs[i]->weights == TYPE_INT8) unit = 4 * INT8_GROUP;
+        if (role == ROLE_PARAMETER && programs[i]->weights == TYPE_INT8)
+            layout.unit = 4 * INT8_GROUP;
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
             if (tensor->role == role) add_tensor(arena, &layout, tensor);
@@ -54,9 +58,9 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     }
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
-    place(&layout, false, false, unit);
-    layout.whole_bytes = place(&layout, false, true, unit);
-    layout.frozen_bytes = place(&layout, true, false, unit);
+    place(&layout, false, false);
+    layout.whole_bytes = place(&layout, false, true);
+    layout.frozen_bytes = place(&layout, true, false);
     return layout;
 }
 
@@ -165,6 +169,43 @@ static void clear_tensors(Emitter *emitter) {
     if (cleared) close_part(emitter);
 }
 
+/* By place among the weights: the gradient is made by its first product. */
+static void find_made(const List *units, const Layout *weights, bool *made) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->kind == UNIT_REPEAT) find_made(&unit->body, weights, made);
+        if (unit->kind == UNIT_CONTRACTION && unit->contraction->begins)
+            made[place_of(weights, unit->statement->target->tensor->of->path)] = true;
+    }
+}
+
+/* The other gradients, from neighbour to neighbour. */
+static void clear_gradients(Emitter *emitter, const Layout *weights) {
+    Arena *arena = emitter->lower.arena;
+    const size_t trained = weights->bytes - weights->frozen_bytes;
+    bool *made = arena_alloc(arena, ((size_t)weights->tensors.count + 1) * sizeof *made);
+    if (emitter->lower.program->graph != GRAPH_TRAIN || !trained) return;
+    find_made(&emitter->lower.schedule->units, weights, made);
+    emit_line(emitter, "const int moec_first = run->first_micro_batch != 0;");
+    open_part(emitter, "FORWARD");
+    emit_line(emitter, "if (moec_first) {");
+    emitter->indent++;
+    for (size_t first = 0, next = trained; first < trained; first = next) {
+        size_t end = next = trained;
+        for (int i = 0; i < weights->tensors.count; i++) {
+            const size_t offset = weights->offsets[i];
+            if (!made[i] || offset < first || offset >= end) continue;
+            end = offset;
+            next = offset + bytes_in(weights, i);
+        }
+        const char *name = arena_format(arena, "run->gradients + %zu", first / sizeof(float));
+        if (end > first) emitter->target->clear(emitter, name, end - first);
+    }
+    emitter->indent--;
+    emit_line(emitter, "}");
+    close_part(emitter);
+}
+
 static void emit_parts(Emitter *emitter) {
     const List *all = &emitter->lower.schedule->units;
     int second = emitter->lower.schedule->second;
@@ -197,6 +238,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     if (emitter->target->marks) emit_line(emitter, "moec_mark(run, -1);");
     declare_tensors(emitter, &module->weights, &module->states);
     clear_tensors(emitter);
+    clear_gradients(emitter, &module->weights);
     text_add(text, "static void run_%s(const MoecRun *run)\n{\n", prefix);
     if (head.length)
         text_add_bytes(text, head.text, head.length);
@@ -211,6 +253,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     emitted->prefix = prefix;
     emitted->kernels = emitter->kernels;
     emitted->product_count = module->products.count - emitted->first_product;
+    emitted->alternatives = emitter->alternatives;
     emitted->flops = emitter->flops;
     emitted->product_flops = emitter->product_flops;
     list_push(arena, &module->emitted, emitted);

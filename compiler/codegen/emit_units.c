@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate) {
+/* Returns its number in the table. `again`: the contraction has one there already. */
+static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate,
+                       bool again) {
+    emitter->alternatives += again;
     Product *copy = arena_alloc(emitter->lower.arena, sizeof *copy);
     *copy = contraction->product;
     copy->name = contraction->c->tensor->name;
@@ -35,11 +38,15 @@ void emit_equation(Emitter *emitter, const Statement *statement) {
 static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_iteration(emitter, contraction);
-    const char *number = arena_format(emitter->lower.arena, "%d",
-                                      add_product(emitter, contraction, product->accumulate));
+    const char *number = arena_format(
+        emitter->lower.arena, "%d", add_product(emitter, contraction, product->accumulate, false));
+    if (contraction->begins) { /* the next one stores */
+        add_product(emitter, contraction, false, true);
+        number = arena_format(emitter->lower.arena, "%s + moec_first", number);
+    }
     if (first)
         number = arena_format(emitter->lower.arena, "%s ? %s : %d", first, number,
-                              add_product(emitter, contraction, true));
+                              add_product(emitter, contraction, true, true));
     emitter->target->product(emitter, contraction, number);
 }
 
@@ -68,7 +75,9 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
                                contraction->gather_b};
-    const char *names[3];
+    const char *names[3], *adds = contraction->begins   ? "!moec_first"
+                                  : product->accumulate ? "1"
+                                                        : "0";
     for (int i = 0; i < 3; i++) {
         if (tables[i]) emitter->lower.used[tables[i]->id] = true;
         names[i] = tables[i] ? emitter->lower.names[tables[i]->id] : "NULL";
@@ -80,9 +89,9 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
               weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n,
               product->k, product->a_m);
     emit_line(emitter,
-              "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %d%s},",
+              "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %s%s},",
               weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-              product->c_m, product->accumulate, rounding_text(emitter->lower.arena, product));
+              product->c_m, adds, rounding_text(emitter->lower.arena, product));
     emit_line(emitter, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},", names[0],
               names[1], names[2]);
     emit_line(emitter, "%s, %s, %s);", pointer_text(&emitter->lower, contraction->a),

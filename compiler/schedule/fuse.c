@@ -376,5 +376,6 @@ Schedule *fuse(Program *program) {
     for (int i = 0; i < program->tensors.count; i++)
         if (fusion.shared[i]) fusion.users[i] = NULL;
     choose_in(&fusion, &fusion.schedule->units);
+    first_sums(fusion.schedule);
     return fusion.schedule;
 }

@@ -45,6 +45,11 @@ bool same_place(const Expr *one, const Expr *other);
 int find_pair(Program *program, const List *statements, Contraction *const *products,
               Kernel *const *epilogues, const int *when, int place);
 
+/* ---- first_sums.c ---- */
+
+/* Which products make a gradient in the first micro-batch of a step: Contraction.begins. */
+void first_sums(Schedule *schedule);
+
 /* ---- locals.c ---- */
 
 /* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that

@@ -14,8 +14,9 @@
  * arguments[i] points to the value of the kernel's i-th parameter, as cuLaunchKernel wants it; it
  * is read before launch returns. Blocks and grids have one dimension unless grid_y > 1. All work of
  * one run is in launch order (one stream) and depends on nothing but the device's memory: with
- * fixed addresses a run can be recorded once and replayed, except that last_micro_batch chooses
- * what is launched. The seed is read from run->device_seed, on the device. */
+ * fixed addresses a run can be recorded once and replayed, except that first_micro_batch and
+ * last_micro_batch choose what is launched. The seed is read from run->device_seed, on the
+ * device. */
 #ifndef MOEC_ABI_H
 #define MOEC_ABI_H
 
@@ -24,7 +25,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 14, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 15, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -214,6 +215,7 @@ struct MoecRun {
     const void *const *inputs; /* by slot; float or int32_t; scalars too are pointers */
     float *const *outputs;     /* by slot */
     uint64_t seed;             /* of the random numbers of this call */
+    int first_micro_batch;     /* gradients are made; otherwise they are added to */
     int last_micro_batch;      /* updates of layer states run only then */
     MoecPart part;
     const MoecHost *host;

@@ -37,13 +37,14 @@ static bool library_has_amx(void) {
 
 /* Where the program's own kernel is the better one: few rows are a matter of reading memory; below
  * some size the call of the library costs more than the product; by vectors, it adds to what stands
- * in c in a pass of its own, and is slow to transpose a of bf16, as gradients of weights want.
+ * in c in a pass of its own, and is slow to transpose a of bf16, as gradients of weights want (in
+ * f32 it is no faster, and would have to be compiled).
  * Measured with tests/bench/kernels.c. */
 static bool is_ours(const MoecProduct *product) {
     if (product->b_type == MOEC_INT8) return true;
     bool rounded = product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16;
     if (rounded && !products_of_bf16()) return true;
-    bool columns = product->a_type == MOEC_BF16 && product->a_k != 1;
+    bool columns = product->a_k != 1;
     if ((product->accumulate || columns) && !(rounded && library_has_amx())) return true;
     double multiplies = (double)product->m * (double)product->n * (double)product->k;
     bool batched = product->batch[0] * product->batch[1] > 1; /* many small ones are slow there */

@@ -110,6 +110,9 @@ typedef struct MoecPacked {
 MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
                           const MoecPacked *packed);
 
+/* Memory to zeros, by several threads where it is much. */
+MOEC_ENTRY void moec_clear(void *memory, size_t bytes);
+
 /* ---- products over packed rows ---- */
 
 typedef enum MoecGroupedKind {

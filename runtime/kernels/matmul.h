@@ -313,6 +313,13 @@ MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size
     }
 }
 
+MOEC_ENTRY void moec_clear(void *memory, size_t bytes) {
+    const size_t part = 1 << 20;
+#pragma omp parallel for schedule(static) if (bytes > part)
+    for (size_t at = 0; at < bytes; at += part)
+        memset((char *)memory + at, 0, bytes - at < part ? bytes - at : part);
+}
+
 /* Parts of columns of b begin at multiples of this; a group is some tiles wide. */
 MOEC_INLINE long moec_column_unit(MoecType type) {
     return moec_is_groups(type) ? (long)MOEC_GROUP : (long)MOEC_TILE_N;

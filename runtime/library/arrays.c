@@ -93,18 +93,14 @@ int moec_loss(MoecModel *model, const int32_t *windows, double *value) {
     return library_end(loss(model, windows, value));
 }
 
-static bool clear_gradients(const Model *model) {
-    return model->device->kind->zero(model->device, model->there.gradients,
-                                     trained_bytes(model->table));
-}
-
 static bool differentiate(MoecModel *model, uint64_t seed) {
     Call *call = model->train;
     const Model *inner = model->model;
     if (!call) return error_message(NULL, "the model was loaded without MOEC_CAN_TRAIN");
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
-    return clear_gradients(inner) && model_put(inner) && step_gather(&model->stepper, seed) &&
-           run(call, seed) && model_get_gradients(inner);
+    call->begins = true;
+    return model_put(inner) && step_gather(&model->stepper, seed) && run(call, seed) &&
+           model_get_gradients(inner);
 }
 
 static bool run_part(MoecModel *model, MoecPart part, uint64_t seed, void *tape) {
@@ -112,10 +108,11 @@ static bool run_part(MoecModel *model, MoecPart part, uint64_t seed, void *tape)
     if (!model->split) return error_message(NULL, "the model was loaded without a cotangent");
     call->part = part;
     call->arena = tape;
+    call->begins = true;
     bool good =
         part == MOEC_PART_FORWARD
             ? model_put(call->model) && step_gather(&model->stepper, seed) && run(call, seed)
-            : clear_gradients(call->model) && run(call, seed) && model_get_gradients(call->model);
+            : run(call, seed) && model_get_gradients(call->model);
     call->part = MOEC_PART_ALL;
     call->arena = NULL;
     return good;

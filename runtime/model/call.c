@@ -186,6 +186,7 @@ bool call_run(Call *call, uint64_t seed, bool last_micro_batch) {
         .inputs = (const void *const *)call->inputs_there,
         .outputs = call->outputs_there,
         .seed = seed,
+        .first_micro_batch = call->begins,
         .last_micro_batch = last_micro_batch,
         .part = call->part,
     };

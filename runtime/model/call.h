@@ -22,6 +22,7 @@ typedef struct Call {
      * them is kept; NULL: in the arena of all graphs. */
     MoecPart part;
     unsigned char *arena;
+    bool begins;  /* call_run of a training graph makes gradients; otherwise it adds to them */
     size_t bytes; /* of inputs, outputs and cache */
 } Call;
 

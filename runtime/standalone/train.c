@@ -178,7 +178,6 @@ static void update_all(Trainer *trainer, const Given *given) {
 static const char *run_step(Trainer *trainer, long step, double *loss) {
     const MoecGraphEntry *graph = trainer->graph;
     long parts = SETTING_ACCUMULATE;
-    block_zero(trainer->gradients, trained_bytes(&moec_table));
     int scale = slot_of_scalar(graph->inputs, graph->input_count, MOEC_SCALAR_LOSS_SCALE);
     if (scale >= 0) *(float *)trainer->inputs[scale] = 1 / (float)parts;
     *loss = 0;
@@ -191,6 +190,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         run.inputs = (const void *const *)trainer->inputs;
         run.outputs = (float *const *)trainer->outputs;
         run.seed = random_bits(trainer->options.seed, (uint64_t)number);
+        run.first_micro_batch = part == 0;
         run.last_micro_batch = part == parts - 1;
         graph_run(graph, &run);
         *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;

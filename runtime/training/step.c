@@ -120,6 +120,7 @@ static bool train_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
     long parts = stepper->settings.accumulate;
     int loss = call_output(call, "loss");
+    call->begins = part == 0;
     if (!call_run(call, seed_of(stepper, step, part), part == parts - 1) || !call_get_numbers(call))
         return false;
     stepper->loss += loss >= 0 ? (double)*call->outputs[loss] / (double)parts : (double)NAN;
@@ -180,16 +181,11 @@ static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
 
 /* ---- a step ---- */
 
-static bool begin(Stepper *stepper) {
+static void begin(Stepper *stepper) {
     Call *call = stepper->train;
-    const Model *model = call->model;
-    if (!model->device->kind->zero(model->device, model->there.gradients,
-                                   trained_bytes(model->table)))
-        return false;
     stepper->loss = 0;
     probes_clear(stepper->probes);
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1.0 / (double)stepper->settings.accumulate);
-    return true;
 }
 
 static bool end(Stepper *stepper, long step, StepResult *result) {
@@ -215,7 +211,8 @@ static bool end(Stepper *stepper, long step, StepResult *result) {
 }
 
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
-    if (!begin(stepper) || !gather_parts(stepper, step, position)) return false;
+    begin(stepper);
+    if (!gather_parts(stepper, step, position)) return false;
     for (long part = 0; part < stepper->settings.accumulate; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
     return end(stepper, step, result);

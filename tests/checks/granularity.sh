@@ -38,7 +38,7 @@ END
         echo "$*: $fine times finer: $kept_fine of $kept, $all_fine of $all"
     done
 }
-same c f32 104
+same c f32 105
 # A device has all packed rows of a layer at once.
 same cuda f32 110
 same cuda bf16 110

@@ -170,7 +170,7 @@ static void make_memory(Loaded *loaded) {
     uint64_t seed = SEED;
     loaded->weights = block(table->weight_bytes, 0);
     loaded->rounded = block(table->weight_bytes / 2, 0xff);
-    loaded->gradients = block(table->weight_bytes, 0);
+    loaded->gradients = block(table->weight_bytes, 0xff);
     loaded->states = block(table->state_bytes, 0);
     loaded->cache = block(graph->cache_bytes, 0);
     loaded->arena = block(graph->arena_bytes, 0xff);

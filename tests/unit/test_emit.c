@@ -191,8 +191,10 @@ static void compare(Program *program, Interpreter *eval, const Loaded *loaded, c
     }
 }
 
-static void run_one(Program *program, Loaded *loaded, const char *what) {
+/* first: gradients are made where anything may stand, and not added to zeros. */
+static void run_once(Program *program, Loaded *loaded, int first, const char *what) {
     make_memory(loaded);
+    if (first) memset(loaded->gradients, 0xff, loaded->table->weight_bytes);
     Interpreter *eval = interpreter_new(program);
     fill(program, eval, loaded);
     const char *message = interpreter_run(eval, SEED, true);
@@ -205,11 +207,18 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
                    .inputs = (const void *const *)loaded->inputs,
                    .outputs = loaded->outputs,
                    .seed = SEED,
+                   .first_micro_batch = first,
                    .last_micro_batch = 1};
     loaded->graph->run(&run);
     compare(program, eval, loaded, what);
     interpreter_free(eval);
     free_memory(loaded);
+}
+
+static void run_one(Program *program, Loaded *loaded, const char *what) {
+    run_once(program, loaded, 0, what);
+    if (program->graph == GRAPH_TRAIN)
+        run_once(program, loaded, 1, arena_format(program->arena, "%s, made", what));
 }
 
 /* Several programs in one text. */

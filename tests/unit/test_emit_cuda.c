@@ -281,6 +281,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
                    .inputs = (const void *const *)loaded->inputs,
                    .outputs = (float *const *)loaded->outputs,
                    .device_seed = loaded->seed,
+                   .first_micro_batch = 1,
                    .last_micro_batch = 1,
                    .host = &host};
     if (loaded->table->round) loaded->table->round(&host, loaded->weights, loaded->rounded);

@@ -89,7 +89,7 @@ Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const E
 }
 
 static void clear(Emitter *emitter, const char *name, size_t bytes) {
-    emit_line(emitter, "memset(%s, 0, %zu);", name, bytes);
+    emit_line(emitter, "moec_clear(%s, %zu);", name, bytes);
 }
 
 static void emit_run(Module *module, const Update *update) {

@@ -31,7 +31,7 @@ enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12, SUM_BLOCKS = 512, 
 typedef struct CaptureKey {
     const void *what; /* graph or update */
     const void *inputs, *outputs, *cache;
-    int last_micro_batch;
+    int first_micro_batch, last_micro_batch;
 } CaptureKey;
 
 typedef struct Capture {
@@ -409,6 +409,7 @@ static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *kn
         const CaptureKey *other = &engine->captures[i].key;
         *known = other->what == key->what && other->inputs == key->inputs &&
                  other->outputs == key->outputs && other->cache == key->cache &&
+                 other->first_micro_batch == key->first_micro_batch &&
                  other->last_micro_batch == key->last_micro_batch;
         if (*known) return &engine->captures[i];
     }
@@ -485,7 +486,12 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                                                device->stream),
                    "copying to it"))
         return false;
-    const CaptureKey key = {graph, run->inputs, run->outputs, run->cache, run->last_micro_batch};
+    const CaptureKey key = {graph,
+                            run->inputs,
+                            run->outputs,
+                            run->cache,
+                            run->first_micro_batch,
+                            run->last_micro_batch};
     const GraphWork work = {graph, run};
     return repeat(engine, &key, work_graph, &work);
 }

@@ -1,0 +1,110 @@
+/* first_sums: which products make a gradient, so that nobody need clear it.
+ *
+ * Gradients add up over the micro-batches of a step. The first product to touch one, where it makes
+ * all of it, stores in the first micro-batch and adds in the others. What other gradients hold is
+ * cleared where the program begins (emit_program.c).
+ *
+ *     repeat i < 6 downwards                        clear  d_bias
+ *         d_w[i,d,f] += sum[s] x[s,d] * dy[s,f]     repeat i < 6 downwards
+ *         d_bias[i,f] += sum[s] dy[s,f]       -->       d_w[i,d,f]  = ...   first micro-batch
+ *                                                       d_w[i,d,f] += ...   others
+ *                                                       d_bias[i,f] += ...
+ */
+#include "analysis/access.h"
+#include "schedule/nest.h"
+
+typedef struct Search {
+    Program *program;
+    const Statement **toucher; /* by tensor->id: the last statement so far that touches it */
+    bool *shared;              /* by tensor->id: there are others */
+    bool *met;                 /* by tensor->id: a unit before this one touches it */
+    List repeats;              /* Index *, those around it */
+} Search;
+
+static bool has(const List *indices, const Index *index) {
+    for (int i = 0; i < indices->count; i++)
+        if (indices->items[i] == index) return true;
+    return false;
+}
+
+/* Every element of the target is written in some iteration of the loops and repeats, and nothing
+ * adds to it in an iteration before. */
+static bool makes_all(const Search *search, const Statement *statement) {
+    const Expr *target = statement->target;
+    List found = {0};
+    for (int i = 0; i < target->count; i++) {
+        const Expr *place = target->args[i];
+        if (place->kind != EXPR_INDEX ||
+            place->index->axis->size != target->tensor->axes[i]->size || has(&found, place->index))
+            return false;
+        list_push(search->program->arena, &found, place->index);
+    }
+    for (int i = 0; i < search->repeats.count; i++)
+        if (!has(&found, search->repeats.items[i]) || search->shared[target->tensor->id])
+            return false;
+    return !search->met[target->tensor->id];
+}
+
+/* Not one that a loop around it adds up. */
+static bool stores(const Contraction *product) {
+    if (product->kind == CONTRACTION_ROWS_BY_WEIGHT || product->second) return false;
+    for (int i = 0; i < product->outer_count; i++)
+        if (product->outer[i].summed) return false;
+    return product->product.accumulate;
+}
+
+static void note_touches(Statement *statement, void *data) {
+    Search *search = data;
+    List touched = {0};
+    reads_of(search->program->arena, statement, &touched);
+    writes_of(search->program->arena, statement, &touched);
+    for (int i = 0; i < touched.count; i++) {
+        int id = ((Expr *)touched.items[i])->tensor->id;
+        search->shared[id] |= search->toucher[id] && search->toucher[id] != statement;
+        search->toucher[id] = statement;
+    }
+}
+
+static void meet(Search *search, const Statement *statement) {
+    List touched = {0};
+    reads_of(search->program->arena, statement, &touched);
+    writes_of(search->program->arena, statement, &touched);
+    for (int i = 0; i < touched.count; i++)
+        search->met[((Expr *)touched.items[i])->tensor->id] = true;
+}
+
+static void look_at(Search *search, const ScheduleUnit *unit);
+
+static void look_at_all(Search *search, const List *units) {
+    for (int i = 0; i < units->count; i++) look_at(search, units->items[i]);
+}
+
+static void look_at(Search *search, const ScheduleUnit *unit) {
+    const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+    if (unit->kind == UNIT_REPEAT) {
+        list_push(search->program->arena, &search->repeats, unit->statement->index);
+        look_at_all(search, &unit->body);
+        search->repeats.count--;
+        return;
+    }
+    if (unit->kind == UNIT_CONTRACTION) {
+        unit->contraction->begins = unit->statement->target->tensor->role == ROLE_GRADIENT &&
+                                    !unit->once && stores(unit->contraction) &&
+                                    makes_all(search, unit->statement);
+    }
+    for (int i = 0; kernel && i < kernel->members.count; i++)
+        meet(search, ((Member *)kernel->members.items[i])->statement);
+    if (!kernel) meet(search, unit->statement);
+}
+
+void first_sums(Schedule *schedule) {
+    Program *program = schedule->program;
+    const size_t tensors = (size_t)program->tensors.count + 1;
+    if (program->graph != GRAPH_TRAIN || program->target->launches) return;
+    Search search = {.program = program};
+    search.toucher = arena_alloc(program->arena, tensors * sizeof *search.toucher);
+    search.shared = arena_alloc(program->arena, tensors * sizeof *search.shared);
+    search.met = arena_alloc(program->arena, tensors * sizeof *search.met);
+    block_walk(&program->body, note_touches, &search);
+    look_at_all(&search, &schedule->units);
+}
