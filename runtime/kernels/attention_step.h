@@ -50,7 +50,8 @@ MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head,
         MOEC_ATTEND_KEYS,
         0,
         attend->rounded,
-        MOEC_F32};
+        MOEC_F32,
+        NULL};
     moec_block_multiply(&product);
     for (long i = 0; i < pair->queries; i++) {
         float *row = score + i * MOEC_ATTEND_KEYS;
@@ -116,7 +117,8 @@ MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
         output.step,
         1,
         attend->rounded,
-        MOEC_F32};
+        MOEC_F32,
+        NULL};
     moec_block_multiply(&product);
 }
 
@@ -327,7 +329,8 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
                                       head.o_step,
                                       0,
                                       0,
-                                      attend->o_type};
+                                      attend->o_type,
+                                      NULL};
     moec_block_multiply(&product);
     head.lse[query * head.lse_step] = lse;
 }

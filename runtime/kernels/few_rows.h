@@ -31,6 +31,7 @@ typedef struct MoecBlockProduct {
     int accumulate;
     int rounded; /* a and b may be rounded to bf16, sums stay f32 */
     MoecType c_type;
+    const struct MoecBlockProduct *next; /* what is likely multiplied after it, or NULL */
 } MoecBlockProduct;
 
 /* ---- rows of b contiguous ---- */

@@ -100,12 +100,17 @@ MOEC_FUNCTION void moec_block_a(const MoecPacking *x, MoecForm form) {
 }
 
 MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, const MoecPacking *x,
-                                 const MoecTile *pattern) {
-    const long height = moec_tile_height(pattern->form);
+                                 const MoecTile *pattern, const MoecBlockProduct *next) {
+    const long height = moec_tile_height(pattern->form),
+               tiles = moec_ceil_div(x->rows, height) * moec_ceil_div(x->columns, MOEC_TILE_N);
     MoecTile tile = *pattern;
-    for (long j = 0; j < x->columns; j += MOEC_TILE_N) {
+    for (long j = 0, done = 0; j < x->columns; j += MOEC_TILE_N) {
         moec_block_b(x, j, &tile);
-        for (long i = 0; i < x->rows; i += height) {
+        for (long i = 0; i < x->rows; i += height, done++) {
+            if (next != NULL) {
+                moec_ask_part(&next->a, next->m, next->k, done, tiles);
+                moec_ask_part(&next->b, next->n, next->k, done, tiles);
+            }
             const long rows = moec_least(x->rows - i, height);
             const MoecOperand a = moec_from(*x->a, i, 0);
             if (x->a_in_place && rows == height) {
@@ -172,7 +177,7 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
                                              .b_packed = i > 0,
                                              .b_words = block->m > high ? words * MOEC_TILE_N : 0};
                 moec_block_a(&packing, form);
-                moec_block_tiles(block, &packing, &tile);
+                moec_block_tiles(block, &packing, &tile, i + j + p > 0 ? NULL : block->next);
             }
         }
     }
@@ -448,7 +453,8 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
                               product->c_m,
                               product->accumulate,
                               product->rounded,
-                              product->c_type};
+                              product->c_type,
+                              NULL};
     if (cuts->depths > 1) moec_part_of_depth(&block, cuts->sums + (depth * m + i) * n + j, n);
     moec_block_multiply(&block);
 }

@@ -217,8 +217,10 @@ typedef struct MoecRowCuts {
     float *sums;       /* of parts of the depth, where there are several */
 } MoecRowCuts;
 
-MOEC_FUNCTION void moec_rows_task(const MoecGrouped *grouped, const MoecRows *rows, const void *a,
-                                  const void *b, void *c, const MoecRowCuts *cuts, long task) {
+/* The part of the product that a task makes. */
+MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const MoecRows *rows,
+                                              const void *a, const void *b, void *c,
+                                              const MoecRowCuts *cuts, long task) {
     const int *group = rows->group;
     const long column = task % cuts->columns, depth = task / cuts->columns % cuts->depths;
     long block = task / cuts->columns / cuts->depths, g = 0;
@@ -245,12 +247,13 @@ MOEC_FUNCTION void moec_rows_task(const MoecGrouped *grouped, const MoecRows *ro
                                 grouped->c_row,
                                 grouped->accumulate,
                                 grouped->rounded,
-                                grouped->c_type};
+                                grouped->c_type,
+                                NULL};
     if (cuts->depths > 1) {
         const long all = group[grouped->groups];
         moec_part_of_depth(&product, cuts->sums + (depth * all + row) * grouped->n + j, grouped->n);
     }
-    moec_block_multiply(&product);
+    return product;
 }
 
 /* Rows of each group times the weight of the group. */
@@ -273,17 +276,47 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
     const long least = moec_ceil_div(n, 4 * MOEC_TILE_N), shared = cuts.blocks * cuts.depths;
     cuts.columns =
         threads == 1 || shared == 0 ? 1 : moec_least(moec_ceil_div(4 * threads, shared), least);
+    const long tasks = shared * cuts.columns;
     const MoecDepths depths = {cuts.sums,           cuts.depths,    all, n, c, grouped->c_row,
                                grouped->accumulate, grouped->c_type};
 #pragma omp parallel if (threads > 1)
     {
 #pragma omp for schedule(dynamic)
-        for (long task = 0; task < shared * cuts.columns; task++)
-            moec_rows_task(grouped, rows, a, b, c, &cuts, task);
+        for (long task = 0; task < tasks; task++) {
+            MoecBlockProduct product = moec_rows_task(grouped, rows, a, b, c, &cuts, task);
+            const MoecBlockProduct next = moec_rows_task(grouped, rows, a, b, c, &cuts,
+                                                         moec_least(task + threads, tasks - 1));
+            product.next = &next;
+            moec_block_multiply(&product);
+        }
 #pragma omp for schedule(static)
         for (long j = 0; j < (cuts.depths > 1 ? n : 0); j += MOEC_RESULT_N)
             moec_add_depths(&depths, j);
     }
+}
+
+/* The part of the product that a task makes: of one group, cut into a grid. */
+MOEC_FUNCTION MoecBlockProduct moec_group_task(const MoecGrouped *grouped, const MoecRows *rows,
+                                               const void *a, const void *b, void *c,
+                                               const MoecGrid *grid, long task) {
+    const long parts = grid->rows * grid->columns, g = task / parts,
+               row = task % parts / grid->columns, column = task % grid->columns;
+    const long i = moec_cut(grouped->k, MOEC_TILE_M, grid->rows, row);
+    const long j = moec_cut(grouped->n, MOEC_TILE_N, grid->columns, column);
+    const MoecOperand left = {a, 1, grouped->a_row, NULL, rows->a_gather, grouped->a_type};
+    const MoecOperand right = {b, 1, grouped->b_k, NULL, rows->b_gather, grouped->b_type};
+    return (MoecBlockProduct){
+        moec_cut(grouped->k, MOEC_TILE_M, grid->rows, row + 1) - i,
+        moec_cut(grouped->n, MOEC_TILE_N, grid->columns, column + 1) - j,
+        rows->group[g + 1] - rows->group[g],
+        moec_from(left, i, rows->group[g]),
+        moec_from(right, j, rows->group[g]),
+        moec_to(c, g * grouped->b_group + i * grouped->c_row + j, grouped->c_type),
+        grouped->c_row,
+        grouped->accumulate,
+        grouped->rounded,
+        grouped->c_type,
+        NULL};
 }
 
 MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows *rows,
@@ -294,26 +327,13 @@ MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows 
     const long threads = moec_worth_threads(work, outputs) ? moec_threads() : 1;
     const long share = moec_ceil_div(2 * MOEC_SHARES * threads, grouped->groups);
     const MoecGrid grid = moec_grid(grouped->k, grouped->n, threads == 1 ? 1 : share);
-    const long parts = grid.rows * grid.columns;
+    const long tasks = grouped->groups * grid.rows * grid.columns;
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
-    for (long task = 0; task < grouped->groups * parts; task++) {
-        const long g = task / parts, row = task % parts / grid.columns,
-                   column = task % grid.columns;
-        const long i = moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row);
-        const long j = moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column);
-        const MoecOperand left = {a, 1, grouped->a_row, NULL, rows->a_gather, grouped->a_type};
-        const MoecOperand right = {b, 1, grouped->b_k, NULL, rows->b_gather, grouped->b_type};
-        const MoecBlockProduct product = {
-            moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row + 1) - i,
-            moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column + 1) - j,
-            rows->group[g + 1] - rows->group[g],
-            moec_from(left, i, rows->group[g]),
-            moec_from(right, j, rows->group[g]),
-            moec_to(c, g * grouped->b_group + i * grouped->c_row + j, grouped->c_type),
-            grouped->c_row,
-            grouped->accumulate,
-            grouped->rounded,
-            grouped->c_type};
+    for (long task = 0; task < tasks; task++) {
+        MoecBlockProduct product = moec_group_task(grouped, rows, a, b, c, &grid, task);
+        const MoecBlockProduct next =
+            moec_group_task(grouped, rows, a, b, c, &grid, moec_least(task + threads, tasks - 1));
+        product.next = &next;
         moec_block_multiply(&product);
     }
 }
