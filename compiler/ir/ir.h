@@ -322,7 +322,7 @@ struct Statement {
 
 typedef enum Graph {
     GRAPH_FORWARD, /* outputs (logits), loss when the model has one, aux and probe values */
-    GRAPH_TRAIN,   /* loss, aux, probes, and gradients added to the gradients block */
+    GRAPH_TRAIN,   /* loss, aux, probes, and gradients, added up in the gradients block */
     GRAPH_DECODE,  /* one step: |sequence| new tokens at place `position`; caches are read and
                       written */
     GRAPH_UPDATE,  /* the optimizer: one parameter, axis ELEMENTS */

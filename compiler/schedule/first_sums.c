@@ -53,11 +53,17 @@ static bool stores(const Contraction *product) {
     return product->product.accumulate;
 }
 
-static void note_touches(Statement *statement, void *data) {
-    Search *search = data;
+/* What a statement reads or writes. */
+static List touched_by(const Search *search, const Statement *statement) {
     List touched = {0};
     reads_of(search->program->arena, statement, &touched);
     writes_of(search->program->arena, statement, &touched);
+    return touched;
+}
+
+static void note_touches(Statement *statement, void *data) {
+    Search *search = data;
+    const List touched = touched_by(search, statement);
     for (int i = 0; i < touched.count; i++) {
         int id = ((Expr *)touched.items[i])->tensor->id;
         search->shared[id] |= search->toucher[id] && search->toucher[id] != statement;
@@ -66,9 +72,7 @@ static void note_touches(Statement *statement, void *data) {
 }
 
 static void meet(Search *search, const Statement *statement) {
-    List touched = {0};
-    reads_of(search->program->arena, statement, &touched);
-    writes_of(search->program->arena, statement, &touched);
+    const List touched = touched_by(search, statement);
     for (int i = 0; i < touched.count; i++)
         search->met[((Expr *)touched.items[i])->tensor->id] = true;
 }

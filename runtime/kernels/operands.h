@@ -213,14 +213,15 @@ MOEC_INLINE const char *moec_lane_at(const MoecOperand *x, const int *table, lon
 
 enum { MOEC_ASK_BYTES = 512 << 10 }; /* more would push out what is multiplied */
 
-/* A part, one of `count`, of an operand of a product to come, into the nearest cache; rows that a
- * table tells have been read by others. */
+/* A part, one of `count`, of an operand of a product to come, into the nearest cache. Not of
+ * groups, which few rows are multiplied by, nor rows that a table tells: others have read them. */
 MOEC_INLINE void moec_ask_part(const MoecOperand *x, long lanes, long depth, long part,
                                long count) {
-    const int by_lane = x->depth == 1;
+    const int by_lane = x->depth == 1,
+              elsewhere = x->lanes != NULL || x->depths != NULL || moec_is_groups(x->type);
     const long rows = by_lane ? lanes : depth,
                bytes = (by_lane ? depth : lanes) * moec_size(x->type);
-    if (x->lanes != NULL || x->depths != NULL || rows * bytes > MOEC_ASK_BYTES) return;
+    if (elsewhere || rows * bytes > MOEC_ASK_BYTES) return;
     for (long row = rows * part / count; row < rows * (part + 1) / count; row++) {
         const char *from = moec_element(x, by_lane ? row : 0, by_lane ? 0 : row);
         for (long at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
