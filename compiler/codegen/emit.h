@@ -82,7 +82,7 @@ struct Emitter {
     const char *prefix; /* of the functions of this program: "train" */
     bool *declared;     /* by tensor->id: the function that runs the program needs a pointer */
     int kernels;        /* how many have been written */
-    int alternatives;   /* products in the table besides the first of each contraction */
+    int dense;          /* the same of dense products: some have two entries in the table */
     List *products;     /* Product *, of all programs */
     double flops, product_flops, repeats; /* repeats: how often what is written runs */
 
@@ -165,7 +165,7 @@ void emit_units(Emitter *emitter, const List *units);
 typedef struct Emitted {
     Program *program;
     const char *prefix;
-    int first_product, product_count, alternatives, kernels;
+    int first_product, product_count, dense, kernels;
     size_t arena_bytes; /* the temporaries of its plan, and what calls need behind them */
     double flops, product_flops;
 } Emitted;

@@ -183,8 +183,8 @@ static void find_made(const List *units, const Layout *weights, bool *made) {
 static void clear_gradients(Emitter *emitter, const Layout *weights) {
     Arena *arena = emitter->lower.arena;
     const size_t trained = weights->bytes - weights->frozen_bytes;
-    bool *made = arena_alloc(arena, ((size_t)weights->tensors.count + 1) * sizeof *made);
     if (emitter->lower.program->graph != GRAPH_TRAIN || !trained) return;
+    bool *made = arena_alloc(arena, ((size_t)weights->tensors.count + 1) * sizeof *made);
     find_made(&emitter->lower.schedule->units, weights, made);
     emit_line(emitter, "const int moec_first = run->first_micro_batch != 0;");
     open_part(emitter, "FORWARD");
@@ -253,7 +253,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     emitted->prefix = prefix;
     emitted->kernels = emitter->kernels;
     emitted->product_count = module->products.count - emitted->first_product;
-    emitted->alternatives = emitter->alternatives;
+    emitted->dense = emitter->dense;
     emitted->flops = emitter->flops;
     emitted->product_flops = emitter->product_flops;
     list_push(arena, &module->emitted, emitted);

@@ -171,7 +171,7 @@ void emit_overview(const Module *module, Text *text) {
         print_line(text, 0, given.text);
         print_line(text, 0, made.text);
         text_add(text, "   work:    %d kernels and calls, %d products\n", emitted->kernels,
-                 emitted->product_count - emitted->alternatives);
+                 emitted->dense);
         text_add(text, "   memory:  %zu bytes of temporaries */\n", emitted->arena_bytes);
     }
     if (module->update) text_add(text, "/* update: the optimizer's step of one parameter. */\n");

@@ -3,10 +3,7 @@
 
 #include <string.h>
 
-/* Returns its number in the table. `again`: the contraction has one there already. */
-static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate,
-                       bool again) {
-    emitter->alternatives += again;
+static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate) {
     Product *copy = arena_alloc(emitter->lower.arena, sizeof *copy);
     *copy = contraction->product;
     copy->name = contraction->c->tensor->name;
@@ -38,15 +35,16 @@ void emit_equation(Emitter *emitter, const Statement *statement) {
 static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_iteration(emitter, contraction);
-    const char *number = arena_format(
-        emitter->lower.arena, "%d", add_product(emitter, contraction, product->accumulate, false));
+    const char *number = arena_format(emitter->lower.arena, "%d",
+                                      add_product(emitter, contraction, product->accumulate));
+    emitter->dense++;
     if (contraction->begins) { /* the next one stores */
-        add_product(emitter, contraction, false, true);
+        add_product(emitter, contraction, false);
         number = arena_format(emitter->lower.arena, "%s + moec_first", number);
     }
     if (first)
         number = arena_format(emitter->lower.arena, "%s ? %s : %d", first, number,
-                              add_product(emitter, contraction, true, true));
+                              add_product(emitter, contraction, true));
     emitter->target->product(emitter, contraction, number);
 }
 

@@ -21,12 +21,6 @@ typedef struct Search {
     List repeats;              /* Index *, those around it */
 } Search;
 
-static bool has(const List *indices, const Index *index) {
-    for (int i = 0; i < indices->count; i++)
-        if (indices->items[i] == index) return true;
-    return false;
-}
-
 /* Every element of the target is written in some iteration of the loops and repeats, and nothing
  * adds to it in an iteration before. */
 static bool makes_all(const Search *search, const Statement *statement) {
@@ -35,12 +29,13 @@ static bool makes_all(const Search *search, const Statement *statement) {
     for (int i = 0; i < target->count; i++) {
         const Expr *place = target->args[i];
         if (place->kind != EXPR_INDEX ||
-            place->index->axis->size != target->tensor->axes[i]->size || has(&found, place->index))
+            place->index->axis->size != target->tensor->axes[i]->size ||
+            list_find(&found, place->index) >= 0)
             return false;
         list_push(search->program->arena, &found, place->index);
     }
     for (int i = 0; i < search->repeats.count; i++)
-        if (!has(&found, search->repeats.items[i]) || search->shared[target->tensor->id])
+        if (list_find(&found, search->repeats.items[i]) < 0 || search->shared[target->tensor->id])
             return false;
     return !search->met[target->tensor->id];
 }
