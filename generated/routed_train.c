@@ -1090,7 +1090,7 @@ static void run_train(const MoecRun *run)
     if (moec_first) {
         moec_clear(run->gradients + 0, 8704);
         moec_clear(run->gradients + 18560, 512);
-        moec_clear(run->gradients + 19200, 295040);
+        moec_clear(run->gradients + 92928, 128);
     }
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance);
@@ -1209,7 +1209,7 @@ static void run_train(const MoecRun *run)
                 * expert_h_weighed_again[r,f]   -- std/mlp.moe:53 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
-                    .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
+                    .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = !moec_first},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = chosen_other_2},
                 expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * BATCH * S * D,
                         d_block_ffn_expert_down + i * N * F * D);
@@ -1226,7 +1226,7 @@ static void run_train(const MoecRun *run)
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
-                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
+                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = !moec_first},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_up_product, d_block_ffn_expert_up + i * N * D * F);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_gate_product[r,f]
@@ -1243,7 +1243,7 @@ static void run_train(const MoecRun *run)
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
-                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
+                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = !moec_first},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * N * D * F);
         /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */

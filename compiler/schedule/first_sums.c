@@ -21,13 +21,21 @@ typedef struct Search {
     List repeats;              /* Index *, those around it */
 } Search;
 
+/* Where a row's group lies in the result of all groups; one without rows is made, too: of zeros. */
+static bool is_group(const Contraction *product, const Expr *place) {
+    const Relation *relation = product->relation;
+    for (int i = 0; relation && i < relation->group_of_count; i++)
+        if (place->kind == EXPR_READ && place->tensor == relation->group_of[i]) return true;
+    return false;
+}
+
 /* Every element of the target is written in some iteration of the loops and repeats, and nothing
  * adds to it in an iteration before. */
-static bool makes_all(const Search *search, const Statement *statement) {
-    const Expr *target = statement->target;
+static bool makes_all(const Search *search, const Contraction *product, const Expr *target) {
     List found = {0};
     for (int i = 0; i < target->count; i++) {
         const Expr *place = target->args[i];
+        if (is_group(product, place)) continue;
         if (place->kind != EXPR_INDEX ||
             place->index->axis->size != target->tensor->axes[i]->size ||
             list_find(&found, place->index) >= 0)
@@ -89,7 +97,7 @@ static void look_at(Search *search, const ScheduleUnit *unit) {
     if (unit->kind == UNIT_CONTRACTION) {
         unit->contraction->begins = unit->statement->target->tensor->role == ROLE_GRADIENT &&
                                     !unit->once && stores(unit->contraction) &&
-                                    makes_all(search, unit->statement);
+                                    makes_all(search, unit->contraction, unit->statement->target);
     }
     for (int i = 0; kernel && i < kernel->members.count; i++)
         meet(search, ((Member *)kernel->members.items[i])->statement);
