@@ -260,6 +260,12 @@ MOEC_FUNCTION void moec_pair_cells(const MoecAttend *attend, const MoecBlockPair
     }
 }
 
+/* What products multiply of the cells: pairs of bf16, the first half of the row of a key, where the
+ * processor has such products. */
+MOEC_INLINE MoecType moec_cell_type(const MoecAttend *attend) {
+    return moec_form(attend->rounded) == MOEC_FLOATS ? MOEC_F32 : MOEC_BF16;
+}
+
 /* to[key][c] += sum over queries of cell[key][query] * from[query][c], or the same with queries and
  * keys exchanged. */
 MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecBlockPair *pair,
@@ -269,9 +275,10 @@ MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecBlockPair 
         moec_pair_product(attend, pair, by_query ? MOEC_DEPTH_BEFORE : MOEC_DEPTH_AFTER);
     product.m = by_query ? pair->queries : pair->keys;
     product.k = by_query ? pair->keys : pair->queries;
-    product.a = (MoecOperand){.data = cell,
-                              .lane = by_query ? 1 : MOEC_ATTEND_STEP,
-                              .depth = by_query ? MOEC_ATTEND_STEP : 1};
+    const MoecType type = moec_cell_type(attend);
+    const long step = MOEC_ATTEND_STEP * (long)sizeof(float) / moec_size(type);
+    product.a = (MoecOperand){
+        .data = cell, .lane = by_query ? 1 : step, .depth = by_query ? step : 1, .type = type};
     product.c_m = to.step;
     product.accumulate = to.begun;
     for (long c = 0; c < width; c += MOEC_ATTEND_WIDTH) {
@@ -321,11 +328,12 @@ MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pai
     for (long i = 0; i < pair->queries; i++) row[i] = document == own[i] ? row[i] : hidden;
 }
 
-/* Of cells that no query sees, what is multiplied all the same. */
-MOEC_INLINE void moec_row_clear(float *row, MoecRange range, long count) {
+/* The cells of a key as products take them; those that no query sees are multiplied all the same. */
+MOEC_INLINE void moec_row_finish(float *row, MoecRange range, long count, MoecType type) {
     const long reach = moec_least(range.first, MOEC_ATTEND_REACH);
     for (long i = range.first - reach; i < range.first; i++) row[i] = 0.0f;
     if (range.end < count) memset(row + range.end, 0, (size_t)(count - range.end) * sizeof *row);
+    if (moec_is_bf16(type)) moec_round_row(row, range.first - reach, count);
 }
 
 /* The scores of a pair, not scaled. */
@@ -387,6 +395,7 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
     const float *less = scratch->less, rest = moec_scaled_late(attend, head) ? attend->scale : 1.0f;
     float *sum = scratch->sum;
     const long own = moec_row_of_key(attend, pair->key);
+    const MoecType type = moec_cell_type(attend);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j), vectors = moec_vectors(range);
         moec_fetch_row(soon->k, j, head->k_step, attend->width, attend->k_type, 1);
@@ -399,7 +408,7 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
             sum[i] += weight;
             row[i] = weight * scale;
         }
-        moec_row_clear(row, range, pair->queries);
+        moec_row_finish(row, range, pair->queries, type);
     }
 }
 

@@ -8,11 +8,39 @@
 
 #include "attention.h"
 
+/* Rows of dk, or of dv, of one head: those before `made` have sums, the others anything. */
+typedef struct MoecRowSums {
+    float *rows;
+    long step, width, made;
+} MoecRowSums;
+
 typedef struct MoecHeadGrad {
     const void *output_grad; /* steps like o */
-    float *dq, *dk, *dv;     /* steps like q, k, v */
+    float *dq;               /* steps like q */
     int begun;               /* of a block of queries: there are sums in dq */
+    MoecRowSums dk, dv;      /* steps like k, v */
 } MoecHeadGrad;
+
+/* The sums of rows before `end` that have none become 0. */
+MOEC_FUNCTION void moec_begin_rows(MoecRowSums *sums, long end) {
+    for (; sums->made < end; sums->made++)
+        memset(sums->rows + sums->made * sums->step, 0, (size_t)sums->width * sizeof(float));
+}
+
+/* All rows of so many heads side by side: nobody adds to this one any more, nor to the others at
+ * all. Behind them is a head without sums. */
+MOEC_FUNCTION void moec_finish_heads(MoecRowSums *sums, long heads, long count) {
+    for (long h = 0; h < heads; h++, sums->rows += sums->width, sums->made = 0)
+        moec_begin_rows(sums, count);
+}
+
+/* Rows first .. end-1 are added to; they are made where none of them has sums. */
+MOEC_FUNCTION MoecOutput moec_rows_from(MoecRowSums *sums, long first, long end) {
+    const int begun = first < sums->made;
+    moec_begin_rows(sums, begun ? end : first);
+    if (!begun) sums->made = end;
+    return (MoecOutput){sums->rows + first * sums->step, sums->step, begun};
+}
 
 /* From the scores, not scaled, and in `slope` the products of output_grad with the values: weights
  * into `score`, adjoints of q.k into `slope`. */
@@ -23,12 +51,14 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
     const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f, scale = attend->scale,
                 rest = attend->cap != 0.0f ? 1.0f : scale;
     const float *less = scratch->less, *total = scratch->total;
+    const MoecType type = moec_cell_type(attend);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j), vectors = moec_vectors(range);
         float *row = scratch->score + j * MOEC_ATTEND_STEP,
               *slope = scratch->slope + j * MOEC_ATTEND_STEP;
-        moec_fetch_row(grad->dv, pair->key + j, head->v_step, attend->value_width, MOEC_F32, 1);
-        moec_fetch_row(grad->dk, pair->key + j, head->k_step, attend->width, MOEC_F32, 1);
+        moec_fetch_row(grad->dv.rows, pair->key + j, head->v_step, attend->value_width, MOEC_F32,
+                       1);
+        moec_fetch_row(grad->dk.rows, pair->key + j, head->k_step, attend->width, MOEC_F32, 1);
         moec_fetch_row(soon->k, j, head->k_step, attend->width, attend->k_type, 1);
         moec_fetch_row(soon->q, j, head->q_step, attend->width, attend->q_type, 0);
         moec_fetch_row(soon->v, j, head->v_step, attend->value_width, attend->v_type, 0);
@@ -39,10 +69,10 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
             slope[i] = weight * (slope[i] - total[i]) * scale * (1.0f - z * z);
             row[i] = weight;
         }
-        moec_row_clear(row, range, pair->queries);
-        moec_row_clear(slope, range, pair->queries);
         moec_hide_queries(head, pair, j, row, 0.0f);
         moec_hide_queries(head, pair, j, slope, 0.0f);
+        moec_row_finish(row, range, pair->queries, type);
+        moec_row_finish(slope, range, pair->queries, type);
     }
 }
 
@@ -60,10 +90,10 @@ MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHea
                       k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
                       outputs =
                           moec_columns_of(grad->output_grad, pair->query, head->o_step, grad_type);
+    const long values = attend->value_width, end = pair->key + pair->keys;
     const MoecOutput dq = {grad->dq + pair->query * head->q_step, head->q_step, grad->begun},
-                     dk = {grad->dk + pair->key * head->k_step, head->k_step, 1},
-                     dv = {grad->dv + pair->key * head->v_step, head->v_step, 1};
-    const long values = attend->value_width;
+                     dk = moec_rows_from(&grad->dk, pair->key, end),
+                     dv = moec_rows_from(&grad->dv, pair->key, end);
     moec_pair_scores(attend, head, pair);
     moec_pair_cells(attend, pair, &value, &output, values, &scratch->grad, scratch->slope);
     moec_pair_slopes(attend, head, grad, pair, soon);
@@ -114,12 +144,6 @@ MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHe
         memset(grad->dq + i * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
 }
 
-/* Rows of `count` heads side by side, of so many. */
-MOEC_FUNCTION void moec_zero_heads(float *to, long rows, long count, long heads, long width) {
-    for (long i = 0; i < rows; i++)
-        memset(to + i * heads * width, 0, (size_t)(count * width) * sizeof *to);
-}
-
 /* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
 MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAttendSaved *saved,
                                          float *dsink) {
@@ -140,27 +164,25 @@ MOEC_FUNCTION void moec_attend_grad_heads(const MoecAttend *attend, const MoecAt
                                           const MoecAttendWork *work, const MoecHeadGrad *all,
                                           long b, long first, long end, const MoecHead *next) {
     const long side = moec_block_side(attend, saved->documents);
-    const int last = end == attend->heads;
-    const long key_end = last ? attend->key_heads : moec_key_head(attend, end),
-               value_end = last ? attend->value_heads : moec_value_head(attend, end);
-    moec_zero_heads(all->dk + moec_at_key(attend, b, first), attend->keys,
-                    key_end - moec_key_head(attend, first), attend->key_heads, attend->width);
-    moec_zero_heads(all->dv + moec_at_value(attend, b, first), attend->keys,
-                    value_end - moec_value_head(attend, first), attend->value_heads,
-                    attend->value_width);
+    MoecHeadGrad grad = *all;
+    grad.dk.rows += moec_at_key(attend, b, first);
+    grad.dv.rows += moec_at_value(attend, b, first);
     for (long h = first; h < end; h++) {
         const MoecHead head = moec_head(attend, work, b, h),
                        after = h + 1 < end ? moec_head(attend, work, b, h + 1) : *next;
-        MoecHeadGrad grad = {
-            moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type),
-            all->dq + moec_at_query(attend, b, h), all->dk + moec_at_key(attend, b, h),
-            all->dv + moec_at_value(attend, b, h), 0};
+        const long keys = moec_key_head(attend, h + 1) - moec_key_head(attend, h),
+                   values = moec_value_head(attend, h + 1) - moec_value_head(attend, h);
+        grad.output_grad =
+            moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type);
+        grad.dq = all->dq + moec_at_query(attend, b, h);
         for (long query = 0; query < attend->queries; query += side) {
             const int more = query + side < attend->queries;
             const MoecSoon soon =
                 moec_block_soon(attend, more ? &head : &after, more ? query + side : 0, 0, 1);
             moec_attend_grad_block(attend, &head, &grad, query, &soon);
         }
+        moec_finish_heads(&grad.dk, keys, attend->keys);
+        moec_finish_heads(&grad.dv, values, attend->keys);
     }
 }
 
@@ -168,7 +190,11 @@ MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved
                                  float *dk, float *dv, float *dsink) {
     const long heads = attend->heads, tasks = attend->batch * heads,
                threads = moec_attend_parallel(attend) ? moec_threads() : 1;
-    const MoecHeadGrad all = {saved->output_grad, dq, dk, dv, 0};
+    const MoecHeadGrad all = {
+        .output_grad = saved->output_grad,
+        .dq = dq,
+        .dk = {dk, attend->key_heads * attend->width, attend->width, 0},
+        .dv = {dv, attend->value_heads * attend->value_width, attend->value_width, 0}};
     /* the forward pass writes o and lse through these, the backward pass only reads them */
     const MoecAttendWork work = {saved->q,
                                  saved->k,

@@ -350,6 +350,13 @@ MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType ty
         low, rest > 0 ? moec_sixteen(moec_at(x, 16, type), rest, type) : _mm256_setzero_si256(), 1);
 }
 
+/* Floats first .. end-1 of a row become bf16 in its first half, and so do those beside them, 32 at a
+ * time. */
+MOEC_INLINE void moec_round_row(float *row, long first, long end) {
+    for (long i = first & -2 * MOEC_LANES; i < end; i += 2 * MOEC_LANES)
+        moec_store_vector(row + i / 2, moec_sixteen_pairs(row + i, 2 * MOEC_LANES, MOEC_F32));
+}
+
 /* The first `count` numbers of two rows, woven: a word has one of each. NULL: a row of zeros. */
 MOEC_INLINE MoecVector moec_woven_pairs(const void *even, const void *odd, long count,
                                         MoecType type) {
@@ -475,6 +482,10 @@ MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector wor
 MOEC_FUNCTION void moec_pack_pairs(const MoecOperand *x, long first, long lanes, long depth,
                                    const MoecPanel *panel) {
     (void)x, (void)first, (void)lanes, (void)depth, (void)panel;
+}
+
+MOEC_INLINE void moec_round_row(float *row, long first, long end) {
+    (void)row, (void)first, (void)end;
 }
 
 MOEC_INLINE MoecVector moec_add_words(MoecVector sum, float word, MoecVector words,
