@@ -15,77 +15,112 @@ static _Thread_local struct MoecScratch *thread_scratch;
 
 /* ---- products ---- */
 
-typedef struct Trial {
+struct ProductsTrial {
     MoecProduct product;
     Products *library; /* NULL: our own kernel */
-    void *a, *b, *c;
-} Trial;
+    float *memory;     /* three matrices */
+};
 
-/* The fastest of several runs of one product, in seconds; negative when the library does not do it.
- */
-static double trial_seconds(const Trial *trial, double patience) {
-    double best = -1, begin = seconds_now();
-    for (int run = 0; run < 4 || seconds_now() - begin < patience; run++) {
-        double start = seconds_now();
-        if (!trial->library)
-            moec_multiply(&trial->product, trial->a, trial->b, trial->c);
-        else if (products_run(trial->library, 0, trial->a, trial->b, trial->c, NULL) != 0)
-            return -1;
-        double seconds = seconds_now() - start;
-        if (best < 0 || seconds < best) best = seconds;
-    }
-    return best;
-}
-
-/* The same by our own kernel. */
-static double own_seconds(Trial trial, double patience) {
+/* What a thread packs into, of every thread. */
+static bool scratch_new(void) {
     bool good = true;
-    trial.library = NULL;
 #pragma omp parallel reduction(&& : good)
     good = (thread_scratch = aligned_alloc(64, (sizeof *thread_scratch + 63) / 64 * 64)) != NULL;
-    double seconds = good ? trial_seconds(&trial, patience) : INFINITY;
+    return good;
+}
+
+static void scratch_free(void) {
 #pragma omp parallel
-    free(thread_scratch);
-    return seconds;
-}
-
-/* GFLOP/s of a square product by the library, or by our own kernel where that does not do it. */
-static double square_rate(float *memory, long size, bool rounded, double patience) {
-    MoecProduct product = square_product(size);
-    product.rounded = rounded;
-    product.a_type = product.b_type = rounded ? MOEC_BF16 : MOEC_F32;
-    const MoecTable table = {.products = &product, .product_count = 1};
-    Products *library = products_new(&table);
-    Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};
-    double seconds = library ? trial_seconds(&trial, patience) : -1;
-    products_free(library);
-    if (seconds < 0) seconds = own_seconds(trial, patience);
-    return 2e-9 * (double)size * (double)size * (double)size / seconds;
-}
-
-static double best_rate(const long *sizes, int count, bool rounded, double patience) {
-    long largest = sizes[count - 1];
-    float *memory = malloc((size_t)(3 * largest * largest) * sizeof *memory);
-    double best = 0;
-    if (!memory) return 0;
-    for (long i = 0; i < 3 * largest * largest; i++) memory[i] = (float)(i % 17) - 8;
-    if (rounded)
-        for (long i = 0; i < 6 * largest * largest; i++)
-            moec_store((MoecBf16 *)(void *)memory + i, (float)(i % 17) - 8);
-    for (int i = 0; i < count; i++) {
-        double rate = square_rate(memory, sizes[i], rounded, patience);
-        if (rate > best) best = rate;
+    {
+        free(thread_scratch);
+        thread_scratch = NULL;
     }
+}
+
+/* False when the library does not do it. */
+static bool multiply(const ProductsTrial *trial) {
+    const long matrix = trial->product.m * trial->product.m;
+    float *a = trial->memory, *b = a + matrix, *c = b + matrix;
+    if (trial->library) return products_run(trial->library, 0, a, b, c, NULL) == 0;
+    moec_multiply(&trial->product, a, b, c);
+    return true;
+}
+
+static void fill(float *memory, long count, bool rounded) {
+    for (long i = 0; i < count && !rounded; i++) memory[i] = (float)(i % 17) - 8;
+    for (long i = 0; i < 2 * count && rounded; i++)
+        moec_store((MoecBf16 *)(void *)memory + i, (float)(i % 17) - 8);
+}
+
+/* Squares of that size, done once. */
+static ProductsTrial *trial_new(long size, bool rounded) {
+    ProductsTrial *trial = calloc(1, sizeof *trial);
+    float *memory = malloc((size_t)(3 * size * size) * sizeof *memory);
+    bool good = trial && memory;
+    if (good) {
+        fill(memory, 3 * size * size, rounded);
+        *trial = (ProductsTrial){.product = square_product(size), .memory = memory};
+        trial->product.rounded = rounded;
+        trial->product.a_type = trial->product.b_type = rounded ? MOEC_BF16 : MOEC_F32;
+        const MoecTable table = {.products = &trial->product, .product_count = 1};
+        trial->library = products_new(&table);
+        if (!trial->library || !multiply(trial)) {
+            products_free(trial->library);
+            trial->library = NULL;
+            good = scratch_new() && multiply(trial);
+        }
+    }
+    if (good) return trial;
     free(memory);
+    free(trial);
+    return NULL;
+}
+
+void products_trial_free(ProductsTrial *trial) {
+    if (!trial) return;
+    if (!trial->library) scratch_free();
+    products_free(trial->library);
+    free(trial->memory);
+    free(trial);
+}
+
+double products_trial_rate(const ProductsTrial *trial, double seconds) {
+    const double size = (double)trial->product.m, began = seconds_now();
+    double took = 0;
+    long runs = 0;
+    for (; !runs || took < seconds; took = seconds_now() - began, runs++) multiply(trial);
+    return 2e-9 * size * size * size * (double)runs / took;
+}
+
+/* Of so many runs at least. */
+static double best_rate(const ProductsTrial *trial, int runs, double seconds) {
+    double best = 0, began = seconds_now();
+    for (int run = 0; run < runs || seconds_now() - began < seconds; run++)
+        best = fmax(best, products_trial_rate(trial, 0));
     return best;
 }
 
-double ceiling_products(bool rounded) {
-    return best_rate((const long[]){1024, 1536, 2048}, 3, rounded, 0.25);
+ProductsTrial *products_trial_new(bool rounded, bool brief) {
+    const long sizes[] = {1024, 1536, 2048};
+    ProductsTrial *fastest = NULL;
+    double best = 0;
+    for (int i = 0; i < (brief ? 1 : 3); i++) {
+        ProductsTrial *trial = trial_new(sizes[i], rounded);
+        const double rate = trial && !brief ? best_rate(trial, 4, 0.1) : 0;
+        const bool faster = trial && (!fastest || rate > best);
+        products_trial_free(faster ? fastest : trial);
+        if (!faster) continue;
+        fastest = trial;
+        best = rate;
+    }
+    return fastest;
 }
 
 double ceiling_products_quick(bool rounded) {
-    return best_rate((const long[]){1024}, 1, rounded, 0.05);
+    ProductsTrial *trial = products_trial_new(rounded, true);
+    const double best = trial ? best_rate(trial, 4, 0.05) : 0;
+    products_trial_free(trial);
+    return best;
 }
 
 /* ---- reading ---- */

@@ -5,10 +5,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* GFLOP/s of products of 1024 to 2048, of f32 or of bf16, the best of oneDNN and our own kernel,
- * all threads. */
-double ceiling_products(bool rounded);
-/* The same from size 1024 alone, in about a tenth of a second. */
+/* Products of f32 or of bf16 by oneDNN, or by our own kernel where that does not do them, all
+ * threads: of sizes 1024, 1536 and 2048 the fastest; brief: 1024. NULL without memory. */
+typedef struct ProductsTrial ProductsTrial;
+ProductsTrial *products_trial_new(bool rounded, bool brief);
+void products_trial_free(ProductsTrial *trial); /* or NULL */
+
+/* GFLOP/s over so many seconds at least. */
+double products_trial_rate(const ProductsTrial *trial, double seconds);
+
+/* GFLOP/s of the best of a tenth of a second, at size 1024. */
 double ceiling_products_quick(bool rounded);
 
 /* GB/s of reading a block of zeros once, all threads. */

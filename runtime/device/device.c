@@ -135,8 +135,17 @@ static bool round_weights(Engine *engine, const float *weights, void *rounded) {
     return true;
 }
 
-static double best_products(Device *device, bool rounded) {
-    return device->brief ? ceiling_products_quick(rounded) : ceiling_products(rounded);
+static void *products_open(Device *device, bool rounded) {
+    return products_trial_new(rounded, device->brief);
+}
+
+static double products_pass(Device *device, void *products) {
+    return products_trial_rate(products, device->brief ? 0 : 0.1);
+}
+
+static void products_close(Device *device, void *products) {
+    (void)device;
+    products_trial_free(products);
 }
 
 static double read_pass(Device *device, void *block, size_t bytes) {
@@ -165,7 +174,9 @@ static const DeviceKind kind = {
     .update = update_all,
     .round = round_weights,
     .time_kernels = time_kernels,
-    .ceiling_products = best_products,
+    .products_open = products_open,
+    .products_pass = products_pass,
+    .products_close = products_close,
     .read_pass = read_pass,
 };
 
@@ -196,6 +207,33 @@ double device_ceiling_read(Device *device) {
     double best = 0;
     for (int pass = 0; pass < PASSES; pass++) best = fmax(best, device_reading_pass(&reading));
     device_reading_close(&reading);
+    return best;
+}
+
+/* ---- multiplying ---- */
+
+DeviceMultiplying device_multiplying_open(Device *device, bool rounded) {
+    return (DeviceMultiplying){device, device->kind->products_open(device, rounded)};
+}
+
+double device_multiplying_pass(const DeviceMultiplying *multiplying) {
+    Device *device = multiplying->device;
+    void *products = multiplying->products;
+    return products ? device->kind->products_pass(device, products) : NAN;
+}
+
+void device_multiplying_close(DeviceMultiplying *multiplying) {
+    Device *device = multiplying->device;
+    if (multiplying->products) device->kind->products_close(device, multiplying->products);
+    multiplying->products = NULL;
+}
+
+double device_ceiling_products(Device *device, bool rounded) {
+    DeviceMultiplying multiplying = device_multiplying_open(device, rounded);
+    double best = device_multiplying_pass(&multiplying);
+    for (int pass = 1; pass < PASSES; pass++)
+        best = fmax(best, device_multiplying_pass(&multiplying));
+    device_multiplying_close(&multiplying);
     return best;
 }
 

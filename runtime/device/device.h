@@ -66,10 +66,12 @@ typedef struct DeviceKind {
      * that were compiled with moec_mark_units. NULL ends it. False after a message. */
     bool (*time_kernels)(Engine *engine, KernelTimes *times);
 
-    /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of
-     * going once through a zeroed block of its memory, which stays as it is. NaN where that cannot
-     * be measured. */
-    double (*ceiling_products)(Device *device, bool rounded);
+    /* What it can do, measured: GFLOP/s of doing a large product for some moments, its operands
+     * rounded to bf16 or not, products NULL where there is none; GB/s of going once through a
+     * zeroed block of its memory, which stays as it is. NaN where that cannot be measured. */
+    void *(*products_open)(Device *device, bool rounded);
+    double (*products_pass)(Device *device, void *products);
+    void (*products_close)(Device *device, void *products);
     double (*read_pass)(Device *device, void *block, size_t bytes);
 } DeviceKind;
 
@@ -85,8 +87,19 @@ DeviceReading device_reading_open(Device *device);
 double device_reading_pass(const DeviceReading *reading); /* GB/s of one; 0 without memory */
 void device_reading_close(DeviceReading *reading);
 
-/* GB/s of the best of some passes. */
+/* A product that is done in passes. */
+typedef struct DeviceMultiplying {
+    Device *device;
+    void *products;
+} DeviceMultiplying;
+
+DeviceMultiplying device_multiplying_open(Device *device, bool rounded);
+double device_multiplying_pass(const DeviceMultiplying *multiplying); /* GFLOP/s, or NaN */
+void device_multiplying_close(DeviceMultiplying *multiplying);
+
+/* GB/s, GFLOP/s of the best of some passes. */
 double device_ceiling_read(Device *device);
+double device_ceiling_products(Device *device, bool rounded);
 
 /* What each group of parameters is given, from what a run gives: group_count rows of scalar_count.
  * To be freed. */

@@ -57,7 +57,7 @@ static bool measure_ceiling(const Plan *plan, bool rounded, double *sum) {
     for (int i = 0; i < plan->device_count; i++) {
         Device *device = device_open(plan->devices[i]);
         if (!device) return false;
-        *sum += device->apart ? device->kind->ceiling_products(device, rounded)
+        *sum += device->apart ? device_ceiling_products(device, rounded)
                               : ceiling_products_quick(rounded);
         device_close(device);
     }

@@ -328,7 +328,7 @@ MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pai
     for (long i = 0; i < pair->queries; i++) row[i] = document == own[i] ? row[i] : hidden;
 }
 
-/* The cells of a key as products take them; those that no query sees are multiplied all the same. */
+/* The cells of a key as products take them, those beside the range too: they are multiplied. */
 MOEC_INLINE void moec_row_finish(float *row, MoecRange range, long count, MoecType type) {
     const long reach = moec_least(range.first, MOEC_ATTEND_REACH);
     for (long i = range.first - reach; i < range.first; i++) row[i] = 0.0f;

@@ -350,7 +350,7 @@ MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType ty
         low, rest > 0 ? moec_sixteen(moec_at(x, 16, type), rest, type) : _mm256_setzero_si256(), 1);
 }
 
-/* Floats first .. end-1 of a row become bf16 in its first half, and so do those beside them, 32 at a
+/* Floats first .. end-1 of a row become bf16 in its first half, and those beside them, 32 at a
  * time. */
 MOEC_INLINE void moec_round_row(float *row, long first, long end) {
     for (long i = first & -2 * MOEC_LANES; i < end; i += 2 * MOEC_LANES)

@@ -28,7 +28,7 @@ typedef struct Limits {
 
 static Limits limits_of(const Bench *bench) {
     Device *on = bench->on;
-    Limits limits = {.products = 1e9 * on->kind->ceiling_products(on, bench->rounded),
+    Limits limits = {.products = 1e9 * device_ceiling_products(on, bench->rounded),
                      .memory = 1e9 * device_ceiling_read(on)};
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     MoecGraph graph = MOEC_TRAIN;

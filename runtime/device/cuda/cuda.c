@@ -85,7 +85,9 @@ static const DeviceKind kind = {
     .update = cuda_engine_update,
     .round = cuda_engine_round,
     .time_kernels = cuda_engine_time_kernels,
-    .ceiling_products = cuda_ceiling_products,
+    .products_open = cuda_products_open,
+    .products_pass = cuda_products_pass,
+    .products_close = cuda_products_close,
     .read_pass = cuda_read_pass,
 };
 

@@ -29,7 +29,9 @@ CudaPointer cuda_pointer(const void *there);
 
 /* What this device does at most, measured: 1e9 operations a second in large products, 1e9 bytes a
  * second read and written in going through a block; NaN after a failure. */
-double cuda_ceiling_products(Device *device, bool rounded);
+void *cuda_products_open(Device *device, bool rounded);
+double cuda_products_pass(Device *device, void *products);
+void cuda_products_close(Device *device, void *products);
 double cuda_read_pass(Device *device, void *block, size_t bytes);
 
 /* ---- cuda_engine.c ---- */
