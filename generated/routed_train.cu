@@ -21,10 +21,10 @@ enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, 
    query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:14
    query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
-extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens,
-        const float *__restrict__ embedding, float *__restrict__ x_2,
-        float *__restrict__ query_rotary_cosine, float *__restrict__ query_rotary_sine,
-        float *__restrict__ balance)
+extern "C" __global__ void __launch_bounds__(1024)
+kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens, const float *__restrict__ embedding,
+        float *__restrict__ x_2, float *__restrict__ query_rotary_cosine,
+        float *__restrict__ query_rotary_sine, float *__restrict__ balance)
 {
     moec_begin();
     __shared__ __align__(16) double query_rotary_angle_table[8];
@@ -122,7 +122,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(Moec
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
         + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
-extern "C" __global__ void kernel_train_2_key_rotary_y(long i, const float *__restrict__ attention_q,
+extern "C" __global__ void __launch_bounds__(1024)
+kernel_train_2_key_rotary_y(long i, const float *__restrict__ attention_q,
         const float *__restrict__ attention_k, const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, float *__restrict__ query_rotary_y,
         float *__restrict__ key_rotary_y)
@@ -255,8 +256,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
 
 /* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:78
    ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restrict__ chosen,
-        float *__restrict__ ffn_load)
+extern "C" __global__ void __launch_bounds__(512)
+kernel_train_6_ffn_load(long i, const float *__restrict__ chosen, float *__restrict__ ffn_load)
 {
     moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < N; moec_from += 32 * moec_blocks()) {
@@ -355,8 +356,9 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
    ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:112
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99
    balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:108 */
-extern "C" __global__ void kernel_train_9_balance(long i, float *__restrict__ x_2,
-        const float *__restrict__ x_3, const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
+extern "C" __global__ void __launch_bounds__(1024)
+kernel_train_9_balance(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_busiest,
         float *__restrict__ balance, const int32_t *__restrict__ chosen_batch,
         const int32_t *__restrict__ chosen_s)
@@ -464,11 +466,11 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
    total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:113
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:113
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:113 */
-extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets,
-        const float *__restrict__ balance, const float *__restrict__ logits, float *__restrict__ largest,
-        float *__restrict__ loss, float *__restrict__ balance_2, float *__restrict__ total_2,
-        const float *__restrict__ loss_scale, float *__restrict__ d_total_3,
-        float *__restrict__ d_sum_of_powers)
+extern "C" __global__ void __launch_bounds__(1024)
+kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets, const float *__restrict__ balance,
+        const float *__restrict__ logits, float *__restrict__ largest, float *__restrict__ loss,
+        float *__restrict__ balance_2, float *__restrict__ total_2, const float *__restrict__ loss_scale,
+        float *__restrict__ d_total_3, float *__restrict__ d_sum_of_powers)
 {
     moec_begin();
     __shared__ __align__(16) float sum_of_powers[64];
@@ -550,7 +552,8 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
         + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:99
    d_balance_3[4] = loss_scale   -- std/moe.moe:108 */
-extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
+extern "C" __global__ void __launch_bounds__(1024)
+kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         const float *__restrict__ loss_scale, float *__restrict__ d_balance_3,
@@ -852,9 +855,9 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
 
 /* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
           -- std/norms.moe:13 */
-extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
-        const float *__restrict__ d_ffn_norm_y_2, float *__restrict__ d_block_ffn_norm_weight,
-        const float *__restrict__ ffn_norm_y_again)
+extern "C" __global__ void __launch_bounds__(512)
+kernel_train_20_d_block_ffn_norm_weight(long i, const float *__restrict__ d_ffn_norm_y_2,
+        float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
 {
     moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < D; moec_from += 32 * moec_blocks()) {
@@ -1039,7 +1042,8 @@ extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *__
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:108 */
-extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
+extern "C" __global__ void __launch_bounds__(1024)
+kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_sum_of_squares,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
         float *__restrict__ d_x_2, const float *__restrict__ d_x_3,
@@ -1087,8 +1091,9 @@ extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__re
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
-extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict__ tokens,
-        const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
+extern "C" __global__ void __launch_bounds__(1024)
+kernel_train_25_d_embedding(const int32_t *__restrict__ tokens, const float *__restrict__ d_x_2,
+        float *__restrict__ d_embedding)
 {
     moec_begin();
     moec_barrier();
@@ -1126,7 +1131,7 @@ static __device__ const MoecShare update_shares[] = {
     {18, 92960, 2048, 0}, /* unembedding */
 };
 
-extern "C" __global__ void update_step(
+extern "C" __global__ void __launch_bounds__(256) update_step(
         float *__restrict__ moec_weights, const float *__restrict__ moec_gradients, float *__restrict__ moec_state_0, float *__restrict__ moec_state_1,
         const float *__restrict__ moec_numbers)
 {

@@ -36,6 +36,7 @@ typedef struct KernelText {
     int bindings, indent;
     Text *run;
     FormBlock body;
+    const char *bounds; /* of its threads, between its type and its name, or NULL */
     Text parameters, arguments;
 } KernelText;
 

@@ -93,7 +93,12 @@ void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const ch
     emitter->out = emitter->functions;
     emitter->indent = 0;
     add_equations(emitter, emitter->lower.kernel, nest);
-    emit_line(emitter, "%s", place->head);
+    if (text->bounds) {
+        emit_line(emitter, "%s %s", emitter->target->parameters.function, text->bounds);
+        emit_line(emitter, "%s(%s)", name, parameters);
+    } else {
+        emit_line(emitter, "%s", place->head);
+    }
     text_add(emitter->functions, "{\n%s", begin);
     finish_form(emitter, name, &text->body, emitter->functions, 1);
     text_add(emitter->functions, "}\n\n");

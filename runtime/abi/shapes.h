@@ -6,12 +6,13 @@
 
 #include "abi.h"
 
-/* Threads of a block: tiles of products; products of a single row; choices and packs; attention,
- * and a warpgroup. */
+/* Threads of a block: tiles of products; products of a single row; choices and packs, packs by one
+ * block; attention, and a warpgroup. */
 enum {
     MOEC_TILE_THREADS = 256,
     MOEC_ROW_THREADS = 512,
     MOEC_CHOICE_THREADS = 256,
+    MOEC_PACK_THREADS = 1024,
     MOEC_ATTEND_THREADS = 128,
     MOEC_GROUP_THREADS = 128
 };

@@ -108,7 +108,7 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
     Launch by_group = {blocks(emitter, sizes.groups), MOEC_CHOICE_THREADS},
            by_other = {blocks(emitter, ceil_div(sizes.others, MOEC_CHOICE_THREADS)),
                        MOEC_CHOICE_THREADS},
-           one = {"1", 1024};
+           one = {"1", MOEC_PACK_THREADS};
     if (sizes.others <= PACK_FEW) {
         emit_launch(emitter, device_kernel(emitter, "moec_pack_of_few"), one, "&pack");
     } else {

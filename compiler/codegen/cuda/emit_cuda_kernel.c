@@ -74,6 +74,10 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     return lower_device_block(&emitter->lower, nest);
 }
 
+/* So many threads find room whatever registers the compiler gives them, 255 of 65536 at most; more
+ * of them must be told of, or the launch may be refused. */
+enum { FREE_THREADS = 256 };
+
 /* Closes a kernel whose parameters are known, and launches it. */
 static void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest,
                                  Launch launch) {
@@ -82,6 +86,8 @@ static void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest 
     text_add(&begin, "    moec_begin();\n");
     if (emitter->lower.uses_seed)
         text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
+    if (launch.block > FREE_THREADS)
+        text->bounds = arena_format(emitter->lower.arena, "__launch_bounds__(%d)", launch.block);
     close_kernel(emitter, text, nest, name, begin.text);
     end_piece(emitter->device, name);
     emit_launch(emitter, name, launch, text->arguments.text);

@@ -77,10 +77,10 @@ void emit_cuda_update(Module *module, const Update *update) {
     list_push(module->arena, &module->device.kernels, "update_step");
     text_add(
         text,
-        "extern \"C\" __global__ void update_step(\n"
+        "extern \"C\" __global__ void __launch_bounds__(%d) update_step(\n"
         "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
         "        const float *__restrict__ moec_numbers%s)\n{\n",
-        list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
+        launch.block, list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
     text_add(text, "    moec_begin();\n");
     add_span(text, shares, update->states.count, update->scalars.count, each);
     text_add(text, "%s%s}\n\n", update->head, update->body);
