@@ -304,7 +304,7 @@ static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     }
     if (sharing == COLUMNS_OF_THREADS)
         return (Launch){blocks_for(lower, iterations, COLUMNS), threads_for(8 * inside, 1024)};
-    return (Launch){blocks_for(lower, iterations, 1), threads_for((inside + 3) / 4, 1024)};
+    return (Launch){blocks_for(lower, iterations, 1), threads_for((inside + 3) / 4, 512)};
 }
 
 Launch lower_device_nest(Lowering *lower, Nest *nest) {
