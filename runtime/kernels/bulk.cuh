@@ -75,7 +75,7 @@ MOEC_DEVICE void moec_arrivals_arrive(uint64_t *arrivals) {
 #endif
 }
 
-#define MOEC_PATIENCE 60000000000ull /* ns: what has not come by then never will */
+#define MOEC_PATIENCE 10000000000ull /* ns: what has not come by then never will */
 
 /* Until the phase has ended: 0 for the first one, the third, ..., else 1. What the copies brought
  * may be read then, by tensor cores without a fence: both are of the same proxy. */
