@@ -130,12 +130,14 @@ MOEC_DEVICE void moec_running_sum(long count, int32_t *first) {
     if (moec_thread() == 0) first[0] = 0;
 }
 
-extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS) moec_pack_begin(MoecPackOnDevice pack) {
+extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
+    moec_pack_begin(MoecPackOnDevice pack) {
     moec_begin();
     moec_running_sum(pack.groups, pack.group);
 }
 
-extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS) moec_pack_begin_others(MoecPackOnDevice pack) {
+extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
+    moec_pack_begin_others(MoecPackOnDevice pack) {
     moec_begin();
     moec_running_sum(pack.others, pack.start);
 }
@@ -216,7 +218,8 @@ extern "C" __global__ void moec_pack_list(MoecPackOnDevice pack) {
 
 /* All of a pack by one block, where each group can have a few entries only: a thread has a
  * group. */
-extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS) moec_pack_of_few(MoecPackOnDevice pack) {
+extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
+    moec_pack_of_few(MoecPackOnDevice pack) {
     long number;
     moec_begin();
     for (long g = moec_thread(); g < pack.groups; g += moec_threads()) {
