@@ -41,12 +41,17 @@ done
 shift $((OPTIND - 1))
 case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 [ -x "$BUILD/moec" ] || { echo "tests/gpu.sh: no $BUILD/moec; run make first" >&2; exit 2; }
+# NVRTC and cuBLASLt may be nowhere but among PyTorch's packages, and nvcc beside the path.
+wheels=$("$PYTHON" -c 'import glob, sys
+print(":".join(f for p in sys.path if p for n in ("cu1?", "cuda_nvrtc", "cublas") for f in glob.glob(p + "/nvidia/" + n + "/lib")))' 2>/dev/null)
+[ -z "$wheels" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels"
+command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 export PATH BUILD DEVICE QUICK
 
 # ---- telling ----
 
-# text FILE: its first line as JSON.
-text() { printf '"%s"' "$(head -n 1 "$1" | tr -d '\000-\037' | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
+# text FILE: what it says, as JSON in one line.
+text() { printf '"%s"' "$(head -c 1500 "$1" | tr '\n' ' ' | tr -d '\000-\037' | sed 's/ *$//; s/\\/\\\\/g; s/"/\\"/g')"; }
 # tell KIND FIELDS: a line of results. Appended in one piece, so that processes side by side do not mix.
 tell() { printf '{"kind": "%s", "stage": "%s", %s}\n' "$1" "$inside" "$2" >>"$folder/results.jsonl"; }
 # result FILE LOG CODE: what a command printed as JSON, or why there is nothing.
@@ -108,7 +113,7 @@ emitted() {
     command -v nvcc >/dev/null || { tell emitted '"same": null, "why": "no nvcc"'; return; }
     {
         moec emit "$work/one" --target cuda --graph decode --out "$work/emitted" &&
-            make -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
+            make -j4 -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
             moec generate "$work/one" --device "$DEVICE" --prompt "In the" --tokens 24 --temperature 0 >"$work/ours"
     } >"$work/emit.log" 2>&1 || { tell emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
     same=false
@@ -161,8 +166,6 @@ stage_kernels() {
     bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer --kernels $mix
     bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --graph decode $small
     bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --graph decode $small
-    # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_variants.h.
-    cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
 }
 
 has_torch() { "$PYTHON" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; }
@@ -214,10 +217,10 @@ stage_heads() {
 stage_large() {
     weights_for_torch
     plain="--set probes=false --set attention.probes=false --set train.batch=2 --set train.accumulate=1"
-    bench bf16 "1.7B, training" 70 models/gated_attention.moe:dense_28 $plain $small
-    bench bf16 "1.7B with a gate at sdpa, training" 70 models/gated_attention.moe:dense_28_sdpa $plain $small
+    bench bf16 "1.7B, training" 130 models/gated_attention.moe:dense_28 $plain $small
+    bench bf16 "1.7B with a gate at sdpa, training" 130 models/gated_attention.moe:dense_28_sdpa $plain $small
     xl="--set dim=1600 --set layers=48 --set attention.heads.q=25 --set ffn.hidden=6400"
-    bench bf16 "GPT-2 1.5B, training" 90 models/gpt2.moe:gpt2 --kernels ${small:-$xl --set train.batch=8}
+    bench bf16 "GPT-2 1.5B, training" 150 models/gpt2.moe:gpt2 --kernels ${small:-$xl --set train.batch=8}
     torch gpt2_xl
 }
 
@@ -263,7 +266,7 @@ clock_of() {
     steps) clock=200 ;;
     start) clock=60 ;;
     heads) clock=240 ;;
-    large) clock=330 ;;
+    large) clock=580 ;;
     *) echo "tests/gpu.sh: there is no stage '$1'; there are first, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
     esac
     eval "clock=\${CLOCK_$1:-$((clock * patience))}"
@@ -289,6 +292,9 @@ for stage; do
     code=0
     timeout -k 10 "$clock" "$self" -o "$folder" -i "$stage" || code=$?
     inside=$stage
+    # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_variants.h.
+    [ "$stage" = first ] || [ "$stage" = models ] || [ "$stage" = start ] ||
+        cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
     end=ended
     [ $code != 124 ] && [ $code != 137 ] || end="ended by its clock"
     tell stage "\"end\": \"$end\", \"code\": $code, \"seconds\": $(($(date +%s) - began))"

@@ -188,7 +188,7 @@ bool model_round(const Model *model) {
            model->device->kind->round(model->engine, there->weights, there->rounded);
 }
 
-static bool put_weights(const Model *model) {
+bool model_put_weights(const Model *model) {
     return model->device->kind->put(model->device, model->there.weights, model->weights,
                                     model->table->weight_bytes) &&
            model_round(model);
@@ -198,7 +198,7 @@ bool model_put(const Model *model) {
     const MoecTable *table = model->table;
     const ModelMemory *there = &model->there;
     Copy put = model->device->kind->put;
-    bool good = put_weights(model) &&
+    bool good = model_put_weights(model) &&
                 put(model->device, there->layer_states, model->layer_states, table->state_bytes);
     for (int i = 0; good && i < moment_count(model); i++)
         good = put(model->device, there->moments[i], model->moments[i], moment_bytes(table));
@@ -473,7 +473,7 @@ bool model_take_averages(Model *model) {
             memcpy(model->weights + one->offset / sizeof(float), average,
                    one->count * sizeof(float));
     }
-    return put_weights(model);
+    return model_put_weights(model);
 }
 
 bool model_give_averages(Model *model) {
@@ -481,7 +481,7 @@ bool model_give_averages(Model *model) {
     memcpy(model->weights, model->own, model->table->weight_bytes);
     free(model->own);
     model->own = NULL;
-    return put_weights(model);
+    return model_put_weights(model);
 }
 
 /* The states of the optimizer that belong to a parameter. */

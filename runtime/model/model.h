@@ -52,6 +52,7 @@ void model_close(Model *model);
 /* Copies weights and all states to the device, after the host has changed them; or back, before it
  * reads them. Nothing happens where they are the same. */
 bool model_put(const Model *model);
+bool model_put_weights(const Model *model); /* these alone, and as they are rounded */
 /* Makes the bf16 copies of weights anew, where there are any, after the device has changed them. */
 bool model_round(const Model *model);
 bool model_get(const Model *model, bool optimizer);

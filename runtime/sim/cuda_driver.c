@@ -18,10 +18,12 @@ enum {
     INVALID_VALUE = 1,
     NO_MEMORY = 2,
     NO_DEVICE = 101,
+    NO_CONTEXT = 201,
     INVALID_IMAGE = 200,
     NOT_FOUND = 500,
     LAUNCH_FAILED = 719,
-    NOT_SUPPORTED = 801
+    NOT_SUPPORTED = 801,
+    NOT_IN_CAPTURE = 900
 };
 enum { IMAGE_MARK = 8 }; /* bytes of mark and of length before the object in an image */
 
@@ -67,6 +69,14 @@ typedef struct Graph {
 static Graph *captured; /* not NULL: work is recorded */
 static Image *images;   /* those that are loaded */
 static bool broken;     /* a launch has failed; nothing more will be done */
+static bool retained;   /* from then on each thread has to say which context it works in */
+static _Thread_local bool entered;
+
+/* Why this thread can do nothing now, or GOOD; waits: what a stream that captures cannot do. */
+static Result stopped(bool waits) {
+    if (retained && !entered) return NO_CONTEXT;
+    return waits && captured ? NOT_IN_CAPTURE : GOOD;
+}
 
 /* ---- images ---- */
 
@@ -111,6 +121,7 @@ static bool load(Image *image) {
 
 Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
     unsigned long long length;
+    if (stopped(true)) return stopped(true);
     if (memcmp(bytes, "SIMULATE", IMAGE_MARK) != 0) return INVALID_IMAGE;
     memcpy(&length, bytes + IMAGE_MARK, sizeof length);
     Image *image = calloc(1, sizeof *image);
@@ -182,6 +193,7 @@ static Work *record(WorkKind kind) {
 }
 
 static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
+    if (stopped(false)) return stopped(false);
     if (broken) return LAUNCH_FAILED;
     if ((kind != WORK_GET && !memory_holds(to, bytes)) ||
         (kind != WORK_PUT && !memory_holds(from, bytes)))
@@ -218,6 +230,7 @@ static Result launch(const Function *function, SimIndex grid, SimIndex block, si
 static Result launch_or_record(const Function *function, SimIndex grid, SimIndex block,
                                unsigned shared, bool overlaps, void **arguments) {
     unsigned threads = block.x * block.y * block.z;
+    if (stopped(false)) return stopped(false);
     if (!threads || threads > SIM_THREADS || !grid.x || !grid.y || !grid.z || grid.y > 65535 ||
         shared > SIM_SHARED) {
         fprintf(stderr,
@@ -291,6 +304,7 @@ Result cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stre
 
 Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream) {
     (void)stream;
+    if (stopped(false)) return stopped(false);
     if (broken) return LAUNCH_FAILED;
     if (!memory_holds(to, bytes)) return INVALID_VALUE;
     if (captured) {
@@ -428,6 +442,7 @@ Result cuDevicePrimaryCtxRetain(void **context, int device) {
     static int only;
     (void)device;
     *context = &only;
+    retained = true;
     return GOOD;
 }
 
@@ -437,16 +452,18 @@ Result cuDevicePrimaryCtxRelease_v2(int device) {
 }
 
 Result cuCtxSetCurrent(void *context) {
-    (void)context;
+    entered = context != NULL;
     return GOOD;
 }
 
 Result cuMemAlloc_v2(void **block, size_t bytes) {
+    if (stopped(true)) return stopped(true);
     *block = bytes ? memory_take(bytes) : NULL;
     return *block ? GOOD : bytes ? NO_MEMORY : INVALID_VALUE;
 }
 
 Result cuMemFree_v2(void *block) {
+    if (stopped(true)) return stopped(true);
     return memory_give(block) ? GOOD : INVALID_VALUE;
 }
 
@@ -470,6 +487,7 @@ Result cuStreamDestroy_v2(void *stream) {
 
 Result cuStreamSynchronize(void *stream) {
     (void)stream;
+    if (stopped(true)) return stopped(true);
     return broken ? LAUNCH_FAILED : GOOD;
 }
 
@@ -512,11 +530,13 @@ Result cuFuncGetAttribute(int *value, int attribute, const Function *function) {
 }
 
 Result cuGetErrorString(Result result, const char **text) {
-    *text = result == LAUNCH_FAILED   ? "a kernel has failed"
-            : result == NO_MEMORY     ? "out of memory"
-            : result == INVALID_VALUE ? "invalid value"
-            : result == NOT_FOUND     ? "not found"
-            : result == NO_DEVICE     ? "no such device"
-                                      : "simulated error";
+    *text = result == LAUNCH_FAILED    ? "a kernel has failed"
+            : result == NO_MEMORY      ? "out of memory"
+            : result == INVALID_VALUE  ? "invalid value"
+            : result == NOT_FOUND      ? "not found"
+            : result == NO_DEVICE      ? "no such device"
+            : result == NO_CONTEXT     ? "this thread has no context"
+            : result == NOT_IN_CAPTURE ? "not while a stream captures"
+                                       : "simulated error";
     return GOOD;
 }

@@ -46,9 +46,10 @@ static double take_lengths(const MoecTable *table, const Blocks *blocks) {
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
         const float *gradient = blocks->gradients + tensor->offset / sizeof(float);
+        const size_t count = tensor_count(tensor);
         double square = 0;
-        for (size_t j = 0; j < tensor_count(tensor); j++)
-            square += (double)gradient[j] * (double)gradient[j];
+#pragma omp parallel for schedule(static) reduction(+ : square)
+        for (size_t j = 0; j < count; j++) square += (double)gradient[j] * (double)gradient[j];
         blocks->lengths[i] = square > 0 ? 1 / sqrt(square) : 0;
         slope += sqrt(square);
     }
@@ -60,11 +61,12 @@ static double move_to(const Model *model, const Blocks *blocks, double t) {
     double sum = 0;
     for (int i = 0; i < model->table->parameter_count; i++) {
         const MoecTensor *tensor = &model->table->parameters[i];
-        size_t first = tensor->offset / sizeof(float);
-        for (size_t j = first; j < first + tensor_count(tensor); j++) {
+        const size_t first = tensor->offset / sizeof(float), end = first + tensor_count(tensor);
+        const double way = t * blocks->lengths[i];
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+        for (size_t j = first; j < end; j++) {
             double gradient = (double)blocks->gradients[j];
-            model->weights[j] =
-                (float)((double)blocks->kept[j] + t * blocks->lengths[i] * gradient);
+            model->weights[j] = (float)((double)blocks->kept[j] + way * gradient);
             sum += gradient * ((double)model->weights[j] - (double)blocks->before[j]);
             blocks->before[j] = model->weights[j];
         }
@@ -92,7 +94,7 @@ static bool take_ratios(Call *call, int loss, const Blocks *blocks, double inter
     double last = 0;
     for (int i = 0; i <= INTERVALS; i++) {
         double said = move_to(model, blocks, interval * ((double)i - INTERVALS / 2.0));
-        if (!model_put(model) || !call_run(call, 1, false)) return false;
+        if (!model_put_weights(model) || !call_run(call, 1, false)) return false;
         const float *value = call_get(call, loss);
         if (!value) return false;
         if (i) ratios[i - 1] = ((double)*value - last) / said;
@@ -137,7 +139,7 @@ static bool check(const Bench *bench, Call *call, int loss, const Blocks *blocks
                       (1 + fabs((double)call->outputs[loss][0])) / slope;
     bool good = take_ratios(call, loss, blocks, interval, ratios);
     memcpy(model->weights, blocks->kept, bytes);
-    return good && model_put(model) && judge(bench, ratios);
+    return good && model_put_weights(model) && judge(bench, ratios);
 }
 
 bool bench_gradient(const Bench *bench, Call *call, int loss) {

@@ -22,8 +22,15 @@ CudaPointer cuda_pointer(const void *there) {
     return (CudaPointer)(uintptr_t)there;
 }
 
+/* A thread knows the device after it has said so, and nothing that was said by another. */
+void cuda_enter(const CudaDevice *device) {
+    if (device->context) device->library->driver.context_set(device->context);
+}
+
 static CudaDevice *of(Device *device) {
-    return (CudaDevice *)(void *)device;
+    CudaDevice *cuda = (CudaDevice *)(void *)device;
+    cuda_enter(cuda);
+    return cuda;
 }
 
 static void *allocate(Device *device, size_t bytes) {

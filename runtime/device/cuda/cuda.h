@@ -22,6 +22,9 @@ Device *cuda_open(int number);
 /* True when `error` is none; else the first message about this device was printed. */
 bool cuda_good(CudaDevice *device, int error, const char *doing);
 
+/* Before anything else that a thread wants of the device: another may have opened it. */
+void cuda_enter(const CudaDevice *device);
+
 /* Pointers into the device's memory, as the runtime and as the driver write them. */
 CudaPointer cuda_pointer(const void *there);
 

@@ -6,12 +6,14 @@
 #include "device/products.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 enum { SIDE = 8192, BRIEF_SIDE = 64, RUNS = 5 };
 
 typedef struct Square {
-    CudaProducts *products;
+    CudaProducts *products; /* which reads `product` at every run */
+    MoecProduct product;
     long side;
     float *block; /* three matrices */
 } Square;
@@ -22,22 +24,50 @@ static size_t square_bytes(const Square *square) {
 
 void cuda_products_close(Device *base, void *products) {
     Square *square = products;
+    cuda_enter((CudaDevice *)(void *)base);
     base->kind->release(base, square->block, square_bytes(square));
     cuda_products_free(square->products);
     free(square);
 }
 
+enum { FILLED = 1 << 20 };
+
+/* Both factors with numbers that differ: a device multiplies zeros with less power, and so faster
+ * than it ever multiplies anything else. */
+static bool fill_factors(Device *base, const Square *square, bool rounded) {
+    const size_t matrix = square_bytes(square) / 3;
+    uint32_t *numbers = memory_new(FILLED), state = 1;
+    for (size_t i = 0; i < FILLED / sizeof *numbers; i++) {
+        state = state * 1664525u + 1013904223u;
+        /* a random sign and fraction, 0.5 to 1; as f32, and as a pair of bf16 */
+        numbers[i] = (state & 0x807fffffu) | 0x3f000000u;
+        if (rounded) numbers[i] = (numbers[i] & 0xffff0000u) | (state >> 9 & 0x807fu) | 0x3f00u;
+    }
+    bool good = true;
+    for (size_t at = 0; at < 2 * matrix && good; at += FILLED) {
+        const size_t left = 2 * matrix - at;
+        good = base->kind->put(base, (char *)square->block + at, numbers,
+                               left < FILLED ? left : FILLED);
+    }
+    free(numbers);
+    return good;
+}
+
 /* The first pass loads the kernel. NULL without the library or memory. */
 void *cuda_products_open(Device *base, bool rounded) {
     Square *square = memory_new(sizeof *square);
+    cuda_enter((CudaDevice *)(void *)base);
     square->side = base->brief ? BRIEF_SIDE : SIDE;
-    MoecProduct product = square_product(square->side);
-    product.rounded = rounded;
-    product.a_type = product.b_type = product.c_type = rounded ? MOEC_BF16 : MOEC_F32;
-    const MoecTable table = {.products = &product, .product_count = 1};
+    MoecProduct *product = &square->product;
+    *product = square_product(square->side);
+    product->rounded = rounded;
+    product->a_type = product->b_type = product->c_type = rounded ? MOEC_BF16 : MOEC_F32;
+    const MoecTable table = {.products = product, .product_count = 1};
     square->products = cuda_products_new((CudaDevice *)(void *)base, &table, true);
     square->block = square->products ? base->kind->allocate(base, square_bytes(square)) : NULL;
-    if (square->block && !isnan(cuda_products_pass(base, square))) return square;
+    if (square->block && fill_factors(base, square, rounded) &&
+        !isnan(cuda_products_pass(base, square)))
+        return square;
     cuda_products_close(base, square);
     return NULL;
 }
@@ -47,6 +77,7 @@ double cuda_products_pass(Device *base, void *products) {
     const Square *square = products;
     const size_t matrix = square_bytes(square) / sizeof(float) / 3;
     const double side = (double)square->side;
+    cuda_enter(device);
     if (device->library->driver.stream_wait(device->stream)) return NAN;
     const double began = seconds_now();
     for (int run = 0; run < RUNS; run++)
@@ -62,6 +93,7 @@ double cuda_read_pass(Device *base, void *block, size_t bytes) {
     CudaDevice *device = (CudaDevice *)(void *)base;
     const CudaDriver *driver = &device->library->driver;
     unsigned char *half = (unsigned char *)block + bytes / 2;
+    cuda_enter(device);
     if (driver->stream_wait(device->stream)) return NAN;
     double began = seconds_now();
     for (int run = 0; run < RUNS; run++)

@@ -30,7 +30,8 @@ enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12, SUM_BLOCKS = 512, 
 /* What decides the arguments of all kernels of a call. */
 typedef struct CaptureKey {
     const void *what; /* graph or update */
-    const void *inputs, *outputs, *cache;
+    const void *inputs, *outputs,
+        *cache; /* on the device: the first of all that lie there in order */
     int first_micro_batch, last_micro_batch;
 } CaptureKey;
 
@@ -60,7 +61,9 @@ typedef struct CudaEngine {
 } CudaEngine;
 
 static CudaEngine *of(Engine *engine) {
-    return (CudaEngine *)(void *)engine;
+    CudaEngine *cuda = (CudaEngine *)(void *)engine;
+    cuda_enter(cuda->device);
+    return cuda;
 }
 
 static CudaPointer sum_place(const CudaEngine *engine) {
@@ -360,6 +363,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernel
     engine->device = (CudaDevice *)(void *)device;
     engine->base.device = device;
     engine->base.table = table;
+    cuda_enter(engine->device);
     const char *wanted = getenv("MOEC_OVERLAP");
     engine->overlaps = engine->device->major >= 9 && (!wanted || strcmp(wanted, "off") != 0);
     engine->products = cuda_products_new(engine->device, table, keep);
@@ -487,8 +491,8 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                    "copying to it"))
         return false;
     const CaptureKey key = {graph,
-                            run->inputs,
-                            run->outputs,
+                            graph->input_count ? run->inputs[0] : NULL,
+                            graph->output_count ? run->outputs[0] : NULL,
                             run->cache,
                             run->first_micro_batch,
                             run->last_micro_batch};
@@ -523,8 +527,9 @@ static void work_update(CudaEngine *engine, const void *data) {
 }
 
 bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
+    CudaEngine *engine = of(base);
     base->table->round(&base->host, weights, rounded);
-    return cuda_good(of(base)->device, 0, "");
+    return cuda_good(engine->device, 0, "");
 }
 
 bool cuda_engine_update(Engine *base, const BlockUpdate *given) {

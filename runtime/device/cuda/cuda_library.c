@@ -9,10 +9,14 @@
 #include <stdlib.h>
 
 static const char *const driver_names[] = {"libcuda.so.1", "libcuda.so", NULL};
+/* A driver takes what libraries of its own number make, and of those before: one that is older than
+ * 13 is not given the first of these unless there is nothing else. */
 static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
-                                             "libnvrtc.so", NULL};
+                                             "libnvrtc.so",    "libnvrtc.so.13", NULL};
 static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
-                                         "libcublasLt.so.11", "libcublasLt.so", NULL};
+                                         "libcublasLt.so.11", "libcublasLt.so",
+                                         "libcublasLt.so.13", NULL};
+static bool driver_is_old; /* it is older than 13 */
 
 /* Where the toolkit lies when the loader does not know it. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/", "/opt/cuda/lib64/", NULL};
@@ -50,20 +54,30 @@ static void *open_part(const char *place, const char *const *names, const char *
 
 static bool open_driver(CudaLibrary *library) {
     CudaDriver *part = &library->driver;
+    const char *place = library->place;
+    int version = 0;
 #define CUDA_SYMBOL(member, symbol, arguments) {&part->member, symbol},
     const LibrarySymbol symbols[] = {CUDA_DRIVER_CALLS(CUDA_SYMBOL)};
     const LibrarySymbol others[] = {CUDA_NEW_DRIVER_CALLS(CUDA_SYMBOL)};
+    if (*place && file_is_folder(place)) {
+        void *there = open_library(place, driver_names);
+        if (there)
+            dlclose(there);
+        else
+            place = "";
+    }
     void *handle =
-        open_part(library->place, driver_names, "install the NVIDIA driver, or leave --device out",
-                  symbols, sizeof symbols / sizeof symbols[0]);
+        open_part(place, driver_names, "install the NVIDIA driver, or leave --device out", symbols,
+                  sizeof symbols / sizeof symbols[0]);
     if (handle) lazy_library_take(handle, others, sizeof others / sizeof others[0]);
+    driver_is_old = handle && part->version(&version) == 0 && version < 13000;
     return handle != NULL;
 }
 
 static bool open_compiler(CudaLibrary *library) {
     CudaCompiler *part = &library->compiler;
     const LibrarySymbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
-    return open_part(library->place, compiler_names,
+    return open_part(library->place, compiler_names + driver_is_old,
                      "install the CUDA toolkit's NVRTC, or name its folder in MOEC_CUDA", symbols,
                      sizeof symbols / sizeof symbols[0]) != NULL;
 }
@@ -84,7 +98,7 @@ const CudaBlas *cuda_blas(void) {
     if (!tried) {
         CudaBlas *part = &blas;
         const LibrarySymbol symbols[] = {CUDA_BLAS_CALLS(CUDA_SYMBOL)};
-        void *handle = open_library(place_named(), blas_names);
+        void *handle = open_library(place_named(), blas_names + driver_is_old);
         there = handle && !lazy_library_take(handle, symbols, sizeof symbols / sizeof symbols[0]);
         tried = true;
     }

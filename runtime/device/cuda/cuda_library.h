@@ -2,7 +2,7 @@
  * CUDA is needed to build, and no library of it to run on a CPU.
  *
  * MOEC_CUDA names another place for them: a folder, or one library that has all (tests: the
- * simulated driver).
+ * simulated driver). A driver that is not in that folder is the system's.
  */
 #ifndef CUDA_LIBRARY_H
 #define CUDA_LIBRARY_H
@@ -90,6 +90,7 @@ enum {
 /* CALL(member, "symbol", arguments): all return 0 when they went well. */
 #define CUDA_DRIVER_CALLS(CALL)                                                                    \
     CALL(init, "cuInit", (unsigned flags))                                                         \
+    CALL(version, "cuDriverGetVersion", (int *version))                                            \
     CALL(device_count, "cuDeviceGetCount", (int *count))                                           \
     CALL(device_get, "cuDeviceGet", (int *device, int number))                                     \
     CALL(device_name, "cuDeviceGetName", (char *name, int length, int device))                     \
