@@ -161,3 +161,11 @@ refuse 200 '"ok"' "$at/health"
 refuse 200 '"finish_reason"' "$at/v1/completions" -H 'Authorization: Bearer secret' -d '{"prompt":["x","y"],"max_tokens":3}'
 kill -TERM $server
 wait $server || wrong "the second server ends with $?"
+
+# The thread that works with a device is not the one that has opened it.
+unset MOEC_API_KEY
+export MOEC_CUDA="$simulator" MOEC_SIM=unchecked MOEC_CFLAGS=-O0
+serve device --device cuda --context 33
+same "on a device" "$(post "{$ask}" | field text)" "$said"
+kill -TERM $server
+wait $server || wrong "the server on a device ends with $?: $(cat "$work/device.err")"
