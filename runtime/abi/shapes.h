@@ -6,8 +6,8 @@
 
 #include "abi.h"
 
-/* Threads of a block: tiles of products; products of a single row; choices and packs, packs by one
- * block; attention, and a warpgroup. */
+/* Threads of a block: tiles of products; products of a single row; choices; packs; attention, and a
+ * warpgroup. */
 enum {
     MOEC_TILE_THREADS = 256,
     MOEC_ROW_THREADS = 512,

@@ -104,7 +104,8 @@ MOEC_DEVICE bool moec_is_in(const MoecPackOnDevice &pack, long group, long other
 }
 
 /* group[g+1] = entries of group g. */
-extern "C" __global__ void moec_pack_count(MoecPackOnDevice pack) {
+extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
+    moec_pack_count(MoecPackOnDevice pack) {
     moec_begin();
     for (long g = moec_block(); g < pack.groups; g += moec_blocks()) {
         long number;
@@ -162,7 +163,8 @@ MOEC_DEVICE void moec_pack_end(const MoecPackOnDevice &pack) {
 
 /* The rows of each group, in the order of their other coordinates. Entries without a row get -1
  * from the block that has their first possible group. */
-extern "C" __global__ void moec_pack_fill(MoecPackOnDevice pack) {
+extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
+    moec_pack_fill(MoecPackOnDevice pack) {
     moec_begin();
     long number;
     for (long g = moec_block(); g < pack.groups; g += moec_blocks()) {

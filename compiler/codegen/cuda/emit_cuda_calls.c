@@ -105,7 +105,7 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
     emit_line(emitter, "{");
     emitter->indent++;
     emit_pack_options(emitter, statement, &mask, &sizes);
-    Launch by_group = {blocks(emitter, sizes.groups), MOEC_CHOICE_THREADS},
+    Launch by_group = {blocks(emitter, sizes.groups), MOEC_PACK_THREADS},
            by_other = {blocks(emitter, ceil_div(sizes.others, MOEC_CHOICE_THREADS)),
                        MOEC_CHOICE_THREADS},
            one = {"1", MOEC_PACK_THREADS};
