@@ -69,6 +69,14 @@ result() {
 # The simulator is slow, and slower beside other tests.
 patience=${QUICK:+8}
 patience=${patience:-1}
+# within SECONDS COMMAND...: no longer than that, nor than the stage: what is not the stage's own group would outlive it.
+within() {
+    seconds=$(($1 * patience)) left=$((deadline - $(date +%s)))
+    shift
+    [ $left -lt $seconds ] && seconds=$left
+    [ $seconds -gt 0 ] || return 124
+    timeout -k 5 $seconds "$@"
+}
 
 # compare_one PRECISION VARIANT MODEL [OPTION...]: one program against its definition.
 compare_one() {
@@ -76,7 +84,7 @@ compare_one() {
     shift 2
     to=$work/$(echo "$1.$precision.$variant" | tr '/:' '__')
     code=0
-    MOEC_VARIANT=$(echo "$variant" | sed 's/^chosen$//') timeout $((60 * patience)) \
+    within 60 env MOEC_VARIANT="$(echo "$variant" | sed 's/^chosen$//')" \
         moec verify "$@" --device "$DEVICE" --set train.precision="$precision" --json >"$to.json" 2>"$to.log" || code=$?
     tell compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", $(result "$to.json" "$to.log" $code)"
 }
@@ -88,7 +96,7 @@ bench() {
     echo "  $name, $precision" >&2
     to=$work/bench
     code=0
-    timeout $((most * patience)) moec bench "$@" --set train.precision="$precision" --device "$DEVICE" --json ${QUICK:+--quick} \
+    within "$most" moec bench "$@" --set train.precision="$precision" --device "$DEVICE" --json ${QUICK:+--quick} \
         >"$to.json" 2>"$to.log" || code=$?
     tell speed "\"name\": \"$name\", \"precision\": \"$precision\", $(result "$to.json" "$to.log" $code)"
 }
@@ -97,7 +105,7 @@ train_twice() {
     head -c 3000 README.md >"$work/read"
     steps=${QUICK:+4}
     for run in one two; do
-        timeout $((60 * patience)) moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" \
+        within 60 moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" \
             --steps "${steps:-20}" --set train.context=16 --set train.precision=bf16 \
             ${QUICK:+--set dim=16 --set layers=1 --set train.batch=1} >"$work/$run.log" 2>&1 ||
             { tell twice "\"same\": false, \"why\": $(tail -n 1 "$work/$run.log" >"$work/why" && text "$work/why")"; return; }
@@ -236,7 +244,7 @@ stage_start() {
         [ "${model%moe}" = "$model" ] || options=$mix
         echo "  ${model##*:}" >&2
         code=0
-        timeout $((60 * patience)) moec bench $model --quick --set train.precision=bf16 --device "$DEVICE" --json $options \
+        within 60 moec bench $model --quick --set train.precision=bf16 --device "$DEVICE" --json $options \
             >"$work/start.json" 2>"$work/start.log" || code=$?
         tell start "\"name\": \"${model##*:}\", $(result "$work/start.json" "$work/start.log" $code)"
     done
@@ -290,7 +298,10 @@ for stage; do
     echo "stage $stage, $clock seconds at the most" >&2
     began=$(date +%s)
     code=0
-    timeout -k 10 "$clock" "$self" -o "$folder" -i "$stage" || code=$?
+    deadline=$((began + clock))
+    export deadline
+    timeout -k 10 $((clock + 5)) "$self" -o "$folder" -i "$stage" || code=$?
+    [ "$(date +%s)" -lt $deadline ] || code=124
     inside=$stage
     # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_variants.h.
     [ "$stage" = first ] || [ "$stage" = models ] || [ "$stage" = start ] ||
