@@ -363,6 +363,46 @@ static void invert_split(Program *program, Contribution *contribution, const Ten
     subs[1] = expr_index(program, rest);
 }
 
+/* The n of a factor that says floor(s / C) == n for s % C, an index; NULL: there is none. */
+static Expr *quotient_of(const Contribution *contribution, const Expr *remainder, int *factor) {
+    for (*factor = 0; *factor < contribution->factors.count; ++*factor) {
+        const Expr *equal = contribution->factors.items[*factor];
+        if (equal->kind != EXPR_APPLY || equal->op != OP_EQ) continue;
+        for (int side = 0; side < 2; side++) {
+            const Expr *floor = equal->args[side];
+            if (expr_is_quotient(floor) &&
+                expr_equal(floor->args[0]->args[0], remainder->args[0]) &&
+                expr_equal(floor->args[0]->args[1], remainder->args[1]) &&
+                equal->args[!side]->kind == EXPR_INDEX)
+                return equal->args[!side];
+        }
+    }
+    return NULL;
+}
+
+/* Turns x[s % C] round where floor(s / C) is n: the place is i, and s is C * n + i. */
+static void invert_remainder(Program *program, Contribution *contribution, const Tensor *tensor,
+                             int dimension) {
+    const Expr *sub = contribution->subs[dimension];
+    Axis *axis = tensor->axes[dimension];
+    int factor;
+    if (sub->kind != EXPR_APPLY || sub->op != OP_MOD || !is_loop(contribution, sub->args[0]) ||
+        !expr_is_number(sub->args[1], (double)axis->size))
+        return;
+    Index *old = sub->args[0]->index;
+    Expr *number = quotient_of(contribution, sub, &factor);
+    if (!number || number->index == old || uses(contribution, tensor->rank, old) != 1) return;
+    bool guarded = vanishes_outside(contribution, old) ||
+                   number->index->axis->size * axis->size <= old->axis->size;
+    Index *rest = index_new(program, "i", axis);
+    Expr *first = expr_apply(program, OP_MUL, number, sub->args[1], NULL);
+    Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
+    replace_loop(program, contribution, old, rest, place);
+    contribution->factors.items[factor] = expr_number(program, 1);
+    if (!guarded) add_comparison(program, contribution, OP_LT, place, (double)old->axis->size);
+    contribution->subs[dimension] = expr_index(program, rest);
+}
+
 /* x[i,i]: the second place gets a loop of its own, and the product is 0 where the two differ. */
 static void separate(Program *program, Contribution *contribution, const Tensor *tensor,
                      int dimension) {
@@ -465,6 +505,7 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
             invert_shift(program, &contribution, read->tensor, i);
             invert_joined(program, &contribution, read->tensor, i);
             invert_split(program, &contribution, read->tensor, i);
+            invert_remainder(program, &contribution, read->tensor, i);
             invert_moved(program, &contribution, read->tensor, i);
         }
         separate(program, &contribution, read->tensor, i);
