@@ -3,9 +3,9 @@
  * Operands are f32, bf16 or, where nothing is rounded, bytes, b also in groups (see MoecGroup),
  * without tables. A panel holds them as
  * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where
- * the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS) and the product rounds what it
- * multiplies, it is two neighbours along k as bf16, the first in the lower half. The order of the
- * words is the same, so that one tile serves both. AMX wants lanes of a as rows of words, and
+ * the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS), and faster than floats, and the product
+ * rounds what it multiplies, it is two neighbours along k as bf16, the first in the lower half. The
+ * order of the words is the same, so that one tile serves both. AMX wants lanes of a as rows of words, and
  * depths that are multiples of 16 words: zeros stand beyond.
  *
  * A stand-alone program says before it includes the kernels which of these it has none of; what
@@ -286,23 +286,39 @@ MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count,
 
 /* ---- panels of floats ---- */
 
+/* Lanes that lie side by side, a register of them at a time: the last one of a panel writes what
+ * comes next, too. That is written later. */
+MOEC_INLINE void moec_pack_neighbours(const MoecOperand *x, long first, long lanes, long depth,
+                                      long width, const MoecType type, float *out) {
+    const long ahead = first + width < lanes ? width : 0;
+    for (long p = 0; p < depth; p++) {
+        const void *from = moec_element(x, first, p);
+        for (long i = 0; i < width; i += MOEC_LANES) {
+            const long there = lanes - first - i, most = moec_least(width - i, MOEC_LANES);
+            float *to = out + p * width + i;
+            moec_ask(moec_at(from, i + ahead, type));
+            if (there >= MOEC_LANES)
+                moec_store_vector(to, moec_load_wide(moec_at(from, i, type), type));
+            else
+                for (long j = 0; j < most; j++)
+                    to[j] = j < there ? moec_value(moec_at(from, i + j, type), type) : 0.0f;
+        }
+    }
+}
+
 /* One panel: out[depth][width] of the lanes from `first` on, zero beyond `lanes`. */
 MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes, long depth,
                                    long width, float *out) {
-    const long count = moec_least(lanes - first, width);
-    if (x->lane == 1 && x->lanes == NULL && count == width && moec_is_f32(x->type)) {
-        const long ahead = first + width < lanes ? width : 0;
-        for (long p = 0; p < depth; p++) {
-            const float *from = moec_element(x, first, p);
-            moec_ask(from + ahead);
-            if (width > MOEC_LANES) moec_ask(from + ahead + MOEC_LANES);
-            if (width == MOEC_TILE_M)
-                memcpy(out + p * width, from, MOEC_TILE_M * sizeof *out);
-            else
-                memcpy(out + p * width, from, MOEC_TILE_N * sizeof *out);
-        }
+    const int neighbours = x->lane == 1 && x->lanes == NULL;
+    if (neighbours && moec_is_f32(x->type)) {
+        moec_pack_neighbours(x, first, lanes, depth, width, MOEC_F32, out);
         return;
     }
+    if (neighbours && moec_is_bf16(x->type)) {
+        moec_pack_neighbours(x, first, lanes, depth, width, MOEC_BF16, out);
+        return;
+    }
+    const long count = moec_least(lanes - first, width);
     const int side_by_side = x->depth == 1 && x->depths == NULL && !moec_is_groups(x->type);
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long most = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, most);
