@@ -30,6 +30,10 @@ hash := \#
 works = $(shell printf '$(1)' | $(CC) -x c - $(2) -o /dev/null 2>/dev/null && echo yes)
 
 HAVE_DNNL := $(call works,$(hash)include <oneapi/dnnl/dnnl.h>\nint main(void){return dnnl_version()==0;},-ldnnl)
+# Levels of instructions for which our own product is compiled ahead, where the compiler knows them.
+LEVEL_v3 := -march=x86-64-v3
+LEVEL_v4 := -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
+LEVELS := $(if $(call works,int main(void){return !__x86_64__;},$(LEVEL_v4)),v3 v4)
 HAVE_OPENMP := $(call works,$(hash)include <omp.h>\nint main(void){return omp_get_max_threads()==0;},-fopenmp)
 
 # What `moec serve` listens with; without it that command says so.
@@ -41,6 +45,7 @@ CFLAGS ?= -O2 -g
 PIC := -fPIC -fno-semantic-interposition
 OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_OPENMP),-fopenmp)
 $(BUILD)/runtime/device/products.o: OURS += $(if $(HAVE_DNNL),-DHAVE_DNNL)
+$(BUILD)/runtime/device/own_product.o: OURS += $(if $(LEVELS),-DOWN_LEVELS)
 $(BUILD)/runtime/server/http.o $(BUILD)/runtime/server/http_library.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
@@ -68,7 +73,7 @@ UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
-RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
+RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
 COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
 # `make test` and `make quickstart` use every processor unless told otherwise.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
@@ -100,6 +105,10 @@ $(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
 $(BUILD)/%.o: %.c $(BUILD)/flags.list | $(BUILD)/parser.h
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_$(firstword $(subst /, ,$<))) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
+
+$(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o): $(BUILD)/runtime/device/own_product_%.o: runtime/device/own_product.c $(BUILD)/flags.list
+	@mkdir -p $(@D)
+	$(CC) $(OURS) -ffp-contract=fast $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) $(LEVEL_$*) -DOWN_LEVEL=own_product_$* -MMD -MP -c -o $@ $<
 
 # The simulated CUDA driver: a library that MOEC_CUDA names. Kernels are compiled against the header that it carries.
 $(BUILD)/sim_text.c: $(BUILD)/embed runtime/sim/sim.h runtime/sim/cuda_sim.h
@@ -160,8 +169,8 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
-# With the instructions for bf16 that this processor has.
-$(BUILD)/tests/unit/test_rounded $(BUILD)/tests/unit/test_panels: CFLAGS += -march=native
+# With the instructions for bf16 that this processor has, fast or not.
+$(BUILD)/tests/unit/test_rounded $(BUILD)/tests/unit/test_panels: CFLAGS += -march=native -DMOEC_FAST_PAIRS=1
 
 .PHONY: units
 units: $(UNIT_PROGRAMS)

@@ -1,13 +1,9 @@
-/* What a thread packs into is allocated while our own kernel is measured: as a variable of every
- * thread it would cost each command's start. */
-static _Thread_local struct MoecScratch *thread_scratch;
-#define moec_scratch (*thread_scratch)
-#include "kernels.h"
-
 #include "device/ceiling.h"
 
 #include "base/seconds.h"
+#include "device/own_product.h"
 #include "device/products.h"
+#include "prelude.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -18,32 +14,25 @@ static _Thread_local struct MoecScratch *thread_scratch;
 struct ProductsTrial {
     MoecProduct product;
     Products *library; /* NULL: our own kernel */
+    void *scratch;     /* of every thread, for our own kernel */
     float *memory;     /* three matrices */
 };
-
-/* What a thread packs into, of every thread. */
-static bool scratch_new(void) {
-    bool good = true;
-#pragma omp parallel reduction(&& : good)
-    good = (thread_scratch = aligned_alloc(64, (sizeof *thread_scratch + 63) / 64 * 64)) != NULL;
-    return good;
-}
-
-static void scratch_free(void) {
-#pragma omp parallel
-    {
-        free(thread_scratch);
-        thread_scratch = NULL;
-    }
-}
 
 /* False when the library does not do it. */
 static bool multiply(const ProductsTrial *trial) {
     const long matrix = trial->product.m * trial->product.m;
     float *a = trial->memory, *b = a + matrix, *c = b + matrix;
     if (trial->library) return products_run(trial->library, 0, a, b, c, NULL) == 0;
-    moec_multiply(&trial->product, a, b, c);
+    own_product()->multiply(&trial->product, a, b, c, trial->scratch);
     return true;
+}
+
+static bool multiply_ourselves(ProductsTrial *trial) {
+    const size_t bytes = (size_t)moec_threads() * own_product()->scratch;
+    products_free(trial->library);
+    trial->library = NULL;
+    trial->scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return trial->scratch && multiply(trial);
 }
 
 static void fill(float *memory, long count, bool rounded) {
@@ -52,34 +41,29 @@ static void fill(float *memory, long count, bool rounded) {
         moec_store((MoecBf16 *)(void *)memory + i, (float)(i % 17) - 8);
 }
 
-/* Squares of that size, done once. */
+/* Squares of that size, done once: of bf16 where these are faster. */
 static ProductsTrial *trial_new(long size, bool rounded) {
+    rounded = rounded && products_of_bf16();
     ProductsTrial *trial = calloc(1, sizeof *trial);
-    float *memory = malloc((size_t)(3 * size * size) * sizeof *memory);
-    bool good = trial && memory;
-    if (good) {
-        fill(memory, 3 * size * size, rounded);
-        *trial = (ProductsTrial){.product = square_product(size), .memory = memory};
-        trial->product.rounded = rounded;
-        trial->product.a_type = trial->product.b_type = rounded ? MOEC_BF16 : MOEC_F32;
+    if (!trial) return NULL;
+    trial->product = square_product(size);
+    trial->product.rounded = rounded;
+    trial->product.a_type = trial->product.b_type = rounded ? MOEC_BF16 : MOEC_F32;
+    trial->memory = malloc((size_t)(3 * size * size) * sizeof *trial->memory);
+    if (trial->memory) {
         const MoecTable table = {.products = &trial->product, .product_count = 1};
+        fill(trial->memory, 3 * size * size, rounded);
         trial->library = products_new(&table);
-        if (!trial->library || !multiply(trial)) {
-            products_free(trial->library);
-            trial->library = NULL;
-            good = scratch_new() && multiply(trial);
-        }
+        if ((trial->library && multiply(trial)) || multiply_ourselves(trial)) return trial;
     }
-    if (good) return trial;
-    free(memory);
-    free(trial);
+    products_trial_free(trial);
     return NULL;
 }
 
 void products_trial_free(ProductsTrial *trial) {
     if (!trial) return;
-    if (!trial->library) scratch_free();
     products_free(trial->library);
+    free(trial->scratch);
     free(trial->memory);
     free(trial);
 }
