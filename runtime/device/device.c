@@ -50,6 +50,13 @@ static bool rounds_products(const MoecTable *table) {
     return rounds;
 }
 
+/* Once, however many engines there are. */
+static void note_slow_bf16(Device *device) {
+    if (atomic_exchange(&device->noted, true)) return;
+    note_message("this processor multiplies bf16 no faster than f32 (with AMX, or as AMD's with "
+                 "AVX-512 BF16, it would): train.precision = bf16 saves memory here, but no time");
+}
+
 static Engine *engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
                           bool keep) {
     (void)kernels, (void)keep;
@@ -59,10 +66,7 @@ static Engine *engine_new(Device *device, const MoecTable *table, const MoecKern
     engine->products = products_new(table);
     engine->host.self = engine->products;
     engine->host.product = engine->products ? products_run : NULL;
-    if (rounds_products(table) && !products_of_bf16())
-        note_message(
-            "this processor has no products of bf16 (AVX-512 BF16): train.precision = bf16 "
-            "saves memory here, but no time");
+    if (rounds_products(table) && !products_of_bf16()) note_slow_bf16(device);
     return engine;
 }
 

@@ -13,6 +13,7 @@
 #include "device/products.h"
 #include "moec.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 typedef struct Device Device;
@@ -107,8 +108,9 @@ float *update_numbers(const MoecUpdate *update, const float *scalars);
 
 struct Device {
     const DeviceKind *kind;
-    bool apart; /* its memory is not the host's, and programs for it come with kernels */
-    bool brief; /* measurements on small sizes, not repeated: for trying out what measures */
+    bool apart;        /* its memory is not the host's, and programs for it come with kernels */
+    bool brief;        /* measurements on small sizes, not repeated: for trying out what measures */
+    atomic_bool noted; /* what it is slow at has been said */
     char name[128];
 };
 

@@ -1,7 +1,23 @@
 #include "device/products.h"
 
+#include "prelude.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+static bool processor_has_amx(void) {
+#ifdef __x86_64__
+    const unsigned features = 7, amx_bf16 = 1u << 22;
+    unsigned a, b, c, d;
+    return __get_cpuid_count(features, 0, &a, &b, &c, &d) && (d & amx_bf16);
+#else
+    return false;
+#endif
+}
 
 #ifdef HAVE_DNNL
 
@@ -30,9 +46,17 @@ struct Products {
     Entry entries[];
 };
 
+static bool library_has(dnnl_cpu_isa_t instructions) {
+    return (~dnnl.get_effective_cpu_isa() & instructions) == 0;
+}
+
 /* Whether the library multiplies bf16 by the tile registers of AMX. */
 static bool library_has_amx(void) {
-    return (~dnnl.get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == 0;
+#ifdef __x86_64__
+    return library_has(dnnl_cpu_isa_avx512_core_amx);
+#else
+    return false;
+#endif
 }
 
 /* Where the program's own kernel is the better one: few rows are a matter of reading memory; below
@@ -224,13 +248,8 @@ static void entry_make(Products *products, Entry *entry, const MoecProduct *prod
 /* ---- the public part ---- */
 
 bool products_of_bf16(void) {
-#ifdef __x86_64__
-    return __builtin_cpu_supports("avx512bf16") &&
-           (!dnnl_library_open() ||
-            (~dnnl.get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == 0);
-#else
-    return false; /* not tried */
-#endif
+    if (!dnnl_library_open()) return processor_has_amx() || moec_fast_pairs();
+    return library_has_amx() || (moec_fast_pairs() && library_has(dnnl_cpu_isa_avx512_core_bf16));
 }
 
 Products *products_new(const MoecTable *table) {
@@ -307,11 +326,7 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
 #else /* without the library */
 
 bool products_of_bf16(void) {
-#ifdef __x86_64__
-    return __builtin_cpu_supports("avx512bf16");
-#else
-    return false;
-#endif
+    return processor_has_amx() || moec_fast_pairs();
 }
 
 Products *products_new(const MoecTable *table) {

@@ -21,8 +21,8 @@ void products_free(Products *products);
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue);
 
-/* Whether the library multiplies bf16 faster than f32 on this processor, or is not there and our
- * own kernels do. */
+/* Whether bf16 is multiplied faster than f32 on this processor: by the library, or where it is not
+ * there by our own kernels. */
 bool products_of_bf16(void);
 
 /* c = a b, matrices of that many rows and columns, one behind the other. */

@@ -33,6 +33,15 @@ MOEC_INLINE int moec_threads(void) {
 #endif
 }
 
+/* Which of them this is. */
+MOEC_INLINE int moec_thread(void) {
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
 /* ---- bits ---- */
 
 MOEC_INLINE uint32_t moec_bits(float x) {
@@ -73,6 +82,18 @@ MOEC_INLINE MoecBf16 moec_bf16(float x) {
 }
 MOEC_INLINE float moec_load(MoecBf16 x) { return moec_from_bits((uint32_t)x.bits << 16); }
 MOEC_INLINE void moec_store(MoecBf16 *to, float x) { *to = moec_bf16(x); }
+
+/* Whether vectors multiply pairs of bf16 faster than floats, where they multiply them at all. Intel's
+ * begin one such instruction in two cycles, and in each two of floats. */
+MOEC_INLINE int moec_fast_pairs(void) {
+#ifdef MOEC_FAST_PAIRS
+    return MOEC_FAST_PAIRS;
+#elif defined(__x86_64__)
+    return __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
+#else
+    return 0; /* not tried */
+#endif
+}
 
 /* ---- comparisons and choices; truth is 1, falsehood 0 ---- */
 

@@ -127,7 +127,8 @@ MOEC_INLINE void moec_tile_amx(const MoecTile *tile, const int both) { (void)til
 /* What the words of a product are; rounded: what it multiplies may be rounded to bf16. */
 MOEC_INLINE MoecForm moec_form(int rounded) {
     if (!MOEC_HAS_PAIRS || !rounded) return MOEC_FLOATS;
-    return moec_has_amx() ? MOEC_PAIRS_AMX : MOEC_PAIRS;
+    if (moec_has_amx()) return MOEC_PAIRS_AMX;
+    return moec_fast_pairs() ? MOEC_PAIRS : MOEC_FLOATS;
 }
 
 /* ---- by vectors ---- */

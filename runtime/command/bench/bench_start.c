@@ -39,6 +39,7 @@ static bool take_steps(const Bench *bench, Call *call, const Data *data, Start *
 static bool start_model(const Bench *bench, bool keep, Start *start) {
     const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     Device *device = device_open(bench->device);
+    if (device) device->noted = true; /* who waits says it */
     startup_begin(&start->startup);
     MoecCompiler *compiler = device ? spec_open(bench->operand, &bench->sets) : NULL;
     startup_mark(&start->startup, "spec");
