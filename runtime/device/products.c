@@ -59,10 +59,17 @@ static bool library_has_amx(void) {
 #endif
 }
 
+/* Rows of b that the library reads where they lie, though they push each other out of the
+ * second-level cache: of those that lie a power of two apart it makes copies. */
+static bool rows_collide(const MoecProduct *product) {
+    const long stride = product->b_k * 4, apart = stride & -stride;
+    return product->b_n == 1 && apart >= 2048 && apart != stride && product->k * apart >= 1 << 20;
+}
+
 /* Where the program's own kernel is the better one: few rows are a matter of reading memory; below
  * some size the call of the library costs more than the product; by vectors, it adds to what stands
  * in c in a pass of its own, and is slow to transpose a of bf16, as gradients of weights want (in
- * f32 it is no faster, and would have to be compiled).
+ * f32 it is no faster, and would have to be compiled); some strides it does at half the speed.
  * Measured with tests/bench/kernels.c. */
 static bool is_ours(const MoecProduct *product) {
     if (product->b_type == MOEC_INT8) return true;
@@ -70,6 +77,7 @@ static bool is_ours(const MoecProduct *product) {
     if (rounded && !products_of_bf16()) return true;
     bool columns = product->a_k != 1;
     if ((product->accumulate || columns) && !(rounded && library_has_amx())) return true;
+    if (!rounded && rows_collide(product)) return true;
     double multiplies = (double)product->m * (double)product->n * (double)product->k;
     bool batched = product->batch[0] * product->batch[1] > 1; /* many small ones are slow there */
     return product->m <= 4 || multiplies < (batched ? 65536 : 8192);

@@ -54,7 +54,7 @@ MOEC_INLINE int moec_rows_stay(long bytes) { return bytes % 2048 != 0; }
 /* The words of a full tile, where they lie: 0 when they must be packed. Depth counts elements. */
 MOEC_FUNCTION int moec_in_place(const MoecOperand *a, long depth, MoecTile *tile) {
     if (a->lanes != NULL || a->depths != NULL || (a->lane != 1 && a->depth != 1)) return 0;
-    if (a->depth == 1 && !moec_rows_stay(a->lane * moec_size(a->type))) return 0;
+    if (!moec_rows_stay((a->depth == 1 ? a->lane : a->depth) * moec_size(a->type))) return 0;
     tile->a = a->data;
     tile->by_rows = a->depth == 1;
     tile->a_step = tile->by_rows ? a->lane : a->depth;
@@ -127,10 +127,11 @@ MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, const MoecPackin
 }
 
 /* Floats of b that lie side by side are read where they are, unless so many rows of a use them that
- * packing pays. */
+ * packing pays: sooner where vectors lie across lines of the cache. */
 MOEC_INLINE int moec_block_in_place(const MoecBlockProduct *block, MoecForm form) {
-    const long stride = block->b.depth * (long)sizeof(float),
-               most = moec_rows_stay(stride) ? (long)MOEC_MANY_ROWS : (long)MOEC_SHORT_ROWS;
+    const long stride = block->b.depth * (long)sizeof(float), line = 64,
+               most = moec_rows_stay(stride) && stride % line == 0 ? (long)MOEC_MANY_ROWS
+                                                                   : (long)MOEC_SHORT_ROWS;
     return block->m <= most && block->b.lane == 1 && block->b.lanes == NULL &&
            block->b.depths == NULL && moec_is_f32(block->b.type) && form == MOEC_FLOATS;
 }
