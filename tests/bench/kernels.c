@@ -1,10 +1,10 @@
 /* The kernels' speed beside the ceilings of the machine, in processor time of one thread. By hand:
  *
  *     cc -std=gnu11 -D_GNU_SOURCE -O2 -ftree-vectorize -march=native -mprefer-vector-width=512
- *         -fno-math-errno -fno-trapping-math -fopenmp -DHAVE_DNNL -Icompiler -Iruntime -Iruntime/abi
- *         -Iruntime/kernels tests/bench/kernels.c runtime/device/products.c runtime/device/ceiling.c
- *         runtime/device/dnnl_library.c build/libruntime.a build/libmoec.a -ljansson -lpcre2-8
- *         -lutf8proc -ldl -lm
+ *         -fno-math-errno -fno-trapping-math -fopenmp -Icompiler -Iruntime -Iruntime/abi
+ *         -Iruntime/kernels tests/bench/kernels.c build/libruntime.a build/libmoec.a
+ *         -ljansson -lpcre2-8 -lutf8proc -ldl -lm
+ *     export GLIBC_TUNABLES=glibc.malloc.hugetlb=1   memory as programs have it
  *     OMP_NUM_THREADS=1 ./a.out
  */
 #include "kernels.h"

@@ -1,0 +1,71 @@
+/* The kernel that is the ceiling where there is no library, as this processor gets it, beside plain
+ * loops. */
+#include "device/own_product.h"
+#include "prelude.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void *block(size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* c = a b, of small whole numbers: every sum is exact. */
+static void check(long m, long n, long k, int rounded) {
+    const OwnProduct *own = own_product();
+    float *a = block((size_t)(m * k) * 4), *b = block((size_t)(k * n) * 4),
+          *c = block((size_t)(m * n) * 4);
+    void *scratch = block(own->scratch * (size_t)moec_threads());
+    for (long i = 0; i < m * k; i++)
+        if (rounded)
+            moec_store((MoecBf16 *)(void *)a + i, (float)(i % 7) - 3);
+        else
+            a[i] = (float)(i % 7) - 3;
+    for (long i = 0; i < k * n; i++)
+        if (rounded)
+            moec_store((MoecBf16 *)(void *)b + i, (float)(i % 5) - 2);
+        else
+            b[i] = (float)(i % 5) - 2;
+    const MoecType type = rounded ? MOEC_BF16 : MOEC_F32;
+    const MoecProduct product = {.m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .a_m = k,
+                                 .a_k = 1,
+                                 .b_k = n,
+                                 .b_n = 1,
+                                 .c_m = n,
+                                 .batch = {1, 1},
+                                 .rounded = rounded,
+                                 .a_type = type,
+                                 .b_type = type};
+    own->multiply(&product, a, b, c, scratch);
+    for (long i = 0; i < m; i++)
+        for (long j = 0; j < n; j++) {
+            float sum = 0;
+            for (long p = 0; p < k; p++)
+                sum += (float)(((i * k + p) % 7) - 3) * (float)(((p * n + j) % 5) - 2);
+            assert_true(c[i * n + j] == sum);
+        }
+    free(a), free(b), free(c), free(scratch);
+}
+
+static void multiplies(void **state) {
+    (void)state;
+    for (int rounded = 0; rounded < 2; rounded++) {
+        check(5, 7, 3, rounded);
+        check(300, 130, 70, rounded);
+        check(64, 512, 800, rounded);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(multiplies)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
