@@ -1,5 +1,5 @@
-/* own_product: the kernel that programs multiply with, compiled ahead for what the processor may be:
- * it is the ceiling where there is no library. */
+/* own_product: the kernel that programs multiply with, compiled ahead for what the processor may
+ * be: it is the ceiling where there is no library. */
 #ifndef OWN_PRODUCT_H
 #define OWN_PRODUCT_H
 

@@ -5,8 +5,8 @@
  * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where
  * the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS), and faster than floats, and the product
  * rounds what it multiplies, it is two neighbours along k as bf16, the first in the lower half. The
- * order of the words is the same, so that one tile serves both. AMX wants lanes of a as rows of words, and
- * depths that are multiples of 16 words: zeros stand beyond.
+ * order of the words is the same, so that one tile serves both. AMX wants lanes of a as rows of
+ * words, and depths that are multiples of 16 words: zeros stand beyond.
  *
  * A stand-alone program says before it includes the kernels which of these it has none of; what
  * only those need is then not compiled.

@@ -83,8 +83,8 @@ MOEC_INLINE MoecBf16 moec_bf16(float x) {
 MOEC_INLINE float moec_load(MoecBf16 x) { return moec_from_bits((uint32_t)x.bits << 16); }
 MOEC_INLINE void moec_store(MoecBf16 *to, float x) { *to = moec_bf16(x); }
 
-/* Whether vectors multiply pairs of bf16 faster than floats, where they multiply them at all. Intel's
- * begin one such instruction in two cycles, and in each two of floats. */
+/* Whether vectors multiply pairs of bf16 faster than floats, where they multiply them at all.
+ * Intel's begin one such instruction in two cycles, and in each two of floats. */
 MOEC_INLINE int moec_fast_pairs(void) {
 #ifdef MOEC_FAST_PAIRS
     return MOEC_FAST_PAIRS;
