@@ -50,7 +50,8 @@ static bool rounds_products(const MoecTable *table) {
     return rounds;
 }
 
-/* Once, however many engines there are. */
+/* Once, however many engines there are, and where something is run: who emits a model may do so for
+ * another machine. */
 static void note_slow_bf16(Device *device) {
     if (atomic_exchange(&device->noted, true)) return;
     note_message("this processor multiplies bf16 no faster than f32 (with AMX, or as AMD's with "
@@ -66,7 +67,7 @@ static Engine *engine_new(Device *device, const MoecTable *table, const MoecKern
     engine->products = products_new(table);
     engine->host.self = engine->products;
     engine->host.product = engine->products ? products_run : NULL;
-    if (rounds_products(table) && !products_of_bf16()) note_slow_bf16(device);
+    engine->slow = rounds_products(table) && !products_of_bf16();
     return engine;
 }
 
@@ -89,6 +90,7 @@ static void add_time(const Engine *engine, const char *name, double began) {
 
 static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run) {
     run->host = &engine->host;
+    if (engine->slow) note_slow_bf16(engine->device);
     graph->run(run);
     return true;
 }

@@ -29,6 +29,7 @@ typedef struct Engine {
     double since;       /* when the last of them ended */
     double seconds;     /* that loading took */
     bool cached;        /* nothing had to be compiled */
+    bool slow;          /* the CPU's: it rounds to bf16, which saves no time here */
     char startup[256];  /* what starting took, by phase; empty where there is nothing to tell */
 } Engine;
 
