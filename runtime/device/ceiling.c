@@ -46,7 +46,7 @@ static ProductsTrial *trial_new(long size, bool rounded) {
     rounded = rounded && products_of_bf16();
     ProductsTrial *trial = calloc(1, sizeof *trial);
     if (!trial) return NULL;
-    trial->product = square_product(size);
+    trial->product = plain_product(size, size, size);
     trial->product.rounded = rounded;
     trial->product.a_type = trial->product.b_type = rounded ? MOEC_BF16 : MOEC_F32;
     trial->memory = malloc((size_t)(3 * size * size) * sizeof *trial->memory);

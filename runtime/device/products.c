@@ -9,14 +9,14 @@
 #include <cpuid.h>
 #endif
 
-static bool processor_has_amx(void) {
+/* Whether our own kernels multiply bf16 faster than f32: by AMX, or by vectors. */
+static bool ours_of_bf16(void) {
 #ifdef __x86_64__
     const unsigned features = 7, amx_bf16 = 1u << 22;
     unsigned a, b, c, d;
-    return __get_cpuid_count(features, 0, &a, &b, &c, &d) && (d & amx_bf16);
-#else
-    return false;
+    if (__get_cpuid_count(features, 0, &a, &b, &c, &d) && (d & amx_bf16)) return true;
 #endif
+    return moec_fast_pairs();
 }
 
 #ifdef HAVE_DNNL
@@ -256,7 +256,7 @@ static void entry_make(Products *products, Entry *entry, const MoecProduct *prod
 /* ---- the public part ---- */
 
 bool products_of_bf16(void) {
-    if (!dnnl_library_open()) return processor_has_amx() || moec_fast_pairs();
+    if (!dnnl_library_open()) return ours_of_bf16();
     return library_has_amx() || (moec_fast_pairs() && library_has(dnnl_cpu_isa_avx512_core_bf16));
 }
 
@@ -334,7 +334,7 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
 #else /* without the library */
 
 bool products_of_bf16(void) {
-    return processor_has_amx() || moec_fast_pairs();
+    return ours_of_bf16();
 }
 
 Products *products_new(const MoecTable *table) {
@@ -360,14 +360,7 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
 
 #endif
 
-MoecProduct square_product(long side) {
-    return (MoecProduct){.m = side,
-                         .n = side,
-                         .k = side,
-                         .a_m = side,
-                         .a_k = 1,
-                         .b_k = side,
-                         .b_n = 1,
-                         .c_m = side,
-                         .batch = {1, 1}};
+MoecProduct plain_product(long m, long n, long k) {
+    return (MoecProduct){
+        .m = m, .n = n, .k = k, .a_m = k, .a_k = 1, .b_k = n, .b_n = 1, .c_m = n, .batch = {1, 1}};
 }

@@ -25,7 +25,7 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
  * there by our own kernels. */
 bool products_of_bf16(void);
 
-/* c = a b, matrices of that many rows and columns, one behind the other. */
-MoecProduct square_product(long side);
+/* c[m][n] = a[m][k] b[k][n], rows one behind the other. */
+MoecProduct plain_product(long m, long n, long k);
 
 #endif

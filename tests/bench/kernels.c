@@ -70,8 +70,7 @@ static float *as_type(float *x, long count, MoecType type) {
 }
 
 static void measure_product(long m, long n, long k, const char *form, MoecType type) {
-    MoecProduct product = {
-        .m = m, .n = n, .k = k, .a_m = k, .a_k = 1, .b_k = n, .b_n = 1, .c_m = n, .batch = {1, 1}};
+    MoecProduct product = plain_product(m, n, k);
     if (form[0] == 't') product.a_m = 1, product.a_k = m;
     if (form[1] == 't') product.b_k = 1, product.b_n = k;
     product.a_type = product.b_type = type;

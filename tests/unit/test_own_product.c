@@ -1,9 +1,9 @@
 /* The kernel that is the ceiling where there is no library, as this processor gets it, beside plain
  * loops. */
 #include "device/own_product.h"
+#include "device/products.h"
 #include "prelude.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,35 +16,27 @@ static void *block(size_t bytes) {
     return memory;
 }
 
+static void fill(void *to, long count, long period, int rounded) {
+    for (long i = 0; i < count; i++) {
+        const float number = (float)(i % period - period / 2);
+        if (rounded)
+            moec_store((MoecBf16 *)to + i, number);
+        else
+            ((float *)to)[i] = number;
+    }
+}
+
 /* c = a b, of small whole numbers: every sum is exact. */
 static void check(long m, long n, long k, int rounded) {
     const OwnProduct *own = own_product();
     float *a = block((size_t)(m * k) * 4), *b = block((size_t)(k * n) * 4),
           *c = block((size_t)(m * n) * 4);
     void *scratch = block(own->scratch * (size_t)moec_threads());
-    for (long i = 0; i < m * k; i++)
-        if (rounded)
-            moec_store((MoecBf16 *)(void *)a + i, (float)(i % 7) - 3);
-        else
-            a[i] = (float)(i % 7) - 3;
-    for (long i = 0; i < k * n; i++)
-        if (rounded)
-            moec_store((MoecBf16 *)(void *)b + i, (float)(i % 5) - 2);
-        else
-            b[i] = (float)(i % 5) - 2;
-    const MoecType type = rounded ? MOEC_BF16 : MOEC_F32;
-    const MoecProduct product = {.m = m,
-                                 .n = n,
-                                 .k = k,
-                                 .a_m = k,
-                                 .a_k = 1,
-                                 .b_k = n,
-                                 .b_n = 1,
-                                 .c_m = n,
-                                 .batch = {1, 1},
-                                 .rounded = rounded,
-                                 .a_type = type,
-                                 .b_type = type};
+    fill(a, m * k, 7, rounded);
+    fill(b, k * n, 5, rounded);
+    MoecProduct product = plain_product(m, n, k);
+    product.rounded = rounded;
+    product.a_type = product.b_type = rounded ? MOEC_BF16 : MOEC_F32;
     own->multiply(&product, a, b, c, scratch);
     for (long i = 0; i < m; i++)
         for (long j = 0; j < n; j++) {

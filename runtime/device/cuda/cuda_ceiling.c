@@ -59,7 +59,7 @@ void *cuda_products_open(Device *base, bool rounded) {
     cuda_enter((CudaDevice *)(void *)base);
     square->side = base->brief ? BRIEF_SIDE : SIDE;
     MoecProduct *product = &square->product;
-    *product = square_product(square->side);
+    *product = plain_product(square->side, square->side, square->side);
     product->rounded = rounded;
     product->a_type = product->b_type = product->c_type = rounded ? MOEC_BF16 : MOEC_F32;
     const MoecTable table = {.products = product, .product_count = 1};
