@@ -154,15 +154,21 @@ const Term *product_guard(Lowering *lower, const Expr *value) {
     return a && b && term_equal(a, b) ? a : NULL;
 }
 
+/* A subscript in the first iteration of all loops that are not written out. The table of a gather is
+ * an operand of its own, so a subscript that reads it begins at 0. */
+static Expr *first_subscript(Lowering *lower, Expr *sub) {
+    if (!moves(lower, sub)) return sub;
+    if (sub->kind != EXPR_APPLY || contains_read(sub)) return expr_number(lower->program, 0);
+    Expr *args[3] = {NULL, NULL, NULL};
+    for (int i = 0; i < sub->count; i++) args[i] = first_subscript(lower, sub->args[i]);
+    return expr_apply(lower->program, sub->op, args[0], args[1], args[2]);
+}
+
 const Term *pointer_term(Lowering *lower, const Expr *access) {
-    static Expr zero = {.kind = EXPR_NUMBER};
     Expr first = *access;
     first.args = arena_alloc(lower->arena, ((size_t)access->count + 1) * sizeof *first.args);
-    for (int i = 0; i < access->count; i++) {
-        bool part =
-            sub_loop(access->args[i], access->tensor->axes[i]) != NULL; /* keeps its start */
-        first.args[i] = !part && moves(lower, access->args[i]) ? &zero : access->args[i];
-    }
+    for (int i = 0; i < access->count; i++)
+        first.args[i] = first_subscript(lower, access->args[i]);
     const Term *inside = NULL, *offset = offset_term(lower, &first, NULL, &inside);
     lower->used[access->tensor->id] = true;
     const Term *array = term_name(lower->arena, lower->names[access->tensor->id]);
