@@ -30,7 +30,7 @@ typedef struct Builder {
     Axis *axes[AXES];
     List tensors; /* what may be read */
     List ints;
-    uint64_t seed, names;
+    uint64_t seed, names, affine; /* affine: subscripts of their own source; 0 = none */
 } Builder;
 
 static const Span nowhere;
@@ -83,8 +83,62 @@ static Expr *hashed_sub(Builder *builder, Expr *plain, const Axis *axis) {
     return expr_apply(program, op, value, expr_number(program, (double)axis->size), NULL);
 }
 
-/* A subscript of an axis: its index, a shifted, wrapped, hashed or gathered one, or a number. */
+static long affine_dice(Builder *builder, long sides) {
+    return (long)(random_number(&builder->affine) * (double)sides);
+}
+
+static Expr *plus(Program *program, Expr *a, long number) {
+    return expr_apply(program, OP_ADD, a, expr_number(program, (double)number), NULL);
+}
+
+static Expr *times(Program *program, Expr *a, long number) {
+    return expr_apply(program, OP_MUL, a, expr_number(program, (double)number), NULL);
+}
+
+/* An affine subscript by any loops: slices that fit the axis or leave it, reversals, steps of two,
+ * and an axis in parts. */
+static Expr *affine_sub(Builder *builder, Index **indices, const Axis *axis) {
+    Program *program = builder->program;
+    Index *present[AXES], *index;
+    int count = 0;
+    for (int i = 0; i < AXES; i++)
+        if (indices[i]) present[count++] = indices[i];
+    if (!count) return NULL;
+    index = present[affine_dice(builder, count)];
+    Expr *plain = expr_index(program, index);
+    const long left = axis->size - index->axis->size, start = affine_dice(builder, 3);
+    switch (affine_dice(builder, 7)) {
+    case 0:
+        return plus(program, plain, start);
+    case 1: /* (start + 1) + index: a slice of a slice */
+        return expr_apply(program, OP_ADD, expr_number(program, (double)(start + 1)), plain, NULL);
+    case 2:
+        return expr_apply(program, OP_SUB, expr_number(program, (double)(axis->size - 1 - start)),
+                          plain, NULL);
+    case 3:
+        return plus(program, times(program, plain, 2), start);
+    case 4: {
+        Index *inner = present[affine_dice(builder, count)];
+        return expr_apply(program, OP_ADD, times(program, plain, inner->axis->size),
+                          expr_index(program, inner), NULL);
+    }
+    default:
+        return plus(program, plain, left > 0 ? affine_dice(builder, left + 1) : 0);
+    }
+}
+
+static Expr *random_plain_sub(Builder *builder, Index **indices, Axis *axis);
+
+/* A subscript of an axis: an affine one, else as below. */
 static Expr *random_sub(Builder *builder, Index **indices, Axis *axis) {
+    Expr *other = random_plain_sub(builder, indices, axis);
+    if (!builder->affine || affine_dice(builder, 4)) return other;
+    Expr *affine = affine_sub(builder, indices, axis);
+    return affine ? sub_over(builder->program, affine, axis) : other;
+}
+
+/* Its index, a shifted, wrapped, hashed or gathered one, or a number. */
+static Expr *random_plain_sub(Builder *builder, Index **indices, Axis *axis) {
     Program *program = builder->program;
     Index *index = NULL;
     for (int i = 0; i < AXES; i++)
@@ -284,9 +338,11 @@ static void add_operations(Builder *builder) {
 }
 
 /* Every other one with the gradient of its outputs. Number 0 has all operations. */
-static Program *random_program(Arena *arena, int number) {
+static Program *random_program(Arena *arena, int number, bool affine) {
     static const long sizes[] = {1, 2, 3, 5, 7, 16, 33, 70, 130};
-    Builder builder = {.seed = (uint64_t)number * 77 + 5, .names = (uint64_t)number};
+    Builder builder = {.seed = (uint64_t)number * 77 + 5,
+                       .names = (uint64_t)number,
+                       .affine = affine ? (uint64_t)number * 1000003 + 11 : 0};
     Reports *reports = arena_alloc(arena, sizeof *reports);
     reports->arena = arena;
     builder.program =
@@ -308,9 +364,9 @@ static Program *random_program(Arena *arena, int number) {
 }
 
 /* Numbers `first` and those after it, ready to be emitted. */
-static void random_programs(Arena *arena, int first, Program **programs) {
+static void random_programs(Arena *arena, int first, bool affine, Program **programs) {
     for (int i = 0; i < PROGRAMS; i++) {
-        programs[i] = random_program(arena, first + i);
+        programs[i] = random_program(arena, first + i, affine);
         if (programs[i]->graph == GRAPH_TRAIN) gradient(programs[i], false);
         simplify(programs[i]);
         char *wrong = well_formed(arena, programs[i]);

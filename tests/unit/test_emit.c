@@ -312,10 +312,10 @@ static void test_models(void **state) {
 
 enum { DEFAULT_PROGRAMS = 24 };
 
-static void run_random(int first) {
+static void run_random(int first, bool affine) {
     Arena *arena = arena_new();
     Program *programs[PROGRAMS];
-    random_programs(arena, first, programs);
+    random_programs(arena, first, affine, programs);
     for (int i = 0; i < PROGRAMS; i++) check_plan(programs[i]);
     run_all(programs, PROGRAMS, arena_format(arena, "random programs from %d on, number", first));
     arena_free(arena);
@@ -326,14 +326,14 @@ static void test_random_programs(void **state) {
     (void)state;
     int first = number_from("MOEC_SEED", 0),
         end = first + number_from("MOEC_PROGRAMS", DEFAULT_PROGRAMS);
-    for (; first < end; first += PROGRAMS) run_random(first);
+    for (; first < end; first += PROGRAMS) run_random(first, true);
     print_verdicts(&verdicts);
 }
 
 /* A read that may fall outside, added to what a variable holds. */
 static void test_programs_once_wrong(void **state) {
     (void)state;
-    run_random(1816);
+    run_random(1816, false);
 }
 
 int main(void) {

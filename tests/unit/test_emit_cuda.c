@@ -477,8 +477,8 @@ enum { DEFAULT_PROGRAMS = 8 };
 static void run_random(MoecCompiler *compiler, int first, bool rounded) {
     Arena *arena = arena_new();
     Program *programs[PROGRAMS], *meanings[PROGRAMS];
-    random_programs(arena, first, programs);
-    random_programs(arena, first, meanings);
+    random_programs(arena, first, true, programs);
+    random_programs(arena, first, true, meanings);
     for (int i = 0; i < PROGRAMS; i++) programs[i]->rounded = rounded;
     Loaded loaded = {0};
     MoecKernels device;
