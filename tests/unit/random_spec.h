@@ -453,7 +453,8 @@ static void add_training(Spec *spec) {
     Random *random = &spec->random, apart = {random->state ^ 0x91ACE5u};
     add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch,
         spec->images ? 1 : spec->context, PICK(random, "none", "layer"));
-    add(spec, ", places = %ld", between(&apart, 1, 5));
+    add(spec, ", places = %ld",
+        chance(&apart, 25) ? between(&apart, 8, 20) : between(&apart, 1, 5));
     switch (between(random, 0, 3)) {
     case 0:
         add(spec, ", optimizer = sgd { nesterov = %s, decay = 0.1 }",

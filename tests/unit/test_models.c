@@ -9,11 +9,12 @@
  *
  *     test_models                         40 models from seed 1
  *     test_models recurrences             the same, of recurrences alone
+ *     test_models forms                   models that use every statement with affine subscripts
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well
  *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
  */
-#include "random_spec.h"
+#include "random_forms.h"
 
 #include "../../runtime/model/call.h"
 #include "../../runtime/model/decoder.h"
@@ -29,6 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { MODELS_FOR_ALL_FORMS = 100 };
 enum { DEFAULT_MODELS = 30, PARTS = 2, NOISES = 6, WORKERS_MOST = 16, ATTEMPTS = 3 };
 
 static const double result_limit = 1e-5, gradient_limit = 1e-4, noise = 4 * 0x1p-24;
@@ -44,6 +46,7 @@ static const double undecided_limit = 1e-2;
 typedef struct Tally {
     long models, failed, amplified, undecided;
     double worst; /* error that only amplified rounding explains */
+    long forms[FORM_COUNT]; /* models that use each */
 } Tally;
 
 /* ---- one model ---- */
@@ -118,8 +121,14 @@ static double input_value(const MoecTensor *input, int part, size_t place) {
     return (double)(float)spread(&random);
 }
 
+/* 0: its tokens, 1: the ones after, of the windows; -1: no part of them. */
+static int window_part(const MoecTensor *input) {
+    return !strcmp(input->name, "tokens") ? 0 : !strcmp(input->name, "targets") ? 1 : -1;
+}
+
+/* Numbers, classes and further texts. */
 static int is_example(const MoecTensor *input) {
-    return input->input == MOEC_INPUT_REAL || input->input == MOEC_INPUT_CLASS;
+    return input->input != MOEC_INPUT_SCALAR && window_part(input) < 0;
 }
 
 static void set_examples(MoecInterpreter *eval, const MoecGraphEntry *graph, int part) {
@@ -134,11 +143,19 @@ static void set_examples(MoecInterpreter *eval, const MoecGraphEntry *graph, int
     }
 }
 
+/* tokens or targets [batch, context] of the windows [batch, context + 1]. */
+static void set_window(const Trial *trial, int32_t *to, int part, int ahead) {
+    const long context = trial->spec->context;
+    const int32_t *windows = trial->windows + (size_t)part * window_tokens(trial->spec);
+    for (long i = 0; i < trial->spec->batch * context; i++)
+        to[i] = windows[i / context * (context + 1) + i % context + ahead];
+}
+
 static void set_call(const Trial *trial, Call *call, int part) {
-    if (!trial->spec->images)
-        call_set_windows(call, trial->windows + (size_t)part * window_tokens(trial->spec));
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
+        if (window_part(input) >= 0)
+            set_window(trial, call->inputs[i], part, window_part(input));
         if (!is_example(input)) continue;
         for (size_t j = 0; j < tensor_count(input); j++)
             if (input->is_int)
@@ -157,10 +174,8 @@ static MoecInterpreter *run_meaning(Trial *trial, const Meaning *meaning, uint64
     moec_interpreter_set(eval, "loss_scale", &scale, 1);
     moec_interpreter_noise(eval, seed ? noise : 0, seed);
     for (int part = 0; part < meaning->parts; part++) {
-        if (trial->spec->images)
-            set_examples(eval, trial->model->table->graphs, part);
-        else
-            set_tokens(trial, eval, part);
+        set_examples(eval, trial->model->table->graphs, part);
+        if (!trial->spec->images) set_tokens(trial, eval, part);
         const char *problem = moec_interpreter_run(eval, (uint64_t)part, part == PARTS - 1);
         if (problem) fail(trial, "%s", problem);
     }
@@ -559,6 +574,7 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
                      Tally *tally) {
     Spec *spec = memory_new(sizeof *spec);
     make(spec, seed);
+    forms_count(spec->text, tally->forms);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
     int good = write_file(path, spec->text), undecided = 1;
     if (getenv("MOEC_SHOW")) printf("%s", spec->text);
@@ -627,12 +643,24 @@ static Tally total_of(const Tally *tallies, long workers) {
         total.amplified += tallies[i].amplified;
         total.undecided += tallies[i].undecided;
         if (tallies[i].worst > total.worst) total.worst = tallies[i].worst;
+        for (int j = 0; j < FORM_COUNT; j++) total.forms[j] += tallies[i].forms[j];
     }
     return total;
 }
 
+/* The table of statement forms against the number of models; returns how many forms no model has. */
+static long print_forms(const Tally *total) {
+    long missing = 0;
+    for (int i = 0; i < FORM_COUNT; i++) {
+        printf("%6ld  %s\n", total->forms[i], form_table[i].name);
+        missing += !total->forms[i];
+    }
+    return missing;
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "recurrences") == 0) make = make_recurrence;
+    if (argc > 1 && strcmp(argv[1], "forms") == 0) make = make_forms;
     setenv("OMP_NUM_THREADS", "2", 0);
     threads_wait_briefly(argv);
     long count = number_from("MOEC_MODELS", DEFAULT_MODELS),
@@ -662,5 +690,7 @@ int main(int argc, char **argv) {
            "by %.1e at most; "
            "%ld undecided\n",
            total.models, count, total.failed, total.amplified, total.worst, total.undecided);
-    return stopped > 0 || total.failed > 0 || total.models < count;
+    const long missing =
+        make == make_forms && count >= MODELS_FOR_ALL_FORMS ? print_forms(&total) : 0;
+    return stopped > 0 || total.failed > 0 || total.models < count || missing > 0;
 }

@@ -179,6 +179,25 @@ static void add_comparison(Program *program, Contribution *contribution, OpCode 
         list_push(program->arena, &contribution->factors, comparison);
 }
 
+/* Is the value finite for all finite reads? */
+static bool is_always_finite(const Expr *expr) {
+    switch (expr->kind == EXPR_APPLY ? expr->op : OP_STOP) {
+    case OP_DIV:
+    case OP_POW:
+    case OP_MOD:
+    case OP_EXP:
+    case OP_LOG:
+    case OP_SQRT:
+    case OP_RSQRT:
+        return false;
+    default:
+        break;
+    }
+    for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
+        if (!is_always_finite(expr->args[i])) return false;
+    return true;
+}
+
 /* Replaces loop `old` by `fresh`, `old` being `value` of it. */
 static void replace_loop(Program *program, Contribution *contribution, Index *old, Index *fresh,
                          Expr *value) {
@@ -189,6 +208,30 @@ static void replace_loop(Program *program, Contribution *contribution, Index *ol
     contribution->factors = factors;
     for (int i = 0; i < contribution->loop_count; i++)
         if (contribution->loops[i] == old) contribution->loops[i] = fresh;
+}
+
+/* The same where `value` may leave the axis of `old`, below or above. Makes the product 0 there. A
+ * factor such as 1 / x[i], which may be infinite there, is itself made 0: 0 times infinity is not. */
+static void replace_loop_inside(Program *program, Contribution *contribution, Index *old,
+                                Index *fresh, Expr *value, bool below, bool above) {
+    bool vanishes = vanishes_outside(contribution, old);
+    Expr *zero = expr_number(program, 0), *size = expr_number(program, (double)old->axis->size);
+    Expr *plain = expr_index(program, old), *inside = NULL;
+    if (below) inside = expr_apply(program, OP_GE, plain, zero, NULL);
+    if (above) {
+        Expr *limit = expr_apply(program, OP_LT, plain, size, NULL);
+        inside = inside ? expr_apply(program, OP_AND, inside, limit, NULL) : limit;
+    }
+    for (int i = 0; inside && i < contribution->factors.count; i++) {
+        Expr *factor = contribution->factors.items[i];
+        if (!expr_uses_index(factor, old) || is_always_finite(factor)) continue;
+        contribution->factors.items[i] = expr_apply(program, OP_WHERE, inside, factor, zero);
+        vanishes = true;
+    }
+    replace_loop(program, contribution, old, fresh, value);
+    if (!vanishes && below) add_comparison(program, contribution, OP_GE, value, 0);
+    if (!vanishes && above)
+        add_comparison(program, contribution, OP_LT, value, (double)old->axis->size);
 }
 
 /* Turns x[(i + c) % n] or x[i + c] round: the place is j, and i is (j - c) % n or j - c. */
@@ -217,12 +260,9 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
                      expr_apply(program, OP_MOD, sum, expr_number(program, size), NULL));
         if (size < (double)axis->size) add_comparison(program, contribution, OP_LT, place, size);
     } else {
-        bool guarded = vanishes_outside(contribution, old);
         Expr *source = expr_apply(program, OP_ADD, place, expr_number(program, -shift), NULL);
-        replace_loop(program, contribution, old, fresh, source);
-        if (!guarded && shift > 0) add_comparison(program, contribution, OP_GE, source, 0);
-        if (!guarded && (double)axis->size - shift > (double)old->axis->size)
-            add_comparison(program, contribution, OP_LT, source, (double)old->axis->size);
+        replace_loop_inside(program, contribution, old, fresh, source, shift > 0,
+                            (double)axis->size - shift > (double)old->axis->size);
     }
     contribution->subs[dimension] = place;
 }
@@ -259,11 +299,8 @@ static void invert_moved(Program *program, Contribution *contribution, const Ten
     if (sub->kind != EXPR_APPLY) return;
     Expr *source = solved(program, contribution, sub, place, (double)axis->size, &old);
     if (!source || uses(contribution, tensor->rank, old) != 1) return;
-    bool guarded = vanishes_outside(contribution, old);
     fresh->name = old->name;
-    replace_loop(program, contribution, old, fresh, source);
-    if (!guarded) add_comparison(program, contribution, OP_GE, source, 0);
-    if (!guarded) add_comparison(program, contribution, OP_LT, source, (double)old->axis->size);
+    replace_loop_inside(program, contribution, old, fresh, source, true, true);
     contribution->subs[dimension] = place;
 }
 
@@ -350,15 +387,14 @@ static void invert_split(Program *program, Contribution *contribution, const Ten
         axes[0]->size * axes[1]->size < old->axis->size ||
         (end && end->number != (double)old->axis->size - 1))
         return;
-    bool guarded =
-        vanishes_outside(contribution, old) || axes[0]->size * axes[1]->size == old->axis->size;
+    bool above = axes[0]->size * axes[1]->size > old->axis->size;
     Index *number = index_new(program, "n", axes[0]), *rest = index_new(program, "i", axes[1]);
     Expr *first = expr_apply(program, OP_MUL, expr_index(program, number),
                              expr_number(program, (double)axes[1]->size), NULL);
     Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
-    replace_loop(program, contribution, old, number, from_end(program, end, place));
+    replace_loop_inside(program, contribution, old, number, from_end(program, end, place),
+                        end && above, !end && above);
     contribution->loops[contribution->loop_count++] = rest;
-    if (!guarded) add_comparison(program, contribution, OP_LT, place, (double)old->axis->size);
     subs[0] = expr_index(program, number);
     subs[1] = expr_index(program, rest);
 }
@@ -392,14 +428,12 @@ static void invert_remainder(Program *program, Contribution *contribution, const
     Index *old = sub->args[0]->index;
     Expr *number = quotient_of(contribution, sub, &factor);
     if (!number || number->index == old || uses(contribution, tensor->rank, old) != 1) return;
-    bool guarded = vanishes_outside(contribution, old) ||
-                   number->index->axis->size * axis->size <= old->axis->size;
+    bool above = number->index->axis->size * axis->size > old->axis->size;
     Index *rest = index_new(program, "i", axis);
     Expr *first = expr_apply(program, OP_MUL, number, sub->args[1], NULL);
     Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
-    replace_loop(program, contribution, old, rest, place);
     contribution->factors.items[factor] = expr_number(program, 1);
-    if (!guarded) add_comparison(program, contribution, OP_LT, place, (double)old->axis->size);
+    replace_loop_inside(program, contribution, old, rest, place, false, above);
     contribution->subs[dimension] = expr_index(program, rest);
 }
 
