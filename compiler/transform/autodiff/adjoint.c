@@ -179,9 +179,21 @@ static void add_comparison(Program *program, Contribution *contribution, OpCode 
         list_push(program->arena, &contribution->factors, comparison);
 }
 
-/* Is the value finite for all finite reads? */
-static bool is_always_finite(const Expr *expr) {
-    switch (expr->kind == EXPR_APPLY ? expr->op : OP_STOP) {
+/* Does the value depend on the loop in another way than by reads at the subscript `inside`? */
+static bool leaves(const Expr *expr, const Index *loop, const Expr *inside) {
+    if (expr->kind == EXPR_INDEX) return expr->index == loop;
+    for (int i = 0; i < expr->count; i++)
+        if (!(expr->kind == EXPR_READ && expr_equal(expr->args[i], inside)) &&
+            leaves(expr->args[i], loop, inside))
+            return true;
+    return false;
+}
+
+/* May the value be infinite or undefined where reads that leave their axis by the loop are 0? Reads
+ * at the subscript `inside` do not. */
+static bool may_be_infinite(const Expr *expr, const Index *loop, const Expr *inside) {
+    if (expr->kind != EXPR_APPLY) return false;
+    switch (expr->op) {
     case OP_DIV:
     case OP_POW:
     case OP_MOD:
@@ -189,13 +201,14 @@ static bool is_always_finite(const Expr *expr) {
     case OP_LOG:
     case OP_SQRT:
     case OP_RSQRT:
-        return false;
+        if (leaves(expr, loop, inside)) return true;
+        break;
     default:
         break;
     }
-    for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
-        if (!is_always_finite(expr->args[i])) return false;
-    return true;
+    for (int i = 0; i < expr->count; i++)
+        if (may_be_infinite(expr->args[i], loop, inside)) return true;
+    return false;
 }
 
 /* Replaces loop `old` by `fresh`, `old` being `value` of it. */
@@ -210,10 +223,20 @@ static void replace_loop(Program *program, Contribution *contribution, Index *ol
         if (contribution->loops[i] == old) contribution->loops[i] = fresh;
 }
 
-/* The same where `value` may leave the axis of `old`, below or above. Makes the product 0 there. A
- * factor such as 1 / x[i], which may be infinite there, is itself made 0: 0 times infinity is not. */
-static void replace_loop_inside(Program *program, Contribution *contribution, Index *old,
-                                Index *fresh, Expr *value, bool below, bool above) {
+/* Loop `old` is `value` of loop `fresh`, which may leave the axis of `old` below or above. */
+typedef struct Exchange {
+    Index *old, *fresh;
+    Expr *value;
+    bool below, above;
+} Exchange;
+
+/* The same for the loop of a dimension's subscript. The product becomes 0 where the value leaves
+ * the axis. So does a factor such as 1 / x[i] that may be infinite there: 0 times infinity is not
+ * 0. */
+static void replace_loop_inside(Program *program, Contribution *contribution, int dimension,
+                                const Exchange *exchange) {
+    Index *old = exchange->old;
+    bool below = exchange->below, above = exchange->above;
     bool vanishes = vanishes_outside(contribution, old);
     Expr *zero = expr_number(program, 0), *size = expr_number(program, (double)old->axis->size);
     Expr *plain = expr_index(program, old), *inside = NULL;
@@ -224,14 +247,14 @@ static void replace_loop_inside(Program *program, Contribution *contribution, In
     }
     for (int i = 0; inside && i < contribution->factors.count; i++) {
         Expr *factor = contribution->factors.items[i];
-        if (!expr_uses_index(factor, old) || is_always_finite(factor)) continue;
+        if (!may_be_infinite(factor, old, contribution->subs[dimension])) continue;
         contribution->factors.items[i] = expr_apply(program, OP_WHERE, inside, factor, zero);
         vanishes = true;
     }
-    replace_loop(program, contribution, old, fresh, value);
-    if (!vanishes && below) add_comparison(program, contribution, OP_GE, value, 0);
+    replace_loop(program, contribution, old, exchange->fresh, exchange->value);
+    if (!vanishes && below) add_comparison(program, contribution, OP_GE, exchange->value, 0);
     if (!vanishes && above)
-        add_comparison(program, contribution, OP_LT, value, (double)old->axis->size);
+        add_comparison(program, contribution, OP_LT, exchange->value, (double)old->axis->size);
 }
 
 /* Turns x[(i + c) % n] or x[i + c] round: the place is j, and i is (j - c) % n or j - c. */
@@ -256,13 +279,16 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
         double back = size - (shift - size * (double)(long)(shift / size));
         Expr *sum = expr_apply(program, OP_ADD, place,
                                expr_number(program, back >= size ? back - size : back), NULL);
-        replace_loop(program, contribution, old, fresh,
-                     expr_apply(program, OP_MOD, sum, expr_number(program, size), NULL));
+        Expr *source = expr_apply(program, OP_MOD, sum, expr_number(program, size), NULL);
+        replace_loop_inside(
+            program, contribution, dimension,
+            &(Exchange){old, fresh, source, false, size > (double)old->axis->size});
         if (size < (double)axis->size) add_comparison(program, contribution, OP_LT, place, size);
     } else {
         Expr *source = expr_apply(program, OP_ADD, place, expr_number(program, -shift), NULL);
-        replace_loop_inside(program, contribution, old, fresh, source, shift > 0,
-                            (double)axis->size - shift > (double)old->axis->size);
+        replace_loop_inside(program, contribution, dimension,
+                            &(Exchange){old, fresh, source, shift > 0,
+                                        (double)axis->size - shift > (double)old->axis->size});
     }
     contribution->subs[dimension] = place;
 }
@@ -300,7 +326,8 @@ static void invert_moved(Program *program, Contribution *contribution, const Ten
     Expr *source = solved(program, contribution, sub, place, (double)axis->size, &old);
     if (!source || uses(contribution, tensor->rank, old) != 1) return;
     fresh->name = old->name;
-    replace_loop_inside(program, contribution, old, fresh, source, true, true);
+    replace_loop_inside(program, contribution, dimension,
+                        &(Exchange){old, fresh, source, true, true});
     contribution->subs[dimension] = place;
 }
 
@@ -392,8 +419,9 @@ static void invert_split(Program *program, Contribution *contribution, const Ten
     Expr *first = expr_apply(program, OP_MUL, expr_index(program, number),
                              expr_number(program, (double)axes[1]->size), NULL);
     Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
-    replace_loop_inside(program, contribution, old, number, from_end(program, end, place),
-                        end && above, !end && above);
+    replace_loop_inside(
+        program, contribution, dimension,
+        &(Exchange){old, number, from_end(program, end, place), end && above, !end && above});
     contribution->loops[contribution->loop_count++] = rest;
     subs[0] = expr_index(program, number);
     subs[1] = expr_index(program, rest);
@@ -433,7 +461,8 @@ static void invert_remainder(Program *program, Contribution *contribution, const
     Expr *first = expr_apply(program, OP_MUL, number, sub->args[1], NULL);
     Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
     contribution->factors.items[factor] = expr_number(program, 1);
-    replace_loop_inside(program, contribution, old, rest, place, false, above);
+    replace_loop_inside(program, contribution, dimension,
+                        &(Exchange){old, rest, place, false, above});
     contribution->subs[dimension] = expr_index(program, rest);
 }
 
