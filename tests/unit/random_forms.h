@@ -531,6 +531,7 @@ static void make_forms(Spec *spec, uint64_t seed) {
     begin_tensors(&forms);
     for (long i = between(random, 3, 8); i > 0; i--) ANY_OF(random, form_makers)(&forms);
     add_end(&forms);
+    spec->differentiable = !strstr(spec->text, "stop(");
     add(spec, "model random = whole {\n");
     add_training(spec);
 }

@@ -49,6 +49,7 @@ typedef struct Spec {
     int causal; /* may be decoded */
     int images; /* reads those instead of tokens */
     int resets; /* states begin anew where on[s] is 0 */
+    int differentiable; /* its gradient is that of its loss: nothing is stopped */
     long context, vocabulary, batch, dim;
 } Spec;
 

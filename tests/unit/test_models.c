@@ -12,6 +12,7 @@
  *     test_models forms                   models that use every statement with affine subscripts
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well
+ *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    that text in place of the one of the seed, to reduce it
  *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
  */
 #include "random_forms.h"
@@ -86,15 +87,27 @@ static size_t window_tokens(const Spec *spec) {
 
 /* ---- the meaning ---- */
 
-static void set_all(MoecInterpreter *eval, const PublicTensor *tensors, int count,
-                    const float *block) {
+/* A direction in the space of all parameters, by the index of a number in their block. */
+static double direction(size_t index) {
+    Random random = {index + 77};
+    return spread(&random);
+}
+
+/* `moved`: by so much along the direction. */
+static void set_moved(MoecInterpreter *eval, const PublicTensor *tensors, int count,
+                      const float *block, double moved) {
     for (int i = 0; i < count; i++) {
         double *wide = memory_new(sizeof *wide * (tensors[i].count + 1));
-        for (size_t j = 0; j < tensors[i].count; j++)
-            wide[j] = (double)block[tensors[i].offset / sizeof(float) + j];
+        for (size_t j = 0, at = tensors[i].offset / sizeof(float); j < tensors[i].count; j++)
+            wide[j] = (double)block[at + j] + (moved != 0 ? moved * direction(at + j) : 0);
         moec_interpreter_set(eval, tensors[i].name, wide, tensors[i].count);
         free(wide);
     }
+}
+
+static void set_all(MoecInterpreter *eval, const PublicTensor *tensors, int count,
+                    const float *block) {
+    set_moved(eval, tensors, count, block, 0);
 }
 
 static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
@@ -165,12 +178,15 @@ static void set_call(const Trial *trial, Call *call, int part) {
     }
 }
 
-/* A run over all micro-batches, of which the last one of a step moves states; seed 0: without noise. */
-static MoecInterpreter *run_meaning(Trial *trial, const Meaning *meaning, uint64_t seed) {
+/* A run over all micro-batches, of which the last one of a step moves states; seed 0: without noise. `moved`: with parameters
+ * so far along the direction. */
+static MoecInterpreter *run_moved(Trial *trial, const Meaning *meaning, uint64_t seed,
+                                  double moved) {
     MoecInterpreter *eval = moec_interpreter_new(trial->compiler, meaning->program);
     double scale = 1.0 / meaning->parts;
-    set_all(eval, trial->model->parameters, trial->model->parameter_count, trial->model->weights);
-    set_all(eval, trial->model->states, trial->model->state_count, trial->model->layer_states);
+    const Model *model = trial->model;
+    set_moved(eval, model->parameters, model->parameter_count, model->weights, moved);
+    set_all(eval, model->states, model->state_count, model->layer_states);
     moec_interpreter_set(eval, "loss_scale", &scale, 1);
     moec_interpreter_noise(eval, seed ? noise : 0, seed);
     for (int part = 0; part < meaning->parts; part++) {
@@ -180,6 +196,10 @@ static MoecInterpreter *run_meaning(Trial *trial, const Meaning *meaning, uint64
         if (problem) fail(trial, "%s", problem);
     }
     return eval;
+}
+
+static MoecInterpreter *run_meaning(Trial *trial, const Meaning *meaning, uint64_t seed) {
+    return run_moved(trial, meaning, seed, 0);
 }
 
 static int define(Trial *trial, Meaning *meaning, MoecGraph graph) {
@@ -304,6 +324,66 @@ static int compare_outputs(Trial *trial, Meaning *meaning, Call *call) {
                        result_limit);
     }
     return good;
+}
+
+/* ---- derivatives ---- */
+
+static double number_in(MoecInterpreter *eval, const char *name) {
+    double value = 0;
+    moec_interpreter_get(eval, name, &value, 1);
+    return value;
+}
+
+/* The loss and all that is added to it, of the last micro-batch. */
+static double whole_loss(const Spec *spec, MoecInterpreter *eval) {
+    double sum = number_in(eval, "loss");
+    for (const char *at = spec->text; (at = strstr(at, "  aux ")); at++) {
+        char name[32] = "";
+        sscanf(at, "  aux %31s", name);
+        sum += number_in(eval, name);
+    }
+    return sum;
+}
+
+/* The loss's slope along the direction by differences, in one micro-batch. */
+static double slope_of(Trial *trial, const Meaning *training, double step) {
+    double loss[2];
+    for (int side = 0; side < 2; side++) {
+        MoecInterpreter *eval = run_moved(trial, training, 0, side ? step : -step);
+        loss[side] = whole_loss(trial->spec, eval);
+        moec_interpreter_free(eval);
+    }
+    return (loss[1] - loss[0]) / (2 * step);
+}
+
+/* The derived gradient against differences of the loss, both in double precision: what a program means cannot show a wrong
+ * derivation, since both sides run it. A step that crosses an edge of a largest value or a choice is taken again, smaller. */
+static int check_derivation(Trial *trial) {
+    static const double steps[] = {1e-6, 1e-7, 3e-8}, limit = 1e-4;
+    if (!trial->spec->differentiable) return 1;
+    Meaning training = {.parts = 1,
+                        .program = moec_define(trial->compiler, MOEC_TRAIN, 0, 0, 0)};
+    MoecInterpreter *eval = run_meaning(trial, &training, 0);
+    double derived = 0, size = 1e-4, slope = 0;
+    for (int i = 0; i < trial->model->parameter_count; i++) {
+        const PublicTensor *parameter = &trial->model->parameters[i];
+        char *name = memory_format("gradient:%s", parameter->name);
+        double *values = values_of(eval, &(Result){name, parameter->count, 0, parameter->count});
+        for (size_t j = 0; values && j < parameter->count; j++) {
+            const double term = values[j] * direction(parameter->offset / sizeof(float) + j);
+            derived += term;
+            size += term * term;
+        }
+        free(values);
+        free(name);
+    }
+    moec_interpreter_free(eval);
+    int good = 0;
+    for (int i = 0; i < 3 && !good; i++) {
+        slope = slope_of(trial, &training, steps[i]);
+        good = fabs(slope - derived) <= limit * sqrt(size);
+    }
+    return good || fail(trial, "the slope of the loss is %.9e, its derivative %.9e", slope, derived);
 }
 
 /* ---- graphs ---- */
@@ -555,7 +635,7 @@ static int check_model(Trial *trial, Random *random) {
     model_put(trial->model);
     Meaning forward;
     int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
-               check_training(trial) && check_update(trial) && check_whole(trial) &&
+               check_training(trial) && check_derivation(trial) && check_update(trial) && check_whole(trial) &&
                (!trial->spec->causal || check_decoding(trial, &forward));
     forget(&forward);
     model_close(trial->model);
@@ -567,6 +647,14 @@ static int write_file(const char *path, const char *text) {
     return file && fputs(text, file) >= 0 && fclose(file) == 0;
 }
 
+/* A text in place of that of the seed: of the same sizes. */
+static void read_text(Spec *spec, const char *path) {
+    FILE *file = fopen(path, "r");
+    spec->length = file ? fread(spec->text, 1, SPEC_BYTES - 1, file) : 0;
+    spec->text[spec->length] = 0;
+    if (file) fclose(file);
+}
+
 /* With tokens for which rounding may turn a choice around nothing is shown: then others are tried. */
 static void (*make)(Spec *spec, uint64_t seed) = make_spec;
 
@@ -574,6 +662,8 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
                      Tally *tally) {
     Spec *spec = memory_new(sizeof *spec);
     make(spec, seed);
+    const char *other = getenv("MOEC_TEXT");
+    if (other) read_text(spec, other);
     forms_count(spec->text, tally->forms);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
     int good = write_file(path, spec->text), undecided = 1;

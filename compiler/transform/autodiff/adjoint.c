@@ -347,7 +347,7 @@ static bool match_joined(const Contribution *contribution, const Expr *sub, Inde
         !is_loop(contribution, product->args[0]))
         return false;
     *number = product->args[0]->index;
-    return expr_is_number(product->args[1], (double)(*rest)->axis->size);
+    return *number != *rest && expr_is_number(product->args[1], (double)(*rest)->axis->size);
 }
 
 /* `place`, or that many from the end. */
