@@ -86,7 +86,7 @@ static void check_parameter(Program *program, Interpreter *eval, const Tensor *g
         norm += measured * measured;
     }
     free(derived);
-    if (sqrt(difference) > 1e-7 * (1 + sqrt(norm)))
+    if (!(sqrt(difference) <= 1e-7 * (1 + sqrt(norm)))) /* also for NaN */
         fail_msg("gradient of %s is off by %g of %g:\n%s", gradient->of->name, sqrt(difference),
                  sqrt(norm), print_program(program->arena, program));
 }
@@ -254,9 +254,40 @@ static void make_subscripts(Maker *maker) {
     make_loss(maker, total);
 }
 
+/* 1 / t[i] is infinite outside of the axis of i, where x[i + 4] has no iteration. */
+static void make_divided_slice(Maker *maker) {
+    Axis *d = make_axis(maker, "d", 9), *n = make_axis(maker, "n", 3);
+    Expr *en = at_index(maker, make_index(maker, n));
+    Tensor *x = MAKE(maker, "x", ROLE_PARAMETER, d), *t = MAKE(maker, "t", ROLE_PARAMETER, n);
+    Tensor *y = MAKE(maker, "y", ROLE_TEMP, n);
+    Expr *divisor = plus(maker, times(maker, AT(maker, t, en), AT(maker, t, en)), number(maker, 0));
+    set(maker, AT(maker, y, en),
+        times(maker, AT(maker, x, plus(maker, en, number(maker, 4))),
+              apply(maker, OP_DIV, AT(maker, t, en), divisor)));
+    make_loss(maker, y);
+}
+
+/* x[(i + 2) % 9] over 4 iterations, of which no factor depends on i; x[3 * i + i]: a diagonal. */
+static void make_remainder(Maker *maker) {
+    Axis *d = make_axis(maker, "d", 9), *n = make_axis(maker, "n", 4), *h = make_axis(maker, "h", 3);
+    Expr *en = at_index(maker, make_index(maker, n)), *eh = at_index(maker, make_index(maker, h));
+    Tensor *x = MAKE(maker, "x", ROLE_PARAMETER, d), *w = MAKE(maker, "w", ROLE_PARAMETER, d);
+    Tensor *y = MAKE(maker, "y", ROLE_TEMP, h);
+    Tensor *turned = make_scalar(maker, "turned", ROLE_TEMP);
+    Expr *place = apply(maker, OP_MOD, plus(maker, en, number(maker, 2)), number(maker, 9));
+    reduce(maker, expr_read(maker->program, turned, NULL), REDUCE_SUM, en->index, NULL,
+           AT(maker, x, place));
+    Expr *diagonal = plus(maker, times(maker, eh, number(maker, 3)), eh);
+    set(maker, AT(maker, y, eh),
+        times(maker, AT(maker, w, diagonal), expr_read(maker->program, turned, NULL)));
+    make_loss(maker, y);
+}
+
 static void test_subscripts(void **state) {
     (void)state;
     check_all(make_subscripts, 2);
+    check_all(make_divided_slice, 2);
+    check_all(make_remainder, 2);
 }
 
 /* Largest and smallest, a mean over everything, a contraction with other factors, a mask from the

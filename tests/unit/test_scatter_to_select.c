@@ -106,7 +106,7 @@ static void check(Between between, int left) {
     run(before, expected);
     run(after, actual);
     for (int i = 0; i < 18; i++)
-        if (fabs(expected[i] - actual[i]) > 1e-12)
+        if (!(fabs(expected[i] - actual[i]) <= 1e-12))
             fail_msg("element %d is %g, not %g", i, actual[i], expected[i]);
     arena_free(arena);
 }
