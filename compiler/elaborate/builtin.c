@@ -420,6 +420,14 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
     return result;
 }
 
+/* The axis of that name; in a scan the name of its axis is the current index. */
+static const Axis *axis_of_name(const Binding *binding) {
+    const Value *value = binding->value;
+    if (value->kind == KIND_AXIS) return value->axis;
+    bool scanned = value->kind == KIND_TENSOR && !value->rank && value->expr->kind == EXPR_INDEX;
+    return scanned ? value->expr->index->axis : NULL;
+}
+
 static Value *size(Elaborator *e, const Node *node, const Node *subs) {
     (void)subs;
     const Node *args = node->kids[1];
@@ -427,8 +435,9 @@ static Value *size(Elaborator *e, const Node *node, const Node *subs) {
     for (int i = 0; i < args->count; i++) {
         const Node *arg = args->kids[i];
         Binding *binding = arg->kind == NODE_NAME ? scope_find(e->scope, arg->name) : NULL;
-        if (binding && binding->value->kind == KIND_AXIS) {
-            product *= (double)binding->value->axis->size;
+        const Axis *axis = binding ? axis_of_name(binding) : NULL;
+        if (axis) {
+            product *= (double)axis->size;
             continue;
         }
         bool fine = true;

@@ -551,7 +551,10 @@ static void make_recurrence(Spec *spec, uint64_t seed) {
     Random *random = &spec->random;
     draw(random);
     spec->causal = chance(random, 70);
-    spec->context = between(random, 4, 13);
+    /* Wide enough for the products of chunks to be matrix products. */
+    Random apart = {random->state ^ 0xC4A2Fu};
+    const int wide = chance(&apart, 35);
+    spec->context = wide ? between(&apart, 24, 70) : between(random, 4, 13);
     spec->vocabulary = between(random, 11, 30);
     spec->batch = between(random, 1, 2);
     spec->dim = between(random, 3, 9);
@@ -560,7 +563,9 @@ static void make_recurrence(Spec *spec, uint64_t seed) {
     add(spec, "use adafactor\nuse decoder\nuse muon\nuse recurrent\n\nlayer made(x[s,d]) -> y[s,d] "
               "{\n  option documents: "
               "any = none\n");
-    add(spec, "  axis f = %ld\n  axis r = %ld\n", between(random, 2, 5), between(random, 1, 4));
+    add(spec, "  axis f = %ld\n  axis r = %ld\n",
+        wide ? between(&apart, 8, 20) : between(random, 2, 5),
+        wide ? between(&apart, 8, 16) : between(random, 1, 4));
     add(spec,
         "  param a[d,f], b[f,d], c[f] ~ normal(1), e[r] ~ ones\n  param w[f,r], u[r,f], m[f,f]\n");
     if (spec->resets)
