@@ -80,6 +80,46 @@ bool product_of_reads(const Statement *statement, Expr **a, Expr **b) {
            is_multiplied((*b)->tensor) && is_multiplied(statement->target->tensor);
 }
 
+/* The value of a subscript where loop `last`, or every loop if it is NULL, is at its last iteration
+ * and all others are at their first. Indices of repeats and reads count as 0. */
+static double subscript_at(const Expr *expr, Index *const *loops, int count, const Index *last) {
+    if (expr->kind == EXPR_NUMBER) return expr->number;
+    if (expr->kind == EXPR_INDEX) {
+        bool moved = last ? expr->index == last : indices_have(loops, count, expr->index);
+        return moved ? (double)expr->index->axis->size - 1 : 0;
+    }
+    if (expr->kind != EXPR_APPLY) return 0;
+    double args[3] = {0, 0, 0};
+    for (int i = 0; i < expr->count; i++) args[i] = subscript_at(expr->args[i], loops, count, last);
+    return op_value(expr->op, args[0], args[1], args[2]);
+}
+
+static double address_at(const Expr *read, Index *const *loops, int count, const Index *last) {
+    double address = 0;
+    for (int i = 0; i < read->count; i++)
+        address = address * (double)read->tensor->axes[i]->size +
+                  subscript_at(read->args[i], loops, count, last);
+    return address;
+}
+
+static double reach_of(const Index *loop, long stride) {
+    return (double)stride * ((double)loop->axis->size - 1);
+}
+
+/* Do the strides lead from the first element to the last one of every loop, and of all together?
+ * What strides_of derives from the form of a subscript is held against its value. */
+static bool strides_reach(const Expr *read, Index *const *loops, int count, const long *strides) {
+    static const Index nothing = {.name = ""};
+    const double first = address_at(read, loops, count, &nothing);
+    double all = first;
+    for (int i = 0; i < count; i++) {
+        const double moved = reach_of(loops[i], strides[i]);
+        if (address_at(read, loops, count, loops[i]) != first + moved) return false;
+        all += moved;
+    }
+    return address_at(read, loops, count, NULL) == all;
+}
+
 static int sort_of(const long *stride) {
     if (stride[2])
         return stride[0] && stride[1] ? SORT_BATCH
@@ -92,7 +132,8 @@ static int sort_of(const long *stride) {
 static bool sort_loops(const Statement *statement, Expr *const *reads, Sorted *sorted) {
     long strides[3][MAX_LOOPS];
     for (int i = 0; i < 3; i++)
-        if (!strides_of(reads[i], statement->loops, statement->loop_count, strides[i]))
+        if (!strides_of(reads[i], statement->loops, statement->loop_count, strides[i]) ||
+            !strides_reach(reads[i], statement->loops, statement->loop_count, strides[i]))
             return false;
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];

@@ -11,7 +11,7 @@
  *     test_models recurrences             the same, of recurrences alone
  *     test_models forms                   models that use every statement with affine subscripts
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
- *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well
+ *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well; MOEC_SHOW=only: the spec alone
  *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    that text in place of the one of the seed, to reduce it
  *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
  */
@@ -667,7 +667,9 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
     forms_count(spec->text, tally->forms);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
     int good = write_file(path, spec->text), undecided = 1;
-    if (getenv("MOEC_SHOW")) printf("%s", spec->text);
+    const char *show = getenv("MOEC_SHOW");
+    if (show) printf("%s", spec->text);
+    if (show && !strcmp(show, "only")) fflush(stdout), _exit(0);
     for (int attempt = 0; attempt < ATTEMPTS && good && undecided; attempt++) {
         Trial trial = {
             .spec = spec, .device = device, .compiler = moec_open(path, NULL, NULL, 0, NULL)};

@@ -154,8 +154,8 @@ const Term *product_guard(Lowering *lower, const Expr *value) {
     return a && b && term_equal(a, b) ? a : NULL;
 }
 
-/* A subscript in the first iteration of all loops that are not written out. The table of a gather is
- * an operand of its own, so a subscript that reads it begins at 0. */
+/* A subscript in the first iteration of all loops that are not written out. The table of a gather
+ * is an operand of its own, so a subscript that reads it begins at 0. */
 static Expr *first_subscript(Lowering *lower, Expr *sub) {
     if (!moves(lower, sub)) return sub;
     if (sub->kind != EXPR_APPLY || contains_read(sub)) return expr_number(lower->program, 0);
