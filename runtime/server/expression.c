@@ -1,5 +1,6 @@
 #include "server/expression.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
 
 #include <ctype.h>
@@ -105,7 +106,7 @@ void expression_write(const json_t *value, Text *out) {
     } else if (json_is_null(value)) {
         text_append(out, "None", 4);
     } else {
-        char *text = json_dumps(value, JSON_ENCODE_ANY);
+        char *text = json_write(value, JSON_ENCODE_ANY);
         text_append(out, text, strlen(text));
         free(text);
     }
@@ -210,7 +211,7 @@ static json_t *parts_of(Rendering *r, const json_t *value, const char *mark) {
         json_array_append_new(parts, json_stringn(at, (size_t)(next - at)));
         expression_spend(r, VALUE_BYTES);
     }
-    if (at) json_array_append_new(parts, json_string(at));
+    if (at) json_array_append_new(parts, json_text(at));
     return parts;
 }
 
@@ -275,7 +276,7 @@ static json_t *filter(Rendering *r, json_t *value, const char *name, const Argum
         return json_array_size(value) ? json_array_get(value, json_array_size(value) - 1) : NULL;
     if (!strcmp(name, "default")) return value || !given->count ? value : given->items[0];
     if (!strcmp(name, "tojson")) {
-        char *text = json_dumps(value ? value : json_null(), JSON_ENCODE_ANY);
+        char *text = json_write(value ? value : json_null(), JSON_ENCODE_ANY);
         json_t *result = keep_text(r, text, strlen(text));
         free(text);
         return result;

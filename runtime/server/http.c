@@ -1,5 +1,6 @@
 #include "server/http.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 
 #include <arpa/inet.h>
@@ -137,10 +138,10 @@ static Result send_events(Exchange *exchange, Handle *handle) {
 static Result send_models(Exchange *exchange, Handle *handle) {
     const Service *service = exchange->server->service;
     json_t *list =
-        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id",
+        json_make("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id",
                   service->name, "object", "model", "created", (json_int_t)service->started,
                   "owned_by", "moec", "max_model_len", (json_int_t)service->context);
-    char *text = json_dumps(list, JSON_COMPACT);
+    char *text = json_write(list, JSON_COMPACT);
     json_decref(list);
     return send_json(exchange, handle, 200, text);
 }

@@ -3,6 +3,7 @@
  * transformers library has it: no newline behind a block, no spaces before one. */
 #include "server/template.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -93,7 +94,7 @@ static void run_if(Rendering *r, int depth, char word[64]) {
 
 static void set_loop(Rendering *r, size_t i, size_t count) {
     json_object_set_new(r->scope, "loop",
-                        json_pack("{s:i, s:i, s:b, s:b, s:i}", "index", (int)i + 1, "index0",
+                        json_make("{s:i, s:i, s:b, s:b, s:i}", "index", (int)i + 1, "index0",
                                   (int)i, "first", i == 0, "last", i + 1 == count, "length",
                                   (int)count));
 }
@@ -312,7 +313,7 @@ static json_t *config_beside(const char *path) {
 static bool try_out(const Template *template, const char *path) {
     Text out = {0};
     bool raised;
-    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
+    json_t *messages = json_make("[{s:s, s:s}]", "role", "user", "content", "x");
     char *why = render(template, messages, &out, &raised);
     json_decref(messages);
     text_free(&out);
