@@ -140,7 +140,7 @@ static void read_escape(Rendering *r, Text *text) {
     if (found) {
         text_append(text, bytes + (found - letters), 1);
     } else if (isdigit((unsigned char)letter) || letter == 'N') {
-        reading_wrong(r, "'\\%c' in a text is not done here", letter);
+        reading_wrong(r, "'\\%c' in a text is not supported", letter);
     } else if (letter != '\n' && !read_code(r, letter, text)) {
         text_append(text, "\\", 1);
         text_append(text, &letter, 1);
@@ -349,7 +349,7 @@ static bool ends_here(const Rendering *r) {
            (r->text[at + 1] == '%' || r->text[at + 1] == '}');
 }
 
-/* One of the signs, which it passes; NULL: none comes next. */
+/* Passes one of the signs and returns it; NULL: none comes next. */
 static const char *next_sign(Rendering *r, const char *const signs[]) {
     reading_spaces(r);
     bool ends = ends_here(r) || (r->at + 1 < r->end && !memcmp(r->text + r->at, "%}", 2));
@@ -363,7 +363,7 @@ static json_t *read_product(Rendering *r) {
     static const char *const signs[] = {"**", "*", "//", "/", "%", NULL};
     json_t *value = read_unary(r);
     for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
-        if (strcmp(sign, "**") == 0) return reading_wrong(r, "'**' is not done here");
+        if (strcmp(sign, "**") == 0) return reading_wrong(r, "'**' is not supported");
         json_t *other = read_unary(r);
         value = values_arithmetic(r, sign, value, other);
     }
@@ -469,13 +469,13 @@ static json_t *read_or(Rendering *r) {
     return value;
 }
 
-/* What a condition that comes later may make void. */
+/* A problem of the first value of VALUE if CONDITION, until the condition is known. */
 typedef struct Held {
     char *problem;
     bool raised, refused;
 } Held;
 
-/* Takes a problem of values away, after going past what it stopped the reading of. */
+/* Removes a problem of values and reads the value again without computing it. */
 static Held hold_problem(Rendering *r, size_t start) {
     Held held = {0};
     if (!r->problem || !(r->raised || r->refused)) return held;

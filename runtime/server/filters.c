@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A method or a filter: how it is called, and what does it. */
+/* A method or a filter, its number of arguments and its function. */
 typedef struct Callable {
     const char *name;
     int least, most; /* arguments */
@@ -14,7 +14,7 @@ typedef struct Callable {
 } Callable;
 
 static json_t *wrong_arguments(Rendering *r, const char *name) {
-    return reading_wrong(r, "these arguments of '%s' are not done here", name);
+    return reading_wrong(r, "these arguments of '%s' are not supported", name);
 }
 
 /* The i-th argument, or the one of that name; NULL: there is none. */
@@ -36,7 +36,7 @@ static bool in_set(int32_t character, const json_t *set) {
     return false;
 }
 
-/* Without the characters of the first argument at its ends; without one, white space. */
+/* Removes characters of the first argument, or white space: ends has < (left), > (right). */
 static json_t *trimmed(Rendering *r, const json_t *value, const Arguments *given,
                        const char *ends) {
     const json_t *set = argument(given, 0, "chars");
@@ -117,7 +117,7 @@ static json_t *ends_with(Rendering *r, json_t *value, const Arguments *given) {
                                                 json_string_value(given->items[0]), length) == 0);
 }
 
-/* How many times at most; false: not a whole number. Below 0: without a limit. */
+/* The largest number of times; -1: no limit. Returns false for other values. */
 static bool read_limit(const json_t *given, json_int_t *limit) {
     *limit = json_is_integer(given) ? json_integer_value(given) : -1;
     return !given || json_is_integer(given) || json_is_null(given);

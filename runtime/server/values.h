@@ -1,6 +1,6 @@
-/* values: what Python does with the values of a template: text, order, arithmetic, slices.
+/* values: Python semantics of the values of a template: text, order, arithmetic, slices.
  * Values are those of JSON; NULL is one that is not defined. Results live until the end of the
- * rendering. Where an operation is wrong, a rendering that is live gets its problem. */
+ * rendering. A wrong operation sets the problem of a live rendering. */
 #ifndef SERVER_VALUES_H
 #define SERVER_VALUES_H
 
