@@ -9,7 +9,7 @@ tsan=$PWD/build/tsan
 # One thread per parallel region: gcc's libgomp is not instrumented, and each of its barriers would be reported as missing.
 export OMP_NUM_THREADS=1
 # Reports go to files: some come from processes that print nothing else.
-export TSAN_OPTIONS="halt_on_error=0 second_deadlock_stack=1 log_path=$work/tsan suppressions=$work/suppressions"
+export TSAN_OPTIONS="exitcode=0 second_deadlock_stack=1 log_path=$work/tsan suppressions=$work/suppressions"
 : >"$work/suppressions"
 
 # build TARGET...: what is to be run, instrumented.
