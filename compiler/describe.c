@@ -1,10 +1,10 @@
 /* describe: what a model costs, as JSON and as a table. */
 #include "moec.h"
 
+#include "abi/json_make.h"
 #include "schedule/kernel.h"
 #include "passes.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +63,7 @@ static json_t *layers_json(const Cost *cost) {
     json_t *layers = json_array();
     for (int i = 0; i < cost->layers.count; i++) {
         const LayerCost *layer = cost->layers.items[i];
-        json_array_append_new(layers, json_pack("{s:s, s:f, s:f, s:f}", "path", layer->path,
+        json_array_append_new(layers, json_make("{s:s, s:f, s:f, s:f}", "path", layer->path,
                                                 "parameters", layer->parameters, "active",
                                                 layer->active, "flops", layer->flops));
     }
@@ -72,8 +72,8 @@ static json_t *layers_json(const Cost *cost) {
 
 static json_t *decoding_json(const Decoding *decoding) {
     if (decoding->hindrance)
-        return json_pack("{s:b, s:s}", "derived", 0, "hindrance", decoding->hindrance);
-    return json_pack("{s:b, s:I, s:I, s:f}", "derived", 1, "bytes_per_token",
+        return json_make("{s:b, s:s}", "derived", 0, "hindrance", decoding->hindrance);
+    return json_make("{s:b, s:I, s:I, s:f}", "derived", 1, "bytes_per_token",
                      (json_int_t)decoding->bytes_per_token, "constant_bytes",
                      (json_int_t)decoding->constant_bytes, "flops_per_token", decoding->flops);
 }
@@ -89,7 +89,7 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     Summary summary = {0};
     if (moec_failed(compiler) || !summarise(compiler, arena, &summary)) return NULL;
     const Cost *cost = summary.cost;
-    json_t *root = json_pack(
+    json_t *root = json_make(
         "{s:s, s:{s:I, s:I, s:I}, s:{s:f, s:f}, s:I, s:I, s:{s:I, s:I, s:I}, s:o}", "model",
         moec_model(compiler), "params", "total", (json_int_t)(cost->parameters + 0.5), "active",
         (json_int_t)(cost->active + 0.5), "embedding", (json_int_t)(cost->embedding + 0.5),
@@ -102,7 +102,7 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     json_t *warnings = json_loads(moec_warnings_json(compiler), 0, NULL);
     if (json_array_size(warnings)) json_object_set(root, "warnings", warnings);
     json_decref(warnings);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(root);
     return keep(arena, text);
 }
@@ -120,8 +120,8 @@ static bool has_inside(const List *settings, const char *path) {
 static json_t *option_json(const List *settings, const Setting *setting) {
     size_t word = strcspn(setting->text, " ");
     bool record = word && setting->text[0] != '[' && !strncmp(setting->text + word, " {", 2);
-    if (record && has_inside(settings, setting->path)) return json_stringn(setting->text, word);
-    return json_string(setting->text);
+    if (record && has_inside(settings, setting->path)) return json_text_bytes(setting->text, word);
+    return json_text(setting->text);
 }
 
 const char *moec_options_json(MoecCompiler *compiler) {
@@ -131,7 +131,7 @@ const char *moec_options_json(MoecCompiler *compiler) {
         const Setting *setting = settings->items[i];
         json_object_set_new(root, setting->path, option_json(settings, setting));
     }
-    char *text = json_dumps(root, JSON_INDENT(2));
+    char *text = json_write(root, JSON_INDENT(2));
     json_decref(root);
     return keep(moec_arena(compiler), text);
 }

@@ -1,8 +1,8 @@
 /* describe_transfer: what a transfer made of a model, as a table and as JSON. */
+#include "abi/json_make.h"
 #include "analysis/parameter_facts.h"
 #include "elaborate/transfer.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,11 +42,11 @@ static json_t *row_json(Arena *arena, const Tuning *tuning, const Tuned *row) {
     for (int i = 0; i < row->numbers.count; i++) {
         const TunedNumber *number = row->numbers.items[i];
         json_object_set_new(numbers, number->name,
-                            json_pack("{s:f, s:f, s:s?}", "before", number->before, "after",
+                            json_make("{s:f, s:f, s:s?}", "before", number->before, "after",
                                       number->after, "clause", number->clause));
     }
     const ParameterFlow *flow = row->flow;
-    return json_pack("{s:s, s:s?, s:s?, s:s, s:{s:f, s:f, s:f, s:f, s:f, s:b, s:b}, s:o}", "path",
+    return json_make("{s:s, s:s?, s:s?, s:s, s:{s:f, s:f, s:f, s:f, s:f, s:b, s:b}, s:o}", "path",
                      flow->tensor->path, "kind", row->kind, "counterpart",
                      row->base ? row->base->tensor->path : NULL, "grown",
                      growth_text(arena, tuning, row), "facts", "fan_in", flow->fan_in, "fan_out",
@@ -58,9 +58,9 @@ char *tuning_json(Arena *arena, const Tuning *tuning) {
     json_t *rows = json_array();
     for (int i = 0; i < tuning->rows.count; i++)
         json_array_append_new(rows, row_json(arena, tuning, tuning->rows.items[i]));
-    json_t *root = json_pack("{s:s, s:s, s:s, s:o}", "model", tuning->to->name, "base",
+    json_t *root = json_make("{s:s, s:s, s:s, s:o}", "model", tuning->to->name, "base",
                              tuning->base, "parametrization", tuning->rule, "parameters", rows);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     char *kept = arena_copy(arena, text, strlen(text));
     json_decref(root);
     free(text);

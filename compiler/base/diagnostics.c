@@ -1,8 +1,8 @@
 #include "base/diagnostics.h"
 
+#include "abi/json_make.h"
 #include "base/utf8.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,38 +279,24 @@ char *warnings_text(const Reports *reports, Arena *arena) {
     return out.text;
 }
 
-/* JSON holds valid UTF-8 only; a file name may be anything. */
-static json_t *json_text(Arena *arena, const char *text) {
-    Text clean = {.arena = arena};
-    size_t length = strlen(text);
-    text_add(&clean, "%s", "");
-    for (size_t at = 0; at < length;) {
-        unsigned character;
-        int bytes = utf8_decode(text + at, length - at, &character);
-        text_add_bytes(&clean, bytes ? text + at : "\xEF\xBF\xBD", bytes ? (size_t)bytes : 3);
-        at += bytes ? (size_t)bytes : 1;
-    }
-    return json_string(clean.text);
-}
-
 static char *list_json(Arena *arena, const List *list) {
     json_t *array = json_array();
     for (int i = 0; i < list->count; i++) {
         const Report *report = list->items[i];
         json_t *object = json_object();
-        json_object_set_new(object, "severity", json_string(severity_names[report->severity]));
+        json_object_set_new(object, "severity", json_text(severity_names[report->severity]));
         if (report->span.source) {
-            json_object_set_new(object, "file", json_text(arena, report->span.source->path));
+            json_object_set_new(object, "file", json_text(report->span.source->path));
             json_object_set_new(object, "line", json_integer(span_line(report->span)));
             json_object_set_new(object, "column", json_integer(span_column(report->span)));
             Span end = {report->span.source, report->span.end, report->span.end};
             json_object_set_new(object, "end_line", json_integer(span_line(end)));
             json_object_set_new(object, "end_column", json_integer(span_column(end)));
         }
-        json_object_set_new(object, "message", json_text(arena, report->message));
+        json_object_set_new(object, "message", json_text(report->message));
         json_array_append_new(array, object);
     }
-    char *text = json_dumps(array, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    char *text = json_write(array, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     json_decref(array);
     char *copy = arena_copy(arena, text, strlen(text));
     free(text);

@@ -1,7 +1,8 @@
 /* explain_text: the same as a table, and as JSON. */
 #include "explain/explain.h"
 
-#include <jansson.h>
+#include "abi/json_make.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,9 +145,9 @@ static json_t *units_json(const Explanation *explanation) {
         const ExplainedUnit *unit = explanation->units.items[i];
         json_t *fused = json_array();
         for (int k = 0; k < unit->statements.count; k++)
-            json_array_append_new(fused, json_string(result_of(unit->statements.items[k])));
+            json_array_append_new(fused, json_text(result_of(unit->statements.items[k])));
         json_array_append_new(
-            list, json_pack("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:o}", "at", unit->at,
+            list, json_make("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:o}", "at", unit->at,
                             "name", unit->name, "kind", unit->kind, "runs", unit->runs, "flops",
                             unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
                             unit->by_memory ? "memory" : "products", "from",
@@ -163,10 +164,10 @@ static json_t *layers_json(const Explanation *explanation) {
         for (int k = 0; k < explanation->edges.count; k++) {
             const ExplainedEdge *edge = explanation->edges.items[k];
             const ExplainedLayer *from = explanation->layers.items[edge->from];
-            if (edge->to == i) json_array_append_new(reads, json_string(from->path));
+            if (edge->to == i) json_array_append_new(reads, json_text(from->path));
         }
         json_array_append_new(list,
-                              json_pack("{s:s, s:b, s:f, s:f, s:o}", "path", layer->path, "input",
+                              json_make("{s:s, s:b, s:f, s:f, s:o}", "path", layer->path, "input",
                                         layer->input, "parameters", layer->parameters, "flops",
                                         layer->flops, "reads", reads));
     }
@@ -177,13 +178,13 @@ const char *explain_json(const Explanation *explanation) {
     json_t *memory = json_array();
     for (int t = 0; t < explanation->moments; t++)
         json_array_append_new(memory, json_real(explanation->memory[t]));
-    json_t *root = json_pack(
+    json_t *root = json_make(
         "{s:s, s:s, s:{s:f, s:f}, s:f, s:f, s:f, s:o, s:o, s:o}", "model", explanation->model,
         "graph", explanation->graph, "ceilings", "products", explanation->ceilings.products,
         "memory", explanation->ceilings.memory, "flops", explanation->flops, "bytes",
         explanation->bytes, "seconds", explanation->seconds, "layers", layers_json(explanation),
         "units", units_json(explanation), "memory", memory);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     const char *kept = arena_copy(explanation->arena, text, strlen(text));
     json_decref(root);
     free(text);

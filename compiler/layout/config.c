@@ -9,6 +9,8 @@
  */
 #include "layout/layout.h"
 
+#include "abi/utf8_cut.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -205,7 +207,7 @@ static const char *pair_text(Arena *arena, const MoecPair *pair) {
     case MOEC_PAIR_NUMBER:
         return number_text(arena, pair->number);
     default:
-        return arena_format(arena, "\"%.80s\"", pair->text);
+        return arena_format(arena, "\"%.*s\"", utf8_cut(pair->text, 80), pair->text);
     }
 }
 
@@ -273,8 +275,8 @@ static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const No
     if (!list_fits(reading, rule, count, pair)) return;
     slot->text = layout_pattern(reading->arena, rule, pair->text, &unknown);
     if (slot->text) return;
-    report_error(reading->unit->reports, rule->span, "'%s' holds \"%.60s\" in the configuration",
-                 rule->name, unknown);
+    report_error(reading->unit->reports, rule->span, "'%s' holds \"%.*s\" in the configuration",
+                 rule->name, utf8_cut(unknown, 60), unknown);
     report_help(reading->unit->reports, "known are %s", layout_known_words(reading->arena, rule));
     slot->text = "none";
 }

@@ -1,4 +1,5 @@
 /* compare: moec compare: finished runs beside each other. */
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "command/commands.h"
 #include "command/spec.h"
@@ -19,8 +20,8 @@ static bool is_spec(int argc, char **argv) {
     return false;
 }
 
-static char *json_text(const json_t *comparison) {
-    char *text = json_dumps(comparison, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+static char *indented_json(const json_t *comparison) {
+    char *text = json_write(comparison, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     size_t length = strlen(text);
     text = realloc(text, length + 2);
     if (text) strcpy(text + length, "\n");
@@ -64,7 +65,7 @@ int command_compare(int argc, char **argv) {
     if (markdown + csv + json + svg > 1)
         return arguments_wrong(command, NULL, "choose one of --markdown, --csv, --json and --svg");
     return compare(&folders, base,
-                   json       ? json_text
+                   json       ? indented_json
                    : csv      ? comparison_csv
                    : svg      ? comparison_svg
                    : markdown ? comparison_markdown

@@ -3,6 +3,7 @@
  * that does not is the one at fault. */
 #include "command/coordcheck.h"
 
+#include "abi/json_make.h"
 #include "abi/step_path.h"
 #include "base/message.h"
 #include "base/files.h"
@@ -14,7 +15,6 @@
 #include "training/measure.h"
 #include "training/step.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -319,20 +319,20 @@ static void print_json(const CoordinateCheck *check) {
     bool change;
     const Coordinate *fault = fault_of(check, &change);
     for (int i = 0; i < check->sizes; i++)
-        json_array_append_new(sizes, json_string(check->labels[i]));
+        json_array_append_new(sizes, json_text(check->labels[i]));
     for (int i = 0; i < check->count; i++) {
         json_t *size = json_array(), *changes = json_array();
         for (int j = 0; j < check->sizes; j++) {
             json_array_append_new(size, json_real(check->all[i].size[j]));
             json_array_append_new(changes, json_real(check->all[i].change[j]));
         }
-        json_array_append_new(rows, json_pack("{s:s, s:o, s:o}", "activation", check->all[i].name,
+        json_array_append_new(rows, json_make("{s:s, s:o, s:o}", "activation", check->all[i].name,
                                               "size", size, "change", changes));
     }
-    json_t *root = json_pack("{s:s, s:s, s:I, s:o, s:o, s:s?}", "model", check->model, "over",
+    json_t *root = json_make("{s:s, s:s, s:I, s:o, s:o, s:s?}", "model", check->model, "over",
                              check->over, "steps", (json_int_t)check->steps, "sizes", sizes,
                              "activations", rows, "fault", fault ? fault->name : NULL);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     puts(text);
     free(text);
     json_decref(root);

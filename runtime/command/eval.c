@@ -1,4 +1,5 @@
 /* eval: moec eval: the loss of a trained model on data, or how often it finds the right answer. */
+#include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "training/questions.h"
 #include "command/commands.h"
@@ -35,7 +36,7 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
     const char *what = apart ? "examples" : "tokens";
     double bits = found->nats / log(2);
     if (telling->json) {
-        json_t *object = json_pack("{s:o}", "loss", json_number(found->nats));
+        json_t *object = json_make("{s:o}", "loss", json_number(found->nats));
         if (!apart)
             json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
                                 json_number(bits));
@@ -136,7 +137,7 @@ static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, l
                by_length, accuracy->questions, step);
         return;
     }
-    json_t *object = json_pack("{s:f, s:f, s:I, s:f, s:I}", "accuracy", right, "accuracy_by_length",
+    json_t *object = json_make("{s:f, s:f, s:I, s:f, s:I}", "accuracy", right, "accuracy_by_length",
                                by_length, "questions", (json_int_t)accuracy->questions, "seconds",
                                seconds, "step", (json_int_t)step);
     json_dumpf(object, stdout, JSON_INDENT(2));

@@ -1,5 +1,6 @@
 /* generate: moec generate: texts go on, token by token, as the decode graph of the trained model
  * gives it. */
+#include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "command/commands.h"
 #include "base/message.h"
@@ -13,7 +14,6 @@
 #include "command/spec.h"
 #include "training/texts.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static bool go_on(Generation *generation, TokenList *text, uint64_t seed, Text *
 
 static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
                          bool ended) {
-    json_t *object = json_pack("{s:o, s:I, s:o, s:I, s:s}", "prompt",
+    json_t *object = json_make("{s:o, s:I, s:o, s:I, s:s}", "prompt",
                                text_json(prompt->text, strlen(prompt->text)), "sample",
                                (json_int_t)sample, "text", text_json(out->bytes, out->length),
                                "tokens", (json_int_t)made, "end", ended ? "stop" : "length");
@@ -166,7 +166,7 @@ static bool write_chats(Generation *generation) {
         Prompt *prompt = &generation->prompts.items[i];
         Text text = {0};
         Problem problem = {0};
-        json_t *messages = json_pack("[{s:s, s:o}]", "role", "user", "content",
+        json_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
                                      text_json(prompt->text, strlen(prompt->text)));
         good = template_chat(template, messages, &text, &problem) ||
                error_message("leave --chat out", "%s", problem.text);

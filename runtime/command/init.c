@@ -1,5 +1,6 @@
 /* init: moec init: fresh random weights. The numbers of a tensor depend on the seed and its public
  * name alone. */
+#include "abi/json_make.h"
 #include "command/commands.h"
 #include "base/memory.h"
 #include "model/model.h"
@@ -13,11 +14,11 @@ static bool write_weights(const Model *model, const char *bundle, long seed, con
     int count;
     Entry *entries = model_entries(model, false, notes, &count);
     char *digits = memory_format("%ld", seed);
-    json_object_set_new(notes, "format", json_string("moec"));
-    json_object_set_new(notes, "version", json_string(MOEC_VERSION));
-    json_object_set_new(notes, "model", json_string(model->table->model));
-    json_object_set_new(notes, "spec", json_string(bundle));
-    json_object_set_new(notes, "seed", json_string(digits));
+    json_object_set_new(notes, "format", json_text("moec"));
+    json_object_set_new(notes, "version", json_text(MOEC_VERSION));
+    json_object_set_new(notes, "model", json_text(model->table->model));
+    json_object_set_new(notes, "spec", json_text(bundle));
+    json_object_set_new(notes, "seed", json_text(digits));
     bool written = safetensors_write(path, entries, count, notes);
     free(digits);
     entries_free(entries, count);

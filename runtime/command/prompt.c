@@ -1,5 +1,6 @@
 #include "command/prompt.h"
 
+#include "abi/utf8_cut.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -50,7 +51,7 @@ static bool read_numbers(Prompt *prompt) {
         if (!isdigit((unsigned char)*at) || errno || number > INT32_MAX ||
             (*end && !strchr(" ,\t", *end)))
             return error_message("numbers of tokens with spaces or commas between them",
-                                 "'%.20s' in the prompt is no token number", at);
+                                 "'%.*s' in the prompt is no token number", utf8_cut(at, 20), at);
         tokens_add(&prompt->tokens, (int32_t)number);
         at = end;
     }
@@ -69,9 +70,9 @@ bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *token
     for (int i = 0; i < prompts->count && good; i++) {
         Prompt *prompt = &prompts->items[i];
         good = encode(prompt, writing, encoder, tokenizer) &&
-               (prompt->tokens.count ||
-                error_message("the model goes on from at least one token",
-                              "the prompt '%.20s' has no tokens", prompt->text));
+               (prompt->tokens.count || error_message("the model goes on from at least one token",
+                                                      "the prompt '%.*s' has no tokens",
+                                                      utf8_cut(prompt->text, 20), prompt->text));
     }
     encoder_free(encoder);
     return good;

@@ -7,6 +7,7 @@
  * --context or the spec's, or what the file holds when that is less; batch is as many windows as
  * the file holds.
  */
+#include "abi/json_make.h"
 #include "command/commands.h"
 #include "base/message.h"
 #include "data/data.h"
@@ -67,7 +68,7 @@ static float *add_result(Results *results, char *name, int rank, const long *sha
     float *values = memory_new(entry->bytes);
     entry->data = values;
     char *key = memory_format("axes:%s", name);
-    json_object_set_new(results->notes, key, json_string(axes));
+    json_object_set_new(results->notes, key, json_text(axes));
     free(key);
     return values;
 }

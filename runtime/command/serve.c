@@ -4,6 +4,7 @@
 #include "base/message.h"
 #include "command/commands.h"
 #include "command/spec.h"
+#include "server/admission.h"
 #include "server/http.h"
 #include "server/template.h"
 #include "training/checkpoint.h"
@@ -122,6 +123,7 @@ static bool serve(const Options *options) {
     service->body = (size_t)options->body;
     service->timeout = options->timeout;
     service->patience = options->patience;
+    service->host = options->host;
     service->key = key && *key ? key : NULL;
     serving.file = checkpoint_open(options->operand);
     bool good = serving.file && open_tokenizer(&serving) && open_template(&serving) &&
@@ -129,7 +131,7 @@ static bool serve(const Options *options) {
     if (good) {
         char *line = memory_format("  %s, texts of %ld tokens, %ld at once", name, service->context,
                                    service->rows);
-        good = http_serve(service, serving.model, options->host, options->port, line);
+        good = http_serve(service, serving.model, options->port, line);
         free(line);
     }
     model_close(serving.model);
@@ -151,7 +153,7 @@ static int check_options(const Command *command, const Options *options) {
         return arguments_wrong(command, NULL,
                                "--connections, --queue, --body, --timeout and --patience are "
                                "above 0");
-    if (!http_is_loopback(options->host) && !(key && *key)) {
+    if (!admission_is_loopback(options->host) && !(key && *key)) {
         error_message("set MOEC_API_KEY, which clients then show, or leave --host out",
                       "others than this machine reach %s, and there is no key", options->host);
         return EXIT_INPUT;
@@ -172,7 +174,7 @@ int command_serve(int argc, char **argv) {
                        .patience = 30};
     const Option table[] = {
         {OPTION_TEXT, "--host", "ADDRESS", &options.host,
-         "where to listen (default 127.0.0.1: this machine alone); others need MOEC_API_KEY"},
+         "address to listen at (default 127.0.0.1); other machines need MOEC_API_KEY"},
         {OPTION_COUNT, "--port", "N", &options.port, "default 8000; 0: any, which is printed"},
         {OPTION_TEXT, "--name", "NAME", &options.name, "of the model (default: that of the run)"},
         {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,

@@ -1,4 +1,5 @@
 /* train: moec train. */
+#include "abi/json_make.h"
 #include "training/account.h"
 #include "training/checkpoint.h"
 #include "training/differences.h"
@@ -318,7 +319,7 @@ static json_t *measured_json(Training *training, const Probes *probes) {
 }
 
 static bool log_step(Training *training, const StepResult *result, double seconds) {
-    json_t *line = json_pack("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)training->place.step,
+    json_t *line = json_make("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)training->place.step,
                              "loss", result->loss, "grad_norm", result->norm, "lr",
                              json_number(result->rate), "seconds", seconds);
     json_t *measured = measured_json(training, training->stepper.probes);
@@ -364,7 +365,7 @@ static bool measure(Training *training) {
     probes_close(probes);
     if (!good) return false;
     training->bits = found.nats / (training->data->record ? 1 : log(2)); /* examples: the loss */
-    json_t *line = json_pack("{s:I, s:o}", "step", (json_int_t)training->place.step, "val_loss",
+    json_t *line = json_make("{s:I, s:o}", "step", (json_int_t)training->place.step, "val_loss",
                              json_number(found.nats));
     if (!training->data->record)
         json_object_set_new(line,
@@ -396,7 +397,7 @@ static bool tell_saved(const Training *training) {
 
 static bool stop_diverged(Training *training, long step, const char *what, const char *why) {
     record_write(&training->record,
-                 json_pack("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
+                 json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
     error_message("lower train.lr, set train.clip, or give the schedule a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);
     return tell_saved(training);

@@ -1,5 +1,6 @@
 #include "data/data.h"
 
+#include "abi/utf8_cut.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -91,8 +92,8 @@ static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) 
     if (!whole || !comma || comma[1 + strspn(comma + 1, " ")] != ')')
         return error_message(
             "save one row of uint16 or uint32",
-            "%s: a NumPy file of tokens has one row of whole numbers; this one has %.40s",
-            shard->path, header);
+            "%s: a NumPy file of tokens has one row of whole numbers; this one has %.*s",
+            shard->path, utf8_cut(header, 40), header);
     shard->width = type[3] - '0';
     shard->header = before + bytes;
     shard->count = (size_t)count;

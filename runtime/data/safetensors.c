@@ -1,5 +1,6 @@
 #include "data/safetensors.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
 
@@ -36,7 +37,7 @@ static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry
         json_object_foreach(notes, key, value) {
             if (strcmp(key, "checksum") != 0) json_object_set(copy, key, value);
         }
-        char *text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+        char *text = json_write(copy, JSON_COMPACT | JSON_SORT_KEYS);
         XXH3_128bits_update(state, text, strlen(text));
         free(text);
         json_decref(copy);
@@ -358,12 +359,12 @@ static char *header_text(const Entry *entries, int count, json_t *notes) {
             json_array_append_new(shape, json_integer(entries[i].shape[j]));
         size_t end = offset + entries[i].bytes;
         json_object_set_new(header, entries[i].name,
-                            json_pack("{s:s, s:o, s:[I,I]}", "dtype",
+                            json_make("{s:s, s:o, s:[I,I]}", "dtype",
                                       numbers[entries[i].number].name, "shape", shape,
                                       "data_offsets", (json_int_t)offset, (json_int_t)end));
         offset = end;
     }
-    char *text = json_dumps(header, JSON_COMPACT);
+    char *text = json_write(header, JSON_COMPACT);
     json_decref(header);
     return text;
 }
@@ -372,7 +373,7 @@ static bool write_file(const char *path, const Entry *entries, int count, json_t
                        const Maker *maker) {
     char digits[33];
     checksum(digits, entries, count, notes, maker);
-    json_object_set_new(notes, "checksum", json_string(digits));
+    json_object_set_new(notes, "checksum", json_text(digits));
     char *header = header_text(entries, count, notes);
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
     Aside aside;

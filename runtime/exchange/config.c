@@ -1,11 +1,11 @@
 #include "exchange/config.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "tokenizer/text/text.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static void add_value(Config *config, const char *key, json_t *value, int depth)
         if (pair->text && json_is_array(value)) return;
         free((void *)(uintptr_t)pair->text);
         pair->kind = MOEC_PAIR_OTHER;
-        pair->text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        pair->text = json_write(value, JSON_COMPACT | JSON_ENCODE_ANY);
     }
 }
 
@@ -114,7 +114,7 @@ static json_t *list_json(const char *text) {
     json_t *list = json_array();
     while (*text) {
         size_t length = strcspn(text, "\n");
-        json_array_append_new(list, json_stringn(text, length));
+        json_array_append_new(list, json_text_bytes(text, length));
         text += length + (text[length] == '\n');
     }
     return list;
@@ -129,7 +129,7 @@ static json_t *pair_json(const MoecPair *pair) {
             return json_integer((json_int_t)pair->number);
         return json_real(pair->number);
     case MOEC_PAIR_TEXT:
-        return json_string(pair->text);
+        return json_text(pair->text);
     case MOEC_PAIR_LIST:
         return list_json(pair->text);
     case MOEC_PAIR_OTHER:
@@ -175,8 +175,8 @@ bool config_write(const char *path, const NewConfig *config) {
             larger(pair, before) ? json_incref(json_object_get(before, pair->key))
                                  : pair_json(pair));
     }
-    put(object, "torch_dtype", json_string(config->type));
-    char *text = json_dumps(object, JSON_INDENT(2));
+    put(object, "torch_dtype", json_text(config->type));
+    char *text = json_write(object, JSON_INDENT(2));
     bool written = file_write(path, text, strlen(text));
     free(text);
     json_decref(object);

@@ -1,4 +1,6 @@
 /* A GGUF file read: its keys as a configuration, its tokenizer, what else it says of tokens. */
+#include "abi/json_make.h"
+#include "abi/utf8_cut.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "exchange/gguf_rotation.h"
@@ -99,7 +101,7 @@ static json_t *vocabulary_of(const GgufFile *file, json_t *added, json_t *made) 
         json_object_set_new(vocabulary, text, json_integer((json_int_t)i));
         bool control = type == GGUF_CONTROL || type == GGUF_UNKNOWN;
         if (control || type == GGUF_USER_DEFINED)
-            json_array_append_new(added, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id",
+            json_array_append_new(added, json_make("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id",
                                                    (json_int_t)i, "content", text, "single_word", 0,
                                                    "lstrip", 0, "rstrip", 0, "normalized", 0,
                                                    "special", control));
@@ -110,7 +112,7 @@ static json_t *vocabulary_of(const GgufFile *file, json_t *added, json_t *made) 
 }
 
 static json_t *special_piece(const char *text) {
-    return json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", text, "type_id", 0);
+    return json_make("{s:{s:s, s:i}}", "SpecialToken", "id", text, "type_id", 0);
 }
 
 /* What is put before and after a text. */
@@ -126,36 +128,36 @@ static json_t *template_of(const GgufFile *file, bool begins) {
     for (int i = 0; i < 2; i++) {
         if (i == 1)
             json_array_append_new(single,
-                                  json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0));
+                                  json_make("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0));
         if (!ends[i]) continue;
         json_array_append_new(single, special_piece(ends[i]));
         json_object_set_new(specials, ends[i],
-                            json_pack("{s:s, s:[O], s:[s]}", "id", ends[i], "ids",
+                            json_make("{s:s, s:[O], s:[s]}", "id", ends[i], "ids",
                                       json_object_get(file->keys, keys[i]), "tokens", ends[i]));
     }
     json_t *pair = json_copy(single);
-    json_array_append_new(pair, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "B", "type_id", 1));
-    return json_pack("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single", single, "pair",
+    json_array_append_new(pair, json_make("{s:{s:s, s:i}}", "Sequence", "id", "B", "type_id", 1));
+    return json_make("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single", single, "pair",
                      pair, "special_tokens", specials);
 }
 
 /* A model of BPE; takes vocabulary and merges. */
 static json_t *model_of(json_t *vocabulary, json_t *merges, bool sentencepiece, bool whole,
                         const char *unknown) {
-    return json_pack("{s:s, s:n, s:s?, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE",
+    return json_make("{s:s, s:n, s:s?, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE",
                      "dropout", "unk_token", unknown, "continuing_subword_prefix",
                      "end_of_word_suffix", "fuse_unk", sentencepiece, "byte_fallback",
                      sentencepiece, "ignore_merges", whole, "vocab", vocabulary, "merges", merges);
 }
 
 static json_t *byte_level(bool cuts) {
-    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+    return json_make("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
                      "trim_offsets", 1, "use_regex", cuts);
 }
 
 static json_t *cutter_of(const GgufCut *cut) {
     if (!cut->pattern) return byte_level(true);
-    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
+    return json_make("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
                      "type", "Split", "pattern", "Regex", cut->pattern, "behavior", "Isolated",
                      "invert", 0, byte_level(false));
 }
@@ -167,8 +169,8 @@ static json_t *byte_level_of(const GgufFile *file) {
     json_t *merges = json_object_get(file->keys, "tokenizer.ggml.merges");
     if (!cut) {
         error_message("--no-tokenizer leaves it out",
-                      "%s: texts are cut as '%.60s' does it, which is not known here", file->path,
-                      name);
+                      "%s: texts are cut as '%.*s' does it, which is not known here", file->path,
+                      utf8_cut(name, 60), name);
         return NULL;
     }
     json_t *added = json_array(), *made = json_object(), *whole = NULL,
@@ -176,8 +178,8 @@ static json_t *byte_level_of(const GgufFile *file) {
     if (vocabulary) {
         json_t *model = model_of(vocabulary, merges ? json_incref(merges) : json_array(), false,
                                  cut->whole, NULL);
-        json_t *normaliser = cut->nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
-        whole = json_pack("{s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "added_tokens",
+        json_t *normaliser = cut->nfc ? json_make("{s:s}", "type", "NFC") : json_null();
+        whole = json_make("{s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "added_tokens",
                           added, "normalizer", normaliser, "pre_tokenizer", cutter_of(cut),
                           "post_processor", template_of(file, false), "decoder", byte_level(true),
                           "model", model);
@@ -200,21 +202,21 @@ static float *scores_of(const GgufFile *file) {
 
 /* Texts with "▁" for spaces, one of which may stand before. */
 static json_t *space_normaliser(bool prefix) {
-    json_t *replace = json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "String", " ",
+    json_t *replace = json_make("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "String", " ",
                                 "content", "▁");
     if (!prefix) return replace;
-    return json_pack("{s:s, s:[{s:s, s:s}, o]}", "type", "Sequence", "normalizers", "type",
+    return json_make("{s:s, s:[{s:s, s:s}, o]}", "type", "Sequence", "normalizers", "type",
                      "Prepend", "prepend", "▁", replace);
 }
 
 static json_t *space_decoder(bool prefix) {
     json_t *steps =
-        json_pack("[{s:s, s:{s:s}, s:s}, {s:s}, {s:s}]", "type", "Replace", "pattern", "String",
+        json_make("[{s:s, s:{s:s}, s:s}, {s:s}, {s:s}]", "type", "Replace", "pattern", "String",
                   "▁", "content", " ", "type", "ByteFallback", "type", "Fuse");
     if (prefix)
-        json_array_append_new(steps, json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content",
+        json_array_append_new(steps, json_make("{s:s, s:s, s:i, s:i}", "type", "Strip", "content",
                                                " ", "start", 1, "stop", 0));
-    return json_pack("{s:s, s:o}", "type", "Sequence", "decoders", steps);
+    return json_make("{s:s, s:o}", "type", "Sequence", "decoders", steps);
 }
 
 /* A tokenizer of SentencePiece's BPE; NULL after a message. */
@@ -227,7 +229,7 @@ static json_t *sentencepiece_of(const GgufFile *file) {
     if (vocabulary) {
         json_t *model = model_of(vocabulary, gguf_merges(vocabulary, scores, made), true, false,
                                  token_of(file, "tokenizer.ggml.unknown_token_id"));
-        whole = json_pack("{s:s, s:O, s:o, s:n, s:o, s:o, s:o}", "version", "1.0", "added_tokens",
+        whole = json_make("{s:s, s:O, s:o, s:n, s:o, s:o, s:o}", "version", "1.0", "added_tokens",
                           added, "normalizer", space_normaliser(prefix), "pre_tokenizer",
                           "post_processor", template_of(file, true), "decoder",
                           space_decoder(prefix), "model", model);
@@ -251,16 +253,16 @@ json_t *gguf_tokenizer_json(const GgufFile *file, bool *none) {
     if (strcmp(kind, "gpt2") == 0) return byte_level_of(file);
     if (strcmp(kind, "llama") == 0) return sentencepiece_of(file);
     error_message("--no-tokenizer leaves it out",
-                  "%s: its tokenizer is of the kind '%.60s', and only gpt2 and llama are read",
-                  file->path, kind);
+                  "%s: its tokenizer is of the kind '%.*s', and only gpt2 and llama are read",
+                  file->path, utf8_cut(kind, 60), kind);
     return NULL;
 }
 
 /* ---- the other files ---- */
 
 static void add_file(json_t *files, const char *name, json_t *object) {
-    char *text = json_dumps(object, JSON_INDENT(2));
-    json_object_set_new(files, name, json_string(text));
+    char *text = json_write(object, JSON_INDENT(2));
+    json_object_set_new(files, name, json_text(text));
     free(text);
     json_decref(object);
 }
@@ -284,7 +286,7 @@ json_t *gguf_files(const GgufFile *file, bool bare) {
         if (!text) continue;
         char *id = memory_format("%s_id", names[i][0]);
         json_object_set(config, id, json_object_get(file->keys, names[i][1]));
-        json_object_set_new(tokens, names[i][0], json_string(text));
+        json_object_set_new(tokens, names[i][0], json_text(text));
         free(id);
     }
     add_context(file, config);
@@ -293,8 +295,8 @@ json_t *gguf_files(const GgufFile *file, bool bare) {
         json_decref(tokens);
         return files;
     }
-    json_object_set_new(tokens, "tokenizer_class", json_string("PreTrainedTokenizerFast"));
+    json_object_set_new(tokens, "tokenizer_class", json_text("PreTrainedTokenizerFast"));
     add_file(files, "file:tokenizer_config.json", tokens);
-    if (chat) json_object_set_new(files, "file:chat_template.jinja", json_string(chat));
+    if (chat) json_object_set_new(files, "file:chat_template.jinja", json_text(chat));
     return files;
 }

@@ -1,5 +1,7 @@
 #include "exchange/gguf_rotation.h"
 
+#include "abi/json_make.h"
+#include "abi/utf8_cut.h"
 #include "base/memory.h"
 #include "base/message.h"
 
@@ -110,8 +112,8 @@ bool gguf_rotation_read(const GgufFile *file, json_t *config) {
     if (!entry) return true;
     if (!plain)
         return error_message("convert the model again from the folder it was published in",
-                             "%s: the rotation is both '%.60s' and that of rope_freqs.weight",
-                             file->path, type);
+                             "%s: the rotation is both '%.*s' and that of rope_freqs.weight",
+                             file->path, utf8_cut(type, 60), type);
     bool good = is_floats(entry);
     ramp.pairs = good ? (int)entry->shape[0] : 0;
     for (int i = 0; i < ramp.pairs; i++)
@@ -122,7 +124,7 @@ bool gguf_rotation_read(const GgufFile *file, json_t *config) {
         return error_message("import the folder that the model was published in",
                              "%s: rope_freqs.weight is no rotation of Llama 3's kind", file->path);
     if (ramp.factor == 1) return true;
-    put(config, "type", json_string("llama3"));
+    put(config, "type", json_text("llama3"));
     put(config, "factor", json_real(ramp.factor));
     put(config, "low_freq_factor", json_real(ramp.low));
     put(config, "high_freq_factor", json_real(ramp.high));

@@ -1,5 +1,7 @@
 /* The tokenizer of a GGUF file, written: byte-level BPE, whose cutting llama.cpp knows by a name,
  * and BPE of SentencePiece, whose merges it finds again from the scores of tokens. */
+#include "abi/json_make.h"
+#include "abi/utf8_cut.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "exchange/gguf_tokens.h"
@@ -10,7 +12,7 @@
 /* The first whose mark the cutter has. */
 static const GgufCut *find_cut(const json_t *object) {
     const json_t *cutter = json_object_get(object, "pre_tokenizer");
-    char *text = json_dumps(cutter, JSON_COMPACT);
+    char *text = json_write(cutter, JSON_COMPACT);
     const char *type = json_string_value(json_object_get(cutter, "type"));
     const GgufCut *found = NULL;
     int count;
@@ -131,7 +133,7 @@ static bool follow(const json_t *model, const float *scores) {
     json_array_foreach(again, i, merge) {
         char *text = merge_text(merge), *joined = merge_text(merge), *space = strchr(joined, ' ');
         memmove(space, space + 1, strlen(space));
-        json_object_set_new(known, text, json_string(joined));
+        json_object_set_new(known, text, json_text(joined));
         free(text);
         free(joined);
     }
@@ -151,8 +153,8 @@ static bool follow(const json_t *model, const float *scores) {
 
 /* Whether spaces become "▁", and whether one is put before a text; false: neither is so. */
 static bool spaces(const json_t *object, bool *prefix) {
-    char *normaliser = json_dumps(json_object_get(object, "normalizer"), JSON_COMPACT),
-         *cutter = json_dumps(json_object_get(object, "pre_tokenizer"), JSON_COMPACT);
+    char *normaliser = json_write(json_object_get(object, "normalizer"), JSON_COMPACT),
+         *cutter = json_write(json_object_get(object, "pre_tokenizer"), JSON_COMPACT);
     bool replaced = normaliser && strstr(normaliser, "\"Replace\"") && strstr(normaliser, "▁");
     bool metaspace = cutter && strstr(cutter, "\"Metaspace\"");
     bool other = normaliser && (strstr(normaliser, "NFKC") || strstr(normaliser, "NFC") ||
@@ -208,9 +210,9 @@ static void tell_left_out(const json_t *object, const GgufCut *cut) {
                 token = json_string_value(json_object_get(added, "content"));
     }
     if (token)
-        note_message("GGUF cannot say how the token '%.60s' takes in what stands beside it: its "
+        note_message("GGUF cannot say how the token '%.*s' takes in what stands beside it: its "
                      "text is looked for as it is",
-                     token);
+                     utf8_cut(token, 60), token);
     bool has_nfc = type && strcmp(type, "NFC") == 0;
     if (cut && (cut->nfc ? !has_nfc : type != NULL))
         note_message("GGUF cannot say how the tokenizer normalises texts: '%s' stands for %s",

@@ -1,5 +1,6 @@
 #include "exchange/gguf_tokens.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -74,7 +75,7 @@ json_t *gguf_merges(const json_t *vocabulary, const float *scores, const json_t 
     if (merges.count) qsort(merges.items, merges.count, sizeof(Merge), by_score);
     for (size_t i = 0; i < merges.count; i++) {
         json_array_append_new(list,
-                              json_pack("[s, s]", merges.items[i].left, merges.items[i].right));
+                              json_make("[s, s]", merges.items[i].left, merges.items[i].right));
         free(merges.items[i].left);
         free(merges.items[i].right);
     }

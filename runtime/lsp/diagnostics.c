@@ -3,6 +3,8 @@
  * the document that led there. */
 #include "lsp/server.h"
 
+#include "abi/json_make.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@ enum { MAX_MODELS = 64, SEVERITY_ERROR = 1, SEVERITY_WARNING = 2 };
 static size_t offset_of(const Document *document, const json_t *report, const char *line_key,
                         const char *column_key) {
     json_t *start =
-        json_pack("{s:I, s:I}", "line", json_integer_value(json_object_get(report, line_key)) - 1,
+        json_make("{s:I, s:I}", "line", json_integer_value(json_object_get(report, line_key)) - 1,
                   "character", (json_int_t)0);
     size_t at = offset_of_position(document->text, document->length, start);
     json_decref(start);
@@ -58,7 +60,7 @@ static void add_note(const Document *document, json_t *diagnostic, const json_t 
     }
     json_t *list = json_object_get(diagnostic, "relatedInformation");
     if (!list) json_object_set_new(diagnostic, "relatedInformation", list = json_array());
-    json_array_append_new(list, json_pack("{s:{s:s, s:o}, s:O}", "location", "uri", document->uri,
+    json_array_append_new(list, json_make("{s:{s:s, s:o}, s:O}", "location", "uri", document->uri,
                                           "range", place_in(document, report), "message",
                                           json_object_get(report, "message")));
     /* What is wrong elsewhere is told where this file led there. */
@@ -70,7 +72,7 @@ static void add_note(const Document *document, json_t *diagnostic, const json_t 
 
 static json_t *diagnostic_of(const Document *document, const json_t *report, int severity) {
     json_t *one =
-        json_pack("{s:o, s:i, s:s, s:O}", "range", place_in(document, report), "severity", severity,
+        json_make("{s:o, s:i, s:s, s:O}", "range", place_in(document, report), "severity", severity,
                   "source", "moec", "message", json_object_get(report, "message"));
     const char *file = json_string_value(json_object_get(report, "file"));
     if (file && !is_here(document, report)) {
@@ -139,5 +141,5 @@ void publish_diagnostics(Server *server, Document *document) {
     moec_close(compiler);
     document->changed = false;
     notify(server, "textDocument/publishDiagnostics",
-           json_pack("{s:s, s:o}", "uri", document->uri, "diagnostics", list));
+           json_make("{s:s, s:o}", "uri", document->uri, "diagnostics", list));
 }

@@ -1,5 +1,6 @@
 #include "lsp/documents.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -133,10 +134,10 @@ static json_t *position_of_offset(const char *text, size_t offset) {
         }
     for (int units; start < offset; character += units)
         start += character_at(text + start, offset - start, &units);
-    return json_pack("{s:I, s:I}", "line", line, "character", character);
+    return json_make("{s:I, s:I}", "line", line, "character", character);
 }
 
 json_t *text_range(const char *text, size_t start, size_t end) {
-    return json_pack("{s:o, s:o}", "start", position_of_offset(text, start), "end",
+    return json_make("{s:o, s:o}", "start", position_of_offset(text, start), "end",
                      position_of_offset(text, end));
 }

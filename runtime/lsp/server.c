@@ -1,5 +1,6 @@
 #include "lsp/server.h"
 
+#include "abi/json_make.h"
 #include "base/cache.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -12,12 +13,12 @@ enum { WAIT_FOR_MORE = 150 }; /* milliseconds of quiet before a text is judged *
 enum { NO_METHOD = -32601, WRONG_PARAMETERS = -32602, NOT_VALID = -32600 };
 
 static void send_message(Server *server, json_t *message) {
-    json_object_set_new(message, "jsonrpc", json_string("2.0"));
+    json_object_set_new(message, "jsonrpc", json_text("2.0"));
     if (!wire_write(&server->wire, message)) server->broken = true;
 }
 
 void notify(Server *server, const char *method, json_t *params) {
-    send_message(server, json_pack("{s:s, s:o}", "method", method, "params", params));
+    send_message(server, json_make("{s:s, s:o}", "method", method, "params", params));
 }
 
 static const char *text_at(const json_t *object, const char *outer, const char *key) {
@@ -34,7 +35,7 @@ typedef struct Asked {
 
 static json_t *hover(const Asked *asked) {
     const char *text = moec_hover(asked->compiler, asked->offset);
-    return text ? json_pack("{s:{s:s, s:s}}", "contents", "kind", "markdown", "value", text)
+    return text ? json_make("{s:{s:s, s:s}}", "contents", "kind", "markdown", "value", text)
                 : json_null();
 }
 
@@ -61,7 +62,7 @@ static json_t *definition(const Asked *asked) {
     char *standard = location.standard ? standard_file(&location) : NULL;
     if (location.standard && !standard) return json_null();
     char *uri = uri_of_path(standard ? standard : location.path);
-    json_t *found = json_pack("{s:s, s:o}", "uri", uri, "range",
+    json_t *found = json_make("{s:s, s:o}", "uri", uri, "range",
                               text_range(location.text, location.start, location.end));
     free(uri);
     free(standard);
@@ -77,8 +78,8 @@ static json_t *completion(const Asked *asked) {
     json_t *items = json_array();
     for (int i = 0; i < count; i++) {
         json_t *item =
-            json_pack("{s:s, s:i}", "label", offers[i].label, "kind", kinds[offers[i].kind]);
-        if (offers[i].detail) json_object_set_new(item, "detail", json_string(offers[i].detail));
+            json_make("{s:s, s:i}", "label", offers[i].label, "kind", kinds[offers[i].kind]);
+        if (offers[i].detail) json_object_set_new(item, "detail", json_text(offers[i].detail));
         json_array_append_new(items, item);
     }
     return items;
@@ -89,14 +90,14 @@ static json_t *formatting(const Asked *asked) {
     const char *text = moec_format(asked->compiler);
     if (!text) return json_null();
     const Document *document = asked->document;
-    return json_pack("[{s:o, s:s}]", "range", text_range(document->text, 0, document->length),
+    return json_make("[{s:o, s:s}]", "range", text_range(document->text, 0, document->length),
                      "newText", text);
 }
 
 /* ---- requests ---- */
 
 static json_t *initialize(void) {
-    return json_pack("{s:{s:{s:b, s:i}, s:b, s:b, s:b, s:{s:[s]}}, s:{s:s, s:s}}", "capabilities",
+    return json_make("{s:{s:{s:b, s:i}, s:b, s:b, s:b, s:{s:[s]}}, s:{s:s, s:s}}", "capabilities",
                      "textDocumentSync", "openClose", 1, "change", 1, "hoverProvider", 1,
                      "definitionProvider", 1, "documentFormattingProvider", 1, "completionProvider",
                      "triggerCharacters", ".", "serverInfo", "name", "moec", "version",
@@ -145,13 +146,13 @@ static void answer_request(Server *server, const char *method, json_t *id, const
     for (size_t i = 0; !answer && code == NO_METHOD && i < sizeof methods / sizeof *methods; i++)
         if (!strcmp(method, methods[i].name))
             answer = answer_at(server, &methods[i], params, &code);
-    json_t *message = json_pack("{s:O}", "id", id);
+    json_t *message = json_make("{s:O}", "id", id);
     if (answer)
         json_object_set_new(message, "result", answer);
     else
         json_object_set_new(
             message, "error",
-            json_pack("{s:i, s:o}", "code", code, "message",
+            json_make("{s:i, s:o}", "code", code, "message",
                       json_sprintf(code == NO_METHOD ? "there is no method '%s'"
                                                      : "'%s' cannot be answered now",
                                    method)));
@@ -174,7 +175,7 @@ static void take_notification(Server *server, const char *method, const json_t *
             take_text(server, uri, json_object_get(json_array_get(changes, count - 1), "text"));
     } else if (!strcmp(method, "textDocument/didClose") && uri) {
         notify(server, "textDocument/publishDiagnostics",
-               json_pack("{s:s, s:[]}", "uri", uri, "diagnostics"));
+               json_make("{s:s, s:[]}", "uri", uri, "diagnostics"));
         document_close(&server->documents, uri);
     }
 }

@@ -1,5 +1,6 @@
 #include "lsp/wire.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -73,7 +74,7 @@ json_t *wire_read(Wire *wire, int milliseconds, bool *broken) {
 }
 
 bool wire_write(Wire *wire, json_t *message) {
-    char *text = json_dumps(message, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    char *text = json_write(message, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(message);
     char *all = memory_format("Content-Length: %zu\r\n\r\n%s", strlen(text), text);
     free(text);

@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
 #include "data/random.h"
@@ -615,7 +616,7 @@ static void add_parameter(const Model *model, Entry *entries, int *count, const 
 
 static void add_axes(json_t *notes, const PublicTensor *one) {
     char *key = memory_format("axes:%s", one->name);
-    json_object_set_new(notes, key, json_string(one->axes));
+    json_object_set_new(notes, key, json_text(one->axes));
     free(key);
 }
 

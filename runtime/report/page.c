@@ -2,6 +2,7 @@
 #include "report/report.h"
 
 #include "abi/embedded_file.h"
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -21,7 +22,7 @@ static const EmbeddedFile *find_file(const char *name, size_t length) {
 
 /* Inside a script element nothing may look like its end; JSON has '<' in texts alone. */
 static void write_data(Aside *aside, const json_t *data) {
-    char *text = json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = json_write(data, JSON_COMPACT | JSON_REAL_PRECISION(9));
     const char *at = text ? text : "null";
     for (size_t length; *at; at += length) {
         length = strcspn(at, "<");

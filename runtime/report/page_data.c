@@ -1,6 +1,7 @@
 /* page_data: what the page shows, as JSON. */
 #include "report/report.h"
 
+#include "abi/json_make.h"
 #include "base/commit.h"
 #include "base/json_number.h"
 #include "base/version.h"
@@ -17,7 +18,7 @@
 enum { MAX_POINTS = 1000, MAX_PICTURES = 60 }; /* of a series; of what has many values each time */
 
 static void add_point(json_t *series, double step, double value) {
-    json_array_append_new(series, json_pack("[o, o]", json_number(step), json_number(value)));
+    json_array_append_new(series, json_make("[o, o]", json_number(step), json_number(value)));
 }
 
 /* Each point is the mean of `stride` neighbours, at the last of their steps. */
@@ -110,10 +111,10 @@ static json_t *run_json(const Run *run) {
     for (int i = 1; i < run->history.columns; i++)
         json_object_set_new(all, run->history.names[i], series_json(&run->history, i));
     json_t *starts = json_object_get(run->account, "starts");
-    return json_pack("{s:I, s:o?, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
-                     "folder", json_string(run->folder), "diverged", run->result.diverged,
-                     "nonsense", run->history.diverged, "starts", starts, "clock",
-                     clock_json(&run->history), "series", all);
+    return json_make("{s:I, s:o?, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
+                     "folder", json_text(run->folder), "diverged", run->result.diverged, "nonsense",
+                     run->history.diverged, "starts", starts, "clock", clock_json(&run->history),
+                     "series", all);
 }
 
 /* Of the machine that writes the report: of products of f32, of bf16, of memory. */
@@ -127,7 +128,7 @@ static json_t *graph_json(const Group *group, const Ceilings *ceilings) {
     MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
     const MoecCeilings own = {ceilings->products[moec_rounded(compiler)], ceilings->memory};
     const char *picture = moec_explain(compiler, MOEC_TRAIN, false, own, MOEC_EXPLAIN_SVG);
-    json_t *graph = picture ? json_string(picture) : NULL;
+    json_t *graph = picture ? json_text(picture) : NULL;
     moec_close(compiler);
     return graph;
 }
@@ -149,7 +150,7 @@ static json_t *model_json(const Gathering *gathering, int number, const Ceilings
     json_t *flops = json_object_get(json_object_get(group->cost, "flops_per_token"), "train");
     json_t *tokens = json_object_get(group->runs[0].account, "tokens_per_step");
     json_t *graph = has_own_graph(gathering, number) ? graph_json(group, ceilings) : NULL;
-    return json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:o, s:o?, s:o?}", "name", group->name,
+    return json_make("{s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:o, s:o?, s:o?}", "name", group->name,
                      "sets", group->sets, "options", group->options, "layers",
                      json_object_get(group->cost, "layers"), "flops", flops, "tokens_per_step",
                      tokens, "runs", runs, "graph", graph, "values", values_json(&group->runs[0]));
@@ -162,6 +163,6 @@ json_t *report_json(const Gathering *gathering, int base) {
     json_t *models = json_array();
     for (int i = 0; i < gathering->count; i++)
         json_array_append_new(models, model_json(gathering, i, &ceilings));
-    return json_pack("{s:o, s:s, s:s, s:o}", "comparison", comparison_json(gathering, base, false),
+    return json_make("{s:o, s:s, s:s, s:o}", "comparison", comparison_json(gathering, base, false),
                      "version", MOEC_VERSION, "commit", build_commit, "models", models);
 }

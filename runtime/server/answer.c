@@ -1,5 +1,6 @@
 #include "server/answer.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
 #include "base/json_number.h"
 
@@ -57,7 +58,7 @@ static json_t *completion_logprobs(const Choice *choice, size_t from, size_t *ch
         json_array_append_new(offsets, json_integer((json_int_t)*characters));
         *characters += character_count(chance->piece.bytes, chance->piece.length);
     }
-    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs,
+    return json_make("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs,
                      "top_logprobs", likely, "text_offset", offsets);
 }
 
@@ -74,7 +75,7 @@ static json_t *chat_token(const Service *service, int32_t token, double logprob)
     Text name = {0};
     token_name(service, token, &name);
     json_t *object =
-        json_pack("{s:o, s:o, s:o}", "token", text_json(name.bytes, name.length), "logprob",
+        json_make("{s:o, s:o, s:o}", "token", text_json(name.bytes, name.length), "logprob",
                   json_number(logprob), "bytes", bytes_array(name.bytes, name.length));
     text_free(&name);
     return object;
@@ -93,7 +94,7 @@ static json_t *chat_logprobs(const Choice *choice, size_t from) {
         json_object_set_new(token, "top_logprobs", likely);
         json_array_append_new(content, token);
     }
-    return json_pack("{s:o}", "content", content);
+    return json_make("{s:o}", "content", content);
 }
 
 /* ---- answers ---- */
@@ -103,12 +104,12 @@ static json_t *usage(const Request *request) {
     for (int i = 0; i < request->prompt_count; i++) prompt += request->prompts[i].tokens.count;
     for (int i = 0; i < request->choice_count; i++)
         made += request->choices[i].row.tokens.count - request->choices[i].row.prompt;
-    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens",
+    return json_make("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens",
                      (json_int_t)made, "total_tokens", (json_int_t)(prompt + made));
 }
 
 static json_t *frame(const Request *request, const char *chat, json_t *choices) {
-    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", request->id, "object",
+    return json_make("{s:s, s:s, s:I, s:s, s:o}", "id", request->id, "object",
                      request->form == FORM_CHAT ? chat : "text_completion", "created",
                      (json_int_t)request->created, "model", request->service->name, "choices",
                      choices);
@@ -128,12 +129,12 @@ static json_t *choice_object(const Choice *choice) {
     json_t *said = text_json(text.bytes, text.length), *object;
     text_free(&text);
     if (choice->request->form == FORM_CHAT)
-        object = json_pack("{s:i, s:{s:s, s:o}, s:o, s:s}", "index", choice->index, "message",
+        object = json_make("{s:i, s:{s:s, s:o}, s:o, s:s}", "index", choice->index, "message",
                            "role", "assistant", "content", said, "logprobs",
                            chat_logprobs(choice, 0), "finish_reason", choice->finish);
     else
         object =
-            json_pack("{s:i, s:o, s:o, s:s}", "index", choice->index, "text", said, "logprobs",
+            json_make("{s:i, s:o, s:o, s:s}", "index", choice->index, "text", said, "logprobs",
                       completion_logprobs(choice, 0, &characters), "finish_reason", choice->finish);
     return object;
 }
@@ -144,7 +145,7 @@ char *answer_text(const Request *request) {
         json_array_append_new(choices, choice_object(&request->choices[i]));
     json_t *answer = frame(request, "chat.completion", choices);
     json_object_set_new(answer, "usage", usage(request));
-    char *text = json_dumps(answer, JSON_COMPACT);
+    char *text = json_write(answer, JSON_COMPACT);
     json_decref(answer);
     return text;
 }
@@ -152,7 +153,7 @@ char *answer_text(const Request *request) {
 /* ---- events: https://html.spec.whatwg.org/multipage/server-sent-events.html ---- */
 
 static void append_event(Text *out, json_t *object) {
-    char *text = json_dumps(object, JSON_COMPACT);
+    char *text = json_write(object, JSON_COMPACT);
     text_append(out, "data: ", 6);
     text_append(out, text, strlen(text));
     text_append(out, "\n\n", 2);
@@ -166,19 +167,19 @@ static json_t *completion_event(Choice *choice) {
     text_append(&text, choice->text.bytes + choice->told, choice->text.length - choice->told);
     json_t *said = text_json(text.bytes, text.length);
     text_free(&text);
-    return json_pack("{s:i, s:o, s:o, s:s?}", "index", choice->index, "text", said, "logprobs",
+    return json_make("{s:i, s:o, s:o, s:s?}", "index", choice->index, "text", said, "logprobs",
                      completion_logprobs(choice, choice->chances_told, &choice->characters),
                      "finish_reason", choice->finish);
 }
 
 static json_t *chat_event(const Choice *choice) {
     json_t *delta = json_object();
-    if (!choice->begun) json_object_set_new(delta, "role", json_string("assistant"));
+    if (!choice->begun) json_object_set_new(delta, "role", json_text("assistant"));
     if (!choice->begun || choice->told < choice->text.length)
         json_object_set_new(
             delta, "content",
             text_json(choice->text.bytes + choice->told, choice->text.length - choice->told));
-    return json_pack("{s:i, s:o, s:o, s:s?}", "index", choice->index, "delta", delta, "logprobs",
+    return json_make("{s:i, s:o, s:o, s:s?}", "index", choice->index, "delta", delta, "logprobs",
                      chat_logprobs(choice, choice->chances_told), "finish_reason", choice->finish);
 }
 
@@ -187,7 +188,7 @@ void answer_event(Choice *choice, Text *out) {
     bool news = choice->told < choice->text.length || choice->chances_told < choice->chance_count;
     if (choice->begun && !news && !choice->finish) return;
     json_t *object = request->form == FORM_CHAT ? chat_event(choice) : completion_event(choice);
-    json_t *event = frame(request, "chat.completion.chunk", json_pack("[o]", object));
+    json_t *event = frame(request, "chat.completion.chunk", json_make("[o]", object));
     if (request->stream_usage) json_object_set_new(event, "usage", json_null());
     append_event(out, event);
     choice->begun = true;

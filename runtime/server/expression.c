@@ -1,8 +1,12 @@
 #include "server/expression.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
+#include "server/filters.h"
+#include "server/values.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +16,31 @@ enum { MAX_WORK = 1 << 27, DEEPEST_EXPRESSION = 64 };
 
 /* ---- reading ---- */
 
-json_t *reading_wrong(Rendering *r, const char *format, ...) {
-    va_list arguments;
+static void set_problem(Rendering *r, const char *format, va_list arguments) {
     char *text = NULL;
-    if (r->problem) return NULL;
-    va_start(arguments, format);
+    if (r->problem) return;
     if (vasprintf(&text, format, arguments) < 0) text = NULL;
-    va_end(arguments);
     size_t line = 1;
     for (size_t i = 0; i < r->at && i < r->end; i++) line += r->text[i] == '\n';
     r->problem = r->raised ? memory_format("%s", text) : memory_format("line %zu: %s", line, text);
     free(text);
+}
+
+json_t *reading_wrong(Rendering *r, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set_problem(r, format, arguments);
+    va_end(arguments);
+    return NULL;
+}
+
+json_t *reading_refused(Rendering *r, const char *format, ...) {
+    va_list arguments;
+    if (!r->live || r->problem) return NULL;
+    va_start(arguments, format);
+    set_problem(r, format, arguments);
+    va_end(arguments);
+    r->refused = true;
     return NULL;
 }
 
@@ -89,37 +107,45 @@ json_t *expression_keep(Rendering *r, json_t *value) {
 
 bool expression_true(const json_t *value) {
     if (!value || json_is_null(value) || json_is_false(value)) return false;
-    if (json_is_integer(value)) return json_integer_value(value) != 0;
+    if (json_is_number(value)) return json_number_value(value) != 0;
     if (json_is_string(value)) return json_string_length(value) > 0;
     if (json_is_array(value)) return json_array_size(value) > 0;
     return !json_is_object(value) || json_object_size(value) > 0;
 }
 
-void expression_write(const json_t *value, Text *out) {
-    if (!value) return;
-    if (json_is_string(value)) {
-        text_append(out, json_string_value(value), json_string_length(value));
-    } else if (json_is_boolean(value)) {
-        const char *word = json_is_true(value) ? "True" : "False";
-        text_append(out, word, strlen(word));
-    } else if (json_is_null(value)) {
-        text_append(out, "None", 4);
-    } else {
-        char *text = json_dumps(value, JSON_ENCODE_ANY);
-        text_append(out, text, strlen(text));
-        free(text);
+static json_t *read_any(Rendering *r);
+
+/* \xHH, \uHHHH and \UHHHHHHHH; false: it is none of these. */
+static bool read_code(Rendering *r, char letter, Text *text) {
+    int digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
+    long code = 0;
+    if (!digits) return false;
+    for (int i = 0; i < digits; i++, r->at++) {
+        char digit[2] = {(char)(r->at < r->end ? r->text[r->at] : 0), 0};
+        if (!isxdigit((unsigned char)*digit)) break;
+        code = code * 16 + strtol(digit, NULL, 16);
+        if (i + 1 == digits) digits = 0;
+    }
+    bool valid = !digits && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+    if (!valid) reading_wrong(r, "'\\%c' is not followed by the number of a character", letter);
+    text_append_character(text, valid ? (int32_t)code : 0xFFFD);
+    return true;
+}
+
+/* What follows a '\\' in a text. Python keeps the '\\' where it means nothing. */
+static void read_escape(Rendering *r, Text *text) {
+    static const char letters[] = "ntrabfv\\'\"", bytes[] = "\n\t\r\a\b\f\v\\'\"";
+    char letter = r->text[r->at++];
+    const char *found = letter ? strchr(letters, letter) : NULL;
+    if (found) {
+        text_append(text, bytes + (found - letters), 1);
+    } else if (isdigit((unsigned char)letter) || letter == 'N') {
+        reading_wrong(r, "'\\%c' in a text is not supported", letter);
+    } else if (letter != '\n' && !read_code(r, letter, text)) {
+        text_append(text, "\\", 1);
+        text_append(text, &letter, 1);
     }
 }
-
-static json_t *keep_text(Rendering *r, const char *bytes, size_t length) {
-    return expression_keep(r, json_stringn(bytes ? bytes : "", length));
-}
-
-static json_t *keep_truth(Rendering *r, bool truth) {
-    return expression_keep(r, json_boolean(truth));
-}
-
-static json_t *read_any(Rendering *r);
 
 /* "text" or 'text' */
 static json_t *read_text(Rendering *r) {
@@ -127,17 +153,35 @@ static json_t *read_text(Rendering *r) {
     Text text = {0};
     while (r->at < r->end && r->text[r->at] != quote) {
         char byte = r->text[r->at++];
-        if (byte == '\\' && r->at < r->end) {
-            byte = r->text[r->at++];
-            byte = (char)(byte == 'n' ? '\n' : byte == 't' ? '\t' : byte == 'r' ? '\r' : byte);
-        }
-        text_append(&text, &byte, 1);
+        if (byte == '\\' && r->at < r->end)
+            read_escape(r, &text);
+        else
+            text_append(&text, &byte, 1);
     }
     if (r->at >= r->end) reading_wrong(r, "a string has no end");
     if (r->at < r->end) r->at++;
-    json_t *value = keep_text(r, text.bytes, text.length);
+    json_t *value = values_text(r, text.bytes, text.length);
     text_free(&text);
     return value;
+}
+
+static json_t *read_number(Rendering *r) {
+    const char *from = r->text + r->at;
+    size_t whole = strspn(from, "0123456789"), length = whole;
+    char *end;
+    if (from[length] == '.' && isdigit((unsigned char)from[length + 1]))
+        length += 1 + strspn(from + length + 1, "0123456789");
+    if (from[length] == 'e' || from[length] == 'E') {
+        size_t sign = length + 1 + (from[length + 1] == '+' || from[length + 1] == '-');
+        if (isdigit((unsigned char)from[sign])) length = sign + strspn(from + sign, "0123456789");
+    }
+    r->at += length;
+    if (r->at < r->end && in_name(r->text[r->at])) return reading_wrong(r, "this is no number");
+    errno = 0;
+    double real = length > whole ? strtod(from, &end) : 0;
+    json_int_t number = length > whole ? 0 : strtoll(from, &end, 10);
+    if (errno == ERANGE) return reading_wrong(r, "a number is beyond 64 bits");
+    return length > whole ? expression_keep(r, json_real(real)) : values_integer(r, number);
 }
 
 /* [a, b] behind its bracket. */
@@ -155,12 +199,6 @@ static json_t *read_list(Rendering *r) {
 
 /* ---- calls ---- */
 
-typedef struct Arguments {
-    json_t *items[4];
-    int count;
-    json_t *named; /* an object */
-} Arguments;
-
 static Arguments read_arguments(Rendering *r) {
     Arguments arguments = {.named = expression_keep(r, json_object())};
     while (!r->problem && !reading_sign(r, ")")) {
@@ -171,116 +209,15 @@ static Arguments read_arguments(Rendering *r) {
         json_t *value = read_any(r);
         if (named)
             json_object_set(arguments.named, name, value ? value : json_null());
-        else if (arguments.count < 4)
+        else if (arguments.count < MAX_ARGUMENTS)
             arguments.items[arguments.count++] = value;
+        else
+            reading_wrong(r, "a call has more than %d arguments", MAX_ARGUMENTS);
         if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ')')
             reading_wrong(r, "expected ',' or ')'");
     }
     expression_spend_on(r, arguments.named);
     return arguments;
-}
-
-/* Without the characters of `set` at its ends; NULL: without spaces. */
-static json_t *trimmed(Rendering *r, const json_t *value, const char *set, bool left, bool right) {
-    const char *text = json_string_value(value);
-    size_t from = 0, to = text ? json_string_length(value) : 0;
-    if (!set) set = " \t\n\v\f\r";
-    while (left && from < to && strchr(set, text[from])) from++;
-    while (right && to > from && strchr(set, text[to - 1])) to--;
-    return keep_text(r, text ? text + from : "", to - from);
-}
-
-static json_t *in_case(Rendering *r, const json_t *value, bool upper) {
-    size_t length = json_string_length(value);
-    char *copy = memory_new(length + 1);
-    for (size_t i = 0; i < length; i++) {
-        unsigned char byte = (unsigned char)json_string_value(value)[i];
-        copy[i] = (char)(upper ? toupper(byte) : tolower(byte));
-    }
-    json_t *result = keep_text(r, copy, length);
-    free(copy);
-    return result;
-}
-
-static json_t *parts_of(Rendering *r, const json_t *value, const char *mark) {
-    json_t *parts = expression_keep(r, json_array());
-    const char *at = json_string_value(value);
-    for (const char *next; at && *mark && !r->problem && (next = strstr(at, mark));
-         at = next + strlen(mark)) {
-        json_array_append_new(parts, json_stringn(at, (size_t)(next - at)));
-        expression_spend(r, VALUE_BYTES);
-    }
-    if (at) json_array_append_new(parts, json_string(at));
-    return parts;
-}
-
-static bool begins(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static bool ends(const char *text, const char *with) {
-    size_t length = strlen(text), other = strlen(with);
-    return length >= other && strcmp(text + length - other, with) == 0;
-}
-
-/* value.name(arguments) */
-static json_t *call_method(Rendering *r, json_t *value, const char *name, const Arguments *given) {
-    const char *text = json_string_value(value);
-    const char *first = given->count ? json_string_value(given->items[0]) : NULL;
-    bool plain = text && !given->count;
-    expression_spend_on(r, value);
-    if (r->problem) return NULL;
-    if (text && !strcmp(name, "strip")) return trimmed(r, value, first, true, true);
-    if (text && !strcmp(name, "lstrip")) return trimmed(r, value, first, true, false);
-    if (text && !strcmp(name, "rstrip")) return trimmed(r, value, first, false, true);
-    if (plain && !strcmp(name, "upper")) return in_case(r, value, true);
-    if (plain && !strcmp(name, "lower")) return in_case(r, value, false);
-    if (text && first && !strcmp(name, "startswith")) return keep_truth(r, begins(text, first));
-    if (text && first && !strcmp(name, "endswith")) return keep_truth(r, ends(text, first));
-    if (text && first && !strcmp(name, "split")) return parts_of(r, value, first);
-    if (json_is_object(value) && first && !strcmp(name, "get")) {
-        json_t *found = json_object_get(value, first);
-        return found ? found : given->count > 1 ? given->items[1] : expression_keep(r, json_null());
-    }
-    return r->live ? reading_wrong(r, "'.%s()' is not done here", name) : NULL;
-}
-
-static json_t *call_function(Rendering *r, const char *name, const Arguments *given) {
-    if (!strcmp(name, "namespace")) return given->named;
-    if (!strcmp(name, "raise_exception")) {
-        if (!r->live) return NULL;
-        r->raised = true;
-        const char *why = given->count ? json_string_value(given->items[0]) : NULL;
-        return reading_wrong(r, "%s", why ? why : "the template refuses these messages");
-    }
-    return reading_wrong(r, "'%s()' is not done here", name);
-}
-
-/* value | name(arguments) */
-static json_t *filter(Rendering *r, json_t *value, const char *name, const Arguments *given) {
-    expression_spend_on(r, value);
-    if (r->problem) return NULL;
-    if (!strcmp(name, "trim")) return trimmed(r, value, NULL, true, true);
-    if (!strcmp(name, "upper") || !strcmp(name, "lower")) return in_case(r, value, *name == 'u');
-    if (!strcmp(name, "safe") || !strcmp(name, "string") || !strcmp(name, "list")) return value;
-    if (!strcmp(name, "length") || !strcmp(name, "count")) {
-        size_t size = json_is_string(value)
-                          ? character_count(json_string_value(value), json_string_length(value))
-                      : json_is_object(value) ? json_object_size(value)
-                                              : json_array_size(value);
-        return expression_keep(r, json_integer((json_int_t)size));
-    }
-    if (!strcmp(name, "first")) return json_array_get(value, 0);
-    if (!strcmp(name, "last"))
-        return json_array_size(value) ? json_array_get(value, json_array_size(value) - 1) : NULL;
-    if (!strcmp(name, "default")) return value || !given->count ? value : given->items[0];
-    if (!strcmp(name, "tojson")) {
-        char *text = json_dumps(value ? value : json_null(), JSON_ENCODE_ANY);
-        json_t *result = keep_text(r, text, strlen(text));
-        free(text);
-        return result;
-    }
-    return reading_wrong(r, "the filter '%s' is not done here", name);
 }
 
 /* ---- from the inside out ---- */
@@ -290,20 +227,15 @@ static json_t *read_atom(Rendering *r) {
     reading_spaces(r);
     char byte = (char)(r->at < r->end ? r->text[r->at] : 0);
     if (byte == '"' || byte == '\'') return read_text(r);
-    if (isdigit((unsigned char)byte)) {
-        char *end;
-        long number = strtol(r->text + r->at, &end, 10);
-        r->at = (size_t)(end - r->text);
-        return expression_keep(r, json_integer(number));
-    }
+    if (isdigit((unsigned char)byte)) return read_number(r);
     if (reading_sign(r, "[")) return read_list(r);
     if (reading_sign(r, "(")) {
         json_t *value = read_any(r);
         return reading_sign(r, ")") ? value : reading_wrong(r, "expected ')'");
     }
     if (!reading_name(r, name)) return reading_wrong(r, "expected an expression");
-    if (!strcmp(name, "true") || !strcmp(name, "True")) return keep_truth(r, true);
-    if (!strcmp(name, "false") || !strcmp(name, "False")) return keep_truth(r, false);
+    if (!strcmp(name, "true") || !strcmp(name, "True")) return values_truth(r, true);
+    if (!strcmp(name, "false") || !strcmp(name, "False")) return values_truth(r, false);
     if (!strcmp(name, "none") || !strcmp(name, "None")) return expression_keep(r, json_null());
     if (reading_sign(r, "(")) {
         const Arguments given = read_arguments(r);
@@ -312,111 +244,101 @@ static json_t *read_atom(Rendering *r) {
     return json_object_get(r->scope, name);
 }
 
-/* The place that a number names, from the end where it is negative. */
-static long place_of(const json_t *number, long size, long otherwise) {
-    if (!json_is_integer(number)) return otherwise;
-    long place = (long)json_integer_value(number);
-    place = place < 0 ? place + size : place;
-    return place < 0 ? 0 : place > size ? size : place;
-}
-
-static json_t *slice(Rendering *r, const json_t *value, const json_t *from, const json_t *to) {
-    long size = (long)(json_is_string(value) ? json_string_length(value) : json_array_size(value));
-    long first = place_of(from, size, 0), last = place_of(to, size, size);
-    if (last < first) last = first;
-    if (json_is_string(value))
-        return keep_text(r, json_string_value(value) + first, (size_t)(last - first));
-    json_t *part = expression_keep(r, json_array());
-    for (long i = first; i < last; i++) json_array_append(part, json_array_get(value, (size_t)i));
-    expression_spend_on(r, part);
-    return part;
-}
-
-/* value[::-1], the last sign of which comes next. */
-static json_t *read_reversed(Rendering *r, const json_t *value) {
-    if (!reading_sign(r, ":-1") && !reading_sign(r, ": -1"))
-        return reading_wrong(r, "of slices with steps only [::-1] is done here");
-    if (!reading_sign(r, "]")) return reading_wrong(r, "expected ']'");
-    json_t *turned = expression_keep(r, json_array());
-    for (size_t i = json_array_size(value); i > 0; i--)
-        json_array_append(turned, json_array_get(value, i - 1));
-    expression_spend_on(r, turned);
-    return turned;
-}
-
-/* value[...] behind its bracket. */
-static json_t *read_subscript(Rendering *r, json_t *value) {
+static bool comes(Rendering *r, char byte) {
     reading_spaces(r);
-    json_t *from = r->at < r->end && r->text[r->at] == ':' ? NULL : read_any(r);
-    if (reading_sign(r, ":")) {
-        reading_spaces(r);
-        if (r->at < r->end && r->text[r->at] == ':') return read_reversed(r, value);
-        json_t *to = r->at < r->end && r->text[r->at] == ']' ? NULL : read_any(r);
-        return reading_sign(r, "]") ? slice(r, value, from, to) : reading_wrong(r, "expected ']'");
+    return r->at < r->end && r->text[r->at] == byte;
+}
+
+/* value[KEY], value[FROM:TO:STEP] after its bracket. */
+static json_t *read_subscript(Rendering *r, json_t *value) {
+    const json_t *bounds[3] = {0};
+    int colons = 0;
+    while (!r->problem && !comes(r, ']')) {
+        if (!comes(r, ':')) {
+            bounds[colons] = read_any(r);
+            if (!bounds[colons]) reading_refused(r, "a value in [] is not defined");
+        }
+        if (!comes(r, ':')) break;
+        if (++colons == 3) return reading_wrong(r, "expected ']'");
+        r->at++;
     }
     if (!reading_sign(r, "]")) return reading_wrong(r, "expected ']'");
-    if (json_is_string(from)) return json_object_get(value, json_string_value(from));
-    long size = (long)json_array_size(value), place = (long)json_integer_value(from);
-    if (place < 0) place += size;
-    return place >= 0 && place < size ? json_array_get(value, (size_t)place) : NULL;
+    if (!colons && !bounds[0] && r->live) return reading_wrong(r, "expected an expression");
+    return colons ? values_slice(r, value, bounds) : values_item(r, value, bounds[0]);
+}
+
+/* value.NAME, value.NAME(...) after its dot. */
+static json_t *read_attribute(Rendering *r, json_t *value) {
+    char name[64];
+    if (!reading_name(r, name)) return reading_wrong(r, "expected a name after '.'");
+    if (reading_sign(r, "(")) {
+        const Arguments given = read_arguments(r);
+        return call_method(r, value, name, &given);
+    }
+    if (!value) return reading_refused(r, "'.%s' is taken of a value that is not defined", name);
+    return json_object_get(value, name);
+}
+
+static json_t *read_filter(Rendering *r, json_t *value) {
+    char name[64];
+    Arguments given = {0};
+    if (!reading_name(r, name)) return reading_wrong(r, "expected a filter after '|'");
+    if (reading_sign(r, "(")) given = read_arguments(r);
+    return call_filter(r, value, name, &given);
+}
+
+static json_t *read_test(Rendering *r, const json_t *value) {
+    char name[64];
+    bool negated = reading_word(r, "not");
+    if (!reading_name(r, name)) return reading_wrong(r, "expected a test after 'is'");
+    if (reading_word(r, "in") || reading_word(r, "is"))
+        return reading_wrong(r, "put the test 'is %s' in parentheses", name);
+    return values_truth(r, call_test(r, value, name) != negated);
 }
 
 static json_t *read_postfix(Rendering *r) {
     json_t *value = read_atom(r);
-    char name[64];
     while (!r->problem) {
-        if (reading_sign(r, "[")) {
+        if (reading_sign(r, "["))
             value = read_subscript(r, value);
-        } else if (reading_sign(r, ".")) {
-            if (!reading_name(r, name)) return reading_wrong(r, "expected a name behind '.'");
-            if (reading_sign(r, "(")) {
-                const Arguments given = read_arguments(r);
-                value = call_method(r, value, name, &given);
-            } else {
-                value = json_object_get(value, name);
-            }
-        } else if (reading_sign(r, "|")) {
-            Arguments given = {0};
-            if (!reading_name(r, name)) return reading_wrong(r, "expected a filter behind '|'");
-            if (reading_sign(r, "(")) given = read_arguments(r);
-            value = filter(r, value, name, &given);
-        } else {
+        else if (reading_sign(r, "."))
+            value = read_attribute(r, value);
+        else
             break;
-        }
     }
     return value;
 }
 
+/* Filters and tests take -x as a whole. */
 static json_t *read_unary(Rendering *r) {
-    if (!reading_sign(r, "-")) return read_postfix(r);
-    const json_t *value = read_postfix(r);
-    return expression_keep(r, json_integer(-json_integer_value(value)));
+    bool sign = false, negative = false;
+    for (; reading_sign(r, "-") || reading_sign(r, "+"); sign = true)
+        negative ^= r->text[r->at - 1] == '-';
+    json_t *value = read_postfix(r);
+    if (sign && !r->problem) value = values_negative(r, value);
+    if (sign && !negative && !r->problem) value = values_negative(r, value);
+    while (!r->problem) {
+        if (reading_sign(r, "|"))
+            value = read_filter(r, value);
+        else if (reading_word(r, "is"))
+            value = read_test(r, value);
+        else
+            break;
+    }
+    return value;
 }
 
 static json_t *join(Rendering *r, json_t *a, json_t *b) {
     Text text = {0};
+    if (!r->live) return NULL;
     expression_spend_on(r, a);
     expression_spend_on(r, b);
     if (r->problem) return NULL;
-    expression_write(a, &text);
-    expression_write(b, &text);
-    json_t *result = keep_text(r, text.bytes, text.length);
+    values_write(a, &text);
+    values_write(b, &text);
+    json_t *result = values_text(r, text.bytes, text.length);
     text_free(&text);
     return result;
-}
-
-static json_t *add(Rendering *r, json_t *a, json_t *b) {
-    if (json_is_integer(a) && json_is_integer(b))
-        return expression_keep(r, json_integer(json_integer_value(a) + json_integer_value(b)));
-    if (json_is_array(a) && json_is_array(b)) {
-        json_t *both = expression_keep(r, json_copy(a));
-        json_array_extend(both, b);
-        expression_spend_on(r, both);
-        return both;
-    }
-    if (r->live && (!json_is_string(a) || !json_is_string(b)))
-        return reading_wrong(r, "'+' takes two texts, two numbers or two lists");
-    return join(r, a, b);
 }
 
 /* At the end of an expression a '-' belongs to -%} and -}}. */
@@ -427,96 +349,95 @@ static bool ends_here(const Rendering *r) {
            (r->text[at + 1] == '%' || r->text[at + 1] == '}');
 }
 
-static bool remainder_comes(Rendering *r) {
+/* Passes one of the signs and returns it; NULL: none comes next. */
+static const char *next_sign(Rendering *r, const char *const signs[]) {
     reading_spaces(r);
-    return r->at + 1 < r->end && r->text[r->at] == '%' && r->text[r->at + 1] != '}';
+    bool ends = ends_here(r) || (r->at + 1 < r->end && !memcmp(r->text + r->at, "%}", 2));
+    for (int i = 0; signs[i] && !ends; i++)
+        if (reading_sign(r, signs[i])) return signs[i];
+    return NULL;
+}
+
+/* a * b, a / b, a // b, a % b */
+static json_t *read_product(Rendering *r) {
+    static const char *const signs[] = {"**", "*", "//", "/", "%", NULL};
+    json_t *value = read_unary(r);
+    for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
+        if (strcmp(sign, "**") == 0) return reading_wrong(r, "'**' is not supported");
+        json_t *other = read_unary(r);
+        value = values_arithmetic(r, sign, value, other);
+    }
+    return value;
+}
+
+/* a ~ b binds more tightly than a + b. */
+static json_t *read_joined(Rendering *r) {
+    json_t *value = read_product(r);
+    while (!r->problem && reading_sign(r, "~")) value = join(r, value, read_product(r));
+    return value;
 }
 
 static json_t *read_sum(Rendering *r) {
-    json_t *value = read_unary(r);
-    while (!r->problem && !ends_here(r)) {
-        if (remainder_comes(r)) {
-            r->at++;
-            json_int_t divisor = json_integer_value(read_unary(r)), of = json_integer_value(value);
-            value = expression_keep(r, json_integer(divisor && divisor != -1 ? of % divisor : 0));
-        } else if (reading_sign(r, "+")) {
-            value = add(r, value, read_unary(r));
-        } else if (reading_sign(r, "~")) {
-            value = join(r, value, read_unary(r));
-        } else if (reading_sign(r, "-")) {
-            json_int_t less = json_integer_value(read_unary(r));
-            value = expression_keep(r, json_integer(json_integer_value(value) - less));
-        } else {
-            break;
-        }
+    static const char *const signs[] = {"+", "-", NULL};
+    json_t *value = read_joined(r);
+    for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
+        json_t *other = read_joined(r);
+        expression_spend_on(r, value);
+        expression_spend_on(r, other);
+        value = values_arithmetic(r, sign, value, other);
     }
     return value;
 }
 
 static bool within(Rendering *r, const json_t *part, json_t *whole) {
     expression_spend_on(r, whole);
-    if (r->problem) return false;
-    if (json_is_string(whole) && json_is_string(part))
-        return strstr(json_string_value(whole), json_string_value(part)) != NULL;
-    if (json_is_object(whole) && json_is_string(part))
-        return json_object_get(whole, json_string_value(part)) != NULL;
-    for (size_t i = 0; i < json_array_size(whole); i++)
-        if (json_equal(part, json_array_get(whole, i))) return true;
-    return false;
-}
-
-/* value is name */
-static bool test(Rendering *r, const json_t *value, const char *name) {
-    if (!strcmp(name, "defined")) return value != NULL;
-    if (!strcmp(name, "undefined")) return value == NULL;
-    if (!strcmp(name, "none")) return json_is_null(value);
-    if (!strcmp(name, "string")) return json_is_string(value);
-    if (!strcmp(name, "mapping")) return json_is_object(value);
-    if (!strcmp(name, "iterable") || !strcmp(name, "sequence"))
-        return json_is_array(value) || json_is_string(value) || json_is_object(value);
-    if (!strcmp(name, "true")) return json_is_true(value);
-    if (!strcmp(name, "false")) return json_is_false(value);
-    if (!strcmp(name, "boolean")) return json_is_boolean(value);
-    if (!strcmp(name, "number") || !strcmp(name, "integer")) return json_is_integer(value);
-    reading_wrong(r, "the test '%s' is not done here", name);
-    return false;
+    return r->live && !r->problem && values_contains(r, whole, part);
 }
 
 static bool same(Rendering *r, json_t *a, const json_t *b) {
     expression_spend_on(r, a);
-    return !r->problem && (a == b || (a && b && json_equal(a, b)));
+    return !r->problem && values_equal(a, b);
 }
 
+/* a SIGN b */
+static bool compare(Rendering *r, const char *sign, json_t *a, json_t *b) {
+    if (strcmp(sign, "in") == 0) return within(r, a, b);
+    if (strcmp(sign, "not in") == 0) return !within(r, a, b);
+    if (strcmp(sign, "==") == 0) return same(r, a, b);
+    if (strcmp(sign, "!=") == 0) return !same(r, a, b);
+    return expression_true(values_compare(r, sign, a, b));
+}
+
+static const char *next_comparison(Rendering *r) {
+    static const char *const signs[] = {"==", "!=", "<=", ">=", "<", ">", NULL};
+    const char *sign = next_sign(r, signs);
+    size_t before = r->at;
+    if (sign) return sign;
+    if (reading_word(r, "in")) return "in";
+    if (reading_word(r, "not") && reading_word(r, "in")) return "not in";
+    r->at = before;
+    return NULL;
+}
+
+/* a < b < c holds where a < b and b < c do; after one that does not, nothing is computed. */
 static json_t *read_comparison(Rendering *r) {
     json_t *a = read_sum(r);
-    char name[64];
-    if (r->problem) return NULL;
-    if (reading_sign(r, "==")) return keep_truth(r, same(r, a, read_sum(r)));
-    if (reading_sign(r, "!=")) return keep_truth(r, !same(r, a, read_sum(r)));
-    json_int_t left = json_integer_value(a);
-    if (reading_sign(r, "<=")) return keep_truth(r, left <= json_integer_value(read_sum(r)));
-    if (reading_sign(r, ">=")) return keep_truth(r, left >= json_integer_value(read_sum(r)));
-    if (reading_sign(r, "<")) return keep_truth(r, left < json_integer_value(read_sum(r)));
-    if (reading_sign(r, ">")) return keep_truth(r, left > json_integer_value(read_sum(r)));
-    if (reading_word(r, "in")) return keep_truth(r, within(r, a, read_sum(r)));
-    if (reading_word(r, "is")) {
-        bool not = reading_word(r, "not");
-        if (!reading_name(r, name)) return reading_wrong(r, "expected a test behind 'is'");
-        return keep_truth(r, test(r, a, name) != not );
+    bool live = r->live, some = false, all = true;
+    for (const char *sign; !r->problem && (sign = next_comparison(r)); some = true) {
+        json_t *b = read_sum(r);
+        all = compare(r, sign, a, b) && all;
+        r->live = live && all;
+        a = b;
     }
-    size_t before = r->at;
-    if (reading_word(r, "not")) {
-        if (reading_word(r, "in")) return keep_truth(r, !within(r, a, read_sum(r)));
-        r->at = before;
-    }
-    return a;
+    r->live = live;
+    return some ? values_truth(r, all) : a;
 }
 
 static json_t *read_not(Rendering *r) {
     bool negated = false, odd = false;
     for (; reading_word(r, "not"); negated = true) odd = !odd;
     json_t *value = read_comparison(r);
-    return negated ? keep_truth(r, expression_true(value) != odd) : value;
+    return negated ? values_truth(r, expression_true(value) != odd) : value;
 }
 
 /* The second of `and` and `or` is read, and computed only where it counts. */
@@ -548,10 +469,42 @@ static json_t *read_or(Rendering *r) {
     return value;
 }
 
+/* A problem of the first value of VALUE if CONDITION, until the condition is known. */
+typedef struct Held {
+    char *problem;
+    bool raised, refused;
+} Held;
+
+/* Removes a problem of values and reads the value again without computing it. */
+static Held hold_problem(Rendering *r, size_t start) {
+    Held held = {0};
+    if (!r->problem || !(r->raised || r->refused)) return held;
+    held = (Held){r->problem, r->raised, r->refused};
+    r->problem = NULL;
+    r->raised = r->refused = false;
+    r->at = start;
+    read_second(r, false, read_or);
+    return held;
+}
+
+static void release_problem(Rendering *r, const Held *held, bool counts) {
+    if (!counts || r->problem || !held->problem) {
+        free(held->problem);
+        return;
+    }
+    r->problem = held->problem;
+    r->raised = held->raised;
+    r->refused = held->refused;
+}
+
+/* VALUE if CONDITION else OTHER */
 static json_t *read_choice(Rendering *r) {
+    size_t start = r->at;
     json_t *value = read_or(r);
-    if (r->problem || !reading_word(r, "if")) return value;
-    bool truth = expression_true(read_or(r));
+    const Held held = hold_problem(r, start);
+    bool alone = r->problem || !reading_word(r, "if"), truth = alone || expression_true(read_or(r));
+    release_problem(r, &held, truth);
+    if (alone || r->problem) return value;
     if (!reading_word(r, "else")) return truth ? value : NULL;
     json_t *other = read_second(r, !truth, read_any);
     return truth ? value : other;

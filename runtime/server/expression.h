@@ -18,6 +18,7 @@ typedef struct Rendering {
     json_t *made;  /* an array: what keeps values alive */
     char *problem; /* why it cannot be rendered, NULL so far */
     bool raised;   /* by the template itself */
+    bool refused;  /* because of the values, which other messages change */
     Text *out;
     size_t work; /* bytes made and read so far, about; a template of others may want too much */
     int depth;   /* of expressions within each other */
@@ -27,8 +28,6 @@ typedef struct Rendering {
 json_t *expression_read(Rendering *r);
 /* Whether a value counts as true. */
 bool expression_true(const json_t *value);
-/* The text that a value is written as. */
-void expression_write(const json_t *value, Text *out);
 /* Keeps a new value until the end of the rendering; returns it. */
 json_t *expression_keep(Rendering *r, json_t *value);
 /* Counts work of so many bytes, or what it takes to go through a value; too much is wrong. */
@@ -43,5 +42,8 @@ bool reading_word(Rendering *r, const char *word);
 bool reading_name(Rendering *r, char name[64]);
 /* Says what is wrong at the present place, unless something was before. NULL. */
 json_t *reading_wrong(Rendering *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for values that do not fit; nothing where they are not computed. NULL. */
+json_t *reading_refused(Rendering *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

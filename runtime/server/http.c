@@ -1,21 +1,12 @@
 #include "server/http.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
-
-#include <arpa/inet.h>
-#include <string.h>
-
-bool http_is_loopback(const char *host) {
-    struct in_addr four;
-    struct in6_addr six;
-    if (inet_pton(AF_INET, host, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
-}
 
 #ifndef HAVE_MICROHTTPD
 
-bool http_serve(Service *service, Model *model, const char *host, long port, const char *line) {
-    (void)service, (void)model, (void)host, (void)port, (void)line;
+bool http_serve(Service *service, Model *model, long port, const char *line) {
+    (void)service, (void)model, (void)port, (void)line;
     return error_message("install libmicrohttpd-dev (named as in Debian) and build again",
                          "this moec was built without libmicrohttpd, which serving needs");
 }
@@ -25,14 +16,21 @@ bool http_serve(Service *service, Model *model, const char *host, long port, con
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/seconds.h"
+#include "server/admission.h"
 #include "server/connection.h"
 #include "server/http_library.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+/* Bytes of a path and of the headers; beyond the memory of a connection libmicrohttpd answers by
+ * itself, and not in JSON. */
+enum { MAX_PATH = 4 << 10, MAX_HEAD = 32 << 10, MEMORY = 256 << 10 };
 
 typedef struct Server {
     Service *service;
@@ -44,17 +42,26 @@ typedef struct Server {
 typedef enum MHD_Result Result;
 typedef struct MHD_Connection Handle;
 
+typedef struct Exchange Exchange;
+
+typedef struct Route {
+    const char *path, *method;
+    Result (*answer)(Exchange *exchange, Handle *handle); /* NULL: a request with a body */
+    Form form;
+    bool open; /* to clients without the key, too */
+} Route;
+
 /* One exchange on a connection. */
-typedef struct Exchange {
+struct Exchange {
     Server *server;
     Handle *handle;
     Connection *connection;
-    Form form;
-    bool posts; /* has a body that is wanted */
+    const Route *route;
+    Problem refusal; /* sent when the body has been read, so that the client gets to see it */
+    bool answered;
     Text body;
-    bool too_long;
     Request *request;
-} Exchange;
+};
 
 static Connection *connection_of(Handle *handle) {
     return http.get_connection_info(handle, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
@@ -90,14 +97,8 @@ static Result send_json(Exchange *exchange, Handle *handle, int status, char *te
 static Result send_problem(Exchange *exchange, Handle *handle, Problem *problem) {
     Result result = send_json(exchange, handle, problem->status, problem_text(problem));
     free(problem->text);
+    problem->text = NULL;
     return result;
-}
-
-static Result refuse(Exchange *exchange, Handle *handle, int status, const char *text) {
-    Problem problem = {0};
-    problem_set(&problem, status, NULL, "%s", text);
-    if (status == 401) problem.code = "invalid_api_key";
-    return send_problem(exchange, handle, &problem);
 }
 
 /* The next bytes of events; where there are none yet, the connection sleeps until the worker wakes
@@ -137,10 +138,10 @@ static Result send_events(Exchange *exchange, Handle *handle) {
 static Result send_models(Exchange *exchange, Handle *handle) {
     const Service *service = exchange->server->service;
     json_t *list =
-        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id",
+        json_make("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id",
                   service->name, "object", "model", "created", (json_int_t)service->started,
                   "owned_by", "moec", "max_model_len", (json_int_t)service->context);
-    char *text = json_dumps(list, JSON_COMPACT);
+    char *text = json_write(list, JSON_COMPACT);
     json_decref(list);
     return send_json(exchange, handle, 200, text);
 }
@@ -150,13 +151,6 @@ static Result send_metrics(Exchange *exchange, Handle *handle) {
     metrics_text(&exchange->server->service->metrics, &text);
     return send_text(exchange, handle, 200, "text/plain; version=0.0.4", text.bytes, text.length);
 }
-
-typedef struct Route {
-    const char *path, *method;
-    Result (*answer)(Exchange *exchange, Handle *handle); /* NULL: a request with a body */
-    Form form;
-    bool open; /* to those without the key, too */
-} Route;
 
 static Result send_health(Exchange *exchange, Handle *handle) {
     return send_json(exchange, handle, 200, memory_format("{\"status\":\"ok\"}"));
@@ -170,44 +164,62 @@ static const Route routes[] = {
     {"/v1/chat/completions", "POST", NULL, FORM_CHAT, false},
 };
 
-/* Takes the same time for every wrong key of a length. */
-static bool same_key(const char *given, const char *key) {
-    size_t length = strlen(key), difference = strlen(given) ^ length;
-    for (size_t i = 0; i < length && given[i]; i++)
-        difference |= (unsigned char)given[i] ^ (unsigned char)key[i];
-    return difference == 0;
+static const char *header(Handle *handle, const char *name) {
+    return http.lookup_connection_value(handle, MHD_HEADER_KIND, name);
 }
 
-static bool may(const Service *service, Handle *handle) {
-    const char *given = http.lookup_connection_value(handle, MHD_HEADER_KIND, "Authorization");
-    if (!service->key) return true;
-    return given && strncmp(given, "Bearer ", 7) == 0 && same_key(given + 7, service->key);
+static bool too_long(const Exchange *exchange, Problem *problem) {
+    return !problem_set(problem, 413, NULL,
+                        "the body is longer than this server takes: send at most %zu bytes, or "
+                        "start the server with a larger --body",
+                        exchange->server->service->body);
 }
 
-static bool length_fits(const Service *service, Handle *handle) {
-    const char *given = http.lookup_connection_value(handle, MHD_HEADER_KIND, "Content-Length");
-    return !given || strtoull(given, NULL, 10) <= service->body;
-}
-
-/* The headers are there: what can be said to them alone. */
-static Result begin(Exchange *exchange, Handle *handle, const char *path, const char *method) {
-    const Service *service = exchange->server->service;
-    const Route *route = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes && !route; i++)
-        if (strcmp(routes[i].path, path) == 0) route = &routes[i];
-    if (!(route && route->open) && !may(service, handle))
-        return refuse(exchange, handle, 401,
-                      "this server wants its key: Authorization: Bearer KEY");
-    if (!route) return refuse(exchange, handle, 404, "there is nothing at this path");
-    if (strcmp(method, route->method) != 0)
-        return refuse(exchange, handle, 405,
-                      route->answer ? "this path takes GET" : "this path takes POST");
-    if (route->answer) return route->answer(exchange, handle);
-    if (!length_fits(service, handle))
-        return refuse(exchange, handle, 413, "the body is longer than this server takes (--body)");
-    exchange->form = route->form;
-    exchange->posts = true;
+static Result count_head(void *context, enum MHD_ValueKind kind, const char *key,
+                         const char *value) {
+    (void)kind;
+    *(size_t *)context += strlen(key) + (value ? strlen(value) : 0) + 4;
     return MHD_YES;
+}
+
+/* Checks the first line and the headers. Returns false after setting *problem. */
+static bool check_head(const Exchange *exchange, const char *path, const char *method,
+                       Problem *problem) {
+    const Service *service = exchange->server->service;
+    const Route *route = exchange->route;
+    Handle *handle = exchange->handle;
+    const Headers headers = {header(handle, "Host"), header(handle, "Origin"),
+                             header(handle, "Authorization"), header(handle, "Content-Type")};
+    const char *length = header(handle, "Content-Length");
+    size_t head = 0;
+    http.get_connection_values(handle, MHD_HEADER_KIND, count_head, &head);
+    if (strlen(path) > MAX_PATH)
+        return problem_set(problem, 414, NULL, "the path has more than %d bytes", MAX_PATH);
+    if (head > MAX_HEAD)
+        return problem_set(problem, 431, NULL, "the headers have more than %d bytes", MAX_HEAD);
+    if (!(route && route->open ? admission_open : admission_client)(service, &headers, problem))
+        return false;
+    if (!route)
+        return problem_set(problem, 404, NULL,
+                           "there is nothing at this path: use /v1/completions, "
+                           "/v1/chat/completions, /v1/models, /metrics or /health");
+    if (strcmp(method, route->method) != 0)
+        return problem_set(problem, 405, NULL, "this path takes %s", route->method);
+    if (route->answer) return true;
+    if (!admission_body(&headers, problem)) return false;
+    return !length || strtoull(length, NULL, 10) <= service->body || !too_long(exchange, problem);
+}
+
+/* The headers have arrived. A connection that is closed with unread bytes is reset, and the client
+ * loses the answer: a refused body is read first, and dropped. With Expect the client waits for an
+ * answer before it sends the body. */
+static Result begin(Exchange *exchange, Handle *handle, const char *path, const char *method) {
+    for (size_t i = 0; i < sizeof routes / sizeof *routes && !exchange->route; i++)
+        if (strcmp(routes[i].path, path) == 0) exchange->route = &routes[i];
+    if (check_head(exchange, path, method, &exchange->refusal) || !header(handle, "Expect"))
+        return MHD_YES;
+    exchange->answered = true;
+    return send_problem(exchange, handle, &exchange->refusal);
 }
 
 /* What the worker has made of a request that did not want events. */
@@ -236,11 +248,9 @@ static Result wait_for_answer(Exchange *exchange, Handle *handle) {
 static Result submit(Exchange *exchange, Handle *handle) {
     Server *server = exchange->server;
     Problem problem = {0};
-    if (exchange->too_long)
-        return refuse(exchange, handle, 413, "the body is longer than this server takes (--body)");
     const char *body = exchange->body.bytes ? exchange->body.bytes : "";
     Request *request =
-        request_read(server->service, exchange->form, body, exchange->body.length, &problem);
+        request_read(server->service, exchange->route->form, body, exchange->body.length, &problem);
     text_free(&exchange->body);
     if (!request) return send_problem(exchange, handle, &problem);
     exchange->request = request;
@@ -249,6 +259,17 @@ static Result submit(Exchange *exchange, Handle *handle) {
     Result result = request->stream ? send_events(exchange, handle) : MHD_YES;
     connection_serves(server->connections, exchange->connection, request);
     return request->stream ? result : wait_for_answer(exchange, handle);
+}
+
+static void add_body(Exchange *exchange, const char *part, size_t length) {
+    Problem *refusal = &exchange->refusal;
+    if (refusal->status) return;
+    if (exchange->body.length + length <= exchange->server->service->body) {
+        text_append(&exchange->body, part, length);
+    } else {
+        too_long(exchange, refusal);
+        text_free(&exchange->body);
+    }
 }
 
 /* Called when the headers are there, then for each part of the body, at its end, and when a
@@ -265,14 +286,15 @@ static Result answer(void *context, Handle *handle, const char *path, const char
         exchange->connection = connection_of(handle);
         return begin(exchange, handle, path, method);
     }
-    if (!exchange->posts) return MHD_YES;
+    if (exchange->answered) return MHD_YES;
     if (*length) {
-        exchange->too_long |= exchange->body.length + *length > server->service->body;
-        if (exchange->too_long) text_free(&exchange->body);
-        if (!exchange->too_long) text_append(&exchange->body, part, *length);
+        add_body(exchange, part, *length);
         *length = 0;
         return MHD_YES;
     }
+    exchange->answered = exchange->refusal.status || exchange->route->answer;
+    if (exchange->refusal.status) return send_problem(exchange, handle, &exchange->refusal);
+    if (exchange->route->answer) return exchange->route->answer(exchange, handle);
     return exchange->request ? wait_for_answer(exchange, handle) : submit(exchange, handle);
 }
 
@@ -291,6 +313,7 @@ static void complete(void *context, Handle *handle, void **place,
         worker_release(server->worker, exchange->request);
     }
     text_free(&exchange->body);
+    free(exchange->refusal.text);
     free(exchange);
     *place = NULL;
 }
@@ -335,17 +358,19 @@ static bool read_address(const char *host, long port, Address *address) {
                          host);
 }
 
-static bool listen_at(Server *server, const char *host, long port) {
+static bool listen_at(Server *server, long port) {
     Address address;
+    const char *host = server->service->host;
     if (!read_address(host, port, &address)) return false;
     bool six = address.any.sa_family == AF_INET6;
     const Service *service = server->service;
     server->daemon = http.start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | (six ? MHD_USE_IPv6 : 0),
         (uint16_t)port, NULL, NULL, answer, server, MHD_OPTION_SOCK_ADDR, &address.any,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)service->connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)service->patience + 1, MHD_OPTION_NOTIFY_COMPLETED, complete, server,
-        MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)service->connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, -1,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)service->patience + 1, MHD_OPTION_NOTIFY_COMPLETED,
+        complete, server, MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server, MHD_OPTION_END);
     return server->daemon ||
            error_message("another --port, or end what listens there",
                          "cannot listen at %s, port %ld: %s", host, port, strerror(errno));
@@ -368,16 +393,17 @@ static void end(Server *server) {
     http.stop_daemon(server->daemon);
 }
 
-bool http_serve(Service *service, Model *model, const char *host, long port, const char *line) {
+bool http_serve(Service *service, Model *model, long port, const char *line) {
     if (!http_library_open()) return false;
     Server server = {.service = service, .connections = connections_new()};
     signal(SIGPIPE, SIG_IGN);
     interrupt_watch();
     service->started = (long)time(NULL);
     server.worker = worker_start(service, model, wake);
-    bool good = server.worker && listen_at(&server, host, port);
+    bool good = server.worker && listen_at(&server, port);
     if (good) {
         int taken = http.get_daemon_info(server.daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+        const char *host = service->host;
         printf(strchr(host, ':') ? "http://[%s]:%d/v1%s\n" : "http://%s:%d/v1%s\n", host, taken,
                line);
         fflush(stdout);

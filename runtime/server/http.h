@@ -4,10 +4,8 @@
 
 #include "server/worker.h"
 
-/* Serves until a signal asks for the end. host: an address, port: 0 takes any; `line` is printed
- * behind the place that was taken. False after a message. */
-bool http_serve(Service *service, Model *model, const char *host, long port, const char *line);
-/* Whether only this machine reaches an address. */
-bool http_is_loopback(const char *host);
+/* Serves at service->host until a signal asks for the end; port 0 takes any free port. Prints the
+ * URL, then `line`. Returns false after a message. */
+bool http_serve(Service *service, Model *model, long port, const char *line);
 
 #endif

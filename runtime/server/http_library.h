@@ -12,6 +12,7 @@
     F(get_daemon_info)                                                                             \
     F(get_connection_info)                                                                         \
     F(lookup_connection_value)                                                                     \
+    F(get_connection_values)                                                                       \
     F(suspend_connection)                                                                          \
     F(resume_connection)                                                                           \
     F(create_response_from_buffer)                                                                 \

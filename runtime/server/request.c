@@ -1,5 +1,7 @@
 #include "server/request.h"
 
+#include "abi/json_make.h"
+#include "abi/utf8_cut.h"
 #include "base/memory.h"
 #include "base/seconds.h"
 #include "data/random.h"
@@ -29,9 +31,9 @@ bool problem_set(Problem *problem, int status, const char *param, const char *fo
 
 char *problem_text(const Problem *problem) {
     json_t *error =
-        json_pack("{s:{s:s?, s:s, s:s?, s:s?}}", "error", "message", problem->text, "type",
+        json_make("{s:{s:s?, s:s, s:s?, s:s?}}", "error", "message", problem->text, "type",
                   problem->type, "param", problem->param, "code", problem->code);
-    char *text = json_dumps(error, JSON_COMPACT);
+    char *text = json_write(error, JSON_COMPACT);
     json_decref(error);
     return text;
 }
@@ -154,7 +156,8 @@ static bool check_fields(const Reading *reading) {
     json_object_foreach(reading->body, name, value) {
         const Field *field = find_field(name, reading->request->form);
         if (!field)
-            return problem_set(reading->problem, 400, NULL, "unknown argument '%.60s'", name);
+            return problem_set(reading->problem, 400, NULL, "unknown argument '%.*s'",
+                               utf8_cut(name, 60), name);
         if (field->use == NOTHING && !asks_nothing(value))
             return problem_set(reading->problem, 400, field->name,
                                "'%s' is not supported by this server", field->name);

@@ -21,6 +21,7 @@ typedef struct Service {
     double timeout;   /* seconds for an answer */
     double patience;  /* seconds for a client to send a request or to read an answer */
     long started;     /* seconds since 1970 */
+    const char *host; /* the address that it listens at */
     const char *key;  /* that clients must show, or NULL */
     Metrics metrics;
 } Service;

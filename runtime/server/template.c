@@ -3,10 +3,12 @@
  * transformers library has it: no newline behind a block, no spaces before one. */
 #include "server/template.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "server/expression.h"
+#include "server/values.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,11 +93,15 @@ static void run_if(Rendering *r, int depth, char word[64]) {
     close_mark(r, "%}");
 }
 
-static void set_loop(Rendering *r, size_t i, size_t count) {
-    json_object_set_new(r->scope, "loop",
-                        json_pack("{s:i, s:i, s:b, s:b, s:i}", "index", (int)i + 1, "index0",
-                                  (int)i, "first", i == 0, "last", i + 1 == count, "length",
-                                  (int)count));
+static void set_loop(Rendering *r, const json_t *list, size_t i) {
+    int count = (int)json_array_size(list), at = (int)i;
+    json_t *loop =
+        json_make("{s:i, s:i, s:b, s:b, s:i, s:i, s:i, s:i, s:i}", "index", at + 1, "index0", at,
+                  "first", at == 0, "last", at + 1 == count, "length", count, "revindex",
+                  count - at, "revindex0", count - at - 1, "depth", 1, "depth0", 0);
+    if (i) json_object_set(loop, "previtem", json_array_get(list, i - 1));
+    if (at + 1 < count) json_object_set(loop, "nextitem", json_array_get(list, i + 1));
+    json_object_set_new(r->scope, "loop", loop);
 }
 
 /* What is set in a loop is not seen behind it. */
@@ -105,7 +111,7 @@ static void run_for(Rendering *r, int depth, char word[64]) {
         reading_wrong(r, "only 'for NAME in LIST' is done here");
         return;
     }
-    json_t *list = expression_read(r), *outside = r->scope;
+    json_t *list = values_list(r, expression_read(r)), *outside = r->scope;
     if (r->problem || !close_mark(r, "%}")) return;
     size_t body = r->at, count = json_array_size(list), end = body;
     bool live = r->live;
@@ -115,7 +121,7 @@ static void run_for(Rendering *r, int depth, char word[64]) {
         r->scope = expression_keep(r, json_copy(outside));
         if (r->live) {
             json_object_set(r->scope, name, json_array_get(list, i));
-            set_loop(r, i, count);
+            set_loop(r, list, i);
         }
         run(r, depth + 1, word);
         end = r->at;
@@ -169,7 +175,7 @@ static void run(Rendering *r, int depth, char word[64]) {
         if (kind == '{') {
             json_t *value = expression_read(r);
             if (r->live) expression_spend_on(r, value);
-            if (r->live && !r->problem) expression_write(value, r->out);
+            if (r->live && !r->problem) values_write(value, r->out);
             close_mark(r, "}}");
             continue;
         }
@@ -189,8 +195,14 @@ static void run(Rendering *r, int depth, char word[64]) {
     }
 }
 
-/* A new string that says why it cannot be rendered, or NULL. *raised: the template says so. */
-static char *render(const Template *template, json_t *messages, Text *out, bool *raised) {
+/* Why a rendering failed: a new string, or NULL. */
+typedef struct Failure {
+    char *text;
+    bool raised;  /* the template says so */
+    bool refused; /* other messages may do */
+} Failure;
+
+static Failure render(const Template *template, json_t *messages, Text *out) {
     Rendering r = {.text = template->text,
                    .end = template->length,
                    .live = true,
@@ -201,12 +213,13 @@ static char *render(const Template *template, json_t *messages, Text *out, bool 
     char word[64];
     json_object_set(scope, "messages", messages);
     json_object_set_new(scope, "add_generation_prompt", json_true());
+    json_object_set_new(scope, "tools", json_null());
+    json_object_set_new(scope, "documents", json_null());
     run(&r, 0, word);
     if (*word) reading_wrong(&r, "there is nothing that '%s' ends", word);
     json_decref(scope);
     json_decref(r.made);
-    *raised = r.raised;
-    return r.problem;
+    return (Failure){r.problem, r.raised, r.refused};
 }
 
 /* ---- messages ---- */
@@ -219,7 +232,7 @@ static json_t *whole_content(const json_t *content) {
     for (size_t i = 0; i < json_array_size(content) && good; i++) {
         const json_t *said = json_object_get(json_array_get(content, i), "text");
         good = json_is_string(said);
-        if (good) expression_write(said, &text);
+        if (good) values_write(said, &text);
     }
     json_t *whole = good ? json_stringn(text.bytes ? text.bytes : "", text.length) : NULL;
     text_free(&text);
@@ -249,13 +262,12 @@ bool template_chat(const Template *template, const json_t *messages, Text *out, 
     if (!list)
         return problem_set(problem, 400, "messages",
                            "'messages' is a list of objects with 'role' and 'content', texts");
-    bool raised;
-    char *why = render(template, list, out, &raised);
+    const Failure failure = render(template, list, out);
     json_decref(list);
-    if (!why) return true;
+    if (!failure.text) return true;
     problem_set(problem, 400, "messages", "%s%s",
-                raised ? "" : "the chat template of this server, ", why);
-    free(why);
+                failure.raised ? "" : "the chat template of this server, ", failure.text);
+    free(failure.text);
     return false;
 }
 
@@ -311,24 +323,33 @@ static json_t *config_beside(const char *path) {
 
 static bool try_out(const Template *template, const char *path) {
     Text out = {0};
-    bool raised;
-    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
-    char *why = render(template, messages, &out, &raised);
+    json_t *messages = json_make("[{s:s, s:s}]", "role", "user", "content", "x");
+    const Failure failure = render(template, messages, &out);
     json_decref(messages);
     text_free(&out);
-    bool good = !why || raised;
+    bool good = !failure.text || failure.raised || failure.refused;
     if (!good)
         error_message("write a simpler template, or the text of chats as completions", "%s, %s",
-                      path, why);
-    free(why);
+                      path, failure.text);
+    free(failure.text);
     return good;
+}
+
+/* The text as Jinja takes it: lines end with \n alone, and the last one without. */
+static void take_text(Template *template, const char *text, size_t length) {
+    template->text = memory_new(length + 1);
+    for (size_t i = 0; i < length && text[i]; i++) {
+        bool pair = text[i] == '\r' && i + 1 < length && text[i + 1] == '\n';
+        if (!pair) template->text[template->length++] = (char)(text[i] == '\r' ? '\n' : text[i]);
+    }
+    if (template->length && template->text[template->length - 1] == '\n')
+        template->text[--template->length] = 0;
 }
 
 /* text: NULL where there is none, which is told of `path`. */
 static Template *make(const char *path, const char *text, size_t length, const json_t *config) {
     Template *template = memory_new(sizeof *template);
-    template->text = memory_format("%.*s", (int)length, text ? text : "");
-    template->length = strlen(template->text);
+    take_text(template, text ? text : "", text ? length : 0);
     template->names = json_object();
     take_names(template->names, config);
     bool good = text || error_message("give the template in a file of its own",

@@ -1,5 +1,6 @@
 #include "tokenizer/bpe_train.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/interrupt.h"
@@ -8,7 +9,6 @@
 #include "base/seconds.h"
 #include "tokenizer/parts.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -308,23 +308,23 @@ static void merge_all(Trainer *trainer) {
 /* ---- the file ---- */
 
 static json_t *name_of(const Trainer *trainer, int32_t token) {
-    return json_stringn(trainer->names[token].bytes, trainer->names[token].length);
+    return json_text_bytes(trainer->names[token].bytes, trainer->names[token].length);
 }
 
 static json_t *byte_level(bool prefix, bool splits) {
-    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", prefix,
+    return json_make("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", prefix,
                      "trim_offsets", 1, "use_regex", splits);
 }
 
 static json_t *splitter(const BpeTraining *training) {
     if (!training->pattern) return byte_level(false, true);
-    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
+    return json_make("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
                      "type", "Split", "pattern", "Regex", training->pattern, "behavior", "Isolated",
                      "invert", 0, byte_level(false, false));
 }
 
 static json_t *model_of(const Trainer *trainer) {
-    json_t *model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b}", "type", "BPE", "dropout",
+    json_t *model = json_make("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b}", "type", "BPE", "dropout",
                               "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                               "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0);
     json_t *vocabulary = json_object(), *merges = json_array();
@@ -333,7 +333,7 @@ static json_t *model_of(const Trainer *trainer) {
                              json_integer(i));
     for (int32_t i = 0; i < trainer->merge_count; i++) {
         uint64_t key = trainer->merges[i];
-        json_array_append_new(merges, json_pack("[o, o]", name_of(trainer, (int32_t)(key >> 32)),
+        json_array_append_new(merges, json_make("[o, o]", name_of(trainer, (int32_t)(key >> 32)),
                                                 name_of(trainer, (int32_t)(uint32_t)key)));
     }
     json_object_set_new(model, "vocab", vocabulary);
@@ -349,15 +349,15 @@ static char *file_text(const Trainer *trainer, bool added_too) {
         int32_t id =
             dictionary_find(&trainer->numbers, training->special[i], strlen(training->special[i]));
         json_array_append_new(added,
-                              json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)id,
+                              json_make("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)id,
                                         "content", training->special[i], "single_word", 0, "lstrip",
                                         0, "rstrip", 0, "normalized", 0, "special", 1));
     }
-    json_t *root = json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
+    json_t *root = json_make("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
                              "truncation", "padding", "added_tokens", added, "normalizer",
                              "pre_tokenizer", splitter(training), "post_processor", "decoder",
                              byte_level(true, true), "model", model_of(trainer));
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    char *text = root ? json_write(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     return text;
 }

@@ -138,18 +138,22 @@ static void strip(const Decoding *step, const char *bytes, size_t length, Text *
     text_append(out, bytes + start, end - start);
 }
 
-static bool replace(const Pattern *pattern, Matcher *matcher, const Text *content,
-                    const char *bytes, size_t length, Text *out) {
+/* original: bytes of all strings before all steps. */
+static bool replace(const Decoding *step, Matcher *matcher, size_t original, const char *bytes,
+                    size_t length, Text *out) {
+    const Text *content = &step->content;
     size_t at = 0, start, end;
-    Found found;
-    while ((found = pattern_find(pattern, matcher, bytes, length, at, &start, &end)) ==
-           FOUND_MATCH) {
+    Found found = FOUND_MATCH;
+    bool fits = true;
+    while (fits && (found = pattern_find(step->pattern, matcher, bytes, length, at, &start,
+                                         &end)) == FOUND_MATCH) {
         text_append(out, bytes + at, start - at);
         text_append(out, content->bytes, content->length);
         at = end;
+        fits = growth_allowed(original, out->length);
     }
     text_append(out, bytes + at, length - at);
-    return found != FOUND_FAILED;
+    return fits && found != FOUND_FAILED;
 }
 
 /* One string by another, from left to right, in place. */
@@ -200,8 +204,8 @@ static void end_words(const Decoding *step, const char *bytes, size_t length, bo
 }
 
 /* Steps that take each string alone. */
-static bool change_strings(const Decoding *step, Matcher *matcher, const Strings *in,
-                           Strings *out) {
+static bool change_strings(const Decoding *step, Matcher *matcher, size_t original,
+                           const Strings *in, Strings *out) {
     bool good = true;
     for (size_t i = 0; i < in->count && good; i++) {
         const char *bytes = in->text.bytes + start_of(in, i);
@@ -215,13 +219,14 @@ static bool change_strings(const Decoding *step, Matcher *matcher, const Strings
         else if (step->kind == DECODE_BPE)
             end_words(step, bytes, length, i + 1 == in->count, &out->text);
         else
-            good = replace(step->pattern, matcher, &step->content, bytes, length, &out->text);
+            good = replace(step, matcher, original, bytes, length, &out->text);
         strings_end(out);
     }
     return good;
 }
 
-static bool apply(const Decoding *step, Matcher *matcher, const Strings *in, Strings *out) {
+static bool apply(const Decoding *step, Matcher *matcher, size_t original, const Strings *in,
+                  Strings *out) {
     switch (step->kind) {
     case DECODE_BYTE_LEVEL:
         byte_level(in, out);
@@ -234,16 +239,18 @@ static bool apply(const Decoding *step, Matcher *matcher, const Strings *in, Str
         strings_end(out);
         return true;
     default:
-        return change_strings(step, matcher, in, out);
+        return change_strings(step, matcher, original, in, out);
     }
 }
 
 bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings, Text *out) {
     Strings other = {0};
+    const size_t original = strings->text.length;
     bool good = true;
     for (int i = 0; i < list->count && good; i++) {
         other.text.length = other.count = 0;
-        good = apply(&list->items[i], matcher, strings, &other);
+        good = apply(&list->items[i], matcher, original, strings, &other) &&
+               growth_allowed(original, other.text.length);
         Strings kept = *strings;
         *strings = other;
         other = kept;

@@ -133,7 +133,7 @@ static void swap_pieces(Encoder *encoder) {
 
 /* Each stretch of text normalised, and cut at added tokens once more. The bytes are then those of
  * texts[0]. */
-static bool normalise_pieces(Encoder *encoder, const char *bytes) {
+static bool normalise_pieces(Encoder *encoder, const char *bytes, size_t length) {
     const Tokenizer *tokenizer = encoder->tokenizer;
     Text *out = &encoder->texts[0];
     out->length = encoder->others.count = 0;
@@ -149,6 +149,7 @@ static bool normalise_pieces(Encoder *encoder, const char *bytes) {
         if (!normalise(&tokenizer->normalisers, encoder->split.matcher, &encoder->piece,
                        &encoder->spare, piece.continues, &begins))
             return false;
+        if (!growth_allowed(length, out->length + encoder->piece.length)) return false;
         piece.start = out->length;
         piece.length = encoder->piece.length;
         piece.first = piece.first && begins;
@@ -162,11 +163,11 @@ static bool normalise_pieces(Encoder *encoder, const char *bytes) {
 }
 
 /* All steps before the model; *bytes is what the pieces are stretches of. */
-static bool split_text(Encoder *encoder, const char **bytes) {
+static bool split_text(Encoder *encoder, const char **bytes, size_t length) {
     const Tokenizer *tokenizer = encoder->tokenizer;
     int free_text = 0;
     if (tokenizer->normalisers.count || tokenizer->normalised.trie.count) {
-        if (!normalise_pieces(encoder, *bytes)) return false;
+        if (!normalise_pieces(encoder, *bytes, length)) return false;
         *bytes = encoder->texts[0].bytes;
         free_text = 1;
     }
@@ -179,6 +180,7 @@ static bool split_text(Encoder *encoder, const char **bytes) {
             return false;
         swap_pieces(encoder);
         if (!splitter_changes(splitter)) continue;
+        if (!growth_allowed(length, out->length)) return false;
         *bytes = out->bytes;
         free_text = !free_text;
     }
@@ -207,7 +209,7 @@ static bool find_pieces(Encoder *encoder, const char **bytes, size_t length, boo
     encoder->pieces.count = 0;
     const Piece whole = {0, length, -1, !continues, continues};
     added_split(&tokenizer->plain, encoder->split.matcher, *bytes, &whole, &encoder->pieces);
-    return split_text(encoder, bytes);
+    return split_text(encoder, bytes, length);
 }
 
 bool encoder_split(Encoder *encoder, const char *bytes, size_t length,

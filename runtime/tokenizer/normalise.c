@@ -1,5 +1,7 @@
 #include "tokenizer/normalise.h"
 
+#include "base/message.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +82,15 @@ static int change(NormaliserKind kind, int32_t c, int32_t out[3]) {
     }
 }
 
+bool growth_allowed(size_t from, size_t to) {
+    enum { FACTOR = 64, SLACK = 1 << 16 };
+    return to <= SLACK || (to - SLACK) / FACTOR <= from ||
+           error_message("use another tokenizer.json: these steps repeat what they replace",
+                         "the steps of the tokenizer turn a text of %zu bytes into more than %d "
+                         "times as many",
+                         from, FACTOR);
+}
+
 /* One step from `in` to `out`. anchored: bytes at the beginning that stem from the first character
  * of the text; none are left when it went away. */
 typedef struct Step {
@@ -89,6 +100,7 @@ typedef struct Step {
     Text *out;
     size_t anchored;
     bool continues;
+    size_t original; /* bytes of the text before all steps */
 } Step;
 
 /* Steps that look at each character alone. */
@@ -146,15 +158,17 @@ static size_t take_form(const Step *step) {
 static size_t replace(const Step *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     size_t at = 0, start, end, anchored = step->anchored;
-    Found found;
-    while ((found = pattern_find(step->normaliser->pattern, step->matcher, in->bytes, in->length,
-                                 at, &start, &end)) == FOUND_MATCH) {
+    Found found = FOUND_MATCH;
+    bool fits = true;
+    while (fits && (found = pattern_find(step->normaliser->pattern, step->matcher, in->bytes,
+                                         in->length, at, &start, &end)) == FOUND_MATCH) {
         text_append(step->out, in->bytes + at, start - at);
         text_append(step->out, content->bytes, content->length);
         at = end;
         if (start == 0) anchored = content->length;
+        fits = growth_allowed(step->original, step->out->length);
     }
-    *failed = found == FOUND_FAILED;
+    *failed = !fits || found == FOUND_FAILED;
     text_append(step->out, in->bytes + at, in->length - at);
     return anchored;
 }
@@ -186,11 +200,13 @@ static size_t apply(const Step *step, bool *failed) {
 bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *spare,
                bool continues, bool *begins) {
     bool failed = false;
+    const size_t original = text->length;
     size_t anchored = text->length ? (size_t)character_length((unsigned char)*text->bytes) : 0;
     for (int i = 0; i < list->count && text->length && !failed; i++) {
         spare->length = 0;
-        const Step step = {&list->items[i], matcher, text, spare, anchored, continues};
+        const Step step = {&list->items[i], matcher, text, spare, anchored, continues, original};
         anchored = apply(&step, &failed);
+        failed = failed || !growth_allowed(original, spare->length);
         Text kept = *text;
         *text = *spare;
         *spare = kept;

@@ -40,9 +40,13 @@ void normalisers_free(NormaliserList *list);
 
 /* `text` in place; spare: scratch. continues: the text goes on from one that was encoded before, so
  * that nothing is prepended. *begins: whether the result still begins with something of the first
- * character. False after a message. */
+ * character. Returns false after a message: a pattern fails, or the text grows too much. */
 bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *spare,
                bool continues, bool *begins);
+
+/* True if the steps of a tokenizer may make a text of `to` bytes out of one of `from` bytes: they
+ * may repeat its parts, and each multiplies its length. Returns false after a message. */
+bool growth_allowed(size_t from, size_t to);
 
 /* The letter that stands for a byte in byte-level vocabularies, and back (-1: it stands for none).
  */

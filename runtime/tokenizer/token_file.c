@@ -1,5 +1,7 @@
 #include "tokenizer/token_file.h"
 
+#include "abi/json_make.h"
+#include "abi/utf8_cut.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/hashing.h"
@@ -12,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -145,7 +146,7 @@ static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t 
                                       json_string_length(text), part)
                     : error_message("each line is to be an object with that field",
                                     "a line is no JSON object with a text '%s': %.*s",
-                                    bulk->options->field, (int)(length < 60 ? length : 60), line);
+                                    bulk->options->field, utf8_cut_bytes(line, length, 60), line);
     json_decref(object);
     return good;
 }
@@ -265,8 +266,8 @@ static json_t *describe(const Bulk *bulk) {
     const BulkOptions *options = bulk->options;
     json_t *paths = json_array();
     for (int i = 0; i < bulk->path_count; i++)
-        json_array_append_new(paths, json_string(bulk->paths[i]));
-    return json_pack("{s:o, s:I, s:b, s:b, s:s?, s:i, s:i, s:I}", "texts", paths, "tokenizer",
+        json_array_append_new(paths, json_text(bulk->paths[i]));
+    return json_make("{s:o, s:I, s:b, s:b, s:s?, s:i, s:i, s:I}", "texts", paths, "tokenizer",
                      (json_int_t)XXH3_64bits(json, length), "special", options->special, "lines",
                      options->lines, "field", options->field, "last", (int)options->last, "width",
                      bulk->width, "part", (json_int_t)bulk->part_bytes);
@@ -275,10 +276,10 @@ static json_t *describe(const Bulk *bulk) {
 static bool save_state(const Bulk *bulk) {
     const BulkResult *result = &bulk->result;
     json_t *state =
-        json_pack("{s:o, s:i, s:I, s:I, s:I, s:I}", "of", describe(bulk), "path", bulk->path,
+        json_make("{s:o, s:i, s:I, s:I, s:I, s:I}", "of", describe(bulk), "path", bulk->path,
                   "offset", (json_int_t)bulk->offset, "tokens", (json_int_t)result->tokens, "bytes",
                   (json_int_t)result->bytes, "documents", (json_int_t)result->documents);
-    char *text = json_dumps(state, JSON_INDENT(1));
+    char *text = json_write(state, JSON_INDENT(1));
     bool good = text && file_write(bulk->state, text, strlen(text));
     free(text);
     json_decref(state);

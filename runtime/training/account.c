@@ -1,11 +1,11 @@
 #include "training/account.h"
 
+#include "abi/json_make.h"
 #include "base/commit.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/version.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static json_t *text_or_null(const char *text) {
-    json_t *string = text ? json_string(text) : NULL;
+    json_t *string = text ? json_text(text) : NULL;
     return string ? string : json_null();
 }
 
@@ -39,7 +39,7 @@ static json_t *start_json(const Account *account) {
     time_t now = time(NULL);
     struct tm parts;
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
-    json_t *start = json_pack("{s:o, s:I, s:s, s:o, s:o, s:I, s:s, s:s}", "command", command,
+    json_t *start = json_make("{s:o, s:I, s:s, s:o, s:o, s:I, s:s, s:s}", "command", command,
                               "step", (json_int_t)account->step, "when", when, "device",
                               text_or_null(account->device), "processor", text_or_null(processor),
                               "processors", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "version",
@@ -61,14 +61,14 @@ bool account_write(const char *folder, const Account *account) {
     char *path = path_join(folder, "run.json");
     json_t *starts = starts_before(path, account);
     json_array_append_new(starts, start_json(account));
-    json_t *root = json_pack(
+    json_t *root = json_make(
         "{s:s, s:I, s:I, s:f, s:o, s:I, s:b, s:o, s:o, s:o, s:o}", "model", account->model, "seed",
         (json_int_t)account->seed, "steps", (json_int_t)account->steps, "tokens_per_step",
         account->tokens_per_step, "data", text_or_null(account->data), "data_tokens",
         (json_int_t)account->data_tokens, "text", account->text, "val",
         text_or_null(account->validation), "tokenizer", text_or_null(account->tokenizer), "starts",
         starts, "spec", text_or_null(account->spec));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     bool good = file_write(path, text, strlen(text));
     free(text);
     free(path);

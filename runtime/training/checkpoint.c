@@ -1,5 +1,6 @@
 #include "training/checkpoint.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
 #include "model/reports.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 static void add_note(json_t *notes, const char *name, const char *text) {
-    json_object_set_new(notes, name, json_string(text));
+    json_object_set_new(notes, name, json_text(text));
 }
 
 static void add_number(json_t *notes, const char *name, const char *format, double number) {

@@ -1,5 +1,6 @@
 #include "training/record.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
 #include "base/files.h"
@@ -113,7 +114,7 @@ bool record_events(Record *record, const char *folder, long step) {
 
 bool record_write(Record *record, json_t *object) {
     bool events = !record->events.file || events_write(&record->events, object);
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = json_write(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     bool good = text && fprintf(record->file, "%s\n", text) > 0 && fflush(record->file) == 0;
     if (!text)

@@ -2,27 +2,11 @@
 # moec serve: what a client of OpenAI's API asks for comes back right: text, events, log-probabilities of a prompt, errors; broken
 # clients do no harm.
 . "$(dirname "$0")/../begin.sh"
-command -v curl >/dev/null || wrong "curl is not here"
 export OMP_NUM_THREADS=1
 small_model 60
 moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
 
-# serve NAME WORD...: a server with those options; its number is $server, its address $at.
-serve() {
-    name=$1
-    shift
-    moec serve "$work/run" --port 0 "$@" >"$work/$name.out" 2>"$work/$name.err" &
-    server=$!
-    trap 'kill $server 2>/dev/null || true; wait; rm -rf "$work"' EXIT
-    for _ in $(seq 300); do
-        [ -s "$work/$name.out" ] || { kill -0 $server 2>/dev/null && sleep 0.1; } || wrong "$(cat "$work/$name.err")"
-    done
-    at=$(sed 's|^http://\([^/]*\)/.*|\1|' "$work/$name.out")
-}
-post() { curl -sS -m 20 "$at/v1/completions" -d "$1"; }
-same() { [ "$2" = "$3" ] || wrong "$1: '$2' is not '$3'"; }
-has() { case $2 in *"$3"*) ;; *) wrong "$1: no $3 in $2" ;; esac }
-field() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+. tests/serve/server.sh
 
 serve first --context 33 --patience 1 --body 3000
 
@@ -85,13 +69,6 @@ moec eval "$work/run" --choices "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "no
 grep -q 'bad.jsonl:1: no question' "$work/out" || wrong "$(cat "$work/out")"
 
 # What is wrong is said in the form of the API.
-refuse() { # STATUS PART WORD...
-    status=$1 part=$2
-    shift 2
-    got=$(curl -sS -m 20 -w ' %{http_code}' "$@")
-    has "$*" "$got" "$part"
-    same "status of $*" "${got##* }" "$status"
-}
 at1=$at/v1/completions
 refuse 400 'is no JSON' "$at1" -d '{'
 refuse 400 'a JSON object' "$at1" -d '[]'
@@ -120,9 +97,9 @@ refuse 413 'longer than this server takes' "$at1" -H 'Transfer-Encoding: chunked
 
 # Clients that go away, send half a request, none, or something else.
 printf 'HELO there\r\n\r\n' | curl -s -m 2 "telnet://$at" >/dev/null || true
-curl -s -m 4 -H 'Content-Length: 100' "$at1" -d '{"prompt"' >/dev/null && wrong "half a request was answered"
-curl -s -m 0.01 "$at1" -d "{$ask,\"n\":100}" >/dev/null || true
-curl -s -m 0.01 "$at1" -d "{$ask,\"n\":100,\"stream\":true}" >/dev/null || true
+curl -s -m 4 -H "$json" -H 'Content-Length: 100' "$at1" -d '{"prompt"' >/dev/null && wrong "half a request was answered"
+curl -s -m 0.01 -H "$json" "$at1" -d "{$ask,\"n\":100}" >/dev/null || true
+curl -s -m 0.01 -H "$json" "$at1" -d "{$ask,\"n\":100,\"stream\":true}" >/dev/null || true
 (sleep 3 | curl -s -m 4 "telnet://$at") >/dev/null 2>&1 || true
 same "after broken clients" "$(post "{$ask}" | field text)" "$said"
 sleep 0.3
@@ -131,9 +108,7 @@ has "metrics" "$counted" 'moec_texts_active 0'
 has "metrics" "$counted" 'moec_texts_waiting 0'
 has "metrics" "$counted" 'moec_responses_total{status="5xx"} 0'
 has "models" "$(curl -sS "$at/v1/models")" '"id":"run"'
-kill -TERM $server
-wait $server || wrong "a server that was told to end ends with $?"
-[ ! -s "$work/first.err" ] || wrong "$(cat "$work/first.err")"
+ended first
 
 # Others than this machine need a key; one that is set is wanted.
 moec serve "$work/run" --host 0.0.0.0 --port 0 >"$work/out" 2>&1 && wrong "open to all"
@@ -142,13 +117,13 @@ export MOEC_API_KEY=secret
 printf '%s' '{% for m in messages %}{{ m.role }}: {{ m.content }}{{ "\n" }}{% endfor %}{{ "assistant: " }}' >"$work/chat.jinja"
 serve second --batch 1 --context 64 --chat-template "$work/chat.jinja"
 chat='"messages":[{"role":"user","content":"layer"}],"temperature":0,"max_tokens":9'
-chatted=$(curl -sS -m 20 "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d "{$chat,\"logprobs\":true,\"top_logprobs\":2}")
+chatted=$(curl -sS -m 20 "$at/v1/chat/completions" -H "$json" -H 'Authorization: Bearer secret' -d "{$chat,\"logprobs\":true,\"top_logprobs\":2}")
 meant=$(printf 'user: layer\nassistant: ')
-wanted=$(curl -sS -m 20 "$at/v1/completions" -H 'Authorization: Bearer secret' -d '{"prompt":"user: layer\nassistant: ","temperature":0,"max_tokens":9}')
+wanted=$(curl -sS -m 20 "$at/v1/completions" -H "$json" -H 'Authorization: Bearer secret' -d '{"prompt":"user: layer\nassistant: ","temperature":0,"max_tokens":9}')
 same "a chat is $meant" "$(echo "$chatted" | field content)" "$(echo "$wanted" | field text)"
 has "a chat" "$chatted" '"object":"chat.completion"'
 has "log-probabilities of a chat" "$chatted" '"top_logprobs":[{"token"'
-events=$(curl -sS -m 20 "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d "{$chat,\"stream\":true}")
+events=$(curl -sS -m 20 "$at/v1/chat/completions" -H "$json" -H 'Authorization: Bearer secret' -d "{$chat,\"stream\":true}")
 has "events of a chat" "$events" '"delta":{"role":"assistant"'
 same "text of events" "$(echo "$events" | grep -o '"content":"[^"]*"' | field content | tr -d '\n')" "$(echo "$wanted" | field text)"
 refuse 400 'is a list of objects' "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d '{"messages":[{"role":"user"}]}'
@@ -159,8 +134,7 @@ refuse 401 'invalid_api_key' "$at/v1/completions" -d '{"prompt":"x"}'
 refuse 401 'invalid_api_key' "$at/v1/models" -H 'Authorization: Bearer secreT'
 refuse 200 '"ok"' "$at/health"
 refuse 200 '"finish_reason"' "$at/v1/completions" -H 'Authorization: Bearer secret' -d '{"prompt":["x","y"],"max_tokens":3}'
-kill -TERM $server
-wait $server || wrong "the second server ends with $?"
+ended second
 
 # The thread that works with a device is not the one that has opened it.
 unset MOEC_API_KEY

@@ -102,7 +102,7 @@ async def good(number):
     reader, writer = await asyncio.open_connection(host, port)
     stream = number % 3 == 0
     body = json.dumps({"prompt": "layer " + "x" * (number % 40), "max_tokens": 30, "stream": stream, "seed": number}).encode()
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     said = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     if b" 429 " in said[:20]:
@@ -124,7 +124,7 @@ async def slow(number):
                 await asyncio.sleep(0.3)
         else:
             body = b'{"prompt":"x","max_tokens":200,"n":20,"stream":true,"logprobs":5}'
-            writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             await asyncio.sleep(8)
     except (ConnectionError, asyncio.TimeoutError):
         pass
@@ -136,9 +136,9 @@ async def broken(number):
     """Goes away in the middle, or never speaks HTTP."""
     reader, writer = await asyncio.open_connection(host, port)
     body = b'{"prompt":"layer","max_tokens":200,"n":10,"stream":%s}' % (b"true" if number % 2 else b"false")
-    texts = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body,
+    texts = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body,
              b"\x16\x03\x01\x02\x00\x01" + bytes(random.Random(number).randbytes(200)),
-             b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n{",
+             b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n{",
              b"GET /" + b"x" * 60000 + b" HTTP/1.1\r\n\r\n")
     writer.write(texts[number % 4])
     await asyncio.sleep(0.02 * (number % 7))

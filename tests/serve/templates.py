@@ -1,4 +1,4 @@
-"""Writes templates.json: templates of chats as published models have them, and what Jinja makes of them."""
+"""Writes templates.json: templates of chats as published models have them and single expressions, and what Jinja makes of them."""
 
 import json
 
@@ -91,11 +91,33 @@ def raise_exception(why):
 env=ImmutableSandboxedEnvironment(trim_blocks=True,lstrip_blocks=True)
 env.filters['tojson']=lambda x,**k: json.dumps(x,ensure_ascii=False)
 env.globals['raise_exception']=raise_exception
+# Expressions, each rendered with the messages `wide`. What Jinja refuses is in no table: unit/test_template.c has it.
+M['wide']=[{"role":"user","content":" Hé 漢字😀ß ","n":3,"x":0.1,"l":["a","é",1,None,True,1.5,"it's",'"']},{"role":"assistant","content":"b\nΣΑΣ\u00a0"}]
+C='messages[0].content'
+E=[f"{C}[:2] ~ '|' ~ {C}[1:] ~ '|' ~ {C}.strip('é ') ~ '|' ~ {C}[0] ~ {C}[2] ~ '|' ~ (1 == true) ~ '|' ~ {C}|upper",
+f"{C}[::-1]", f"{C}[4:1:-1]", f"{C}[-3:-1]", f"{C}[::2] ~ {C}[9:-9:-2]", f"{C}[100:] ~ {C}[:-100]", f"{C}[-1] is defined", f"{C}[99] is defined",
+f"{C}|length", f"{C}|reverse", f"{C}|list", f"{C}|first ~ {C}|last", f"{C}|trim|length", f"{C}.split()", f"{C}.split(none, 1)", f"{C}.split('字')", f"{C}.split(' ', 1)",
+"messages[1].content|trim", "messages[1].content.strip()|length", "messages[1].content|lower", "messages[1].content.upper()", "messages[1].content[1]", "'ΑΣ ΑΣ.'.lower()",
+"'ßa ŉ ǆ ﬁ éa'.title()", "'ßa ŉ-ǆ (ﬁ) éa'|title", "'ÉÀ ß'|capitalize", "'ﬁx'.capitalize()", "'İı'|lower", "'straße'|upper", "'x'|upper ~ none|upper ~ 5|string",
+f"{C}|replace('漢', 'ab')", f"{C}.replace('', '-')", f"{C}.replace('é', '', 1)", "'aaa'.replace('a', 'bé', 2)", "'a-b'|replace('-', 1)", "'éa'.startswith('é') ~ 'aé'.endswith('é') ~ 'a'.startswith('ab')",
+f"'é' in {C}", f"'e' not in {C}", "'' in 'a'", "1 in [true]", "true in [1.0]", "'a' in messages[0].l", "none in messages[0].l", "'role' in messages[0]",
+"1 == true ~ ''", "1 == true", "1 == 1.0", "true == 'true'", "none == false", "[1, 'a'] == [true, 'a']", "1 != true", "missing == other", "missing == none", "'a' < 'b'", "'é' > 'z'", "'a' <= 'ab'", "1 < 1.5", "true < 2", "1 < 2 < 3", "3 > 2 > 2", "1 == 1 != 2",
+"7 // 2 ~ ' ' ~ -7 // 2 ~ ' ' ~ 7 // -2", "7 % -3 ~ ' ' ~ -7 % 3 ~ ' ' ~ -7 % -3", "7 / 2", "6 / 2", "-7.5 // 2", "-7.5 % 2", "1 + 5 % 3", "2 * 3 + 4 * 5", "10 - 2 - 3", "2 - -3", "--2", "1 + true", "-true",
+"9223372036854775807 - 1", "-9223372036854775807 - 1", "4611686018427387904 + 4611686018427387903", "1e3", "0.1 + 0.2", "1e16", "123456789.0 * 10", "1e-5", "1e22", "messages[0].x", "2.50", "1.0 * 3",
+"'ab' * 3", "'ab' * 0 ~ 'é' * -1", "3 * 'é'", "[1, 'a'] * 2", "[1] + ['é']", "['it\\'s', '\"', '\\'\"', '\\n', '\\u00a0', '\\u200b']", "[none, true, 1.5, [], 'é']", "messages[0].l|tojson", f"{C}|tojson", "'\\x07\\x1f\\\\'|tojson", "messages[1]",
+"'\\u00e9\\x41\\t\\d\\\\'", "\"it's\"", "['a', 'é', 1]|join('、')", "', '.join(['a', 'é'])", "'abc'|join('-')", "[3, 1]|reverse|list", "'abc'|list|length", "missing|length", "missing|upper ~ 'x'", "missing|default('d')", "''|default('d')", "''|default('d', true)", "0|d('d', boolean=true)", "none|default('d')", "none|trim",
+"messages[0].nothing is defined", "messages[0]['role']", "messages[-1].role", "messages[5] is defined", "tools is none", "documents is defined", "1.5 is number ~ true is number ~ true is integer ~ 1 is integer ~ 1.0 is float", "missing is iterable", "'a' if missing else raise_exception('no')", "raise_exception('no') if missing else 'a'", "(1 / 0) if false else 2", "(1 if true) ~ (1 if false)", "not 1 == 2", "-3|string ~ 'x'", "0.0 or 'zero'", "not 0.0", "[1,2,3,4][1:-1]", "[1,2,3,4][::-2]", "[1,2,3][5:1:-1]", "messages[0].get('n', 2) ~ messages[0].get('m', 2) ~ messages[0].get('m')"]
+for i,e in enumerate(E): T['e%d'%i]='{{ '+e+' }}'
+F={'tail':"{{ 'a' }}\n\n",'returns':"a\r\nb\rc{{ 1 }}\r\n",'letters':"{% for c in messages[0].content %}{{ loop.index }}{{ c }}{{ loop.revindex0 }}{{ loop.previtem }}{{ loop.nextitem }},{% endfor %}",
+'keys':"{% for k in messages[1] %}{{ k }},{% endfor %}{% for k in missing %}x{% endfor %}"}
+T.update(F)
+own=set(T)-set('chatml llama3 mistral gemma qwen zephyr mixed'.split())
 out=[]
 for n,t in T.items():
     for k,m in M.items():
+        if (n in own) != (k == 'wide'): continue
         try:
-            r = env.from_string(t).render(messages=m,add_generation_prompt=True,bos_token='<s>',eos_token='</s>')
+            r = env.from_string(t).render(messages=m,tools=None,documents=None,add_generation_prompt=True,bos_token='<s>',eos_token='</s>')
         except jinja2.TemplateError as error:
             r = '!' + str(error)
         out.append([n,k,r])

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -84,6 +85,12 @@ static void test_hostile(void **state) {
         {"{{ ", "not ", 100000, ""},
         {"{{ ", "[", 100000, ""},
         {"{{ ", "1 if 1 else ", 100000, "1 }}"},
+        {"{{ ", "1 // 0 if (", 100000, "1 }}"},
+        {"{% set x = 'aaaaaaaa' %}", "{% set x = x * 1000 %}", 9, "{{ x }}"},
+        {"{% set x = ['a'] %}", "{% set x = x * 1000 %}", 9, "{{ x }}"},
+        {"{% set x = 'a' * 100000 %}", "{% set x = x.replace('', x) %}", 3, "{{ x }}"},
+        {"{% set x = 'é' * 20000 %}", "{{ x.strip(x) }}", 9, ""},
+        {"{{ 'a'", " * 9223372036854775807", 3, " }}"},
     };
     for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
         Text text = {0};
@@ -119,6 +126,18 @@ static void test_refused(void **state) {
                                         "{{ 'x' is weird }}",
                                         "{% if false %}{{ 1 | nofilter }}{% endif %}",
                                         "{{ ((((",
+                                        "{{ 9223372036854775808 }}",
+                                        "{{ 1e999 }}",
+                                        "{{ 1x }}",
+                                        "{{ 2 ** 3 }}",
+                                        "{{ '\\ud800' }}",
+                                        "{{ '\\xg0' }}",
+                                        "{{ '\\N{DASH}' }}",
+                                        "{{ 'a'[1:2:3:4] }}",
+                                        "{{ 'a'.strip('a', 'b') }}",
+                                        "{{ 'a' | upper(1) }}",
+                                        "{{ {'a': 1} | tojson(indent=4) }}",
+                                        "{{ messages is string is defined }}",
                                         "{%",
                                         "{{-"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -137,11 +156,51 @@ static void test_refused(void **state) {
     template_free(template);
 }
 
+/* Values that do not fit: Python raises where it does not count further than 64 bits. */
+static void test_values(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"{{ 9223372036854775807 + 1 }}", "a number is beyond 64 bits"},
+        {"{{ -9223372036854775807 - 2 }}", "a number is beyond 64 bits"},
+        {"{{ 9223372036854775807 * 2 }}", "a number is beyond 64 bits"},
+        {"{{ -(-9223372036854775807 - 1) }}", "a number is beyond 64 bits"},
+        {"{{ (-9223372036854775807 - 1) // -1 }}", "a number is beyond 64 bits"},
+        {"{{ 1e308 * 10 }}", "a number is too large"},
+        {"{{ 1 // 0 }}", "a division by zero"},
+        {"{{ 1 % 0 }}", "a division by zero"},
+        {"{{ 1.5 / 0 }}", "a division by zero"},
+        {"{{ 'a' + 1 }}", "'+' takes two texts, two numbers or two lists"},
+        {"{{ 'a' - 'b' }}", "'-' takes two numbers"},
+        {"{{ 'a' < 1 }}", "'<' compares two numbers or two texts"},
+        {"{{ 1 in 'a' }}", "'in' takes a list, an object, or two texts"},
+        {"{{ -'a' }}", "'-' takes a number"},
+        {"{{ 1 | length }}", "a number has no length"},
+        {"{{ 'a'[::0] }}", "the step of a slice is 0"},
+        {"{{ 'a'['b':] }}", "the bounds of a slice are whole numbers"},
+        {"{{ missing.role }}", "'.role' is taken of a value that is not defined"},
+        {"{{ missing[0] }}", "an item is taken of a value that is not defined"},
+        {"{{ 'a'.split(missing) }}", "an argument of 'split' is not defined"},
+        {"{% for c in 1 %}{% endfor %}", "a number is no list"},
+    };
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char expected[200];
+        Template *template = open_text(wrong[i][0]);
+        snprintf(expected, sizeof expected, "!the chat template of this server, line 1: %s",
+                 wrong[i][1]);
+        if (!template) fail_msg("not opened: %s", wrong[i][0]);
+        expect(wrong[i][0], template, messages, expected);
+        template_free(template);
+    }
+    json_decref(messages);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jinja),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

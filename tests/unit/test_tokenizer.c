@@ -213,11 +213,32 @@ static bool hold_speech(void) {
     return good;
 }
 
+/* Decoders that each double a text are stopped before they need all memory. */
+static bool hold_growth(void) {
+    const char *step = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, "
+                       "\"content\": \"aa\"}, ";
+    Text file = {0}, text = {0};
+    const char *head = "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, "
+                       "\"unk_token\": \"a\"}, \"decoder\": {\"type\": \"Sequence\", "
+                       "\"decoders\": [";
+    text_append(&file, head, strlen(head));
+    for (int i = 0; i < 40; i++) text_append(&file, step, strlen(step) - (i == 39 ? 2 : 0));
+    text_append(&file, "]}}", 3);
+    Tokenizer *tokenizer = tokenizer_read("doubling", file.bytes, file.length);
+    const int32_t token = 0;
+    bool good = tokenizer && !tokenizer_decode(tokenizer, &token, 1, false, &text);
+    if (!good) printf("decoders that double a text 40 times are not stopped\n");
+    tokenizer_close(tokenizer);
+    text_free(&file);
+    text_free(&text);
+    return good;
+}
+
 int main(int count, char **arguments) {
     if (count > 3 && strcmp(arguments[1], "compare") == 0) return compare(count, arguments);
     glob_t found = {0};
     glob("tests/tokenizer/fixtures/*.json", 0, NULL, &found);
-    bool good = found.gl_pathc > 9 && hold_speech();
+    bool good = found.gl_pathc > 9 && hold_speech() && hold_growth();
     for (size_t i = 0; i < found.gl_pathc; i++) {
         Tally tally = {0};
         char *expected =

@@ -2,6 +2,7 @@
  * after the program has given what the definition gives. */
 #include "command/bench/bench.h"
 
+#include "abi/json_make.h"
 #include "command/commands.h"
 #include "training/measure.h"
 #include "base/memory.h"
@@ -19,7 +20,7 @@ void bench_tell(const Bench *bench, const char *name, double value) {
 }
 
 void bench_tell_text(const Bench *bench, const char *name, const char *value) {
-    json_object_set_new(bench->report, name, json_string(value));
+    json_object_set_new(bench->report, name, json_text(value));
 }
 
 void bench_fill(Call *call, bool alike) {

@@ -1,5 +1,6 @@
 /* bench_kernels: what the single kernels of a step take: on a device by its events; on a processor
  * by unit of work, beside what the unit would take at the limits of the machine. */
+#include "abi/json_make.h"
 #include "command/bench/bench.h"
 #include "command/spec.h"
 
@@ -83,7 +84,7 @@ static void tell_kernels(const Bench *bench, KernelTimes *times, const Limits *l
         const KernelTime *one = &times->rows[i];
         const json_t *unit = unit_of(limits, one);
         const char *name = one->name ? one->name : json_string_value(json_object_get(unit, "name"));
-        json_t *row = json_pack("{s:s, s:I, s:f, s:f}", "name", name ? name : "?", "launches",
+        json_t *row = json_make("{s:s, s:I, s:f, s:f}", "name", name ? name : "?", "launches",
                                 (json_int_t)one->launches, "microseconds", 1e6 * one->seconds,
                                 "share", one->seconds / total);
         if (one->flops > 0) set(row, "gflops", one->flops / one->seconds / 1e9);

@@ -1,4 +1,5 @@
 /* export: moec export: a trained model as a folder that others read. */
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -112,7 +113,7 @@ static bool write_folder(const Export *export) {
                             .before = checkpoint_file(export->file, "config.json"),
                             .layout = export->layout,
                             .layouts = export->layouts};
-    json_t *notes = json_pack("{s:s}", "format", "pt"); /* what the transformers library wants */
+    json_t *notes = json_make("{s:s}", "format", "pt"); /* what the transformers library wants */
     bool good = (!file_exists(config) && !file_exists(weights)) ||
                 error_message("choose another --out", "%s already holds a model", export->out);
     good = good && folder_make(export->out) &&

@@ -1,5 +1,7 @@
 /* import: moec import: a folder as it is published becomes a run: the spec, the weights, the
  * tokenizer; so does a file of llama.cpp. Everything is looked at before anything is written. */
+#include "abi/json_make.h"
+#include "abi/utf8_cut.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -80,10 +82,11 @@ static bool recognise(Import *import) {
     if (import->layout) return true;
     const char *key = gguf_of(import) ? "general.architecture" : "model_type",
                *type = config_text(config, key);
+    const char *shown = type ? type : "(none)";
     char *names = layout_names(import->layouts);
     char *remedy = memory_format("known are %s; --layout FILE gives one of your own", names);
-    error_message(remedy, "%s: no layout is for %s '%.60s'", config->path, key,
-                  type ? type : "(none)");
+    error_message(remedy, "%s: no layout is for %s '%.*s'", config->path, key, utf8_cut(shown, 60),
+                  shown);
     free(remedy);
     free(names);
     return false;
@@ -99,8 +102,8 @@ static bool make_spec(Import *import) {
         return false;
     }
     for (int i = 0; i < count; i++)
-        note_message("%s: layout '%s' does not know '%.60s'; what it says is left out",
-                     import->config->path, import->layout, others[i]);
+        note_message("%s: layout '%s' does not know '%.*s'; what it says is left out",
+                     import->config->path, import->layout, utf8_cut(others[i], 60), others[i]);
     return true;
 }
 
@@ -118,7 +121,7 @@ static bool read_tokenizer(Import *import) {
     bool none;
     json_t *object = gguf_tokenizer_json(import->shards->gguf, &none);
     if (!object) return none;
-    char *text = json_dumps(object, JSON_COMPACT);
+    char *text = json_write(object, JSON_COMPACT);
     import->tokenizer = tokenizer_read(import->folder, text, strlen(text));
     free(text);
     json_decref(object);
@@ -192,7 +195,7 @@ static bool write_weights(Import *import, const char *path) {
     for (int i = 0; i < import->model->parameter_count; i++) {
         const PublicTensor *one = &import->model->parameters[i];
         char *key = memory_format("axes:%s", one->name);
-        json_object_set_new(notes, key, json_string(one->axes));
+        json_object_set_new(notes, key, json_text(one->axes));
         free(key);
     }
     checkpoint_note(notes, moec_model(import->compiler), moec_bundle(import->compiler), &companions,

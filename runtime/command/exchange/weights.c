@@ -1,4 +1,5 @@
 /* weights: moec weights: the tensors of a safetensors file, of a published folder or of a run. */
+#include "abi/json_make.h"
 #include "base/memory.h"
 #include "command/commands.h"
 #include "data/shards.h"
@@ -27,7 +28,7 @@ static json_t *entry_json(const Entry *entry) {
     json_t *shape = json_array();
     for (int i = 0; i < entry->rank; i++)
         json_array_append_new(shape, json_integer(entry->shape[i]));
-    return json_pack("{s:s, s:s, s:o, s:I}", "name", entry->name, "type", safetensors_type(entry),
+    return json_make("{s:s, s:s, s:o, s:I}", "name", entry->name, "type", safetensors_type(entry),
                      "shape", shape, "bytes", (json_int_t)entry->bytes);
 }
 

@@ -1,0 +1,22 @@
+/* json_make: JSON values that are never NULL, whatever bytes a text holds. The functions of jansson
+ * return NULL for text that is not UTF-8 and for numbers that are not finite; these do not. Both
+ * sides use them; compiler/base/json_make.c defines them. */
+#ifndef JSON_MAKE_H
+#define JSON_MAKE_H
+
+#include <jansson.h>
+
+/* The value that `format` describes, as json_pack of jansson does: { } [ ] and the letters
+ * s (text), i (int), I (json_int_t), b (int), f (double), n, o (taken over), O (shared). A NULL
+ * argument becomes null, as does a number that is not finite; spaces, ',' ':' and '?' have no
+ * effect. Never NULL. */
+json_t *json_make(const char *format, ...);
+/* A text in which each byte that is not valid UTF-8 is replaced by U+FFFD; NULL: null. Never NULL.
+ */
+json_t *json_text(const char *text);
+json_t *json_text_bytes(const char *text, size_t length); /* the same of a text with a length */
+/* The value as text; `flags` as for json_dumps. The caller frees it. Never NULL: the process ends
+ * with a message when it runs out of memory. */
+char *json_write(const json_t *value, size_t flags);
+
+#endif
