@@ -37,8 +37,8 @@ python=${PYTHON:-python3}
 library=$(${CC:-cc} -print-file-name=libtsan.so)
 if PYTHONPATH=runtime/python MOEC_LIBRARY=$BUILD/libmoec.so LD_PRELOAD=$library "$python" -c 'import torch, moec' 2>"$work/out"; then
     TSAN_OPTIONS="$TSAN_OPTIONS ignore_noninstrumented_modules=1"
-    export LD_PRELOAD="$library" PYTHONPATH=runtime/python MOEC_LIBRARY="$BUILD/libmoec.so"
-    checked "library from Python" "$python" tests/python/concurrency.py "$work" threads modules
+    export PYTHONPATH=runtime/python MOEC_LIBRARY="$BUILD/libmoec.so"
+    checked "library from Python" env LD_PRELOAD="$library" "$python" tests/python/concurrency.py "$work" threads modules
 else
     echo "skip library from Python: $(tail -1 "$work/out")"
 fi
