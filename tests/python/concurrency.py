@@ -107,7 +107,7 @@ def forked(run):
     if pid == 0:
         code = 1
         try:
-            signal.alarm(60)
+            signal.alarm(200)
             run()
             code = 0
         finally:

@@ -367,12 +367,12 @@ static void test_threads(void **state) {
     moec_free(model);
 }
 
-/* The exit code of a child that runs the function, or -1 if it has not ended after a minute. */
+/* The exit code of a child that runs the function, or -1 if it hangs, which a signal ends. */
 static int in_child(int (*run)(MoecModel *model, const Caller *caller), MoecModel *model,
                     const Caller *caller) {
     pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(200);
         _exit(run(model, caller));
     }
     int status = 0;
