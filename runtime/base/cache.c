@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static char *distrust(const char *folder) {
 }
 
 char *cache_folder(void) {
-    static bool told;
+    static atomic_bool is_reported;
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char *above = base && *base == '/'   ? memory_format("%s", base)
                   : home && *home == '/' ? path_join(home, ".cache")
@@ -64,8 +65,8 @@ char *cache_folder(void) {
         reason = distrust(folder);
     free(above);
     if (!reason) return folder;
-    if (!told) note_message("compiled programs are not kept: %s", reason);
-    told = true;
+    if (!atomic_exchange(&is_reported, true))
+        note_message("compiled programs are not kept: %s", reason);
     free(reason);
     free(folder);
     return NULL;

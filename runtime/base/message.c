@@ -8,8 +8,10 @@
 
 static _Thread_local FILE *elsewhere;
 
-void message_to(FILE *file) {
+FILE *message_to(FILE *file) {
+    FILE *before = elsewhere;
     elsewhere = file;
+    return before;
 }
 
 FILE *message_file(void) {

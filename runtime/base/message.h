@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Where messages of this thread go from now on; NULL: to stderr, as at the beginning. */
-void message_to(FILE *file);
+/* Redirects the messages of this thread to a file; NULL: to stderr, the initial state. Returns the
+ * argument of the previous call. */
+FILE *message_to(FILE *file);
 /* Where they go. */
 FILE *message_file(void);
 

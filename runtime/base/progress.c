@@ -23,11 +23,10 @@ bool progress_due(void) {
 }
 
 void progress_clear(void) {
+    if (!lines_stand) return; /* no write: threads of a program that uses the library get here */
     for (int i = 1; i < lines_stand; i++) fputs("\r\033[K\033[A", stdout);
-    if (lines_stand) {
-        fputs("\r\033[K", stdout);
-        fflush(stdout);
-    }
+    fputs("\r\033[K", stdout);
+    fflush(stdout);
     lines_stand = 0;
 }
 

@@ -140,9 +140,9 @@ static bool fill(const Safetensors *file, const unsigned char *data, size_t leng
     return end == data + length || damaged(file, "it holds more than its tensors");
 }
 
-static const Entry *sorting;
-static int by_name(const void *a, const void *b) {
-    return strcmp(sorting[*(const int *)a].name, sorting[*(const int *)b].name);
+static int by_name(const void *a, const void *b, void *entries) {
+    const Entry *of = entries;
+    return strcmp(of[*(const int *)a].name, of[*(const int *)b].name);
 }
 
 static bool read_notes(Safetensors *file, json_t *notes) {
@@ -174,8 +174,7 @@ static bool read_header(Safetensors *file, json_t *header, const unsigned char *
     if (!fill(file, data, length)) return false;
     file->sorted = memory_new(sizeof(int) * ((size_t)file->count + 1));
     for (int i = 0; i < file->count; i++) file->sorted[i] = i;
-    sorting = file->entries;
-    qsort(file->sorted, (size_t)file->count, sizeof(int), by_name);
+    qsort_r(file->sorted, (size_t)file->count, sizeof(int), by_name, file->entries);
     return true;
 }
 

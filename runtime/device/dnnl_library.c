@@ -4,6 +4,7 @@
 #include "base/message.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 /* Functions differ between major versions, so it is the one that this was built with. */
 #define TEXT(number) #number
@@ -12,7 +13,10 @@ static const char soname[] = SONAME(DNNL_VERSION_MAJOR);
 
 DnnlLibrary dnnl;
 
-static bool open_once(void) {
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static bool is_open;
+
+static void open_library(void) {
     static const char *const names[] = {soname, NULL};
     const LibrarySymbol functions[] = {
 #define DNNL_SYMBOL(name) {&dnnl.name, "dnnl_" #name},
@@ -24,12 +28,11 @@ static bool open_once(void) {
     if (handle && lazy_library_take(handle, functions, sizeof functions / sizeof *functions))
         problem = "it lacks functions";
     if (problem) note_message("products go without oneDNN (%s): %s", soname, problem);
-    return !problem;
+    is_open = !problem;
 }
 
+/* Models of several threads may be loaded at the same time. */
 bool dnnl_library_open(void) {
-    static bool tried, there;
-    if (!tried) there = open_once();
-    tried = true;
-    return there;
+    pthread_once(&opened, open_library);
+    return is_open;
 }

@@ -1,4 +1,4 @@
-/* Text in and out: a prompt goes on, texts to tokens and back. */
+/* Text in and out: completion of a prompt, texts to tokens and back. */
 #include "library/library.h"
 
 #include "base/memory.h"
@@ -9,123 +9,230 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEFAULT_TOKENS = 256, BYTES = 256 };
+
 static Writing writing_of(const MoecModel *model) {
     return model->tokenizer ? WRITING_TEXT : WRITING_BYTES;
 }
 
+/* Without a tokenizer the tokens of a text are its bytes. */
+static bool has_text(const MoecModel *model) {
+    long vocabulary = moec_vocabulary(model);
+    return model->tokenizer || vocabulary <= BYTES ||
+           error_message("train it with --tokenizer, which its checkpoint then contains",
+                         "this model has %ld tokens and no tokenizer: the bytes of a text are not "
+                         "its tokens",
+                         vocabulary);
+}
+
 static bool encode(const MoecModel *model, const char *text, size_t length, TokenList *tokens) {
+    if (!has_text(model)) return false;
     Encoder *encoder = model->tokenizer ? encoder_new(model->tokenizer) : NULL;
     bool good = speech_tokens(writing_of(model), model->tokenizer, encoder, text, length, tokens);
     encoder_free(encoder);
     return good;
 }
 
-/* The text, ended by a zero, as the caller's own. */
-static char *hand_over(Text *text) {
+/* The text with a final zero, which then belongs to the caller. */
+static char *hand_over(Text *text, size_t *length) {
+    if (length) *length = text->length;
     text_append(text, "", 1);
     return text->bytes;
 }
 
-/* A text as it is made. */
-typedef struct Saying {
+/* ---- generation ---- */
+
+typedef struct Generation {
+    const MoecGeneration *how;
     Speech *speech;
     Text text;
+    size_t reported; /* bytes of the text that on_text has received */
     bool good, ended;
-} Saying;
+} Generation;
 
-static bool told(Row *row, size_t place, const float *logits) {
-    Saying *saying = row->context;
-    (void)logits;
-    if (place < row->prompt) return true;
-    saying->good =
-        speech_add(saying->speech, row->tokens.items[place], &saying->text, &saying->ended);
-    return saying->good && !saying->ended;
+/* Reports the bytes since the last report, which may be none. */
+static void report_text(Generation *generation) {
+    const MoecGeneration *how = generation->how;
+    const Text *text = &generation->text;
+    size_t from = generation->reported;
+    if (!how->on_text) return;
+    generation->reported = text->length;
+    const char *bytes = text->bytes ? text->bytes + from : "";
+    if (how->on_text(how->context, bytes, text->length - from) != 0) generation->ended = true;
 }
 
-static bool go_on(MoecModel *model, Row *row, Saying *saying) {
+static bool on_token(Row *row, size_t place, const float *logits) {
+    Generation *generation = row->context;
+    (void)logits;
+    if (place >= row->prompt)
+        generation->good = speech_add(generation->speech, row->tokens.items[place],
+                                      &generation->text, &generation->ended);
+    if (generation->good) report_text(generation);
+    return generation->good && !generation->ended;
+}
+
+static bool complete(MoecModel *model, Row *row, Generation *generation) {
     Batch *batch = batch_new(model->decoder);
-    bool good = batch_begin(batch, &row, 1) && speech_begin(saying->speech, &row->tokens);
-    while (good && batch_active(batch)) good = batch_step(batch) && saying->good;
+    bool good = batch_begin(batch, &row, 1) && speech_begin(generation->speech, &row->tokens);
+    while (good && batch_active(batch)) good = batch_step(batch) && generation->good;
     batch_free(batch);
     if (row->nonsense) return model_tell_nonsense(model->model, "a logit is");
-    return good && (saying->ended || speech_end(saying->speech, &saying->text));
+    if (!good || generation->ended) return good;
+    good = speech_end(generation->speech, &generation->text);
+    if (good && generation->text.length > generation->reported) report_text(generation);
+    return good;
 }
 
 static bool check_prompt(const MoecModel *model, const TokenList *prompt, size_t limit) {
     long vocabulary = moec_vocabulary(model);
-    if (!model->tokenizer && vocabulary > 256)
-        return error_message("train it with --tokenizer, which then is in its checkpoint",
-                             "this model has %ld tokens and no tokenizer: the bytes of a text are "
-                             "not its tokens",
-                             vocabulary);
     for (size_t i = 0; i < prompt->count; i++)
         if (prompt->items[i] >= vocabulary)
-            return error_message(NULL, "the model does not know the token %d of the prompt",
-                                 (int)prompt->items[i]);
-    if (!prompt->count) return error_message(NULL, "the model goes on from at least one token");
-    return prompt->count + limit <= (size_t)model->length + 1 ||
-           error_message("load the model with a larger context, or ask for fewer tokens",
-                         "the prompt has %zu tokens and %zu more are wanted, the context is %ld",
-                         prompt->count, limit, model->length);
+            return error_message(NULL,
+                                 "token %d of the prompt is not below the vocabulary size %ld",
+                                 (int)prompt->items[i], vocabulary);
+    if (!prompt->count) return error_message(NULL, "the prompt is empty: expected a token or more");
+    size_t context = (size_t)model->length;
+    return (limit <= context + 1 && prompt->count <= context + 1 - limit) ||
+           error_message("load the model with a larger context, or request fewer tokens",
+                         "the prompt has %zu tokens and %zu more are requested, but the context "
+                         "has %zu",
+                         prompt->count, limit, context);
 }
 
-static bool generate(MoecModel *model, const char *prompt, const MoecGeneration *how, char **text) {
+static bool check_range(const char *name, double value, double most) {
+    if (value >= 0 && value <= most && isfinite(value)) return true;
+    return isfinite(most)
+               ? error_message(NULL, "%s is %g: expected 0 to %g", name, value, most)
+               : error_message(NULL, "%s is %g: expected a finite number, 0 or more", name, value);
+}
+
+static bool check_how(const MoecGeneration *how) {
+    if (how->tokens < 0)
+        return error_message(NULL, "tokens is %ld: expected 1 or more, or 0 for the default",
+                             how->tokens);
+    if (how->top_k < 0)
+        return error_message(NULL, "top_k is %ld: expected 1 or more, or 0 for all tokens",
+                             how->top_k);
+    return check_range("temperature", how->temperature, INFINITY) &&
+           check_range("top_p", how->top_p, 1) && check_range("min_p", how->min_p, 1) &&
+           check_range("repetition", how->repetition, INFINITY);
+}
+
+static Sampling sampling_of(const MoecGeneration *how) {
+    return (Sampling){.temperature = how->temperature,
+                      .top_k = how->top_k,
+                      .top_p = how->top_p > 0 ? how->top_p : 1,
+                      .min_p = how->min_p,
+                      .repetition = how->repetition > 0 ? how->repetition : 1,
+                      .seed = how->seed};
+}
+
+/* The number of tokens to generate; by default no more than the context has room for. */
+static size_t limit_of(const MoecModel *model, const MoecGeneration *how, size_t prompt) {
+    size_t length = (size_t)model->length, limit = DEFAULT_TOKENS;
+    if (how->tokens > 0) return (size_t)how->tokens;
+    if (prompt + limit <= length) return limit;
+    return prompt < length ? length - prompt : 0;
+}
+
+static bool generate(const Request *request) {
+    MoecModel *model = request->model;
+    const MoecGeneration *how = request->how;
+    char **text = request->result;
+    if (!library_given((const void *)text, "text")) return false;
+    *text = NULL;
+    if (!library_given(request->text, "prompt") || !check_how(how)) return false;
     if (!model->decoder)
-        return error_message(NULL, "the model was loaded without MOEC_CAN_GENERATE");
-    Saying saying = {.good = true};
-    Row row = {.limit = how->tokens > 0 ? (size_t)how->tokens : 256,
-               .sampling = {.temperature = how->temperature,
-                            .top_k = how->top_k,
-                            .top_p = how->top_p > 0 ? how->top_p : 1,
-                            .min_p = how->min_p,
-                            .repetition = how->repetition > 0 ? how->repetition : 1,
-                            .seed = how->seed},
-               .told = told,
-               .context = &saying};
-    bool good = encode(model, prompt, strlen(prompt), &row.tokens);
+        return error_message("load it with that flag",
+                             "the model was loaded without MOEC_CAN_GENERATE");
+    Generation generation = {.how = how, .good = true};
+    Row row = {.sampling = sampling_of(how), .told = on_token, .context = &generation};
+    bool good = encode(model, request->text, strlen(request->text), &row.tokens);
     row.prompt = row.tokens.count;
-    if (how->tokens <= 0 && row.prompt + row.limit > (size_t)model->length)
-        row.limit = row.prompt < (size_t)model->length ? (size_t)model->length - row.prompt : 0;
+    row.limit = limit_of(model, how, row.prompt);
     bool stops = how->stop && *how->stop;
-    saying.speech = speech_new(writing_of(model), model->tokenizer, &how->stop, stops);
+    generation.speech = speech_new(writing_of(model), model->tokenizer, &how->stop, stops);
     good = good && check_prompt(model, &row.tokens, row.limit) && model_put(model->model) &&
-           go_on(model, &row, &saying);
-    speech_free(saying.speech);
+           complete(model, &row, &generation);
+    speech_free(generation.speech);
     tokens_free(&row.tokens);
-    *text = good ? hand_over(&saying.text) : NULL;
-    if (!good) text_free(&saying.text);
+    if (good)
+        *text = hand_over(&generation.text, NULL);
+    else
+        text_free(&generation.text);
     return good;
 }
 
 int moec_generate(MoecModel *model, const char *prompt, const MoecGeneration *how, char **text) {
     static const MoecGeneration plain;
-    library_begin();
-    return library_end(generate(model, prompt, how ? how : &plain, text));
+    return library_call(generate, &(Request){.model = model,
+                                             .text = prompt,
+                                             .how = how ? how : &plain,
+                                             .result = (void *)text});
 }
 
+/* ---- tokens ---- */
+
+static bool encode_text(const Request *request) {
+    int32_t **tokens = request->result;
+    TokenList list = {0};
+    if (!library_given(request->model, "model") || !library_given((const void *)tokens, "tokens") ||
+        !library_given(request->length, "count") ||
+        (request->count && !library_given(request->text, "text")))
+        return false;
+    bool good = encode(request->model, request->text ? request->text : "", request->count, &list);
+    if (!good) tokens_free(&list);
+    *tokens = good ? list.items : NULL;
+    *request->length = good ? list.count : 0;
+    return good;
+}
+
+/* The tokenizer does not change, so neither encoding nor decoding holds the lock. */
 int moec_encode(MoecModel *model, const char *text, size_t length, int32_t **tokens,
                 size_t *count) {
-    library_begin();
-    TokenList list = {0};
-    bool good = encode(model, text, length, &list);
-    if (!good) tokens_free(&list);
-    *tokens = list.items;
-    *count = list.count;
-    return library_end(good);
+    return library_run(encode_text, &(Request){.model = model,
+                                               .text = text,
+                                               .count = length,
+                                               .result = (void *)tokens,
+                                               .length = count});
 }
 
-int moec_decode(MoecModel *model, const int32_t *tokens, size_t count, char **text) {
-    library_begin();
+/* A vocabulary may be larger than the tokenizer; the tokens between them have no text. */
+static long decodable(const MoecModel *model) {
+    if (!model->tokenizer) return BYTES;
+    long vocabulary = moec_vocabulary(model), size = tokenizer_size(model->tokenizer);
+    return vocabulary > size ? vocabulary : size;
+}
+
+static bool decode_tokens(const Request *request) {
+    const MoecModel *model = request->model;
+    char **text = request->result;
     Text all = {0};
+    if (!library_given(model, "model") || !library_given((const void *)text, "text")) return false;
+    *text = NULL;
+    if (!has_text(model) || !library_tokens(request->tokens, request->count, decodable(model)))
+        return false;
     bool good = true;
-    if (model->tokenizer) good = tokenizer_decode(model->tokenizer, tokens, count, true, &all);
-    for (size_t i = 0; i < count && !model->tokenizer; i++) {
-        char byte = (char)tokens[i];
+    if (model->tokenizer)
+        good = tokenizer_decode(model->tokenizer, request->tokens, request->count, true, &all);
+    for (size_t i = 0; i < request->count && !model->tokenizer; i++) {
+        char byte = (char)request->tokens[i];
         text_append(&all, &byte, 1);
     }
-    *text = good ? hand_over(&all) : NULL;
-    if (!good) text_free(&all);
-    return library_end(good);
+    if (good)
+        *text = hand_over(&all, request->length);
+    else
+        text_free(&all);
+    return good;
+}
+
+int moec_decode(MoecModel *model, const int32_t *tokens, size_t count, char **text,
+                size_t *length) {
+    return library_run(decode_tokens, &(Request){.model = model,
+                                                 .tokens = tokens,
+                                                 .count = count,
+                                                 .result = (void *)text,
+                                                 .length = length});
 }
 
 void moec_release(void *memory) {

@@ -1,4 +1,9 @@
-/* library: what is behind MoecModel. */
+/* library: the model of moec.h and the frame of every call.
+ *
+ * A call is a function on a Request. library_run collects its messages, switches this thread to the
+ * C locale and, in a forked child, moves to a thread with its own OpenMP threads. library_call also
+ * holds the lock of the model.
+ */
 #ifndef LIBRARY_H
 #define LIBRARY_H
 
@@ -11,24 +16,58 @@
 #include "training/step.h"
 
 #include <math.h>
+#include <pthread.h>
 
 struct MoecModel {
+    pthread_mutex_t lock; /* held during each call; error-checking */
+    bool busy;            /* a call runs; protected by the lock */
+    bool broken;          /* the process was forked during a call of another thread */
+    MoecModel *next;      /* in the list of all models */
     MoecCompiler *compiler;
     Safetensors *file;
     Tokenizer *tokenizer; /* NULL: tokens are bytes */
     Model *model;
-    Call *run, *train; /* NULL: not wanted */
+    Call *run, *train; /* NULL: not loaded */
     bool split;        /* training is moec_forward and moec_backward */
     Decoder *decoder;
     Settings settings;
     Stepper stepper;
     long step;
-    long length;      /* tokens of a text */
-    int32_t *windows; /* for inputs that have only the tokens */
+    long length;      /* maximum number of tokens of a text */
+    int32_t *windows; /* samples of moec_logits, which have no next tokens */
 };
 
-/* Between these two the messages of this thread are kept for moec_message. */
-void library_begin(void);
-int library_end(bool good);
+/* The arguments of a call; each call reads the members that it has. */
+typedef struct Request {
+    MoecModel *model;
+    const char *text; /* path, prompt or text */
+    size_t count;     /* bytes of the text, or number of tokens */
+    const MoecLoad *load;
+    const MoecGeneration *how;
+    const int32_t *tokens;
+    MoecKind kind;
+    int index;
+    uint64_t seed;
+    MoecPart part;
+    void *data;     /* a tape, or the memory of moec_bind */
+    void *result;   /* address of the result */
+    size_t *length; /* address of the length of the result, or NULL */
+} Request;
+
+typedef bool Work(const Request *request);
+
+/* Both return 0, or 1 after a message that moec_message returns to this thread. */
+int library_run(Work *work, const Request *request);
+int library_call(Work *work, const Request *request);
+
+/* Initialize the lock and add the model to the list of all models; remove it again. */
+void library_add(MoecModel *model);
+void library_remove(MoecModel *model);
+
+/* False after a message that names the argument if the pointer is NULL. */
+bool library_given(const void *pointer, const char *argument);
+/* False after a message if one of the tokens is negative or not below the limit; a limit of 0 is no
+ * limit. */
+bool library_tokens(const int32_t *tokens, size_t count, long limit);
 
 #endif

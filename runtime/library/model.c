@@ -1,4 +1,4 @@
-/* Models, as C programs see them: loading, saving, messages. */
+/* Models of libmoec: load, save, free. */
 #include "library/library.h"
 
 #include "base/memory.h"
@@ -8,30 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- messages ---- */
-
-static _Thread_local char *said;
-static _Thread_local size_t said_length;
-static _Thread_local FILE *saying;
-
-void library_begin(void) {
-    free(said);
-    said = NULL;
-    saying = open_memstream(&said, &said_length);
-    message_to(saying);
-}
-
-int library_end(bool good) {
-    message_to(NULL);
-    if (saying) fclose(saying);
-    saying = NULL;
-    return good ? 0 : 1;
-}
-
-const char *moec_message(void) {
-    return said ? said : "";
-}
 
 /* ---- loading ---- */
 
@@ -52,10 +28,6 @@ static MoecCompiler *open_text(const char *text, const TextList *sets) {
 
 static bool open_compiler(MoecModel *model, const char *path, const MoecLoad *load) {
     TextList sets = {.count = load->set_count};
-    if (load->set_count < 0 || load->set_count > LIST_LIMIT)
-        return error_message(NULL, "there may be %d sets", LIST_LIMIT);
-    if (!path == !load->spec)
-        return error_message(NULL, "give either a path or the text of a spec");
     for (int i = 0; i < sets.count; i++) sets.items[i] = load->sets[i];
     model->compiler = load->spec ? open_text(load->spec, &sets) : spec_open(path, &sets);
     if (model->compiler && load->input_gradients) moec_differentiate_inputs(model->compiler);
@@ -118,20 +90,60 @@ static bool load_model(const char *path, const MoecLoad *load, MoecModel *model)
     return model->file ? model_read(model->model, model->file, false) : model_put(model->model);
 }
 
-int moec_load(const char *path, const MoecLoad *load, MoecModel **model) {
-    static const MoecLoad plain;
-    library_begin();
+static bool check_sets(const MoecLoad *load) {
+    if (load->set_count < 0 || load->set_count > LIST_LIMIT)
+        return error_message(NULL, "set_count is %d: expected 0 to %d", load->set_count,
+                             LIST_LIMIT);
+    if (load->set_count && !library_given(load->sets, "sets")) return false;
+    for (int i = 0; i < load->set_count; i++)
+        if (!load->sets[i]) return error_message(NULL, "sets[%d] is NULL", i);
+    return true;
+}
+
+static bool check_load(const char *path, const MoecLoad *load) {
+    const int known = MOEC_CAN_RUN | MOEC_CAN_TRAIN | MOEC_CAN_GENERATE;
+    if (!path == !load->spec)
+        return error_message(NULL, "expected either a path or the text of a spec, got %s",
+                             path ? "both" : "neither");
+    if (load->can & ~known)
+        return error_message(NULL,
+                             "can is %d: expected a sum of MOEC_CAN_RUN, MOEC_CAN_TRAIN and "
+                             "MOEC_CAN_GENERATE",
+                             load->can);
+    if (load->cotangent && !(load->can & MOEC_CAN_TRAIN))
+        return error_message(NULL, "a cotangent requires MOEC_CAN_TRAIN");
+    if (load->batch < 0 || load->batch > INT32_MAX)
+        return error_message(NULL, "batch is %ld: expected 1 to %d, or 0 for the batch of the spec",
+                             load->batch, INT32_MAX);
+    if (load->context < 0 || load->context > INT32_MAX)
+        return error_message(NULL,
+                             "context is %ld: expected 1 to %d, or 0 for the context of the spec",
+                             load->context, INT32_MAX);
+    return check_sets(load);
+}
+
+static bool load(const Request *request) {
+    MoecModel **model = request->result;
+    if (!library_given(model, "model")) return false;
+    *model = NULL;
+    if (!check_load(request->text, request->load)) return false;
     *model = memory_new(sizeof **model);
-    bool good = load_model(path, load ? load : &plain, *model);
-    if (!good) {
-        moec_free(*model);
-        *model = NULL;
-    }
-    return library_end(good);
+    library_add(*model);
+    if (load_model(request->text, request->load, *model)) return true;
+    moec_free(*model);
+    *model = NULL;
+    return false;
+}
+
+int moec_load(const char *path, const MoecLoad *how, MoecModel **model) {
+    static const MoecLoad plain;
+    return library_run(
+        load, &(Request){.text = path, .load = how ? how : &plain, .result = (void *)model});
 }
 
 void moec_free(MoecModel *model) {
     if (!model) return;
+    library_remove(model);
     step_release(&model->stepper);
     call_close(model->run);
     call_close(model->train);
@@ -144,15 +156,20 @@ void moec_free(MoecModel *model) {
     free(model);
 }
 
-int moec_save(MoecModel *model, const char *path) {
-    library_begin();
+static bool save(const Request *request) {
+    MoecModel *model = request->model;
+    if (!library_given(request->text, "path")) return false;
     size_t length;
     const Companions companions = {
         .tokenizer = model->tokenizer ? tokenizer_json(model->tokenizer, &length) : NULL,
         .files = model->file ? checkpoint_files(model->file) : NULL};
     const Place place = {.step = model->step, .seed = model->stepper.seed, .best = INFINITY};
-    bool written = checkpoint_write(path, model->model, moec_bundle(model->compiler), &companions,
-                                    &place, false);
+    bool written = checkpoint_write(request->text, model->model, moec_bundle(model->compiler),
+                                    &companions, &place, false);
     json_decref(companions.files);
-    return library_end(written);
+    return written;
+}
+
+int moec_save(MoecModel *model, const char *path) {
+    return library_call(save, &(Request){.model = model, .text = path});
 }

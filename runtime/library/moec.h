@@ -1,4 +1,4 @@
-/* moec: trained models and specs from C: load, run, differentiate, train, generate.
+/* moec: load, run, differentiate, train and generate with trained models and specs from C.
  *
  *     MoecModel *model;
  *     if (moec_load("run", NULL, &model) != 0) { fputs(moec_message(), stderr); exit(1); }
@@ -8,12 +8,24 @@
  *     moec_release(text);
  *     moec_free(model);
  *
- * Functions that can fail return 0, or 1 after which moec_message() says why. Memory that cannot be
- * had ends the process, as does nothing else. One model is used by one thread at a time; several
- * models by several. What is computed runs on OpenMP's threads.
+ * Errors: functions that can fail return 0, or 1 and a message that moec_message returns. They
+ * check every argument: NULL, sizes, token numbers, ranges. A model that moec_free has received
+ * must not be used again, nor its arrays. The process ends if it runs out of memory; no other error
+ * ends it.
  *
- * Link with -lmoec. The program is compiled for this machine when it is loaded for the first time,
- * by the system's C compiler (MOEC_CC), and kept in $XDG_CACHE_HOME/moec.
+ * Threads: any thread may call any function. Calls with different models run at the same time.
+ * Calls with one model run one after the other. Results in memory of the model (moec_logits,
+ * moec_array) are overwritten by the next call with this model from any thread; threads that share
+ * a model hold a lock of their own from the call until they have read the results, or copy them.
+ * Only one thread may call moec_free, after the last call of the others. Each call computes with
+ * the OpenMP threads of its calling thread.
+ *
+ * Processes: after fork, the child may use the models of the parent and load others. The weights
+ * are then separate copies. A model that another thread used during the fork returns an error in
+ * the child.
+ *
+ * Link with -lmoec. The first load of a program compiles it for this machine with the system's C
+ * compiler (MOEC_CC) and stores it in $XDG_CACHE_HOME/moec.
  */
 #ifndef MOEC_LIBRARY_H
 #define MOEC_LIBRARY_H
@@ -27,21 +39,21 @@ extern "C" {
 
 typedef struct MoecModel MoecModel;
 
-/* What the last call of this thread that failed has to say: lines of text, "" at the beginning. */
+/* The messages of the last call of this thread, "" if it had none. Valid until its next call. */
 const char *moec_message(void);
 
 /* ---- models ---- */
 
-/* What a model is to do; the fewer, the sooner it is loaded. */
+/* Uses of a model; fewer uses load faster. */
 enum { MOEC_CAN_RUN = 1, MOEC_CAN_TRAIN = 2, MOEC_CAN_GENERATE = 4 };
 
 typedef struct MoecLoad {
     const char *spec;        /* text of a spec, instead of a path */
     const char *const *sets; /* "key=value": options of the model, as --set of the command */
     int set_count;
-    int can;             /* of MOEC_CAN_...; 0: run and generate */
-    long batch, context; /* sequences, tokens of each; 0: as the spec says */
-    uint64_t seed;       /* of fresh weights, where no checkpoint gives them */
+    int can;             /* sum of MOEC_CAN_...; 0: run and generate */
+    long batch, context; /* sequences, tokens of each; 0: those of the spec */
+    uint64_t seed;       /* of fresh weights, if there is no checkpoint */
     int input_gradients; /* training gives those of real inputs, too: outputs "gradient:NAME" */
     /* A real input that the loss is linear in, sum[...] y[...] * dy[...]: what comes back to an
      * output. Training then is moec_forward and moec_backward, and has no loss. NULL: none. */
@@ -51,28 +63,31 @@ typedef struct MoecLoad {
 /* path: the folder of a run, a checkpoint, or a spec, FILE or FILE:MODEL. load: NULL for all
  * zeros. */
 int moec_load(const char *path, const MoecLoad *load, MoecModel **model);
+/* NULL is allowed. */
 void moec_free(MoecModel *model);
 /* The weights and the spec as a checkpoint, which every command reads. */
 int moec_save(MoecModel *model, const char *path);
 
-/* Sequences of a call, tokens of each, how many there are; 0 where a model has none. */
+/* Sequences per call; tokens per sequence; vocabulary size. 0 if the model has none, or is NULL. */
 long moec_batch(const MoecModel *model);
 long moec_context(const MoecModel *model);
 long moec_vocabulary(const MoecModel *model);
+/* Micro-batches per optimizer step (train.accumulate); 0 if the model cannot train. */
+long moec_accumulation(const MoecModel *model);
 
 /* ---- tokens in, numbers out ---- */
 
 /* tokens: [batch, context]; *logits: [batch, context, vocabulary], valid until the next call. */
 int moec_logits(MoecModel *model, const int32_t *tokens, const float **logits);
-/* windows: [batch, context + 1], each token with the one after it. */
+/* windows: [batch, context + 1], each token with the next one. */
 int moec_loss(MoecModel *model, const int32_t *windows, double *loss);
 /* The same with the gradients of all parameters: MOEC_GRADIENT below. */
 int moec_gradients(MoecModel *model, const int32_t *windows, double *loss);
-/* One step of the optimizer of the spec, its learning rate and clipping included; `loss`, of before
- * the step, may be NULL. windows: train.accumulate of the above, one after the other. */
+/* One step of the optimizer of the spec, with its learning rate and clipping; `loss`, from before
+ * the step, may be NULL. windows: [moec_accumulation, batch, context + 1]. */
 int moec_step(MoecModel *model, const int32_t *windows, double *loss);
 
-/* ---- arrays, where they lie ---- */
+/* ---- arrays ---- */
 
 typedef enum MoecKind {
     MOEC_WEIGHT,    /* as checkpoints name them; may be written to */
@@ -83,7 +98,7 @@ typedef enum MoecKind {
     MOEC_TRAIN_OUTPUT
 } MoecKind;
 
-enum { MOEC_RANK = 8 };
+enum { MOEC_RANK = 10 };
 
 typedef struct MoecArray {
     const char *name, *axes; /* "block.0.attention.query", "dim,head,head_dim" */
@@ -93,19 +108,21 @@ typedef struct MoecArray {
 } MoecArray;
 
 int moec_count(const MoecModel *model, MoecKind kind);
-int moec_array(MoecModel *model, MoecKind kind, int place, MoecArray *array);
-/* From now on an input or output lies at `data`, which is the caller's; NULL: where it was. */
-int moec_bind(MoecModel *model, MoecKind kind, int place, void *data);
-/* Runs the graph that runs, or trains, on what its inputs hold. Gradients are those of this call
- * alone. seed: of dropout. */
+int moec_array(MoecModel *model, MoecKind kind, int index, MoecArray *array);
+/* Moves an input or output to memory of the caller, aligned to 4 bytes; NULL: back to memory of the
+ * model. Functions with tokens as arguments move the inputs for tokens back. */
+int moec_bind(MoecModel *model, MoecKind kind, int index, void *data);
+/* Run the graph that runs, or the one that trains, on the values of its inputs. Gradients are those
+ * of this call alone. seed: of dropout. */
 int moec_run(MoecModel *model, uint64_t seed);
 int moec_differentiate(MoecModel *model, uint64_t seed);
 
-/* The two halves of that, for a model with a cotangent: the first gives the outputs of the model,
- * which are among those of training, the second the gradients, with the cotangent at hand and
- * inputs and outputs where and as they were. tape: memory of the caller, moec_tape_bytes at a
- * multiple of 64, for what is kept from one to the other; with other tapes
- * others may be under way between them. moec_backward leaves nothing in it. */
+/* The two halves of moec_differentiate, for a model with a cotangent. moec_forward computes the
+ * outputs of the model, which are among those of training. moec_backward computes the gradients; it
+ * reads the cotangent, and the inputs and outputs of moec_forward at the same addresses. tape:
+ * moec_tape_bytes of memory of the caller, aligned to 64 bytes, for the values that moec_backward
+ * reads. With other tapes, other calls may run between the two. moec_backward overwrites the tape.
+ */
 size_t moec_tape_bytes(const MoecModel *model);
 int moec_forward(MoecModel *model, uint64_t seed, void *tape);
 int moec_backward(MoecModel *model, uint64_t seed, void *tape);
@@ -120,13 +137,22 @@ typedef struct MoecGeneration {
     double min_p, repetition; /* 0: none */
     uint64_t seed;
     const char *stop; /* ends the text, or NULL */
+    /* Called after each token of the prompt and of the text, with the new bytes of the text, often
+     * none. A result other than 0 ends the text. It may use other models, but not this one. NULL:
+     * not called. */
+    int (*on_text)(void *context, const char *bytes, size_t length);
+    void *context; /* of on_text */
 } MoecGeneration;
 
-/* What comes after the prompt, ended by a zero; to be released. how: NULL for zeros. */
+/* The completion of the prompt with a final zero, for moec_release. on_text also reports zero bytes
+ * within the text. how: NULL for zeros. */
 int moec_generate(MoecModel *model, const char *prompt, const MoecGeneration *how, char **text);
-/* The tokens of a text, to be released; and back. */
+/* The tokens of a text, for moec_release. */
 int moec_encode(MoecModel *model, const char *text, size_t length, int32_t **tokens, size_t *count);
-int moec_decode(MoecModel *model, const int32_t *tokens, size_t count, char **text);
+/* The text of tokens with a final zero, for moec_release. length: of the text in bytes, which may
+ * contain zeros; may be NULL. */
+int moec_decode(MoecModel *model, const int32_t *tokens, size_t count, char **text, size_t *length);
+/* NULL is allowed. */
 void moec_release(void *memory);
 
 #ifdef __cplusplus

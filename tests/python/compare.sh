@@ -1,7 +1,7 @@
 #!/bin/sh
-# The Python package as researchers use it: installed by pip into FOLDER (default build/python), arrays without copies, logs, and a
-# gated attention layer of the standard library inside a model in PyTorch, which trains as its twin does and faster. Not part of
-# `make test`.
+# The Python package, installed by pip into FOLDER (default build/python): wrong arguments of every function; threads, processes and
+# signals; arrays without copies, logs, and a gated attention layer of the standard library inside a model in PyTorch, which must
+# train like the same layer in PyTorch and faster. Not part of `make test`.
 #
 #   tests/python/compare.sh [FOLDER]
 . "$(dirname "$0")/../begin.sh"
@@ -14,4 +14,7 @@ cp -r runtime/python "$work/package"
 "$packages/bin/pip" install -q "$work/package"
 small_model 40
 moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
-MOEC_LIBRARY=$BUILD/libmoec.so "$packages/bin/python" tests/python/compare.py "$work"
+export MOEC_LIBRARY="$BUILD/libmoec.so"
+"$packages/bin/python" tests/python/wrong_arguments.py "$work"
+OMP_NUM_THREADS=2 "$packages/bin/python" tests/python/concurrency.py "$work"
+"$packages/bin/python" tests/python/compare.py "$work"

@@ -1,12 +1,19 @@
-/* The library for other programs: gradients of inputs and weights beside differences, arrays of the
- * caller, texts of specs, what is told when something is wrong. */
+/* The library for other programs: gradients compared with differences, arrays of the caller, texts
+ * of specs, messages, threads that share a model, forked processes, wrong arguments. */
 #include "library/moec.h"
 
+#include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -265,12 +272,398 @@ static void test_messages(void **state) {
     moec_free(NULL);
 }
 
+/* ---- threads and processes ---- */
+
+static const char shared[] =
+    "use decoder\n"
+    "model shared = decoder {\n"
+    "  vocab = 256, dim = 16, layers = 1, attention.heads.q = 2\n"
+    "  train = { batch = 2, context = 16, lr = 1e-2, accumulate = 2 }\n"
+    "}\n";
+
+enum { THREADS = 4, CALLS = 25, SAMPLE = 2 * 17, MOST = 2 * 16 * 256 };
+
+static MoecModel *open_shared(int can) {
+    MoecModel *model;
+    if (moec_load(NULL, &(MoecLoad){.spec = shared, .can = can, .seed = 3}, &model) != 0)
+        fail_msg("%s", moec_message());
+    return model;
+}
+
+typedef struct Caller {
+    MoecModel *model; /* NULL: the thread loads its own */
+    int wrong;
+    double loss;
+    char *text;
+} Caller;
+
+static void fill_tokens(int32_t *tokens, int count) {
+    for (int i = 0; i < count; i++) tokens[i] = i * i % 251;
+}
+
+/* Losses and texts do not depend on the other threads; a message belongs to its own thread. */
+static void *call_often(void *data) {
+    Caller *caller = data;
+    MoecModel *model = caller->model;
+    int32_t tokens[SAMPLE];
+    fill_tokens(tokens, SAMPLE);
+    if (!model && moec_load(NULL,
+                            &(MoecLoad){.spec = shared,
+                                        .can = MOEC_CAN_RUN | MOEC_CAN_GENERATE | MOEC_CAN_TRAIN,
+                                        .seed = 3},
+                            &model) != 0) {
+        caller->wrong = 1000;
+        return NULL;
+    }
+    for (int i = 0; i < CALLS; i++) {
+        const float *logits;
+        double value = 0, other = 0;
+        char *text = NULL;
+        int32_t bad = 256;
+        caller->wrong += moec_logits(model, tokens, &logits) != 0;
+        caller->wrong += moec_loss(model, tokens, &value) != 0 || value != caller->loss;
+        caller->wrong += moec_gradients(model, tokens, &other) != 0 ||
+                         fabs(other - caller->loss) > 1e-6;
+        caller->wrong += moec_generate(model, "ab", &(MoecGeneration){.tokens = 6}, &text) != 0 ||
+                         strcmp(text, caller->text) != 0;
+        moec_release(text);
+        caller->wrong += moec_decode(model, &bad, 1, &text, NULL) != 1 ||
+                         !strstr(moec_message(), "token 0 is 256");
+        caller->wrong += moec_decode(model, tokens, 3, &text, NULL) != 0 || *moec_message();
+        moec_release(text);
+    }
+    if (!caller->model) moec_free(model);
+    return NULL;
+}
+
+static Caller expected(MoecModel *model) {
+    Caller caller = {.model = model};
+    int32_t tokens[SAMPLE];
+    fill_tokens(tokens, SAMPLE);
+    assert_int_equal(moec_loss(model, tokens, &caller.loss), 0);
+    assert_int_equal(
+        moec_generate(model, "ab", &(MoecGeneration){.tokens = 6}, &caller.text), 0);
+    return caller;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_RUN | MOEC_CAN_TRAIN | MOEC_CAN_GENERATE);
+    const Caller caller = expected(model);
+    for (int own = 0; own < 2; own++) {
+        Caller callers[THREADS];
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++) {
+            callers[i] = caller;
+            if (own) callers[i].model = NULL;
+            assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+            assert_int_equal(callers[i].wrong, 0);
+        }
+    }
+    moec_release(caller.text);
+    moec_free(model);
+}
+
+/* The exit code of a child that runs the function, or -1 if it hangs, which a signal ends. */
+static int in_child(int (*run)(MoecModel *model, const Caller *caller), MoecModel *model,
+                    const Caller *caller) {
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(200);
+        _exit(run(model, caller));
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int use_inherited(MoecModel *model, const Caller *caller) {
+    int32_t tokens[2 * SAMPLE];
+    double value, before;
+    char *text;
+    fill_tokens(tokens, 2 * SAMPLE);
+    if (moec_loss(model, tokens, &value) != 0 || value != caller->loss) return 1;
+    if (moec_generate(model, "ab", &(MoecGeneration){.tokens = 6}, &text) != 0) return 2;
+    if (strcmp(text, caller->text) != 0) return 3;
+    if (moec_step(model, tokens, &before) != 0 || moec_step(model, tokens, &value) != 0) return 4;
+    if (!(value < before)) return 5;
+    MoecModel *other;
+    if (moec_load(NULL, &(MoecLoad){.spec = shared, .seed = 3}, &other) != 0) return 6;
+    if (moec_loss(other, tokens, &value) != 0 || value != caller->loss) return 7;
+    int32_t bad = -1;
+    if (moec_decode(other, &bad, 1, &text, NULL) != 1) return 8;
+    if (!strstr(moec_message(), "token 0 is -1")) return 9;
+    moec_free(other);
+    moec_free(model);
+    return 0;
+}
+
+static int use_grandchild(MoecModel *model, const Caller *caller) {
+    double value;
+    int32_t tokens[SAMPLE];
+    fill_tokens(tokens, SAMPLE);
+    if (moec_loss(model, tokens, &value) != 0) return 20;
+    return in_child(use_inherited, model, caller);
+}
+
+static void test_fork(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_RUN | MOEC_CAN_TRAIN | MOEC_CAN_GENERATE);
+    const Caller caller = expected(model);
+    double value;
+    int32_t tokens[SAMPLE];
+    fill_tokens(tokens, SAMPLE);
+    assert_int_equal(in_child(use_inherited, model, &caller), 0);
+    assert_int_equal(in_child(use_grandchild, model, &caller), 0);
+    assert_int_equal(moec_loss(model, tokens, &value), 0); /* no step of a child is seen here */
+    assert_true(value == caller.loss);
+    moec_release(caller.text);
+    moec_free(model);
+}
+
+/* A callback that waits until the process has been forked during the call. */
+static atomic_int in_call, forked;
+
+static int wait_for_fork(void *context, const char *bytes, size_t length) {
+    (void)context, (void)bytes, (void)length;
+    atomic_store(&in_call, 1);
+    while (!atomic_load(&forked)) usleep(1000);
+    return 1;
+}
+
+static void *generate_long(void *model) {
+    char *text;
+    const MoecGeneration how = {.tokens = 6, .on_text = wait_for_fork};
+    if (moec_generate(model, "ab", &how, &text) != 0) return "failed";
+    moec_release(text);
+    return NULL;
+}
+
+static int use_broken(MoecModel *model, const Caller *caller) {
+    double value;
+    int32_t tokens[SAMPLE];
+    (void)caller;
+    fill_tokens(tokens, SAMPLE);
+    if (moec_loss(model, tokens, &value) != 1) return 1;
+    if (!strstr(moec_message(), "forked while another thread used this model")) return 2;
+    moec_free(model);
+    return 0;
+}
+
+static void test_fork_during_call(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_RUN | MOEC_CAN_GENERATE);
+    const Caller caller = expected(model);
+    pthread_t thread;
+    void *result;
+    assert_int_equal(pthread_create(&thread, NULL, generate_long, model), 0);
+    while (!atomic_load(&in_call)) usleep(1000);
+    assert_int_equal(in_child(use_broken, model, &caller), 0);
+    atomic_store(&forked, 1);
+    pthread_join(thread, &result);
+    assert_null(result);
+    moec_release(caller.text);
+    moec_free(model);
+}
+
+/* ---- callbacks ---- */
+
+typedef struct Pieces {
+    MoecModel *model;
+    char text[64];
+    size_t length;
+    int calls, limit, refused;
+} Pieces;
+
+static int add_piece(void *context, const char *bytes, size_t length) {
+    Pieces *pieces = context;
+    double value;
+    int32_t tokens[SAMPLE] = {0};
+    memcpy(pieces->text + pieces->length, bytes, length);
+    pieces->length += length;
+    pieces->refused += moec_loss(pieces->model, tokens, &value) == 1 &&
+                       strstr(moec_message(), "on_text") != NULL;
+    return ++pieces->calls == pieces->limit;
+}
+
+static void test_on_text(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_RUN | MOEC_CAN_GENERATE);
+    Pieces pieces = {.model = model};
+    MoecGeneration how = {.tokens = 8, .on_text = add_piece, .context = &pieces};
+    char *text;
+    assert_int_equal(moec_generate(model, "abc", &how, &text), 0);
+    assert_string_equal(moec_message(), "");
+    assert_true(pieces.calls >= 10 && pieces.refused == pieces.calls);
+    assert_memory_equal(text, pieces.text, pieces.length);
+    moec_release(text);
+    pieces = (Pieces){.model = model, .limit = 5};
+    assert_int_equal(moec_generate(model, "abc", &how, &text), 0);
+    assert_int_equal(pieces.calls, 5);
+    assert_true(pieces.length < 8);
+    moec_release(text);
+    moec_free(model);
+}
+
+/* ---- wrong arguments ---- */
+
+#define REFUSED(call, words)                                                                       \
+    do {                                                                                           \
+        assert_int_equal(call, 1);                                                                 \
+        if (!strstr(moec_message(), words)) fail_msg("%s: %s", #call, moec_message());             \
+    } while (0)
+
+static void test_wrong_loads(void **state) {
+    (void)state;
+    MoecModel *model;
+    const char *const sets[] = {"train.batch = 3", NULL};
+    REFUSED(moec_load("x", NULL, NULL), "'model' is NULL");
+    REFUSED(moec_load("x", &(MoecLoad){.spec = shared}, &model), "got both");
+    REFUSED(moec_load(NULL, NULL, &model), "got neither");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .can = 64}, &model), "can is 64");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .batch = -1}, &model), "batch is -1");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .batch = 1L << 40}, &model), "batch is");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .batch = INT32_MAX}, &model), "elements");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .context = -5}, &model), "context is -5");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .set_count = -1}, &model), "set_count");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .set_count = 1}, &model), "'sets' is NULL");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = shared, .sets = sets, .set_count = 2}, &model),
+            "sets[1] is NULL");
+    REFUSED(moec_load(NULL, &(MoecLoad){.spec = spec, .can = MOEC_CAN_RUN, .cotangent = "dy"},
+                      &model),
+            "MOEC_CAN_TRAIN");
+    assert_null(model);
+}
+
+static void test_wrong_generation(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_GENERATE);
+    const struct {
+        MoecGeneration how;
+        const char *words;
+    } cases[] = {{{.tokens = -1}, "tokens is -1"},        {{.temperature = NAN}, "temperature is"},
+                 {{.temperature = -1}, "temperature is"}, {{.temperature = INFINITY}, "temperature"},
+                 {{.top_k = -1}, "top_k is -1"},          {{.top_p = 1.5}, "top_p is 1.5"},
+                 {{.top_p = NAN}, "top_p is"},            {{.min_p = -0.1}, "min_p is"},
+                 {{.repetition = NAN}, "repetition is"},  {{.tokens = INT64_MAX}, "requested"}};
+    char *text;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        REFUSED(moec_generate(model, "ab", &cases[i].how, &text), cases[i].words);
+    REFUSED(moec_generate(model, NULL, NULL, &text), "'prompt' is NULL");
+    REFUSED(moec_generate(model, "", NULL, &text), "prompt is empty");
+    REFUSED(moec_generate(model, "ab", NULL, NULL), "'text' is NULL");
+    REFUSED(moec_generate(NULL, "ab", NULL, &text), "'model' is NULL");
+    moec_free(model);
+}
+
+static void test_wrong_calls(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_RUN | MOEC_CAN_TRAIN);
+    MoecArray array;
+    const float *logits;
+    double value;
+    int32_t tokens[2 * SAMPLE] = {0}, *list;
+    char bytes[64] = {0}, *text;
+    size_t count;
+    assert_int_equal(moec_accumulation(model), 2);
+    assert_int_equal(moec_accumulation(NULL) + moec_batch(NULL) + moec_context(NULL), 0);
+    assert_int_equal(moec_vocabulary(NULL) + moec_count(NULL, MOEC_WEIGHT), 0);
+    assert_int_equal(moec_count(model, (MoecKind)77), 0);
+    assert_int_equal(moec_tape_bytes(NULL), 0);
+    REFUSED(moec_logits(NULL, tokens, &logits), "'model' is NULL");
+    REFUSED(moec_logits(model, NULL, &logits), "'tokens' is NULL");
+    REFUSED(moec_logits(model, tokens, NULL), "'logits' is NULL");
+    REFUSED(moec_step(model, NULL, &value), "'tokens' is NULL");
+    tokens[2 * SAMPLE - 1] = 256;
+    REFUSED(moec_step(model, tokens, &value), "token 67 is 256: expected 0 to 255");
+    REFUSED(moec_array(model, MOEC_WEIGHT, 0, NULL), "'array' is NULL");
+    REFUSED(moec_array(model, (MoecKind)77, 0, &array), "no array 0 of kind 77");
+    REFUSED(moec_array(model, MOEC_WEIGHT, -1, &array), "no array -1");
+    REFUSED(moec_bind(model, MOEC_RUN_INPUT, 0, bytes + 1), "aligned");
+    REFUSED(moec_forward(model, 0, bytes), "without a cotangent");
+    REFUSED(moec_encode(model, NULL, 3, &list, &count), "'text' is NULL");
+    REFUSED(moec_encode(NULL, "a", 1, &list, &count), "'model' is NULL");
+    REFUSED(moec_decode(model, NULL, 3, &text, NULL), "'tokens' is NULL");
+    REFUSED(moec_save(model, NULL), "'path' is NULL");
+    assert_int_equal(moec_encode(model, NULL, 0, &list, &count), 0);
+    moec_release(list);
+    const int32_t zeros[] = {'a', 0, 'b'};
+    assert_int_equal(moec_decode(model, zeros, 3, &text, &count), 0);
+    assert_int_equal(count, 3);
+    assert_memory_equal(text, "a\0b", 4);
+    moec_release(text);
+    moec_release(NULL);
+    moec_free(model);
+    if (moec_load(NULL, &inside, &model) != 0) fail_msg("%s", moec_message());
+    REFUSED(moec_forward(model, 0, NULL), "'tape' is NULL");
+    REFUSED(moec_backward(model, 0, bytes + 1), "aligned to 64");
+    moec_free(model);
+}
+
+/* Tokens reach the model, also after its input was bound to other memory. */
+static void test_bound_tokens(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_RUN);
+    int32_t zeros[2 * 16] = {0}, tokens[2 * 16];
+    const float *logits;
+    float *first = malloc(sizeof(float) * MOST);
+    fill_tokens(tokens, 2 * 16);
+    assert_int_equal(moec_logits(model, tokens, &logits), 0);
+    memcpy(first, logits, sizeof(float) * MOST);
+    assert_int_equal(moec_bind(model, MOEC_RUN_INPUT, 0, zeros), 0);
+    assert_int_equal(moec_logits(model, tokens, &logits), 0);
+    assert_memory_equal(logits, first, sizeof(float) * MOST);
+    free(first);
+    moec_free(model);
+}
+
+/* Specs and programs have decimal points in a locale with decimal commas. */
+static void test_locale(void **state) {
+    (void)state;
+    MoecModel *model = open_shared(MOEC_CAN_RUN | MOEC_CAN_GENERATE);
+    Caller caller = expected(model);
+    moec_free(model);
+    char folder[] = "/tmp/moec_locale_XXXXXX", command[256];
+    if (!mkdtemp(folder)) fail();
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE 2>/dev/null", folder);
+    int made = system(command);
+    setenv("LOCPATH", folder, 1);
+    if (made == 0 && setlocale(LC_ALL, "de_DE")) {
+        assert_string_equal(localeconv()->decimal_point, ",");
+        model = open_shared(MOEC_CAN_RUN | MOEC_CAN_GENERATE);
+        Caller other = expected(model);
+        assert_true(caller.loss == other.loss);
+        assert_string_equal(localeconv()->decimal_point, ",");
+        moec_release(other.text);
+        moec_free(model);
+        setlocale(LC_ALL, "C");
+    } else {
+        puts("no locale with decimal commas");
+    }
+    unsetenv("LOCPATH");
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    moec_release(caller.text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_step_mean),
         cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_fork_during_call),
+        cmocka_unit_test(test_on_text),
+        cmocka_unit_test(test_wrong_loads),
+        cmocka_unit_test(test_wrong_generation),
+        cmocka_unit_test(test_wrong_calls),
+        cmocka_unit_test(test_bound_tokens),
+        cmocka_unit_test(test_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

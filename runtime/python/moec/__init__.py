@@ -1,14 +1,17 @@
-"""moec from Python: models as NumPy arrays that lie where the model keeps them.
+"""moec from Python: trained models and specs, with their arrays as NumPy arrays in the memory of the model.
 
-NumPy arrays speak DLPack, both ways: torch.from_dlpack(model.parameters["embedding"]) shares the memory.
+NumPy arrays support DLPack: torch.from_dlpack(model.parameters["embedding"]) shares the memory.
 """
 
 import ctypes
 import json
 import os
+import signal
+import threading
 
 import numpy
 
+from . import arguments as _arguments
 from . import library as _library
 from .library import Error, check, shared
 
@@ -16,7 +19,7 @@ __all__ = ["Error", "Model", "load", "read_log"]
 
 
 def _view(array, owner):
-    """A NumPy array over memory of the model, which lives as long as the array does."""
+    """A NumPy array over memory of the model, which exists as long as the array."""
     shape = tuple(array.shape[:array.rank])
     count = int(numpy.prod(shape, dtype=numpy.int64))
     kind = ctypes.c_int32 if array.is_int else ctypes.c_float
@@ -26,110 +29,205 @@ def _view(array, owner):
 
 
 class _Handle:
-    """The model of the library; arrays over its memory hold it."""
+    """A model of the library, freed with the last array over its memory."""
 
-    def __init__(self, path, load):
-        self.pointer = ctypes.c_void_p()
+    def __init__(self, path, load, free=shared.moec_free):
+        self.pointer, self._free = ctypes.c_void_p(), free
         check(shared.moec_load(path, ctypes.byref(load), ctypes.byref(self.pointer)))
 
     def __del__(self):
         if self.pointer:
-            shared.moec_free(self.pointer)
+            self._free(self.pointer)
 
 
-def _tokens(tokens, shape):
-    """Tokens as the library reads them; those that are already so are not copied."""
-    if not isinstance(tokens, numpy.ndarray) and hasattr(tokens, "__dlpack__"):
-        tokens = numpy.from_dlpack(tokens)
-    array = numpy.ascontiguousarray(tokens, dtype=numpy.int32)
-    if array.shape != shape:
-        raise ValueError(f"tokens of shape {shape} are wanted, not {array.shape}")
-    return array
+class _Receiver:
+    """Collects the text of a generation. An exception of on_text or of a signal handler cannot pass through C: it ends the text
+    after the next token and is raised then."""
+
+    def __init__(self, on_text):
+        self.data, self.error, self.on_text, self._handlers = bytearray(), None, on_text, {}
+
+    def __call__(self, context, data, length):
+        try:
+            piece = ctypes.string_at(data, length) if length else b""
+            self.data += piece
+            wants_end = bool(self.on_text and piece and self.on_text(piece))
+            return int(wants_end or self.error is not None)
+        except BaseException as error:
+            self.error = error
+            return 1
+
+    def _handle(self, number, frame):
+        try:
+            self._handlers[number](number, frame)
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self):
+        """Python runs signal handlers in the main thread alone, where __call__ would begin with their exceptions."""
+        if threading.current_thread() is threading.main_thread():
+            self._handlers = {number: signal.getsignal(number) for number in signal.valid_signals()
+                              if callable(signal.getsignal(number))}
+            for number in self._handlers:
+                signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error):
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
 
 class Model:
-    """A loaded model. Its arrays are views: what is computed next is seen in them."""
+    """A loaded model.
+
+    Threads may share a model: its calls run one after the other. `parameters` and arrays without a copy are views of the
+    memory of the model, which its next call overwrites; hold `lock` from a call until they have been read. A process after
+    fork has its own copy of the model.
+    """
 
     def __init__(self, path=None, spec=None, sets=(), run=True, train=False, generate=True, batch=0, context=0, seed=0,
                  input_gradients=False, cotangent=None):
-        texts = (ctypes.c_char_p * max(len(sets), 1))(*[text.encode() for text in sets])
-        can = run * _library.CAN_RUN | train * _library.CAN_TRAIN | generate * _library.CAN_GENERATE
-        load = _library.Load(spec.encode() if spec else None, texts, len(sets), can, batch, context, seed, input_gradients,
-                             cotangent.encode() if cotangent else None)
-        self._handle = _Handle(os.fsencode(path) if path else None, load)
-        self._model = self._handle.pointer
+        if (path is None) == (spec is None):
+            raise ValueError(f"expected either path or spec, got {'neither' if path is None else 'both'}")
+        options = _arguments.texts("sets", sets)
+        can = (_arguments.flag("run", run) * _library.CAN_RUN | _arguments.flag("train", train) * _library.CAN_TRAIN
+               | _arguments.flag("generate", generate) * _library.CAN_GENERATE)
+        if not can:
+            raise ValueError("expected run, train or generate to be True, got False for each")
+        load = _library.Load(None if spec is None else _arguments.text("spec", spec, 1),
+                             (ctypes.c_char_p * max(len(options), 1))(*options), len(options), can,
+                             _arguments.integer("batch", batch, 0, _arguments.INT_MAX),
+                             _arguments.integer("context", context, 0, _arguments.INT_MAX),
+                             _arguments.integer("seed", seed, 0, _arguments.SEED_MAX),
+                             _arguments.flag("input_gradients", input_gradients),
+                             _arguments.optional_text("cotangent", cotangent))
+        self._handle = _Handle(None if path is None else _arguments.path("path", path), load)
+        self.lock = threading.RLock()
         self.batch = shared.moec_batch(self._model)
         self.context = shared.moec_context(self._model)
         self.vocabulary = shared.moec_vocabulary(self._model)
+        self.accumulation = shared.moec_accumulation(self._model)
         self.parameters = self.arrays(_library.WEIGHT)
 
+    def _open(self):
+        handle = self._handle
+        if handle is None:
+            raise ValueError("the model is closed")
+        return handle
+
+    @property
+    def _model(self):
+        return self._open().pointer
+
+    def close(self):
+        """Ends the use of the model. Its memory is released with the last array over it."""
+        with self.lock:
+            self._handle = None
+            self.parameters = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a Model cannot be copied or pickled: save it and load the file, in the other process if there is one")
+
     def arrays(self, kind):
-        """All arrays of a kind of library.py, by name."""
+        """All arrays of a kind of moec.library, by name: views of the memory of the model."""
+        kind = _arguments.integer("kind", kind, _library.WEIGHT, _library.TRAIN_OUTPUT)
         found = {}
-        for place in range(shared.moec_count(self._model, kind)):
-            array = _library.Array()
-            check(shared.moec_array(self._model, kind, place, ctypes.byref(array)))
-            found[array.name.decode()] = _view(array, self._handle)
+        with self.lock:
+            for index in range(shared.moec_count(self._model, kind)):
+                array = _library.Array()
+                check(shared.moec_array(self._model, kind, index, ctypes.byref(array)))
+                found[array.name.decode()] = _view(array, self._handle)
         return found
 
-    def logits(self, tokens):
-        """Of tokens [batch, context]: [batch, context, vocabulary], until the next call."""
-        array = _tokens(tokens, (self.batch, self.context))
+    def logits(self, tokens, copy=True):
+        """The logits [batch, context, vocabulary] of tokens [batch, context]. Without a copy: a view until the next call."""
+        copy = _arguments.flag("copy", copy)
+        array = _arguments.tokens("tokens", tokens, (self.batch, self.context), self.vocabulary)
         data = ctypes.c_void_p()
-        check(shared.moec_logits(self._model, array.ctypes.data, ctypes.byref(data)))
-        return self.arrays(_library.RUN_OUTPUT)["logits"]
+        with self.lock:
+            check(shared.moec_logits(self._model, array.ctypes.data, ctypes.byref(data)))
+            found = self.arrays(_library.RUN_OUTPUT)["logits"]
+            return found.copy() if copy else found
 
-    def _number(self, function, windows, shape):
-        array, number = _tokens(windows, shape), ctypes.c_double()
+    def _number(self, function, windows, rows):
+        array = _arguments.tokens("windows", windows, (rows, self.context + 1), self.vocabulary)
+        number = ctypes.c_double()
         check(function(self._model, array.ctypes.data, ctypes.byref(number)))
         return number.value
 
     def loss(self, windows):
-        """Of windows [batch, context + 1]."""
-        return self._number(shared.moec_loss, windows, (self.batch, self.context + 1))
+        """The loss of windows [batch, context + 1]."""
+        with self.lock:
+            return self._number(shared.moec_loss, windows, self.batch)
 
-    def gradients(self, windows):
-        """The loss, and the gradients of all parameters by name, until the next call."""
-        loss = self._number(shared.moec_gradients, windows, (self.batch, self.context + 1))
-        return loss, self.arrays(_library.GRADIENT)
+    def gradients(self, windows, copy=True):
+        """The loss, and the gradients of all parameters by name. Without a copy: views until the next call."""
+        copy = _arguments.flag("copy", copy)
+        with self.lock:
+            loss = self._number(shared.moec_gradients, windows, self.batch)
+            found = self.arrays(_library.GRADIENT)
+            return loss, {name: array.copy() for name, array in found.items()} if copy else found
 
     def step(self, windows):
-        """One step of the spec's optimizer, on windows [train.accumulate * batch, context + 1]; the loss before it."""
-        rows = numpy.shape(windows)[0] // self.batch * self.batch
-        return self._number(shared.moec_step, windows, (rows, self.context + 1))
+        """One step of the optimizer of the spec on windows [accumulation * batch, context + 1]; the loss before it."""
+        with self.lock:
+            return self._number(shared.moec_step, windows, (self.accumulation or 1) * self.batch)
 
-    def generate(self, prompt, tokens=0, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition=1.0, seed=0, stop=None):
-        """The text that comes after the prompt."""
-        how = _library.Generation(tokens, temperature, top_k, top_p, min_p, repetition, seed, stop.encode() if stop else None)
-        text = ctypes.c_void_p()
-        check(shared.moec_generate(self._model, prompt.encode(), ctypes.byref(how), ctypes.byref(text)))
-        return self._text(text)
-
-    @staticmethod
-    def _text(text):
-        try:
-            return ctypes.string_at(text).decode("utf-8", "replace")
-        finally:
+    def generate(self, prompt, tokens=0, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition=1.0, seed=0, stop=None,
+                 on_text=None):
+        """The completion of the prompt. on_text: a function that receives each piece of it as bytes; a true result ends
+        the text."""
+        if on_text is not None and not callable(on_text):
+            raise TypeError(f"on_text: expected a function, got {on_text!r}")
+        receiver = _Receiver(on_text)
+        how = _library.Generation(_arguments.integer("tokens", tokens, 0, _arguments.LONG_MAX),
+                                  _arguments.real("temperature", temperature, 0),
+                                  _arguments.integer("top_k", top_k, 0, _arguments.LONG_MAX),
+                                  _arguments.real("top_p", top_p, 0, 1, above=True), _arguments.real("min_p", min_p, 0, 1),
+                                  _arguments.real("repetition", repetition, 0, above=True),
+                                  _arguments.integer("seed", seed, 0, _arguments.SEED_MAX),
+                                  _arguments.optional_text("stop", stop), _library.OnText(receiver))
+        prompt, text = _arguments.text("prompt", prompt), ctypes.c_void_p()
+        with self.lock, receiver:
+            result = shared.moec_generate(self._model, prompt, ctypes.byref(how), ctypes.byref(text))
             shared.moec_release(text)
+            message = shared.moec_message()
+        if receiver.error is not None:
+            raise receiver.error
+        check(result, message)
+        return receiver.data.decode("utf-8", "replace")
 
     def encode(self, text):
         """The tokens of a text."""
-        data, count, given = ctypes.c_void_p(), ctypes.c_size_t(), text.encode()
-        check(shared.moec_encode(self._model, given, len(given), ctypes.byref(data), ctypes.byref(count)))
+        given, handle = _arguments.utf8("text", text), self._open()  # which a close in another thread does not release
+        data, count = ctypes.c_void_p(), ctypes.c_size_t()
+        check(shared.moec_encode(handle.pointer, given, len(given), ctypes.byref(data), ctypes.byref(count)))
         try:
-            return numpy.ctypeslib.as_array(ctypes.cast(data, ctypes.POINTER(ctypes.c_int32)), (count.value,)).copy()
+            return numpy.frombuffer(ctypes.string_at(data, 4 * count.value), dtype=numpy.int32).copy()
         finally:
             shared.moec_release(data)
 
     def decode(self, tokens):
-        """The text of tokens."""
-        array, text = numpy.ascontiguousarray(tokens, dtype=numpy.int32), ctypes.c_void_p()
-        check(shared.moec_decode(self._model, array.ctypes.data, array.size, ctypes.byref(text)))
-        return self._text(text)
+        """The text of tokens [any]."""
+        array, handle = _arguments.tokens("tokens", tokens, (None,), 0), self._open()
+        text, length = ctypes.c_void_p(), ctypes.c_size_t()
+        check(shared.moec_decode(handle.pointer, array.ctypes.data, array.size, ctypes.byref(text), ctypes.byref(length)))
+        try:
+            return ctypes.string_at(text, length.value).decode("utf-8", "replace")
+        finally:
+            shared.moec_release(text)
 
     def save(self, path):
-        """The weights and the spec as a checkpoint, which every command reads."""
-        check(shared.moec_save(self._model, os.fsencode(path)))
+        """Writes the weights and the spec as a checkpoint, which every command reads."""
+        path = _arguments.path("path", path)
+        with self.lock:
+            check(shared.moec_save(self._model, path))
 
 
 def load(path, **options):
@@ -138,8 +236,11 @@ def load(path, **options):
 
 
 def read_log(folder):
-    """The log of a run as a pandas.DataFrame, a row a line of its log.jsonl."""
+    """The log of a run as a pandas.DataFrame with one row per line of its log.jsonl."""
+    name = os.path.join(os.fsdecode(_arguments.path("folder", folder)), "log.jsonl")
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise ValueError(f"folder: expected a run, but {name} is not a file")
     import pandas
 
-    with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as log:
+    with open(name, encoding="utf-8") as log:
         return pandas.json_normalize([json.loads(line) for line in log if line.endswith("\n")])

@@ -17,13 +17,17 @@ class Load(ctypes.Structure):
 
 class Array(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("axes", ctypes.c_char_p), ("data", ctypes.c_void_p), ("is_int", ctypes.c_int),
-                ("rank", ctypes.c_int), ("shape", ctypes.c_long * 8)]
+                ("rank", ctypes.c_int), ("shape", ctypes.c_long * 10)]
+
+
+# A result other than 0 ends the text.
+OnText = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Generation(ctypes.Structure):
     _fields_ = [("tokens", ctypes.c_long), ("temperature", ctypes.c_double), ("top_k", ctypes.c_long),
                 ("top_p", ctypes.c_double), ("min_p", ctypes.c_double), ("repetition", ctypes.c_double),
-                ("seed", ctypes.c_uint64), ("stop", ctypes.c_char_p)]
+                ("seed", ctypes.c_uint64), ("stop", ctypes.c_char_p), ("on_text", OnText), ("context", ctypes.c_void_p)]
 
 
 def _candidates():
@@ -43,8 +47,11 @@ def _candidates():
 def _open():
     for name in _candidates():
         if os.path.sep not in name or os.path.exists(name):
-            return ctypes.CDLL(name)
-    raise ImportError("libmoec.so is not here: run make, or make install, or name it with MOEC_LIBRARY")
+            try:
+                return ctypes.CDLL(name)
+            except OSError as error:
+                raise ImportError(f"cannot load libmoec.so: {error}") from None
+    raise ImportError("cannot find libmoec.so: run make or make install, or set MOEC_LIBRARY to its path")
 
 
 def _declare(library):
@@ -59,6 +66,7 @@ def _declare(library):
         "moec_batch": (ctypes.c_long, model),
         "moec_context": (ctypes.c_long, model),
         "moec_vocabulary": (ctypes.c_long, model),
+        "moec_accumulation": (ctypes.c_long, model),
         "moec_logits": (ctypes.c_int, model, tokens, pointer(ctypes.c_void_p)),
         "moec_loss": (ctypes.c_int, model, tokens, number),
         "moec_gradients": (ctypes.c_int, model, tokens, number),
@@ -73,11 +81,15 @@ def _declare(library):
         "moec_backward": (ctypes.c_int, model, ctypes.c_uint64, ctypes.c_void_p),
         "moec_generate": (ctypes.c_int, model, text, pointer(Generation), pointer(ctypes.c_void_p)),
         "moec_encode": (ctypes.c_int, model, text, ctypes.c_size_t, pointer(ctypes.c_void_p), pointer(ctypes.c_size_t)),
-        "moec_decode": (ctypes.c_int, model, tokens, ctypes.c_size_t, pointer(ctypes.c_void_p)),
+        "moec_decode": (ctypes.c_int, model, tokens, ctypes.c_size_t, pointer(ctypes.c_void_p), pointer(ctypes.c_size_t)),
         "moec_release": (None, ctypes.c_void_p),
     }
     for name, (result, *arguments) in kinds.items():
-        function = getattr(library, name)
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"{library._name} has no function {name}: build libmoec.so and install this package from the "
+                              "same version of moec") from None
         function.restype, function.argtypes = result, arguments
     return library
 
@@ -86,9 +98,10 @@ shared = _declare(_open())
 
 
 class Error(Exception):
-    """What the library said."""
+    """A message of the library."""
 
 
-def check(result):
+def check(result, message=None):
+    """Raises Error with the message of a call that failed, by default the last one of this thread."""
     if result:
-        raise Error(shared.moec_message().decode("utf-8", "replace").strip())
+        raise Error((message or shared.moec_message()).decode("utf-8", "replace").strip())

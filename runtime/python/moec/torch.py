@@ -7,6 +7,7 @@ import ctypes
 import torch
 
 from . import Model
+from . import arguments as _arguments
 from . import library as _library
 from .library import check, shared
 
@@ -28,14 +29,23 @@ model module = module_in_torch {{ inner = {{ {options} }} }}
 
 
 class _Tape:
-    """What a forward leaves for its backward. The memory goes back to where the next one takes it from."""
+    """The memory that a forward pass keeps for its backward pass; later forward passes reuse it."""
 
     def __init__(self, free, size):
         self._free = free
-        self.memory = free.pop() if free else torch.empty(size, dtype=torch.uint8)
+        try:
+            self.memory = free.pop()
+        except IndexError:
+            self.memory = torch.empty(size, dtype=torch.uint8)
 
     def __del__(self):
         self._free.append(self.memory)
+
+
+@torch.autograd.function.once_differentiable
+def _backward(context, dy):
+    context.saved_tensors
+    return (None, *context.module._backward(context.tape, dy))
 
 
 class _Apply(torch.autograd.Function):
@@ -43,87 +53,136 @@ class _Apply(torch.autograd.Function):
     def forward(context, module, x, *parameters):
         context.module, context.tape = module, module._begin(x)
         y = context.tape.y[: x.shape[0]] if x.shape[0] < module.batch else context.tape.y.detach()
-        context.save_for_backward(x, y, *parameters)  # none of which may have changed when backward reads it
+        context.save_for_backward(x, y, *parameters)  # backward checks that none of them has changed
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(context, dy):
-        context.saved_tensors
-        return (None, *context.module._backward(context.tape, dy))
+        """With create_graph the gradients depend on x and the parameters as well, also if dy is constant: an input that
+        requires a gradient makes a second derivative an error."""
+        return _backward(context, dy if dy.requires_grad or not torch.is_grad_enabled() else dy.detach().requires_grad_())
 
 
-def _place(model, kind, name):
-    for place in range(shared.moec_count(model._model, kind)):
+def _index(model, kind, name):
+    for index in range(shared.moec_count(model._model, kind)):
         array = _library.Array()
-        check(shared.moec_array(model._model, kind, place, ctypes.byref(array)))
+        check(shared.moec_array(model._model, kind, index, ctypes.byref(array)))
         if array.name.decode() == name:
-            return place
+            return index
     raise KeyError(name)
+
+
+def _text(name, value, least=0):
+    _arguments.text(name, value, least)
+    return value
+
+
+def _rebuild(options, weights, state):
+    """A copy of a module, as copy and pickle call it."""
+    module = Module(**options)
+    with torch.no_grad():
+        for (_, parameter), (weight, requires_grad) in zip(module.named_parameters(), weights):
+            parameter.copy_(weight)
+            parameter.requires_grad_(requires_grad)
+    module._seed, training = state
+    return module.train(training)
 
 
 class Module(torch.nn.Module):
     """y = layer(x) for x [up to batch, context, dim].
 
-    layer: a layer of the standard library or of `text`, with one input and one output [s, d]; use: the files that it stands
-    in; options: as they stand in a record, "heads.q = 4, gate = { at = v }". The parameters lie in the memory of the compiled
-    program, so that an optimizer of PyTorch changes what it computes with. They have the names that a spec gives them, a '.'
-    as '_'.
+    layer: a layer of the standard library or of `text`, with one input and one output [s, d]; use: the files that declare it;
+    options: the text of a record, "heads.q = 4, gate = { at = v }". The parameters are memory of the compiled program, which
+    therefore computes with the values that an optimizer of PyTorch writes. They have the names of the spec with '_' for '.'.
+    Threads may share a module: its calls run one after the other.
     """
 
     def __init__(self, layer, dim, batch, context, use=(), options="", text="", seed=0):
         super().__init__()
-        uses = [use] if isinstance(use, str) else list(use)
-        spec = _SPEC.format(uses="\n".join(f"use {name}" for name in ["train", *uses]) + "\n" + text, layer=layer, dim=dim,
-                            batch=batch, context=context, options=options)
+        uses = [_text("use", use, 1)] if isinstance(use, str) else [name.decode() for name in _arguments.texts("use", use)]
+        dim, batch, context = (_arguments.integer(name, value, 1, _arguments.INT_MAX)
+                               for name, value in (("dim", dim), ("batch", batch), ("context", context)))
+        seed = _arguments.integer("seed", seed, 0, _arguments.SEED_MAX)
+        spec = _SPEC.format(uses="\n".join(f"use {name}" for name in ["train", *uses]) + "\n" + _text("text", text),
+                            layer=_text("layer", layer, 1), dim=dim, batch=batch, context=context,
+                            options=_text("options", options))
+        self._options = {"layer": layer, "dim": dim, "batch": batch, "context": context, "use": uses, "options": options,
+                         "text": text, "seed": seed}
         self._model = Model(spec=spec, train=True, generate=False, seed=seed, input_gradients=True, cotangent="dy")
-        self._names = []
+        self._addresses = {}
         for name, array in self._model.parameters.items():
-            self._names.append(name.removeprefix("inner.").replace(".", "_"))
-            self.register_parameter(self._names[-1], torch.nn.Parameter(torch.from_numpy(array)))
+            name = name.removeprefix("inner.").replace(".", "_")
+            self._addresses[name] = array.ctypes.data
+            self.register_parameter(name, torch.nn.Parameter(torch.from_numpy(array)))
         self._gradients = [torch.from_numpy(array) for array in self._model.arrays(_library.GRADIENT).values()]
         self._shape = (self._model.batch, context, dim)
         run, train = _library.RUN_INPUT, _library.TRAIN_INPUT
-        self._x, self._y = _place(self._model, run, "x"), _place(self._model, _library.RUN_OUTPUT, "y")
-        self._train_x, self._train_dy = _place(self._model, train, "x"), _place(self._model, train, "dy")
-        self._train_y = _place(self._model, _library.TRAIN_OUTPUT, "y")
-        self._dx = _place(self._model, _library.TRAIN_OUTPUT, "gradient:x")
+        self._x, self._y = _index(self._model, run, "x"), _index(self._model, _library.RUN_OUTPUT, "y")
+        self._train_x, self._train_dy = _index(self._model, train, "x"), _index(self._model, train, "dy")
+        self._train_y = _index(self._model, _library.TRAIN_OUTPUT, "y")
+        self._dx = _index(self._model, _library.TRAIN_OUTPUT, "gradient:x")
         self.batch, self._seed, self._free = self._model.batch, seed, []
 
+    def __reduce_ex__(self, protocol):
+        """A copy has its own compiled program and the same weights, but no hooks and no gradients."""
+        weights = [(parameter.detach().clone(), parameter.requires_grad) for parameter in self._parameters_in_memory()]
+        return _rebuild, (self._options, weights, (self._seed, self.training))
+
     def _apply(self, function, recurse=True):
-        """The parameters stay where they are: what would move them is refused."""
+        """Refuses to move the parameters out of the memory of the program. The function is tried on copies: some functions
+        change the memory of a tensor."""
         for parameter in self.parameters():
-            if function(parameter.detach()).data_ptr() != parameter.data_ptr():
+            copy = parameter.detach().clone()
+            address = copy.data_ptr()
+            moved = function(copy)
+            if moved.data_ptr() != address or moved.dtype != copy.dtype or moved.device != copy.device:
                 raise RuntimeError("a compiled layer stays in float32 on the CPU")
-        return super()._apply(function, recurse)
+        return super()._apply(function, recurse) if recurse is not True else super()._apply(function)
+
+    def _parameters_in_memory(self):
+        found = []
+        for name, address in self._addresses.items():
+            parameter = getattr(self, name)
+            if parameter.data_ptr() != address:
+                raise RuntimeError(f"the parameter {name} was replaced, but the compiled layer reads its own memory: copy values "
+                                   f"into the original parameter with copy_")
+            found.append(parameter)
+        return found
+
+    def _check(self, x):
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"x: expected a tensor, got {type(x).__name__}")
+        if x.dtype != torch.float32 or x.device.type != "cpu" or x.layout != torch.strided:
+            raise TypeError(f"x: expected a dense tensor of torch.float32 on the CPU, got {x.dtype} on {x.device}, {x.layout}")
+        if x.dim() != 3 or x.shape[1:] != self._shape[1:] or not 0 < x.shape[0] <= self._shape[0]:
+            raise ValueError(f"x: expected the shape [up to {self._shape[0]}, {self._shape[1]}, {self._shape[2]}], got "
+                             f"{list(x.shape)}")
 
     def _whole(self, x):
-        """x as the program reads it: contiguous, as many sequences as it was compiled for."""
-        if x.dtype != torch.float32 or x.device.type != "cpu":
-            raise TypeError(f"a compiled layer takes float32 on the CPU, not {x.dtype} on {x.device}")
-        if x.dim() != 3 or x.shape[1:] != self._shape[1:] or not 0 < x.shape[0] <= self._shape[0]:
-            raise ValueError(f"a compiled layer takes [up to {self._shape[0]}, {self._shape[1]}, {self._shape[2]}], not {list(x.shape)}")
-        x = x.detach().contiguous()
+        """A contiguous x with as many sequences as the program was compiled for."""
+        x = x.detach().resolve_neg().contiguous()
         if x.shape[0] == self._shape[0]:
             return x
         return torch.cat([x, x.new_zeros(self._shape[0] - x.shape[0], *self._shape[1:])])
 
-    def _bind(self, kind, place, tensor):
-        check(shared.moec_bind(self._model._model, kind, place, tensor.data_ptr()))
+    def _bind(self, kind, index, tensor):
+        check(shared.moec_bind(self._model._model, kind, index, tensor.data_ptr()))
 
     def _forward(self, x):
         whole, y = self._whole(x), torch.empty(self._shape)
-        self._bind(_library.RUN_INPUT, self._x, whole)
-        self._bind(_library.RUN_OUTPUT, self._y, y)
-        check(shared.moec_run(self._model._model, 0))
+        with self._model.lock:
+            self._bind(_library.RUN_INPUT, self._x, whole)
+            self._bind(_library.RUN_OUTPUT, self._y, y)
+            check(shared.moec_run(self._model._model, 0))
         return y[: x.shape[0]]
 
     def _begin(self, x):
         tape = _Tape(self._free, shared.moec_tape_bytes(self._model._model))
         tape.x, tape.y = self._whole(x), torch.empty(self._shape)
-        self._seed += 1  # of dropout: another one each time
-        tape.seed = self._seed
-        self._first(tape)
+        with self._model.lock:
+            self._seed = (self._seed + 1) & _arguments.SEED_MAX  # of dropout: each call has its own
+            tape.seed = self._seed
+            self._first(tape)
         return tape
 
     def _first(self, tape):
@@ -133,19 +192,21 @@ class Module(torch.nn.Module):
         tape.spent = False
 
     def _backward(self, tape, dy):
-        if tape.spent:  # asked again, of a graph that was retained
-            self._first(tape)
         whole, dx = self._whole(dy), torch.empty(self._shape)
-        self._bind(_library.TRAIN_INPUT, self._train_x, tape.x)
-        self._bind(_library.TRAIN_INPUT, self._train_dy, whole)
-        self._bind(_library.TRAIN_OUTPUT, self._train_y, tape.y)
-        self._bind(_library.TRAIN_OUTPUT, self._dx, dx)
-        tape.spent = True
-        check(shared.moec_backward(self._model._model, tape.seed, tape.memory.data_ptr()))
-        return dx[: dy.shape[0]], *[gradient.clone() for gradient in self._gradients]
+        with self._model.lock:
+            if tape.spent:  # a second backward pass of a retained graph
+                self._first(tape)
+            self._bind(_library.TRAIN_INPUT, self._train_x, tape.x)
+            self._bind(_library.TRAIN_INPUT, self._train_dy, whole)
+            self._bind(_library.TRAIN_OUTPUT, self._train_y, tape.y)
+            self._bind(_library.TRAIN_OUTPUT, self._dx, dx)
+            tape.spent = True
+            check(shared.moec_backward(self._model._model, tape.seed, tape.memory.data_ptr()))
+            return dx[: dy.shape[0]], *[gradient.clone() for gradient in self._gradients]
 
     def forward(self, x):
-        parameters = [getattr(self, name) for name in self._names]
+        self._check(x)
+        parameters = self._parameters_in_memory()
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *parameters]):
             return _Apply.apply(self, x, *parameters)
         return self._forward(x)
