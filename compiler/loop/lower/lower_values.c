@@ -154,8 +154,8 @@ const Term *product_guard(Lowering *lower, const Expr *value) {
     return a && b && term_equal(a, b) ? a : NULL;
 }
 
-/* A subscript in the first iteration of all loops that are not written out. The table of a gather is
- * an operand of its own, so a subscript that reads it begins at 0. */
+/* A subscript in the first iteration of all loops that are not written out. The table of a gather
+ * is an operand of its own, so a subscript that reads it begins at 0. */
 static Expr *first_subscript(Lowering *lower, Expr *sub) {
     if (!moves(lower, sub)) return sub;
     if (sub->kind != EXPR_APPLY || contains_read(sub)) return expr_number(lower->program, 0);
@@ -257,11 +257,10 @@ static const Term *real_read(Lowering *lower, const Expr *expr) {
 }
 
 static const Term *real_apply(Lowering *lower, const Expr *expr) {
-    bool counted = counts_exactly(lower->program, expr);
+    bool counted = expr_is_exact(expr) || counts_exactly(lower->program, expr);
     if (counted && expr_is_truth(expr))
         return term(lower->arena, term_truth, integer_term(lower, expr));
-    if (counted || expr_is_remainder(expr))
-        return term(lower->arena, "(float)$0", integer_term(lower, expr));
+    if (counted) return term(lower->arena, "(float)$0", integer_term(lower, expr));
     const Term *made = expr->op == OP_POW ? power_term(lower, expr) : NULL;
     if (!made) made = apply(lower, expr);
     return made;
@@ -316,7 +315,7 @@ const Term *double_term(Lowering *lower, const Expr *expr) {
     Arena *arena = lower->arena;
     if (expr->kind == EXPR_NUMBER) return double_number(arena, expr->number);
     if (expr->kind == EXPR_READ) return double_read(lower, expr);
-    if (expr->kind == EXPR_INDEX || counts_exactly(lower->program, expr))
+    if (expr->kind == EXPR_INDEX || expr_is_exact(expr) || counts_exactly(lower->program, expr))
         return term(arena, "(double)$0", integer_term(lower, expr));
     const Term *args[3] = {NULL, NULL, NULL};
     for (int i = 0; i < expr->count; i++) args[i] = double_term(lower, expr->args[i]);

@@ -35,7 +35,7 @@ bool counts_exactly(const Program *program, const Expr *expr) {
     if (!expr_counts(expr)) return false;
     Range range = range_of(program, expr);
     if ((double)range.low < -WHOLE_MAX || (double)range.high > WHOLE_MAX) return false;
-    if (expr->kind != EXPR_APPLY || expr_is_remainder(expr)) return true;
+    if (expr->kind != EXPR_APPLY || expr_is_exact(expr)) return true;
     if (!is_arithmetic(expr->op)) return false;
     const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr;
     for (int i = 0; i < inner->count; i++)
