@@ -167,8 +167,7 @@ static Expr *first_subscript(Lowering *lower, Expr *sub) {
 const Term *pointer_term(Lowering *lower, const Expr *access) {
     Expr first = *access;
     first.args = arena_alloc(lower->arena, ((size_t)access->count + 1) * sizeof *first.args);
-    for (int i = 0; i < access->count; i++)
-        first.args[i] = first_subscript(lower, access->args[i]);
+    for (int i = 0; i < access->count; i++) first.args[i] = first_subscript(lower, access->args[i]);
     const Term *inside = NULL, *offset = offset_term(lower, &first, NULL, &inside);
     lower->used[access->tensor->id] = true;
     const Term *array = term_name(lower->arena, lower->names[access->tensor->id]);
