@@ -313,6 +313,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     outside_attributes(e, e->attributes);
     for (int i = 0; i < e->once.count; i++)
         list_push(e->arena, &e->program->body.statements, e->once.items[i]);
+    if (!e->reports->errors) keep_integers(e->program);
 }
 
 Value *group_layer(Elaborator *e, const Value *train, const char *name) {

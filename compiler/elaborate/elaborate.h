@@ -370,4 +370,9 @@ bool may_stand_in_scan(Elaborator *e, const Node *node);
 void repeat_statement(Elaborator *e, const Node *node);
 void add_term(Elaborator *e, const char *name, Expr *value, Span span);
 
+/* ---- integers.c ---- */
+
+/* Named whole numbers that subscripts, remainders and comparisons read stay exact. */
+void keep_integers(Program *program);
+
 #endif

@@ -264,6 +264,7 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
         tensor_new(e->program, temporary_name(e, name ? name : part_name(e, reduction, value)),
                    ROLE_TEMP, TYPE_REAL, count, axes, span);
     tensor->part = !name;
+    tensor->integer = expr_names_whole(value);
     Expr *target = expr_read_indices(e->program, tensor, indices);
     statement_loop(e->program, e->block, target, false, reduction, reduced, reduced_count, value,
                    span);

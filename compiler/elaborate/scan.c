@@ -398,6 +398,25 @@ static void leave_states(Elaborator *e, const Node *node) {
     }
 }
 
+/* States and other tensors of the body are whole numbers when every equation that writes one is
+ * one, provided that the others are. */
+static void find_integers(const Scan *scan) {
+    const List *body = &scan->body.statements;
+    bool changed = true;
+    for (int i = 0; i < body->count; i++)
+        ((const Statement *)body->items[i])->target->tensor->integer = true;
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < body->count; i++) {
+            const Statement *statement = body->items[i];
+            Tensor *tensor = statement->target->tensor;
+            if (!tensor->integer || expr_names_whole(statement->value)) continue;
+            tensor->integer = false;
+            changed = true;
+        }
+    }
+}
+
 /* scan NAME[subs] from expr, ... over NAME reversed { }. */
 void scan_statement(Elaborator *e, const Node *node) {
     Scan scan = {.node = node, .errors = e->reports->errors};
@@ -423,6 +442,7 @@ void scan_statement(Elaborator *e, const Node *node) {
         Statement *statement =
             statement_scan(e->program, e->block, scan.place, node->kids[1] != NULL, node->span);
         statement->body = scan.body;
+        find_integers(&scan);
         scan_operands(e->program, statement);
     }
     bind_states(e, &scan, good);

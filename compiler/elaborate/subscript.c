@@ -137,6 +137,8 @@ static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *a
     Value *place = evaluate(e, sub);
     if (place->kind == KIND_ERROR) return false;
     *to = value_expr(e, place);
+    if (*to && expr_names_whole(*to) && !expr_is_whole(*to))
+        *to = expr_apply(e->program, OP_FLOOR, *to, NULL, NULL);
     if (!*to || !picks_place(e, sub, axis, *to)) return false;
     *to = sub_over(e->program, *to, axis);
     if ((*to)->kind == EXPR_READ && (*to)->tensor->role == ROLE_INPUT &&

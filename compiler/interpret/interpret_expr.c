@@ -57,7 +57,7 @@ void interpreter_prepare_address(Interpreter *interpreter, Address *address, con
 }
 
 EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr) {
-    if (expr_is_remainder(expr)) return interpreter_prepare_whole(interpreter, expr);
+    if (expr_is_exact(expr)) return interpreter_prepare_whole(interpreter, expr);
     EvalNode *node = arena_alloc(interpreter->arena, sizeof *node);
     node->kind = expr->kind;
     node->op = expr->op;

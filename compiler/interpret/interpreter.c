@@ -29,7 +29,8 @@ static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *
     for (int i = 0; i < step->loop_count; i++)
         interpreter->slots[interpreter->slot_count++] = step->loops[i];
     interpreter_prepare_address(interpreter, &step->target, statement->target);
-    step->value = interpreter_prepare(interpreter, statement->value);
+    step->value = step->target.ints ? interpreter_prepare_whole(interpreter, statement->value)
+                                    : interpreter_prepare(interpreter, statement->value);
     interpreter->slot_count = step->first_slot;
 }
 

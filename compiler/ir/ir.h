@@ -106,7 +106,7 @@ typedef struct Tensor {
     Init init;           /* parameters and states */
     MoecInput input;     /* inputs */
     MoecScalar scalar;   /* inputs that are scalars */
-    long vocabulary;     /* token and class inputs: values are 0 .. vocabulary-1; 0: unknown */
+    long vocabulary;     /* integers: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
     double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
     int fan_in, fan_out; /* parameters */
@@ -121,6 +121,7 @@ typedef struct Tensor {
     bool cached;     /* `cache t` was said of it: decode keeps it and computes again what follows */
     bool kept;       /* made outside of repeats, and read on the way back */
     bool part;       /* of an equation: no name in the source stands for it */
+    bool integer;    /* temporaries: the equation is a whole number (see integers.c) */
     Span span;       /* where it is defined */
 } Tensor;
 
@@ -436,8 +437,11 @@ Expr *sub_over(Program *program, Expr *sub, const Axis *axis);
 bool expr_is_whole(const Expr *expr);
 /* Nothing but whole numbers is in it either: constants, indices, tokens. */
 bool expr_counts(const Expr *expr);
-/* A remainder of such: computed as whole numbers are, wherever it stands. */
-bool expr_is_remainder(const Expr *expr);
+/* The same where a named equation of whole numbers counts as one, before `keep_integers`. */
+bool expr_names_whole(const Expr *expr);
+/* Computed in 64 bits in every context: a remainder or a quotient of whole numbers, a comparison
+ * of expressions that count. */
+bool expr_is_exact(const Expr *expr);
 /* floor(a / b) of whole numbers. */
 bool expr_is_quotient(const Expr *expr);
 /* A real without a fraction as a whole number. */

@@ -8,25 +8,26 @@
 
 #include <math.h>
 
-static bool are_whole(const Expr *expr, int first) {
+#define MAX_CONSTANT 1e30
+
+/* names: temporaries whose equations are whole numbers count, whatever memory they have. */
+static bool is_whole(const Expr *expr, bool names);
+
+static bool are_whole(const Expr *expr, int first, bool names) {
     for (int i = first; i < expr->count; i++)
-        if (!expr_is_whole(expr->args[i])) return false;
+        if (!is_whole(expr->args[i], names)) return false;
     return true;
 }
 
-bool expr_is_quotient(const Expr *expr) {
-    return expr->kind == EXPR_APPLY && expr->op == OP_FLOOR && expr->args[0]->kind == EXPR_APPLY &&
-           expr->args[0]->op == OP_DIV && are_whole(expr->args[0], 0);
-}
-
-bool expr_is_whole(const Expr *expr) {
+static bool is_whole(const Expr *expr, bool names) {
     switch (expr->kind) {
-    case EXPR_NUMBER:
-        return isfinite(expr->number) && expr->number == floor(expr->number);
+    case EXPR_NUMBER: /* in names: -1e38 is a bound of reals */
+        return isfinite(expr->number) && expr->number == floor(expr->number) &&
+               (!names || fabs(expr->number) < MAX_CONSTANT);
     case EXPR_INDEX:
         return true;
     case EXPR_READ:
-        return expr->tensor->type == TYPE_INT;
+        return expr->tensor->type == TYPE_INT || (names && expr->tensor->integer);
     case EXPR_APPLY:
         break;
     }
@@ -34,13 +35,26 @@ bool expr_is_whole(const Expr *expr) {
     case WHOLE_ALWAYS:
         return true;
     case WHOLE_KEPT:
-        return are_whole(expr, 0);
+        return are_whole(expr, 0, names);
     case WHOLE_CHOSEN:
-        return are_whole(expr, 1);
+        return are_whole(expr, 1, names);
     case WHOLE_NEVER:
         break;
     }
     return false;
+}
+
+bool expr_is_whole(const Expr *expr) {
+    return is_whole(expr, false);
+}
+
+bool expr_names_whole(const Expr *expr) {
+    return is_whole(expr, true);
+}
+
+bool expr_is_quotient(const Expr *expr) {
+    return expr->kind == EXPR_APPLY && expr->op == OP_FLOOR && expr->args[0]->kind == EXPR_APPLY &&
+           expr->args[0]->op == OP_DIV && are_whole(expr->args[0], 0, false);
 }
 
 bool expr_counts(const Expr *expr) {
@@ -54,8 +68,11 @@ bool expr_counts(const Expr *expr) {
     return true;
 }
 
-bool expr_is_remainder(const Expr *expr) {
-    return expr->kind == EXPR_APPLY && expr->op == OP_MOD && expr_counts(expr);
+bool expr_is_exact(const Expr *expr) {
+    if (expr->kind != EXPR_APPLY) return false;
+    if (expr->op == OP_MOD) return are_whole(expr, 0, false);
+    bool compares = expr->op >= OP_EQ && expr->op <= OP_GE;
+    return expr_is_quotient(expr) || (compares && expr_counts(expr));
 }
 
 int64_t whole_of(double number) {

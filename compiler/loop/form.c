@@ -184,6 +184,7 @@ const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Ter
 static TermLevel needed_by(TermLevel level, bool right) {
     if (level == LEVEL_BITS) return LEVEL_PREFIX;
     if (level == LEVEL_EITHER) return LEVEL_BITS;
+    if (level == LEVEL_EQUAL) return LEVEL_ADDED; /* compilers warn of a < b == c */
     bool chains = level == LEVEL_BOTH || level == LEVEL_ADDED || level == LEVEL_FACTORS;
     return chains && !right ? level : level + 1;
 }

@@ -64,6 +64,40 @@ done
 awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.decoded" "$work/int8.decoded" ||
     wrong "cache: f32 $(cat "$work/f32.decoded"), int8 $(cat "$work/int8.decoded")"
 
+# Recurrences: a scan multiplies a state by weights, and small projections have fewer elements than a product.
+cat >"$work/scans.moe" <<'EOF'
+use decoder
+use recurrent
+
+model scans = decoder {
+  vocab = 256, dim = 64, layers = 8, ffn = swiglu { hidden = 64 }, separator = 1
+  mixers = [lstm, min_gru, linear_attention { heads = 2 }, retention { heads = 2 }, gated_delta { heads.k = 2 },
+            mamba2 { heads = 2 }, gla { heads = 2 }, rwkv7 { heads = 2 }]
+  train = { batch = 2, context = 32, steps = 10, evaluate = 0, lr = 1e-2 }
+}
+EOF
+loss() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$work/out"; }
+close() { awk -v a="$1" -v b="$2" -v limit="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < limit && d > -limit) }'; }
+moec train "$work/scans.moe" --data "$work/text" --out "$work/scans" >"$work/log" 2>&1 || wrong "train: $(cat "$work/log")"
+moec eval "$work/scans" --data "$work/short" --json >"$work/out" 2>&1 || wrong "eval: $(cat "$work/out")"
+full=$(loss)
+for weights in int8 bf16; do
+    set -- --set train.weights=$weights
+    moec verify "$work/scans.moe" "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
+    moec eval "$work/scans" --data "$work/short" --json "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
+    rounded=$(loss)
+    moec eval "$work/scans" --data "$work/short" --json --decoding "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
+    close "$full" "$rounded" 0.01 || wrong "$weights: loss $rounded, f32 $full"
+    close "$rounded" "$(loss)" 0.00001 || wrong "$weights: loss $rounded, decoding $(loss)"
+done
+for graph in forward decode measure; do
+    moec dump "$work/scans.moe" --graph $graph --after smaller_weights --set train.weights=int8 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
+    grep -q 'state_rounded' "$work/dump" && wrong "$graph: a scan reads int8"
+    moec dump "$work/scans.moe" --graph $graph --after smaller_weights --set train.weights=bf16 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
+    grep -q 'state_rounded' "$work/dump" || wrong "$graph: a scan reads f32"
+    grep -q 'time_rounded' "$work/dump" && wrong "$graph: fewer elements than a product are rounded"
+done
+
 # Emitted.
 for weights in bf16 int8; do
     rm -rf "$work/c"

@@ -151,6 +151,40 @@ static void test_gather_shift_and_scatter(void **state) {
     end(program, eval);
 }
 
+/* Integers, comparisons and remainders are exact where a double is not: t * 2^53 + t has no double
+ * for most t. */
+static void test_whole_numbers_are_exact(void **state) {
+    (void)state;
+    Program *program = begin();
+    Axis *s = axis(program, "s", 4);
+    Index *is = index_new(program, "s", s);
+    Tensor *tokens = given(program, "tokens", TYPE_INT, (Axis *[]){s, NULL});
+    Tensor *score = given(program, "score", TYPE_REAL, (Axis *[]){s, NULL});
+    Tensor *rest = made(program, "rest", TYPE_INT, (Axis *[]){s, NULL});
+    Tensor *differs = made(program, "differs", TYPE_REAL, (Axis *[]){s, NULL});
+    Tensor *coded = made(program, "coded", TYPE_REAL, (Axis *[]){s, NULL});
+    Expr *token = at(program, tokens, &is), *half = expr_number(program, 0x1p52);
+    Expr *large =
+        apply(program, OP_MUL, apply(program, OP_MUL, token, half), expr_number(program, 2));
+    Expr *sum = apply(program, OP_ADD, large, token);
+    loop(program, &program->body, at(program, rest, &is), apply(program, OP_SUB, sum, large));
+    loop(program, &program->body, at(program, differs, &is), apply(program, OP_NE, sum, large));
+    Expr *whole = expr_apply(program, OP_FLOOR, at(program, score, &is), NULL, NULL);
+    Expr *product = apply(program, OP_MUL, whole, expr_number(program, 0x1p52 + 1));
+    loop(program, &program->body, at(program, coded, &is),
+         apply(program, OP_MOD, product, expr_number(program, 1024)));
+    Interpreter *eval = ready(program);
+    memcpy(interpreter_int(eval, tokens), (long[]){1, 3, 5, 7}, 4 * sizeof(long));
+    memcpy(interpreter_real(eval, score), (double[]){1.5, 3.5, 5.5, 7.5}, 4 * sizeof(double));
+    run(eval);
+    assert_memory_equal(interpreter_int(eval, rest), ((long[]){1, 3, 5, 7}), 4 * sizeof(long));
+    assert_memory_equal(interpreter_real(eval, differs), ((double[]){1, 1, 1, 1}),
+                        4 * sizeof(double));
+    assert_memory_equal(interpreter_real(eval, coded), ((double[]){1, 3, 5, 7}),
+                        4 * sizeof(double));
+    end(program, eval);
+}
+
 /* A carried tensor, a gradient that is added to, and an update that waits for the last micro-batch.
  */
 static void test_repeat_and_once(void **state) {
@@ -631,6 +665,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contraction_and_largest),
         cmocka_unit_test(test_gather_shift_and_scatter),
+        cmocka_unit_test(test_whole_numbers_are_exact),
         cmocka_unit_test(test_repeat_and_once),
         cmocka_unit_test(test_random_numbers),
         cmocka_unit_test(test_attend_against_its_formula),

@@ -167,8 +167,7 @@ static Expr *first_subscript(Lowering *lower, Expr *sub) {
 const Term *pointer_term(Lowering *lower, const Expr *access) {
     Expr first = *access;
     first.args = arena_alloc(lower->arena, ((size_t)access->count + 1) * sizeof *first.args);
-    for (int i = 0; i < access->count; i++)
-        first.args[i] = first_subscript(lower, access->args[i]);
+    for (int i = 0; i < access->count; i++) first.args[i] = first_subscript(lower, access->args[i]);
     const Term *inside = NULL, *offset = offset_term(lower, &first, NULL, &inside);
     lower->used[access->tensor->id] = true;
     const Term *array = term_name(lower->arena, lower->names[access->tensor->id]);
@@ -257,11 +256,10 @@ static const Term *real_read(Lowering *lower, const Expr *expr) {
 }
 
 static const Term *real_apply(Lowering *lower, const Expr *expr) {
-    bool counted = counts_exactly(lower->program, expr);
+    bool counted = expr_is_exact(expr) || counts_exactly(lower->program, expr);
     if (counted && expr_is_truth(expr))
         return term(lower->arena, term_truth, integer_term(lower, expr));
-    if (counted || expr_is_remainder(expr))
-        return term(lower->arena, "(float)$0", integer_term(lower, expr));
+    if (counted) return term(lower->arena, "(float)$0", integer_term(lower, expr));
     const Term *made = expr->op == OP_POW ? power_term(lower, expr) : NULL;
     if (!made) made = apply(lower, expr);
     return made;
@@ -316,7 +314,7 @@ const Term *double_term(Lowering *lower, const Expr *expr) {
     Arena *arena = lower->arena;
     if (expr->kind == EXPR_NUMBER) return double_number(arena, expr->number);
     if (expr->kind == EXPR_READ) return double_read(lower, expr);
-    if (expr->kind == EXPR_INDEX || counts_exactly(lower->program, expr))
+    if (expr->kind == EXPR_INDEX || expr_is_exact(expr) || counts_exactly(lower->program, expr))
         return term(arena, "(double)$0", integer_term(lower, expr));
     const Term *args[3] = {NULL, NULL, NULL};
     for (int i = 0; i < expr->count; i++) args[i] = double_term(lower, expr->args[i]);

@@ -35,7 +35,7 @@ bool counts_exactly(const Program *program, const Expr *expr) {
     if (!expr_counts(expr)) return false;
     Range range = range_of(program, expr);
     if ((double)range.low < -WHOLE_MAX || (double)range.high > WHOLE_MAX) return false;
-    if (expr->kind != EXPR_APPLY || expr_is_remainder(expr)) return true;
+    if (expr->kind != EXPR_APPLY || expr_is_exact(expr)) return true;
     if (!is_arithmetic(expr->op)) return false;
     const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr;
     for (int i = 0; i < inner->count; i++)
@@ -87,26 +87,31 @@ static const Term *arithmetic(Lowering *lower, const Expr *expr, const char *nam
     return term(lower->arena, operation, first, second);
 }
 
+/* A whole number as a condition in C. */
+static const Term *condition(Lowering *lower, const Expr *expr) {
+    const Term *value = integer_term(lower, expr);
+    return expr_is_truth(expr) ? value : term(lower->arena, "$0 != 0", value);
+}
+
 /* An operation on whole numbers whose result has no sign that could be lost. */
 static const Term *choice(Lowering *lower, const Expr *expr) {
+    Arena *arena = lower->arena;
+    if (expr->op == OP_AND || expr->op == OP_OR)
+        return term(arena, expr->op == OP_AND ? "$0 && $1" : "$0 || $1",
+                    condition(lower, expr->args[0]), condition(lower, expr->args[1]));
     const Term *a = integer_term(lower, expr->args[0]);
-    if (expr->op == OP_NOT) return term(lower->arena, "$0 == 0", a);
-    if (expr->op == OP_SIGN) return term(lower->arena, "($0 > 0) - ($0 < 0)", a);
+    if (expr->op == OP_NOT) return term(arena, "$0 == 0", a);
+    if (expr->op == OP_SIGN) return term(arena, "($0 > 0) - ($0 < 0)", a);
     const Term *b = integer_term(lower, expr->args[1]);
     switch (expr->op) {
     case OP_MIN:
-        return term(lower->arena, "$0 < $1 ? $0 : $1", a, b);
+        return term(arena, "$0 < $1 ? $0 : $1", a, b);
     case OP_MAX:
-        return term(lower->arena, "$0 > $1 ? $0 : $1", a, b);
-    case OP_AND:
-        return term(lower->arena, "$0 != 0 && $1 != 0", a, b);
-    case OP_OR:
-        return term(lower->arena, "$0 != 0 || $1 != 0", a, b);
+        return term(arena, "$0 > $1 ? $0 : $1", a, b);
     case OP_WHERE:
-        return term(lower->arena, "$0 ? $1 : $2", a, b, integer_term(lower, expr->args[2]));
+        return term(arena, "$0 ? $1 : $2", a, b, integer_term(lower, expr->args[2]));
     default:
-        return term(lower->arena, arena_format(lower->arena, "$0 %s $1", op_table[expr->op].text),
-                    a, b);
+        return term(arena, arena_format(arena, "$0 %s $1", op_table[expr->op].text), a, b);
     }
 }
 

@@ -8,9 +8,9 @@
  *     y[b,f] = sum[d] x[b,d] * up[d,f]        y[b,f] = sum[d] x[b,d] * up_rounded[d,f]
  *
  * bf16 is the nearest number of 8 binary digits. int8 is one of -127 .. 127 times the largest of a
- * group of INT8_GROUP neighbours in memory divided by 127. A product reads groups whole: a
- * parameter whose rows, as the product sees them, are no multiple of a group stays f32, and so does
- * one that decides who is chosen.
+ * group of INT8_GROUP neighbors in memory divided by 127. A product reads groups whole: a
+ * parameter whose rows, as the product sees them, are no multiple of a group stays f32. So does a
+ * parameter that decides a choice, that is small, or, with int8, that a scan multiplies.
  */
 #include "transform/lower/smaller_weights.h"
 
@@ -68,13 +68,17 @@ static bool begins_with_group(const Expr *read) {
     return is_whole(elements);
 }
 
-static void visit(Statement *statement, void *data) {
-    Program *program = data;
+/* Fewer elements are no product with a single row. Programs of any number of rows round the same
+ * parameters. */
+enum { MIN_ELEMENTS = 256 };
+
+static void read_smaller(Program *program, Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || statement->exact) return;
     const Contraction *found = unit_product(program, statement);
     if (!found || found->kind == CONTRACTION_ROWS_BY_ROWS || found->second) return;
     const Expr *read = found->b;
     if (read->tensor->role != ROLE_PARAMETER) return;
+    if (found->product.n * found->product.k < MIN_ELEMENTS) return;
     if (program->weights == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read)))
         return;
     int operand = statement->value->args[1] == read;
@@ -82,10 +86,21 @@ static void visit(Statement *statement, void *data) {
     read_instead(program, statement, operand, expr_read(program, copy, read->args));
 }
 
+/* The body of a scan is plain loops without kernels for products. Loops read bf16, not int8. */
+static void visit_block(Program *program, Block *block) {
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        bool scan = statement_is_scan(statement);
+        if (!scan || program->weights == TYPE_BF16) visit_block(program, &statement->body);
+        if (scan) scan_operands(program, statement);
+        read_smaller(program, statement);
+    }
+}
+
 void smaller_weights(Program *program) {
     if (program->weights == TYPE_REAL) return;
     mark_exact(program);
-    block_walk(&program->body, visit, program);
+    visit_block(program, &program->body);
 }
 
 void choose_weights(Program *program, const char *weights) {
