@@ -88,6 +88,7 @@ const Term *term(Arena *arena, const char *spelling, ...) {
     va_start(arguments, spelling);
     for (int i = 0; i < made->count; i++) made->args[i] = va_arg(arguments, const Term *);
     va_end(arguments);
+    if (strcmp(spelling, "$0") == 0) return made->args[0]; /* binds as its argument does */
     made->level = level_of(spelling);
     return made;
 }
