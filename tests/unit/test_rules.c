@@ -107,11 +107,6 @@ static void test_adamw(void **state) {
     check_elements("by_adamw_all", adamw_all, 0.2, 0.2);
 }
 
-static void test_average(void **state) {
-    (void)state;
-    check_elements("averaged", averaged, 0, 0);
-}
-
 /* ---- matrices ---- */
 
 enum { SIDE = 16, MOST = SIDE * SIDE };
@@ -195,6 +190,8 @@ static Matrix power_of(Matrix a, double power) {
 
 typedef struct Kept {
     Matrix m, left, right;
+    Matrix sum; /* of the weights so far, each a tenth less with every step */
+    double shares;
 } Kept;
 
 typedef void (*MatrixUpdate)(Matrix *w, const Matrix *g, const Numbers *numbers, Kept *kept);
@@ -270,12 +267,22 @@ static void adafactor(Matrix *w, const Matrix *g, const Numbers *numbers, Kept *
     *w = sum_of(1 - numbers->lr * 0.1, w, -pace / fmax(1, sqrt(mean_square(&u))), &u);
 }
 
+static void check_average(const Rules *rules, const char *path, const Kept *kept) {
+    Matrix average = kept->sum;
+    const size_t count = (size_t)(average.rows * average.columns);
+    char name[128];
+    snprintf(name, sizeof name, "optimizer.average:%s", path);
+    rules_get(rules, name, average.at, count);
+    for (size_t i = 0; i < count; i++) near(name, average.at[i], kept->sum.at[i] / kept->shares);
+}
+
 /* A parameter [rows, columns] of the model, wide or tall. */
 static void check_matrix(const char *model, MatrixUpdate update, const char *path, int rows,
                          int columns) {
     Rules rules = rules_open(model, MOEC_STEP);
     Matrix w = matrix_new(rows, columns), g = w, actual = w;
-    Kept kept = {.m = w, .left = matrix_new(rows, rows), .right = matrix_new(columns, columns)};
+    Kept kept = {
+        .m = w, .sum = w, .left = matrix_new(rows, rows), .right = matrix_new(columns, columns)};
     const size_t count = (size_t)(rows * columns);
     char gradient[128];
     snprintf(gradient, sizeof gradient, "gradient:%s", path);
@@ -290,6 +297,8 @@ static void check_matrix(const char *model, MatrixUpdate update, const char *pat
         moec_interpreter_set(rules.eval, "step", &(double){(double)step}, 1);
         rules_run(&rules);
         update(&w, &g, &numbers, &kept);
+        kept.sum = sum_of(0.9, &kept.sum, 1, &w);
+        kept.shares = 0.9 * kept.shares + 1;
         rules_get(&rules, path, actual.at, count);
         for (size_t i = 0; i < count; i++) {
             if (!(fabs(actual.at[i] - w.at[i]) <= 1e-6))
@@ -297,6 +306,7 @@ static void check_matrix(const char *model, MatrixUpdate update, const char *pat
                          actual.at[i], w.at[i]);
         }
     }
+    if (!strncmp(model, "averaged", 8)) check_average(&rules, path, &kept);
     rules_close(&rules);
 }
 
@@ -310,6 +320,12 @@ static void test_muon(void **state) {
     (void)state;
     check_matrices("by_muon", muon);
     check_matrices("by_plain_muon", plain_muon);
+}
+
+static void test_average(void **state) {
+    (void)state;
+    check_elements("averaged", averaged, 0, 0);
+    check_matrices("averaged_matrices", muon);
 }
 
 static void test_shampoo(void **state) {
