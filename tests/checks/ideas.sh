@@ -16,9 +16,11 @@ number() {
     awk -v key="\"$1\":" '$1 == "\"params\":" { inside = 1 } inside && $1 == key { print $2 + 0; exit }' "$2"
 }
 
-# The letters that README.md defines.
+# The letters that README.md defines; sums are texts that are evaluated.
+# shellcheck disable=SC2034,SC2004
 D=$((2 * 256 * 32 + 32)) N=$((2 * 32)) A=$((4 * 32 * 32)) F=$((3 * 32 * 64))
 
+# shellcheck disable=SC2004
 check_row() {
     stated=$(cell "$1" 3)
     sum=$(echo "$stated" | sed -n 's/^[0-9]* = `\(.*\)`$/\1/p')
