@@ -1,18 +1,23 @@
 /* parameter_flow: see parameter_flow.h.
  *
- * From the product of a parameter on, its result is followed as long as exactly one statement takes
- * it on linearly: as a term of a sum, times something, summed over the instances of its layer. The
- * other terms on the way are branches beside it, unless they hold something that the product was
- * made from: then the way ends, and the result joins its origin.
+ * The result of a parameter's product is followed while exactly one statement uses it and that use
+ * is linear: a term of a sum, a factor, or a sum over the instances of the layer. Other terms are
+ * parallel branches. A term that the product was computed from ends the path: a residual
+ * connection.
+ *
+ * The coefficient of each instance in a sum over instances is the product of all factors on the
+ * path. Their sum is constant if it has the same value at random points (sampled.h).
  */
 #include "analysis/parameter_flow.h"
 
-#include "analysis/parameter_facts.h"
 #include "analysis/access.h"
+#include "analysis/parameter_facts.h"
+#include "analysis/sampled.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { MAX_WAY = 64, MAX_PARTS = 24, MAX_UNFOLD = 6 };
+enum { MAX_WAY = 64, MAX_PARTS = 24 };
 
 typedef struct Flow {
     Program *program;
@@ -21,7 +26,9 @@ typedef struct Flow {
     Statement **made;   /* by tensor id: the statement that defines it, the first */
     Statement **choice; /* by tensor id: the call that chose it, or NULL */
     bool *has_matrix;   /* by place in statements: some parameter's product */
-    List flows;         /* ParameterFlow * */
+    bool *leaf;         /* by tensor id: random where values are sampled */
+    Sampler *sampler;
+    List flows; /* ParameterFlow * */
 } Flow;
 
 /* ---- the program as a list ---- */
@@ -33,7 +40,9 @@ static void collect(Statement *statement, void *data) {
 }
 
 static void note_made(Flow *flow, Statement *statement, const Expr *target) {
-    if (!flow->made[target->tensor->id]) flow->made[target->tensor->id] = statement;
+    int id = target->tensor->id;
+    flow->leaf[id] |= flow->made[id] != NULL;
+    if (!flow->made[id]) flow->made[id] = statement;
 }
 
 static void def_use_statements(Flow *flow) {
@@ -45,6 +54,8 @@ static void def_use_statements(Flow *flow) {
         arena_alloc(arena, ((size_t)flow->statements.count + 1) * sizeof *flow->has_matrix);
     flow->made = arena_alloc(arena, tensors * sizeof *flow->made);
     flow->choice = arena_alloc(arena, tensors * sizeof *flow->choice);
+    flow->leaf = arena_alloc(arena, tensors * sizeof *flow->leaf);
+    flow->sampler = sampler_new(arena, flow->made, flow->choice, flow->leaf);
     for (int i = 0; i < flow->statements.count; i++) {
         Statement *statement = flow->statements.items[i];
         reads_of(arena, statement, &flow->reads[i]);
@@ -99,13 +110,19 @@ static const Statement *find_product(Flow *flow, const Tensor *tensor) {
 }
 
 static void mark_matrices(Flow *flow) {
-    for (int i = 0; i < flow->statements.count; i++)
+    for (int i = 0; i < flow->statements.count; i++) {
+        const Statement *statement = flow->statements.items[i];
         for (int k = 0; k < flow->reads[i].count; k++) {
             const Tensor *tensor = ((Expr *)flow->reads[i].items[k])->tensor;
             if (tensor->role == ROLE_PARAMETER && tensor->facts && tensor->facts->product)
-                flow->has_matrix[i] |=
-                    is_product_of(flow->statements.items[i], &flow->reads[i], tensor);
+                flow->has_matrix[i] |= is_product_of(statement, &flow->reads[i], tensor);
         }
+        if (flow->has_matrix[i]) flow->leaf[statement->target->tensor->id] = true;
+    }
+    for (int i = 0; i < flow->program->tensors.count; i++) {
+        const Tensor *tensor = flow->program->tensors.items[i];
+        flow->leaf[tensor->id] |= is_carried(tensor);
+    }
 }
 
 /* ---- before and after ---- */
@@ -155,13 +172,21 @@ static bool matrix_follows(Flow *flow, const Statement *from) {
 
 /* ---- one step of the way ---- */
 
-/* How one statement takes a tensor on: the other terms and the other factors. */
+typedef enum FactorUse { FACTOR_TIMES, FACTOR_OVER, FACTOR_WHERE, FACTOR_UNLESS } FactorUse;
+
+typedef struct Factor {
+    const Expr *expr; /* a factor, a divisor, or the condition of where(c, x, 0), where(c, 0, x) */
+    FactorUse use;
+} Factor;
+
+/* The linear use of a tensor by one statement: the other terms and the factors. */
 typedef struct Step {
     const Statement *statement;
     const Expr *read;
-    const Expr *terms[MAX_PARTS], *factors[MAX_PARTS];
+    const Expr *terms[MAX_PARTS];
+    Factor factors[MAX_PARTS];
     int term_count, factor_count;
-    int reads; /* of the tensor: 1 for a way */
+    int reads; /* of the tensor: 1 on a path */
     bool linear;
 } Step;
 
@@ -171,9 +196,29 @@ static int count_reads(const Expr *expr, const Tensor *tensor) {
     return count;
 }
 
+static void add_factor(Step *step, const Expr *expr, FactorUse use) {
+    step->linear &= step->factor_count < MAX_PARTS;
+    if (step->linear) step->factors[step->factor_count++] = (Factor){expr, use};
+}
+
+/* where(c, x, 0) is linear in x. Returns the argument with x, or NULL. */
+static const Expr *take_where(Step *step, const Expr *expr, const Tensor *tensor) {
+    bool first = count_reads(expr->args[1], tensor) > 0;
+    bool linear =
+        !count_reads(expr->args[0], tensor) && expr_is_number(expr->args[first ? 2 : 1], 0);
+    step->linear &= linear;
+    add_factor(step, expr->args[0], first ? FACTOR_WHERE : FACTOR_UNLESS);
+    return expr->args[first ? 1 : 2];
+}
+
 static void take_on(Step *step, const Expr *expr, const Tensor *tensor) {
     if (expr->kind == EXPR_READ && expr->tensor == tensor) {
         step->read = expr;
+        return;
+    }
+    if (expr->kind == EXPR_APPLY && expr->op == OP_WHERE) {
+        const Expr *arg = take_where(step, expr, tensor);
+        if (step->linear) take_on(step, arg, tensor);
         return;
     }
     bool adds = expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_SUB);
@@ -187,8 +232,8 @@ static void take_on(Step *step, const Expr *expr, const Tensor *tensor) {
             if (step->linear) take_on(step, arg, tensor);
         } else if (adds && step->term_count < MAX_PARTS)
             step->terms[step->term_count++] = arg;
-        else if (times && step->factor_count < MAX_PARTS)
-            step->factors[step->factor_count++] = arg;
+        else if (times || divides)
+            add_factor(step, arg, divides ? FACTOR_OVER : FACTOR_TIMES);
     }
 }
 
@@ -226,53 +271,119 @@ static bool sums_instances(const Step *step, const Tensor *parameter) {
 
 /* ---- weights of a sum over instances ---- */
 
-typedef struct Factors {
-    const Expr *above[MAX_PARTS], *below[MAX_PARTS];
-    int above_count, below_count;
-    double constant;
-    bool fits;
-} Factors;
+/* The statements from the product of a parameter on, up to the current one. */
+typedef struct Way {
+    Step steps[MAX_WAY];
+    int count;
+    int from;       /* the first step with factors of the latest sum over instances */
+    int sum;        /* the step with that sum, or -1 */
+    double active;  /* instances that meet in it */
+    bool resolved;  /* its weights have a constant sum */
+    bool unknown;   /* those of an earlier one have none */
+    double numbers; /* product of the numbers outside of such sums */
+} Way;
 
-static void unfold(Flow *flow, const Expr *expr, bool below, int depth, Factors *factors) {
-    if (expr->kind == EXPR_NUMBER) {
-        factors->constant *= below ? 1 / expr->number : expr->number;
-        return;
+enum { DRAWS = 6 };
+
+static double factors_of(Flow *flow, const Step *step, bool constants, const Bound *at) {
+    double product = 1;
+    for (int i = 0; i < step->factor_count; i++) {
+        const Expr *factor = step->factors[i].expr;
+        if (factor->kind == EXPR_NUMBER && !constants) continue;
+        double value = sampled_value(flow->sampler, factor, at);
+        switch (step->factors[i].use) {
+        case FACTOR_TIMES:
+            product *= value;
+            break;
+        case FACTOR_OVER:
+            product /= value;
+            break;
+        case FACTOR_WHERE:
+            product = value != 0 ? product : 0;
+            break;
+        case FACTOR_UNLESS:
+            product = value != 0 ? 0 : product;
+            break;
+        }
     }
-    if (expr->kind == EXPR_APPLY && (expr->op == OP_MUL || expr->op == OP_DIV)) {
-        unfold(flow, expr->args[0], below, depth, factors);
-        unfold(flow, expr->args[1], expr->op == OP_DIV ? !below : below, depth, factors);
-        return;
-    }
-    /* where(total > 0, total, 1) */
-    if (expr->kind == EXPR_APPLY && expr->op == OP_WHERE && expr_is_number(expr->args[2], 1)) {
-        unfold(flow, expr->args[1], below, depth, factors);
-        return;
-    }
-    const Statement *made = expr->kind == EXPR_READ ? flow->made[expr->tensor->id] : NULL;
-    bool opens = made && made->kind == STATEMENT_LOOP && made->reduction == REDUCE_NONE &&
-                 (made->value->kind == EXPR_READ ||
-                  (made->value->kind == EXPR_APPLY &&
-                   (made->value->op == OP_MUL || made->value->op == OP_DIV)));
-    if (opens && depth < MAX_UNFOLD) {
-        unfold(flow, made->value, below, depth + 1, factors);
-        return;
-    }
-    int *count = below ? &factors->below_count : &factors->above_count;
-    factors->fits &= expr->kind == EXPR_READ && *count < MAX_PARTS;
-    if (factors->fits) (below ? factors->below : factors->above)[(*count)++] = expr;
+    return product;
 }
 
-static bool same_reads(const Factors *a, const Factors *b) {
-    bool taken[MAX_PARTS] = {false};
-    if (!a->fits || !b->fits || a->above_count != b->above_count) return false;
-    for (int i = 0; i < a->above_count; i++) {
-        int found = -1;
-        for (int j = 0; j < b->above_count && found < 0; j++)
-            if (!taken[j] && a->above[i]->tensor == b->above[j]->tensor) found = j;
-        if (found < 0) return false;
-        taken[found] = true;
+/* Factors of one instance: those of its sum, and of the steps before it. Numbers before and after
+ * the sum are factors of the branch, not weights. */
+static double instance_weight(Flow *flow, const Way *way, const Bound *at) {
+    Bound bound = *at;
+    double product = 1;
+    for (int i = way->sum; i >= way->from; i--) {
+        product *= factors_of(flow, &way->steps[i], i == way->sum, &bound);
+        if (i > way->from)
+            bound = bound_through(flow->sampler, way->steps[i - 1].statement, way->steps[i].read,
+                                  &bound);
     }
-    return true;
+    return product;
+}
+
+typedef struct Sum {
+    double total;
+    long count; /* of weights other than 0 */
+} Sum;
+
+static void add_instances(Flow *flow, const Way *way, int loop, Bound *at, Sum *sum) {
+    const Statement *statement = way->steps[way->sum].statement;
+    while (loop < statement->loop_count &&
+           expr_uses_index(statement->target, statement->loops[loop]))
+        loop++;
+    if (loop == statement->loop_count) {
+        double weight = instance_weight(flow, way, at);
+        sum->total += weight;
+        sum->count += weight != 0;
+        return;
+    }
+    const Index *index = statement->loops[loop];
+    for (long i = 0; i < index->axis->size && !isnan(sum->total); i++) {
+        bound_set(at, index, i);
+        add_instances(flow, way, loop + 1, at, sum);
+    }
+}
+
+/* The weights of all instances at a random position of the last step's result. */
+static Sum sum_weights(Flow *flow, const Way *way, uint64_t seed, bool whole) {
+    Bound at = {0};
+    double after = 1;
+    Sum sum = {0};
+    const Statement *last = way->steps[way->count - 1].statement;
+    sampler_draw(flow->sampler, seed, whole);
+    for (int i = 0; i < last->loop_count; i++)
+        if (expr_uses_index(last->target, last->loops[i]))
+            bound_set(&at, last->loops[i], sampled_index(flow->sampler, last->loops[i]));
+    for (int i = way->count - 1; i > way->sum; i--) {
+        after *= factors_of(flow, &way->steps[i], false, &at);
+        at = bound_through(flow->sampler, way->steps[i - 1].statement, way->steps[i].read, &at);
+    }
+    add_instances(flow, way, 0, &at, &sum);
+    sum.total *= after;
+    return sum;
+}
+
+/* Rounded to the digits that do not depend on the draw: 1 and not 1 - 1e-9. */
+static double rounded(double value, int digits) {
+    double unit = pow(10, digits - 1 - floor(log10(fabs(value))));
+    return round(value * unit) / unit;
+}
+
+/* The sum of the weights where it is the same in every draw, or 0. Draws in which no instance is
+ * chosen do not count. */
+static double constant_sum(Flow *flow, const Way *way) {
+    double least = INFINITY, most = -INFINITY;
+    for (int i = 1; i <= DRAWS; i++) {
+        Sum sum = sum_weights(flow, way, (uint64_t)i, false);
+        if (!isfinite(sum.total)) return 0;
+        if (!sum.count) continue;
+        least = fmin(least, sum.total);
+        most = fmax(most, sum.total);
+    }
+    if (least > most || most == 0 || most - least > 1e-5 * fabs(most)) return 0;
+    return rounded(most, most - least > 1e-11 * fabs(most) ? 5 : 12);
 }
 
 static double summed_size(const Statement *statement) {
@@ -283,37 +394,53 @@ static double summed_size(const Statement *statement) {
     return size;
 }
 
-/* What the factors add up to when they are divided by their own sum. */
-static double weights_of(Flow *flow, const Step *step) {
-    Factors factors = {.constant = 1, .fits = true}, terms = {.constant = 1, .fits = true};
-    for (int i = 0; i < step->factor_count; i++) unfold(flow, step->factors[i], false, 0, &factors);
-    if (!factors.fits || factors.below_count != 1) return 0;
-    const Statement *total = flow->made[factors.below[0]->tensor->id];
-    if (!total || total->kind != STATEMENT_LOOP || total->reduction != REDUCE_SUM) return 0;
-    unfold(flow, total->value, false, 0, &terms);
-    if (terms.below_count || terms.constant != 1 || !same_reads(&factors, &terms)) return 0;
-    return factors.constant * summed_size(step->statement) / summed_size(total);
+/* Instances that meet in one sum: those with weights other than 0, if their number does not depend
+ * on the values. */
+static double active_instances(Flow *flow, const Way *way) {
+    double whole = summed_size(way->steps[way->sum].statement);
+    long count = 0;
+    for (int i = 1; i <= DRAWS; i++) {
+        Sum sum = sum_weights(flow, way, (uint64_t)i, true);
+        if (isnan(sum.total) || !sum.count || (count && sum.count != count)) return whole;
+        count = sum.count;
+    }
+    return (double)count * sampler_share(flow->sampler);
 }
 
-/* Instances that meet in one sum: those chosen, where a choice is among the factors. */
-static double active_of(Flow *flow, const Step *step) {
-    double whole = summed_size(step->statement);
+/* Division after the sum, (sum[n] p * e) / total, completes weights as well: tried at each step. */
+static void find_weights(Flow *flow, ParameterFlow *own, Way *way) {
+    double sum = constant_sum(flow, way);
+    way->resolved = sum > 0;
+    if (!way->resolved) return;
+    own->weights = own->weights > 0 ? own->weights * sum : sum;
+    own->share *= sum / way->active;
+}
+
+static void begin_sum(Flow *flow, ParameterFlow *own, Way *way) {
+    way->unknown |= way->sum >= 0 && !way->resolved;
+    way->from = way->sum + 1;
+    way->sum = way->count - 1;
+    way->active = active_instances(flow, way);
+    own->active *= way->active;
+    find_weights(flow, own, way);
+}
+
+static void count_numbers(Way *way, const Step *step) {
     for (int i = 0; i < step->factor_count; i++) {
-        const Expr *factor = step->factors[i];
-        const Statement *top = factor->kind == EXPR_READ ? flow->choice[factor->tensor->id] : NULL;
-        if (!top) continue;
-        const Tensor *mask = ((Expr *)top->outputs.items[0])->tensor;
-        const Expr *output = top->outputs.items[0];
-        int dimension = -1;
-        for (int j = 0, at = 0; j < output->count; j++) {
-            const Expr *sub = output->args[j];
-            bool iterates = sub->kind == EXPR_INDEX && !sub->index->of_repeat;
-            if (iterates && at++ == top->top.dimension) dimension = j;
-        }
-        if (dimension < 0) return whole;
-        return whole * (double)top->top.k / (double)mask->axes[dimension]->size;
+        const Factor *factor = &step->factors[i];
+        if (factor->expr->kind != EXPR_NUMBER) continue;
+        if (factor->use == FACTOR_TIMES) way->numbers *= factor->expr->number;
+        if (factor->use == FACTOR_OVER) way->numbers /= factor->expr->number;
     }
-    return whole;
+}
+
+/* Numbers scale the share only where the weights of all sums are known. */
+static void end_way(ParameterFlow *own, Way *way) {
+    way->unknown |= way->sum >= 0 && !way->resolved;
+    if (way->unknown)
+        own->weights = 0;
+    else if (way->numbers != 0)
+        own->share *= fabs(way->numbers);
 }
 
 /* ---- the way ---- */
@@ -325,31 +452,45 @@ static bool holds_any(const Expr *expr, const bool *seen) {
     return false;
 }
 
-static void follow(Flow *flow, ParameterFlow *own, const bool *seen) {
-    own->end = own->sum->target->tensor;
-    for (int length = 0; length < MAX_WAY; length++) {
-        Step only = {0};
-        int ways = 0;
-        for (int i = 0; i < flow->statements.count; i++) {
-            Step step = step_of(flow->statements.items[i], own->end);
-            if (!step.linear || !step.read) continue;
-            only = step;
-            ways++;
-        }
-        if (ways != 1) return;
-        if (only.statement->reduction == REDUCE_SUM) {
-            if (!sums_instances(&only, own->tensor)) return;
-            own->active *= active_of(flow, &only);
-            own->weights = weights_of(flow, &only);
-        }
-        for (int i = 0; i < only.term_count; i++)
-            if (holds_any(only.terms[i], seen)) {
-                own->joins = true;
-                return;
-            }
-        own->end = only.statement->target->tensor;
-        if (is_carried(own->end)) return;
+/* The statement that uses a tensor, if it is the only linear use. */
+static bool next_step(Flow *flow, const Tensor *tensor, Step *next) {
+    int ways = 0;
+    for (int i = 0; i < flow->statements.count; i++) {
+        Step step = step_of(flow->statements.items[i], tensor);
+        if (!step.linear || !step.read) continue;
+        *next = step;
+        ways++;
     }
+    return ways == 1;
+}
+
+/* Follows the result by one statement; false where the path ends. */
+static bool follow_step(Flow *flow, ParameterFlow *own, Way *way, const bool *seen) {
+    Step *step = &way->steps[way->count];
+    if (!next_step(flow, own->end, step)) return false;
+    bool sums = step->statement->reduction == REDUCE_SUM;
+    if (sums && !sums_instances(step, own->tensor)) return false;
+    way->count++;
+    if (sums) begin_sum(flow, own, way);
+    if (!sums) count_numbers(way, step);
+    if (!sums && way->sum >= 0 && !way->resolved && step->factor_count)
+        find_weights(flow, own, way);
+    for (int i = 0; i < step->term_count; i++)
+        if (holds_any(step->terms[i], seen)) {
+            own->joins = true;
+            return false;
+        }
+    own->end = step->statement->target->tensor;
+    return !is_carried(own->end);
+}
+
+static void follow(Flow *flow, ParameterFlow *own, const bool *seen) {
+    Way *way = arena_alloc(flow->program->arena, sizeof *way);
+    way->sum = -1;
+    way->numbers = 1;
+    own->end = own->sum->target->tensor;
+    while (way->count < MAX_WAY && follow_step(flow, own, way, seen)) continue;
+    end_way(own, way);
 }
 
 static void find_flow(Flow *flow, Tensor *tensor) {
@@ -361,6 +502,7 @@ static void find_flow(Flow *flow, Tensor *tensor) {
                            .fan_out = 1,
                            .meets = 1,
                            .active = 1,
+                           .share = 1,
                            .product = facts->product,
                            .lookup = facts->lookup};
     list_push(arena, &flow->flows, own);

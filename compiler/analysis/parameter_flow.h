@@ -22,8 +22,10 @@ typedef struct ParameterFlow {
     double fan_in;        /* terms of one sum: the axes summed over, times `active` */
     double fan_out;       /* results that one operand reaches */
     double meets;   /* fan-in of all products that add up where its result goes, itself included */
-    double active;  /* instances whose results are added: chosen ones alone; 1: of one instance */
-    double weights; /* what the weights of those add up to; 0: unknown, or there are none */
+    double active;  /* instances whose results are added: chosen ones only; 1 for one instance */
+    double weights; /* constant sum of their weights; 0 if it is not constant or there is no sum */
+    double share;   /* coefficient of an average active instance: weights / active times the numbers
+                       on the path; without a constant sum, 1 */
     bool joins;     /* the sum they meet in is added to what it was made from (a residual branch) */
     bool first;     /* no other matrix comes before it */
     bool last;      /* nor after it */

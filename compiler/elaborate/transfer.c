@@ -122,12 +122,6 @@ static double ratio_of(double mine, double its) {
     return mine > 0 && its > 0 ? mine / its : 1;
 }
 
-/* What the weights of the instances that meet are on average; 1 of a single one, and where they
- * have no fixed sum. */
-static double share_of(const ParameterFlow *flow) {
-    return flow->weights > 0 && flow->active > 0 ? flow->weights / flow->active : 1;
-}
-
 static void bind_number(Derivation *d, Scope *scope, const char *name, double number) {
     Span span = d->rule->name_span;
     scope_bind(d->e, scope, name, value_number(d->e, number, span), span);
@@ -155,7 +149,7 @@ static void bind_facts(Derivation *d, Scope *scope) {
     bind_number(d, scope, "fan_in", in);
     bind_number(d, scope, "fan_out", out);
     bind_number(d, scope, "meets", scored ? ratio_of(flow->meets, its->meets) : in);
-    bind_number(d, scope, "share", share_of(flow) / (scored ? share_of(its) : 1));
+    bind_number(d, scope, "share", flow->share / (scored ? its->share : 1));
     bind_number(d, scope, "depth", flow->tensor->repeats > 0 ? depth : 1);
     bind_number(d, scope, "batch", ratio_of(d->model.batch, d->base.batch));
     bind_number(d, scope, "data",

@@ -300,6 +300,97 @@ static void test_one_change(void **state) {
     }
 }
 
+/* Complete-muE, table of layer rules, for a block y = A * (shared + R * sum of w_i E_i) of width d:
+ *
+ *     A = d / H_act                   H_act: active width, shared experts included
+ *     R = a                           where the weights w_i of the a active experts add up to 1;
+ *                                     a / S where they add up to S (S groups, each with its sum)
+ *     deviation of down = sqrt(H_act / d) times that of the dense model with H = d
+ *
+ * Both models of a transfer follow the table; the settings are the ratios of their values. A factor
+ * that a model has itself counts: the rule's A * R is the product of both. Without a constant sum
+ * of weights the table has no R, so R = 1 remains. */
+typedef struct Block {
+    double width;       /* h of one expert, or H of a dense block */
+    double active, sum; /* a and S; S = 0: no constant sum */
+    double own, shared; /* the model's own factor; width of the shared expert */
+} Block;
+
+typedef struct Scored {
+    const char *model;
+    Block block, base;
+} Scored;
+
+#define DENSE                                                                                      \
+    { 128, 1, 1, 1, 0 }
+#define MIXTURE                                                                                    \
+    { 128, 4, 1, 1, 0 }
+
+static const Scored scores[] = {
+    /* softmax, sigmoid */
+    {"routed", MIXTURE, DENSE},
+    {"soft_routed", MIXTURE, DENSE},
+    {"soft_shared", {128, 4, 1, 1, 128}, DENSE},
+    {"soft_nodes", MIXTURE, DENSE},
+    {"soft_chosen", MIXTURE, DENSE}, /* experts choose 4 of 16 on average */
+    {"soft_route", {128, 4, 1, 4, 0}, DENSE},
+    {"own_factor_soft", {128, 4, 1, 0.5, 0}, {128, 1, 1, 0.5, 0}},
+    /* groups: one sum over all, or one for each */
+    {"soft_groups", MIXTURE, DENSE},
+    {"soft_group_sums", {128, 4, 2, 1, 0}, DENSE},
+    /* raw probabilities add up to 1 only if all experts are active */
+    {"raw_weights", {128, 4, 0, 1, 0}, DENSE},
+    {"sigmoid_raw", {128, 4, 0, 1, 0}, DENSE},
+    {"soft_raw_all", MIXTURE, DENSE},
+    /* from mixture to mixture */
+    {"soft_more_active", {128, 16, 1, 1, 0}, MIXTURE},
+    {"more_active", {128, 16, 1, 1, 0}, MIXTURE},
+    {"soft_finer", {32, 16, 1, 1, 0}, MIXTURE},
+    {"soft_more_groups", {128, 4, 2, 1, 0}, MIXTURE},
+    {"soft_to_sigmoid", MIXTURE, MIXTURE},
+    {"raw_more_active", {128, 8, 0, 1, 0}, {128, 4, 0, 1, 0}},
+    {"custom_more_active", {128, 16, 1, 1, 0}, MIXTURE},
+    /* custom spellings of weights that add up to 1 */
+    {"custom_divided", MIXTURE, DENSE},
+    {"custom_after", MIXTURE, DENSE},
+    {"custom_masked", MIXTURE, DENSE},
+    {"custom_logits", MIXTURE, DENSE},
+    {"custom_shifted", MIXTURE, DENSE},
+    {"custom_squares", MIXTURE, DENSE},
+    {"custom_hidden", MIXTURE, DENSE},
+    {"custom_double", {128, 4, 1, 2, 0}, DENSE},
+    {"custom_all", {128, 16, 1, 1, 0}, DENSE},
+    {"custom_mean", {128, 16, 1, 1, 0}, DENSE},      /* each weight is 1/16 */
+    {"custom_rectified", {128, 16, 0, 1, 0}, DENSE}, /* no constant sum */
+};
+
+static double active_width(const Block *block) {
+    return block->active * block->width + block->shared;
+}
+
+/* A * R over the factor that the model has. */
+static double factor_of(const Block *block) {
+    double route = block->sum > 0 ? block->active / block->sum : 1;
+    return 128 / active_width(block) * route / block->own;
+}
+
+/* R depends on what the weights add up to, not on how scores and weights are written. */
+static void test_scores(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof scores / sizeof *scores; i++) {
+        const Scored *one = &scores[i];
+        double spread = sqrt(active_width(&one->block) / active_width(&one->base));
+        json_t *root = transfer_of(one->model, NULL, 0),
+               *row = row_of(root, BLOCK "ffn.expert.down");
+        const Expected init = TIMES(one->model, BLOCK "ffn.expert.down", "init", spread);
+        const Expected forward = IS(one->model, BLOCK "ffn.expert.down", "forward",
+                                    factor_of(&one->block) / factor_of(&one->base));
+        check_number(row, &init);
+        check_number(row, &forward);
+        json_decref(root);
+    }
+}
+
 /* Settings from outside move what must move. */
 static void test_overrides(void **state) {
     (void)state;
@@ -357,7 +448,8 @@ typedef struct Run {
 static Run run_open(const char *name, bool uneven) {
     const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     MoecCompiler *compiler = open_model(name, NULL, 0);
-    Run run = {.model = model_open(device_cpu(), compiler, shapes, 2, true), .data = make_data(uneven)};
+    Run run = {.model = model_open(device_cpu(), compiler, shapes, 2, true),
+               .data = make_data(uneven)};
     if (!run.model) fail_msg("%s does not compile", name);
     run.train = call_open(run.model, model_graph(run.model, MOEC_GRAPH_TRAIN), NULL);
     run.stepper = (Stepper){.train = run.train,
@@ -521,6 +613,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_one_change),
         cmocka_unit_test(test_horizons),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_scores),
         cmocka_unit_test(test_overrides),
         cmocka_unit_test(test_bridge),
         cmocka_unit_test(test_dense_mixtures_track),
@@ -528,6 +621,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_few_of_many_track),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    omp_set_num_threads(1); /* models so small gain nothing by more, and others want the processors */
+    omp_set_num_threads(
+        1); /* models so small gain nothing by more, and others want the processors */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
