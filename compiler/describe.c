@@ -1,8 +1,7 @@
 /* describe: what a model costs, as JSON and as a table. */
-#include "moec.h"
+#include "driver.h"
 
 #include "schedule/kernel.h"
-#include "passes.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -45,6 +44,7 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     if (!forward) return false;
     summary->forward = forward;
     summary->cost = cost(arena, forward);
+    warn_of_leaks(compiler, forward);
     summary->decoding = moec_decoding(compiler);
     bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;

@@ -272,7 +272,6 @@ void add_dims(Elaborator *e, Value *into, const Value *from);
  * subscripts nothing, that of the indices it is compared with; or NULL. */
 Axis *axis_subscripted(Elaborator *e, const char *name);
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
-bool learns_next(const Elaborator *e); /* it is to tell the token after each place */
 
 /* ---- apply.c ---- */
 Value *call_expression(Elaborator *e, const Node *node);

@@ -105,6 +105,7 @@ typedef struct Tensor {
     Axis *axes[MAX_RANK];
     Init init;           /* parameters and states */
     MoecInput input;     /* inputs */
+    MoecInput declared;  /* inputs: the kind in the spec; `input` of examples is MOEC_INPUT_CLASS */
     MoecScalar scalar;   /* inputs that are scalars */
     long vocabulary;     /* token and class inputs: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
@@ -276,6 +277,8 @@ typedef struct Block {
 struct Statement {
     StatementKind kind;
     Span span;
+    Span asked; /* of an equation of the standard library: where the user chose or applied its
+                   layer */
 
     /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value. `loops` holds every index
      * iterated: first those of the target in its order, then the reduced ones. An index of an

@@ -8,6 +8,7 @@ for file in examples/ideas/*.moe; do
     [ "$(wc -l <"$file")" -le 40 ] || wrong "$file has more than 40 lines"
     moec fmt --check "$file"
     moec check "$file" >"$work/said" 2>&1 || { cat "$work/said"; wrong "$file is refused"; }
+    ! grep 'depends on the tokens that it predicts' "$work/said" || wrong "$file is warned of without a reason"
     expected=derived
     ! grep -q '^  decoding  *none' "$work/said" || expected=none
     grep -q "^| \`$name\` | .* | $expected" examples/ideas/README.md || wrong "README.md does not say: $name, decoding $expected"
