@@ -38,6 +38,10 @@ static bool is_word_name(const char *name) {
 static const char *const operators[] = {"'+'", "'-'", "'*'", "'/'", "'%'", "'^'",
                                         "'<'", "'>'", "==",  "!=",  "<=",  ">=",
                                         "'['", "'('", "'.'", "'@'", NULL};
+/* Between brackets a name may be a layer, and `{` begin its options. */
+static const char *const bracketed[] = {
+    "'{'", "'+'", "'-'", "'*'", "'/'", "'%'", "'^'", "'<'", "'>'",
+    "==",  "!=",  "<=",  ">=",  "'['", "'('", "'.'", "'@'", NULL};
 static const char *const beginnings[] = {"'-'", "'('", "'['", "'{'", NULL};
 
 static void show(Expectation *expectation, const char *text) {
@@ -79,11 +83,12 @@ static const char *next_thing(const Expectation *expectation) {
     return has(expectation, "use") ? "the next item" : NULL;
 }
 
-/* After a complete expression: the brackets and commas that would end it tell more than all the
+/* After a complete expression: the brackets and commas that would end it say more than all the
  * operators. */
 static void show_after_expression(Expectation *expectation, Parser *parser) {
     const char *next = next_thing(expectation);
-    show_rest(expectation, parser, operators);
+    bool inside = has(expectation, "']'") || has(expectation, "')'");
+    show_rest(expectation, parser, inside ? bracketed : operators);
     if (next) expectation->shown_count = 0;
     if (expectation->shown_count == 0) show(expectation, "an operator");
     if (next && has(expectation, "','")) show(expectation, "','");
