@@ -344,8 +344,9 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     if (!count) return value_error(e, node->span);
     for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
     if (k != floor(k) || k < 1 || k > places || places > MAX_SIZE) {
-        report_asked(e, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %.9g", k,
-                     indices[0]->axis->name, places);
+        report_blamed(e, blamed_here(e, args->kids[1]), args->kids[1]->span,
+                      "cannot choose %.9g of axis '%s' of size %.9g", k, indices[0]->axis->name,
+                      places);
         report_help(e->reports, "choose from 1 to %.9g", places);
         return value_error(e, node->span);
     }

@@ -64,6 +64,7 @@ const Node *model_options(Elaborator *e, const Node *model, Record *record, int 
         layer = find_layer(e, base->name);
     if (!layer && !e->reports->errors) report_unknown_model(e->unit, base->span, base->name);
     if (!layer) return NULL;
+    e->order++;
     Record *own = record_evaluate(e, model->kids[1]);
     for (int i = 0; i < own->entries.count; i++) {
         Entry *entry = own->entries.items[i];
@@ -288,6 +289,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     e->batch = index_new(e->program, "b", e->program->batch);
     Frame frame = {.layer = layer,
                    .path = "",
+                   .given = record,
                    .call = model->kids[0]->span,
                    .ambient_count = 1,
                    .ambient = {e->batch}};
@@ -330,6 +332,7 @@ Elaborator *elaborator_new(Unit *unit) {
 }
 
 void override_options(Elaborator *e, Record *record) {
+    e->order++;
     for (int i = 0; i < e->unit->overrides.count; i++) {
         const Node *entry = e->unit->overrides.items[i];
         Value *value = evaluate(e, entry->kids[0]);

@@ -57,7 +57,7 @@ Span asked_here(const Elaborator *e) {
     const Frame *frame = e->frame;
     for (; frame; frame = frame->caller) {
         if (is_written(frame->call)) return frame->call;
-        if (is_written(frame->given)) return frame->given;
+        if (is_written(frame->chosen)) return frame->chosen;
     }
     return e->frame->call;
 }
@@ -66,14 +66,25 @@ bool is_abandoned(const Elaborator *e) {
     return e->frame->caller && e->frame->refused && !is_written(e->frame->layer->span);
 }
 
+static void report_message_at(Elaborator *e, Span asked, Span span, const char *message) {
+    bool own = is_written(span);
+    report_error(e->reports, own ? span : asked, "%s", message);
+    if (!own) report_note(e->reports, span, "in layer '%s', here", e->frame->layer->name);
+}
+
 void report_asked(Elaborator *e, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    const char *message = arena_vformat(e->arena, format, arguments);
+    report_message_at(e, asked_here(e), span, arena_vformat(e->arena, format, arguments));
     va_end(arguments);
-    bool own = is_written(span);
-    report_error(e->reports, own ? span : asked_here(e), "%s", message);
-    if (!own) report_note(e->reports, span, "in layer '%s', here", e->frame->layer->name);
+}
+
+void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    report_message_at(e, blamed.source ? blamed : asked_here(e), span,
+                      arena_vformat(e->arena, format, arguments));
+    va_end(arguments);
 }
 
 static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
@@ -331,7 +342,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .shared = e->frame->shared || shared,
                    .caller = e->frame,
                    .call = span,
-                   .given = layer->span,
+                   .chosen = layer->changed.source ? layer->changed : layer->span,
                    .option = layer->option,
                    .depth = e->frame->depth + 1,
                    .repeats = e->frame->repeats};
@@ -346,7 +357,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     e->frame = &frame;
     e->scope = scope;
     e->equation = NULL;
-    Record *given = application_options(e, layer, options);
+    Record *given = frame.given = application_options(e, layer, options);
     check_unknown_options(e, node, given);
     current_options(e, given);
     bool bound = true;

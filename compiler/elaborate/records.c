@@ -21,6 +21,18 @@ Entry *record_find(const Record *record, const char *name) {
     return NULL;
 }
 
+Entry *given_entry(const Record *given, const char *path) {
+    size_t head = strcspn(path, ".");
+    for (int i = 0; given && i < given->entries.count; i++) {
+        Entry *entry = given->entries.items[i];
+        if (strncmp(entry->name, path, head) != 0 || entry->name[head]) continue;
+        if (!path[head]) return entry;
+        const Value *value = entry->value;
+        return value->kind == KIND_RECORD ? given_entry(value->record, path + head + 1) : NULL;
+    }
+    return NULL;
+}
+
 static Value *value_copy(Elaborator *e, const Value *value) {
     Value *copy = arena_alloc(e->arena, sizeof *copy);
     *copy = *value;
@@ -73,6 +85,7 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
             entry->value->record = record_new(e);
         } else if (!old->record)
             old->record = record_new(e);
+        if (old && span.source && old->span.source != span.source) old->changed = span;
         record_set(e, entry->value->record, dot + 1, value, span);
         return;
     }
@@ -80,11 +93,13 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
     bool holds = old && (old->kind == KIND_RECORD || old->kind == KIND_WORD || old->record);
     if (value->kind == KIND_RECORD && holds) {
         if (!old->record) old->record = record_new(e);
+        old->changed = value->changed.source ? value->changed : value->span;
         record_merge(e, old->record, value->record);
         return;
     }
     entry->value = value_copy(e, value);
     entry->span = span;
+    entry->order = e->order;
 }
 
 Record *record_evaluate(Elaborator *e, const Node *node) {
@@ -161,6 +176,7 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
 
 static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     Value *layer = value_new(e, KIND_LAYER, value->span);
+    layer->changed = value->changed;
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
     if (value->kind == KIND_WORD) {
         layer->layer = find_layer(e, value->word);
@@ -309,16 +325,8 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
     return false;
 }
 
-static Entry *given_entry(Elaborator *e, Record *given, const char *path) {
-    const char *dot = strchr(path, '.');
-    char *head = arena_copy(e->arena, path, dot ? (size_t)(dot - path) : strlen(path));
-    Entry *entry = record_find(given, head);
-    if (!entry || !dot) return entry;
-    return entry->value->kind == KIND_RECORD ? given_entry(e, entry->value->record, dot + 1) : NULL;
-}
-
-static Value *given_value(Elaborator *e, Record *given, const char *path) {
-    Entry *entry = given_entry(e, given, path);
+static Value *given_value(const Record *given, const char *path) {
+    Entry *entry = given_entry(given, path);
     return entry ? entry->value : NULL;
 }
 
@@ -379,7 +387,8 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
 
 /* Sizes that do not divide: the default is computed, and comes out as a fraction. */
 static void report_fraction(Elaborator *e, const Node *option, const Value *value) {
-    report_error(e->reports, asked_here(e),
+    Span blamed = blamed_here(e, option->kids[2]);
+    report_error(e->reports, blamed.source ? blamed : asked_here(e),
                  "option '%s' of layer '%s' would be %.9g, no whole number", option->name,
                  e->frame->layer->name, value->number);
     report_note(e->reports, option->kids[2]->span, "this is its default");
@@ -405,7 +414,7 @@ static void report_kind(Elaborator *e, const Node *option, const Value *value) {
 
 /* The value that an option takes: what is given, else its default. */
 static Value *option_value(Elaborator *e, const Node *option, Record *given) {
-    Value *value = given_value(e, given, option->name), *fallback = NULL;
+    Value *value = given_value(given, option->name), *fallback = NULL;
     bool needs_default =
         !value || (value->kind == KIND_RECORD && !strcmp(option->kids[0]->name, "layer"));
     if (option->kids[2] && needs_default) {
@@ -469,7 +478,7 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
         value->option =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, option->name) : option->name;
     }
-    const Entry *entry = given_entry(e, given, option->name);
+    const Entry *entry = given_entry(given, option->name);
     if (entry && e->frame && !is_group(value)) {
         value = value_copy(e, value);
         value->watch = watch_option(e, e->frame->layer, option->name, entry->span);
@@ -599,7 +608,7 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         Scope scope = {0};
         e->scope = &scope;
         Value *value = option_value(e, option, layer->record);
-        const Entry *entry = given_entry(e, layer->record, name);
+        const Entry *entry = given_entry(layer->record, name);
         if (entry) watch_option(e, layer->layer, name, entry->span)->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))
             value = value_error(e, span);

@@ -548,9 +548,11 @@ static void require_statement(Elaborator *e, const Node *node) {
     if (!evaluate_flag(e, node->kids[0], &holds) || holds) return;
     bool called = e->frame->caller != NULL;
     e->frame->refused = true;
-    report_error(e->reports, called ? asked_here(e) : node->span, "layer '%s': %s",
-                 e->frame->layer->name, node->kids[1]->name);
-    if (called) report_note(e->reports, node->span, "required here");
+    Span blamed = blamed_here(e, node->kids[0]);
+    if (!blamed.source) blamed = called ? asked_here(e) : node->span;
+    report_error(e->reports, blamed, "layer '%s': %s", e->frame->layer->name, node->kids[1]->name);
+    if (blamed.start != node->span.start || blamed.source != node->span.source)
+        report_note(e->reports, node->span, "required here");
 }
 
 static void option_statement(Elaborator *e, const Node *node) {
