@@ -151,52 +151,95 @@ static const char *option_of_word(Elaborator *e, const Node *option, const char 
     return NULL;
 }
 
-static Value *unknown_layer(Elaborator *e, const Node *option, const Value *value) {
-    report_error(e->reports, value->span, "there is no layer '%s'", value->word);
-    const char *inner = option_of_word(e, option, value->word);
-    if (inner) {
-        report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
-        return value_error(e, value->span);
-    }
-    if (help_with_use(e->reports, value->word)) return value_error(e, value->span);
-    List *lists[] = {&e->unit->layers, &e->unit->optimizers, &e->unit->schedules};
-    const char *names[512];
+/* The layer that an option has by default, or NULL. */
+static const Node *default_layer(Elaborator *e, const Node *option) {
+    const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
+    if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
+    bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
+    return named ? find_layer(e, value->name) : NULL;
+}
+
+/* A layer, an optimizer or a schedule, as the default is. */
+static NodeKind wanted_kind(Elaborator *e, const Node *option) {
+    const Node *usual = default_layer(e, option);
+    return usual ? usual->kind : NODE_LAYER;
+}
+
+static const List *layers_of(const Elaborator *e, NodeKind kind) {
+    return kind == NODE_SCHEDULE    ? &e->unit->schedules
+           : kind == NODE_OPTIMIZER ? &e->unit->optimizers
+                                    : &e->unit->layers;
+}
+
+/* A name that is near, or all names where they are few. */
+static void help_with_names(Elaborator *e, NodeKind kind, const char *word) {
+    enum { FEW = 12 };
+    const List *all = layers_of(e, kind);
+    const char *names[512] = {NULL}, *is = node_kind_name(kind);
     int count = 0;
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < lists[i]->count && count < 512; j++)
-            names[count++] = ((Node *)lists[i]->items[j])->name;
-    const char *near = did_you_mean(value->word, names, count);
+    for (int i = 0; i < all->count && count < 512; i++)
+        names[count++] = ((Node *)all->items[i])->name;
+    const char *near = did_you_mean(word, names, count);
+    Text text = {.arena = e->arena};
+    for (int i = 0; i < count && count <= FEW; i++)
+        text_add(&text, "%s%s", i ? ", " : "", names[i]);
     if (near)
         report_help(e->reports, "did you mean '%s'?", near);
+    else if (text.length && kind != NODE_LAYER)
+        report_help(e->reports, "the %ss are %s", is, text.text);
     else
-        report_help(e->reports, "declare 'layer %s(...)', or 'use' the file that does",
-                    value->word);
+        report_help(e->reports, "declare '%s %s%s', or 'use' the file that does", is, word,
+                    kind == NODE_LAYER ? "(...)" : " { ... }");
+}
+
+static Value *unknown_layer(Elaborator *e, const Node *option, const Value *value) {
+    NodeKind kind = wanted_kind(e, option);
+    report_error(e->reports, value->span, "there is no %s '%s'", node_kind_name(kind), value->word);
+    const char *inner = option_of_word(e, option, value->word);
+    if (inner)
+        report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
+    else if (!help_with_use(e->reports, value->word))
+        help_with_names(e, kind, value->word);
     return value_error(e, value->span);
 }
 
-static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
+/* An optimizer is no layer to apply, nor a layer a schedule. */
+static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
+    NodeKind kind = wanted_kind(e, option), found = layer->layer->kind;
+    if (kind == found || !default_layer(e, option)) return layer;
+    report_error(e->reports, layer->span, "option '%s' expects %s %s, not %s '%s'", option->name,
+                 kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
+                 layer->layer->name);
+    report_note(e->reports, layer->layer->name_span, "declared here");
+    if (kind != NODE_LAYER) help_with_names(e, kind, layer->layer->name);
+    return value_error(e, layer->span);
+}
+
+static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
     Value *layer = value_new(e, KIND_LAYER, value->span);
     layer->changed = value->changed;
+    layer->layer = find_layer(e, value->word);
+    if (!layer->layer) return unknown_layer(e, option, value);
+    layer->record = value->record ? value->record : record_new(e);
+    return layer_of_kind(e, option, layer);
+}
+
+static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
-    if (value->kind == KIND_WORD) {
-        layer->layer = find_layer(e, value->word);
-        if (!layer->layer) return unknown_layer(e, option, value);
-        layer->record = value->record ? value->record : record_new(e);
+    if (value->kind == KIND_WORD) return named_layer(e, option, value);
+    if (value->kind != KIND_RECORD) return NULL;
+    /* the default layer, or the one of the option's own name, with these options */
+    Value *layer = value_new(e, KIND_LAYER, value->span);
+    layer->changed = value->changed;
+    if (fallback && fallback->kind == KIND_LAYER) {
+        layer->layer = fallback->layer;
+        layer->record = record_copy(e, fallback->record);
+        record_merge(e, layer->record, value->record);
         return layer;
     }
-    if (value->kind == KIND_RECORD) { /* the default layer, or the one of the option's own name,
-                                         with these options */
-        if (fallback && fallback->kind == KIND_LAYER) {
-            layer->layer = fallback->layer;
-            layer->record = record_copy(e, fallback->record);
-            record_merge(e, layer->record, value->record);
-            return layer;
-        }
-        layer->layer = find_layer(e, option->name);
-        layer->record = value->record;
-        if (layer->layer) return layer;
-    }
-    return NULL;
+    layer->layer = find_layer(e, option->name);
+    layer->record = value->record;
+    return layer->layer ? layer : NULL;
 }
 
 static Value *to_layers(Elaborator *e, const Node *option, Value *value) {
@@ -513,14 +556,6 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
 
 enum { MAX_INNER = 3 };
 
-/* The layer that an option takes by default, or NULL. */
-static const Node *default_layer(Elaborator *e, const Node *option) {
-    const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
-    if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
-    bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
-    return named ? find_layer(e, value->name) : NULL;
-}
-
 /* heads.q is one of heads, too. */
 static bool has_option(const Node *body, const char *name) {
     size_t length = strlen(name);
@@ -549,6 +584,24 @@ static const char *path_inside(Elaborator *e, const Node *layer, const char *nam
     return path;
 }
 
+/* An option that a layer of the standard library sets for a layer of the user's. */
+static bool is_passed_on(const Elaborator *e, const Node *layer, const Entry *entry) {
+    return e->frame && e->frame->layer == layer && e->frame->caller && is_written(layer->span) &&
+           !is_written(entry->span);
+}
+
+static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entry,
+                             const char *path) {
+    report_error(e->reports, asked_here(e), "layer '%s' has no option '%s', which layer '%s' sets",
+                 layer->name, path, e->frame->caller->layer->name);
+    report_note(e->reports, entry->span, "set here");
+    report_note(e->reports, layer->name_span, "declared here");
+    report_help(e->reports,
+                "declare 'option %s: any = none' in '%s', and use it or pass it to the layer that "
+                "it applies: inner(x; %s = %s)",
+                path, layer->name, path, path);
+}
+
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
@@ -571,6 +624,10 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
             report_error(e->reports, entry->value->span, "'%s' takes a record, not %s", path,
                          value_kind_text(entry->value));
             report_help_inner(e, path, names, entry->value);
+            continue;
+        }
+        if (is_passed_on(e, layer, entry)) {
+            report_passed_on(e, layer, entry, path);
             continue;
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
