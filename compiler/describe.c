@@ -129,7 +129,8 @@ const char *moec_options_json(MoecCompiler *compiler) {
     json_t *root = json_object();
     for (int i = 0; i < settings->count; i++) {
         const Setting *setting = settings->items[i];
-        json_object_set_new(root, setting->path, option_json(settings, setting));
+        if (!setting->unread)
+            json_object_set_new(root, setting->path, option_json(settings, setting));
     }
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);

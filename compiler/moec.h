@@ -79,7 +79,8 @@ const char *moec_bundle(MoecCompiler *compiler);
 /* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
 const char *moec_option(MoecCompiler *compiler, const char *path);
 /* All options as resolved, those of layers inside by their paths: a JSON object of texts,
- * "train.lr": "0.003", in the order in which they are decided. */
+ * "train.lr": "0.003", in the order in which they are decided. Options that nothing reads with the
+ * others as they are, are left out. */
 const char *moec_options_json(MoecCompiler *compiler);
 /* Whether products are of bf16 (train.precision). */
 bool moec_rounded(MoecCompiler *compiler);

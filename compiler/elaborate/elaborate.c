@@ -373,6 +373,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     else
         model_program(e, model, layer, record);
     unit->reports->at = model->name_span;
+    if (settings && !unit->reports->errors) mark_unread(e);
     if (settings && !unit->reports->errors) warn_unused(unit);
     if (settings && !unit->reports->errors) warn_of_functions(unit);
     if ((settings || graph == GRAPH_UPDATE) && !unit->reports->errors) warn_idle(e);

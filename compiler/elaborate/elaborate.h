@@ -20,12 +20,14 @@ typedef enum Kind {
 
 typedef struct Record Record;
 
-/* An option that is given, wherever it takes effect: is it read by anything? */
+/* An option of a layer, in all its applications: does anything read it? */
 typedef struct Watch {
-    Span span; /* where it is given */
+    Span span; /* where it is given, or declared */
     const char *name;
     const Node *layer;
+    bool given; /* it does not have its default */
     bool read;
+    Setting *setting; /* of the model, or NULL */
 } Watch;
 
 /* What an expression or an option stands for. */
@@ -371,6 +373,8 @@ Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span spa
 void watch_read(const Value *value);
 /* Warns of options that are given and that nothing has read. */
 void warn_idle(Elaborator *e);
+/* Marks the settings that nothing has read. */
+void mark_unread(const Elaborator *e);
 /* Warns of a size that is rounded where it does not divide: head_dim = floor(64 / 5). */
 void warn_rounded(Elaborator *e, const Node *given);
 

@@ -391,12 +391,14 @@ static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *valu
     record_set(e, binding->value->record, dot + 1, value, span);
 }
 
-static void record_setting(Elaborator *e, const char *prefix, const Node *option, Value *value) {
+/* The setting of the model that the option is, or NULL. */
+static Setting *record_setting(Elaborator *e, const char *prefix, const Node *option,
+                               Value *value) {
     const char *name = option->name;
-    if (!e->settings || !prefix) return;
+    if (!e->settings || !prefix) return NULL;
     const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
     for (int i = 0; i < e->settings->count; i++) /* a layer applied again */
-        if (!strcmp(((Setting *)e->settings->items[i])->path, path)) return;
+        if (!strcmp(((Setting *)e->settings->items[i])->path, path)) return e->settings->items[i];
     Setting *setting = arena_alloc(e->arena, sizeof *setting);
     setting->path = path;
     setting->text = value_text(e, value);
@@ -408,6 +410,7 @@ static void record_setting(Elaborator *e, const char *prefix, const Node *option
                     : value->kind == KIND_WORD   ? VALUE_WORD
                                                  : VALUE_OTHER;
     list_push(e->arena, e->settings, setting);
+    return setting;
 }
 
 /* A layer that is never applied only groups options: they are settings of the model. */
@@ -504,6 +507,17 @@ static Binding *bound_before(Elaborator *e, const char *name) {
     return head && !head->value->record ? head : NULL;
 }
 
+static void watch_value(Elaborator *e, const Node *option, const Record *given, Setting *setting,
+                        Value **value) {
+    const Entry *entry = given_entry(given, option->name);
+    Watch *watch =
+        watch_option(e, e->frame->layer, option->name, entry ? entry->span : option->span);
+    watch->given = entry != NULL;
+    if (setting) watch->setting = setting;
+    *value = value_copy(e, *value);
+    (*value)->watch = watch;
+}
+
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix) {
     Binding *before = bound_before(e, option->name);
     if (before) {
@@ -514,18 +528,14 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
     Value *value = option_value(e, option, given);
     if (value->kind != KIND_ERROR && !check_limits(e, option, value))
         value = value_error(e, option->span);
-    record_setting(e, prefix, option, value);
+    Setting *setting = record_setting(e, prefix, option, value);
     record_group(e, prefix, option->name, value);
     if (prefix && value->kind == KIND_LAYER) {
         value = value_copy(e, value);
         value->option =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, option->name) : option->name;
     }
-    const Entry *entry = given_entry(given, option->name);
-    if (entry && e->frame && !is_group(value)) {
-        value = value_copy(e, value);
-        value->watch = watch_option(e, e->frame->layer, option->name, entry->span);
-    }
+    if (e->frame && !is_group(value)) watch_value(e, option, given, setting, &value);
     bind_path(e, e->scope, option->name, value, option->name_span);
 }
 
@@ -666,7 +676,8 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         e->scope = &scope;
         Value *value = option_value(e, option, layer->record);
         const Entry *entry = given_entry(layer->record, name);
-        if (entry) watch_option(e, layer->layer, name, entry->span)->read = true;
+        Watch *watch = entry ? watch_option(e, layer->layer, name, entry->span) : NULL;
+        if (watch) watch->given = watch->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))
             value = value_error(e, span);
         e->scope = outer;

@@ -180,11 +180,22 @@ void watch_read(const Value *value) {
     if (value->watch) value->watch->read = true;
 }
 
-/* `if training` hides a use from the graph at hand. */
+static bool asks_for_graph(const Node *condition) {
+    return reads(condition, "training", 8) || reads(condition, "decoding", 8) ||
+           reads(condition, "probing", 7);
+}
+
+/* A branch of `if training` that is not of the current graph reads the name. */
+static bool reads_elsewhere(const Node *node, const char *name, size_t length) {
+    if (!node) return false;
+    if (node->kind == NODE_IF && asks_for_graph(node->kids[0])) return reads(node, name, length);
+    for (int i = 0; i < node->count; i++)
+        if (reads_elsewhere(node->kids[i], name, length)) return true;
+    return false;
+}
+
 static bool is_used_elsewhere(const Watch *watch) {
-    return (reads(watch->layer, "training", 8) || reads(watch->layer, "decoding", 8) ||
-            reads(watch->layer, "probing", 8)) &&
-           reads(watch->layer, watch->name, strcspn(watch->name, "."));
+    return reads_elsewhere(watch->layer, watch->name, strcspn(watch->name, "."));
 }
 
 /* Of a layer of the user's own, warn_unused tells of what nothing could ever read. */
@@ -196,7 +207,8 @@ static bool is_told(const Watch *watch) {
 void warn_idle(Elaborator *e) {
     for (int i = 0; i < e->watches.count; i++) {
         const Watch *watch = e->watches.items[i];
-        if (!is_written(watch->span) || watch->read || is_used_elsewhere(watch) || is_told(watch))
+        if (!watch->given || !is_written(watch->span) || watch->read || is_used_elsewhere(watch) ||
+            is_told(watch))
             continue;
         const char *kind = watch->layer->kind == NODE_OPTIMIZER  ? "optimizer"
                            : watch->layer->kind == NODE_SCHEDULE ? "schedule"
@@ -205,6 +217,15 @@ void warn_idle(Elaborator *e) {
         report_help(e->reports, "%s '%s' does not read it with the other options as they are", kind,
                     watch->layer->name);
     }
+}
+
+void mark_unread(const Elaborator *e) {
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < e->watches.count; i++) {
+            const Watch *watch = e->watches.items[i];
+            bool read = watch->read || is_used_elsewhere(watch);
+            if (watch->setting && read == (pass == 1)) watch->setting->unread = !read;
+        }
 }
 
 /* A product is a width that is scaled, and meant to be rounded: floor(8 * dim / 3). */
