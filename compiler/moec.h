@@ -253,6 +253,11 @@ MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
                                    const char *const *sets, int set_count, const char *search);
 /* All that it compares, the base first; NULL after an error. */
 const MoecExperiment *moec_expand(MoecCompiler *compiler);
+/* Whether every variant of the experiment is a model and has the options that are set for equal
+ * sizes; nothing is solved. Errors are collected. */
+bool moec_check_experiment(MoecCompiler *compiler);
+/* The names of the experiments that the file itself declares. */
+const char *const *moec_experiments(MoecCompiler *compiler, int *count);
 
 /* ---- layouts: how files of others name tensors and options ---- */
 
