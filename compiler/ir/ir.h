@@ -360,6 +360,14 @@ typedef struct Relation {
     struct Relation *outer; /* the relation on whose rows this one is defined, or NULL */
 } Relation;
 
+/* sum[n in mask] e, or another reduction of chosen entries, as written. */
+typedef struct MaskedReduction {
+    const Expr *mask;
+    const Axis *axis;
+    long entries; /* of e for each element of the result, chosen or not */
+    Span span, asked;
+} MaskedReduction;
+
 /* How a state of a scan is computed (after chunk_scan). */
 typedef struct ScanForm {
     const char *name;
@@ -383,6 +391,7 @@ typedef struct Program {
                      spec */
     List relations;                /* Relation * (after route) */
     List scans;                    /* ScanForm * (after chunk_scan) */
+    List masked;                   /* MaskedReduction * */
     List scores;                   /* Tensor *: those of attention that no kernel has, all held */
     bool by_training, by_decoding; /* the spec asked which graph this is */
     bool gathers;                  /* some state is a step_mean */
