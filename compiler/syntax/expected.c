@@ -228,6 +228,23 @@ static bool report_late(Parser *parser, const Expectation *expectation) {
     return true;
 }
 
+/* block.3.attention.window = 64: a step of a repeat is no option. */
+static bool report_numbered(const Parser *parser, const Expectation *expectation) {
+    const Token *found = &parser->last;
+    bool path = parser->before_last.kind == '.' && parser->earlier_kind != NUMBER;
+    if (found->kind != NUMBER || !path || !has(expectation, "or")) return false;
+    report_error(parser->reports, found->span,
+                 "an option cannot be set for one step of a repeat: '%s' is a number, not a name",
+                 found->text);
+    report_help(parser->reports,
+                "leave out the repeat and the number: attention.window = 64 sets the option in "
+                "every step");
+    report_help(parser->reports,
+                "steps that differ have layers of their own, in an option that is a list; one "
+                "parameter is set by parameters = [{ of = \"block.3.*\", lr = 0.5 }]");
+    return true;
+}
+
 void report_expected(Parser *parser, const char *const *names, int count, const char *found_kind) {
     const Token *found = &parser->last;
     parser->recovering = true;
@@ -240,7 +257,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
 
     Expectation expectation = {.names = names, .count = count};
     Text text = {.arena = parser->arena};
-    if (report_late(parser, &expectation)) return;
+    if (report_late(parser, &expectation) || report_numbered(parser, &expectation)) return;
     bool tell_before = group(&expectation, parser);
     for (int i = 0; i < expectation.shown_count; i++)
         text_add(&text, "%s%s",
