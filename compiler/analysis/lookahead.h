@@ -4,7 +4,7 @@
  * evaluated. Values of positions, comparisons of them and masks made of them are exact numbers; any
  * other value is unknown and depends on the inputs that it is computed from.
  *
- *     p[s,t] = where(t <= s, score[s,t], -1e30)    t > s: the number -1e30, which depends on nothing
+ *     p[s,t] = where(t <= s, score[s,t], -1e30)    t > s: the number -1e30, of no input
  *     w[s,t] = softmax[t](p[s,t])                  depends on the tokens up to s
  *     m[d]   = mean[s] x[s,d]                      depends on the last token of the sequence
  *     y[s,d] = x[s,d] + m[d]                       depends on it at every s

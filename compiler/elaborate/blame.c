@@ -4,8 +4,8 @@
  *                                             model wide = base { attention.key_dim = 32 }
  *
  * The names of the condition are followed through defaults of options and sizes of axes, outward
- * through the layers that are being applied. Of the options that were given one of the last model is
- * blamed, since a variant changes its base, and of those one of the innermost layer.
+ * through the layers that are being applied. Of the options that were given one of the last model
+ * is blamed, since a variant changes its base, and of those one of the innermost layer.
  */
 #include "elaborate/elaborate.h"
 
