@@ -176,7 +176,7 @@ typedef struct Elaborator {
     List watches;   /* Watch * */
     double average; /* memory of the mean of the weights, 0: there is none (optimizer.c) */
     int random_places;
-    int order; /* models whose options were set so far */
+    int order;  /* models whose options were set so far */
     long steps; /* statements and expressions read so far */
 } Elaborator;
 

@@ -166,9 +166,8 @@ static NodeKind wanted_kind(Elaborator *e, const Node *option) {
 }
 
 static const List *layers_of(const Elaborator *e, NodeKind kind) {
-    return kind == NODE_SCHEDULE    ? &e->unit->schedules
-           : kind == NODE_OPTIMIZER ? &e->unit->optimizers
-                                    : &e->unit->layers;
+    if (kind == NODE_SCHEDULE) return &e->unit->schedules;
+    return kind == NODE_OPTIMIZER ? &e->unit->optimizers : &e->unit->layers;
 }
 
 /* A name that is near, or all names where they are few. */
@@ -203,10 +202,20 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
     return value_error(e, value->span);
 }
 
+/* Of all that have the name of the default one is: a layer may have that of an optimizer. */
+static bool default_may_be(const Elaborator *e, const Node *option, NodeKind kind) {
+    const char *name = option->kids[2]->name;
+    const List *found = table_find(&e->unit->layers_by_name, hash_text(HASH_START, name));
+    for (int i = 0; i < found->count; i++) {
+        const Node *node = found->items[i];
+        if (node->kind == kind && !strcmp(node->name, name)) return true;
+    }
+    return false;
+}
 /* An optimizer is no layer to apply, nor a layer a schedule. */
 static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
     NodeKind kind = wanted_kind(e, option), found = layer->layer->kind;
-    if (kind == found || !default_layer(e, option)) return layer;
+    if (!default_layer(e, option) || default_may_be(e, option, found)) return layer;
     report_error(e->reports, layer->span, "option '%s' expects %s %s, not %s '%s'", option->name,
                  kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
                  layer->layer->name);
@@ -510,8 +519,8 @@ static Binding *bound_before(Elaborator *e, const char *name) {
 static void watch_value(Elaborator *e, const Node *option, const Record *given, Setting *setting,
                         Value **value) {
     const Entry *entry = given_entry(given, option->name);
-    Watch *watch =
-        watch_option(e, e->frame->layer, option->name, entry ? entry->span : option->span);
+    const Span span = entry ? entry->span : option->span;
+    Watch *watch = watch_option(e, e->frame->layer, option->name, span);
     watch->given = entry != NULL;
     if (setting) watch->setting = setting;
     *value = value_copy(e, *value);
@@ -605,7 +614,6 @@ static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entr
     report_error(e->reports, asked_here(e), "layer '%s' has no option '%s', which layer '%s' sets",
                  layer->name, path, e->frame->caller->layer->name);
     report_note(e->reports, entry->span, "set here");
-    report_note(e->reports, layer->name_span, "declared here");
     report_help(e->reports,
                 "declare 'option %s: any = none' in '%s', and use it or pass it to the layer that "
                 "it applies: inner(x; %s = %s)",
