@@ -1,15 +1,14 @@
 /* describe: what a model costs, as JSON and as a table. */
-#include "moec.h"
+#include "driver.h"
 
 #include "abi/json_make.h"
 #include "schedule/kernel.h"
-#include "passes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct Summary {
-    const Program *forward;
+    Program *forward;
     const Cost *cost;
     Decoding decoding;
     double peak, weights, states, temporaries;
@@ -45,6 +44,7 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     if (!forward) return false;
     summary->forward = forward;
     summary->cost = cost(arena, forward);
+    warn_of_leaks(compiler, forward);
     summary->decoding = moec_decoding(compiler);
     bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
@@ -129,7 +129,8 @@ const char *moec_options_json(MoecCompiler *compiler) {
     json_t *root = json_object();
     for (int i = 0; i < settings->count; i++) {
         const Setting *setting = settings->items[i];
-        json_object_set_new(root, setting->path, option_json(settings, setting));
+        if (!setting->unread)
+            json_object_set_new(root, setting->path, option_json(settings, setting));
     }
     char *text = json_write(root, JSON_INDENT(2));
     json_decref(root);
@@ -179,11 +180,44 @@ static void add_scores(Text *text, const List *all) {
         for (int j = 0; j < i; j++)
             told |= same_place(((Tensor *)all->items[j])->span, scores->span);
         if (told) continue;
+        text_add(
+            text,
+            "  scores           all %ld x %ld pairs of positions are computed, masked or not, and "
+            "%s bytes held per layer: no kernel has this mask, bias or keys (%s:%d:%d)\n",
+            scores->axes[scores->rank - 2]->size, scores->axes[scores->rank - 1]->size,
+            scaled(text->arena, 4 * (double)tensor_elements(scores)), scores->span.source->path,
+            span_line(scores->span), span_column(scores->span));
+    }
+}
+
+typedef struct Choices {
+    const Expr *mask;
+    bool found;
+} Choices;
+
+static void find_choice(Statement *statement, void *data) {
+    Choices *choices = data;
+    if (statement->kind != STATEMENT_CALL || statement->call != CALL_TOP) return;
+    choices->found |= expr_reads(choices->mask, ((Expr *)statement->outputs.items[0])->tensor);
+}
+
+/* Reductions over what a mask chooses are computed for the chosen entries alone where the mask is
+ * an output of top. */
+static void add_masked(Text *text, Program *program) {
+    for (int i = 0; i < program->masked.count; i++) {
+        const MaskedReduction *masked = program->masked.items[i];
+        Choices choices = {.mask = masked->mask};
+        block_walk(&program->body, find_choice, &choices);
+        Span span = masked->asked.source ? masked->asked : masked->span;
+        bool again = !span.source;
+        for (int j = 0; j < i; j++)
+            again |= same_place(((MaskedReduction *)program->masked.items[j])->span, masked->span);
+        if (choices.found || again) continue;
         text_add(text,
-                 "  scores           %s bytes held in each layer: no kernel has this mask, "
-                 "bias or keys (%s:%d:%d)\n",
-                 scaled(text->arena, 4 * (double)tensor_elements(scores)),
-                 scores->span.source->path, span_line(scores->span), span_column(scores->span));
+                 "  computed in full all %ld entries over '%s', chosen or not: only a mask made by "
+                 "top is sparse (%s:%d:%d)\n",
+                 masked->entries, masked->axis->name, span.source->path, span_line(span),
+                 span_column(span));
     }
 }
 
@@ -201,6 +235,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
              scaled(arena, cost->flops_forward), scaled(arena, cost->flops_train));
     add_decoding(&text, &summary.decoding);
     add_scores(&text, &summary.forward->scores);
+    add_masked(&text, summary.forward);
     text_add(&text, "  training memory  %s bytes: weights %s, temporaries %s\n\n",
              scaled(arena, summary.peak), scaled(arena, summary.weights),
              scaled(arena, summary.temporaries));

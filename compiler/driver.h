@@ -27,5 +27,7 @@ struct MoecCompiler {
 bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
 /* A program of the model with what the spec says of all of them; NULL after an error. */
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context);
+/* Warns of predictions that depend on the tokens that they predict. `forward`: the model. */
+void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
 
 #endif

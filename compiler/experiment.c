@@ -260,22 +260,86 @@ static const MoecExperiment *result_of(const Expansion *expansion) {
     return experiment;
 }
 
+/* How many structures differ from the base; -1 after a report. */
+static int count_structures(const Expansion *expansion) {
+    const Experiment *asked = expansion->asked;
+    double structures = asked->vary.count ? combinations(&asked->vary) : 0;
+    double count = (structures + 1) * combinations(&asked->tune);
+    if (count <= MAX_VARIANTS) return (int)structures;
+    report_error(expansion->reports, asked->node->name_span, "%.0f variants, more than %d", count,
+                 MAX_VARIANTS);
+    return -1;
+}
+
+/* Whether the choices make a model; `base`: what it is to be as large as, or NULL. */
+static bool check_choices(const Expansion *expansion, const char *name, const List *own,
+                          MoecVariant *base) {
+    List overrides = {0};
+    MoecVariant variant = {0};
+    add_all(expansion->arena, &overrides, &expansion->asked->overrides);
+    add_all(expansion->arena, &overrides, own);
+    if (!variant_describe(expansion, &overrides, true, &variant)) return false;
+    if (!base || variant_same_size(expansion, base, &variant)) return true;
+    return variant_has_solved(expansion, &overrides, name);
+}
+
+/* Each choice of what is tuned alone: a tuned option changes no size. */
+static bool check_tuned(const Expansion *expansion) {
+    const List *dimensions = &expansion->asked->tune;
+    for (int i = 0; i < dimensions->count; i++) {
+        const List *choices = &((const Dimension *)dimensions->items[i])->choices;
+        for (int j = 0; j < choices->count; j++) {
+            const Alternative *choice = choices->items[j];
+            if (!check_choices(expansion, NULL, &choice->overrides, NULL)) return false;
+        }
+    }
+    return true;
+}
+
+bool moec_check_experiment(MoecCompiler *compiler) {
+    const Experiment *asked = moec_asked(compiler);
+    if (moec_failed(compiler) || !asked) return false;
+    Unit *unit = moec_unit(compiler);
+    Expansion expansion = {compiler, unit->arena, unit->reports, asked, NULL, 0};
+    MoecVariant base = {.name = "base"};
+    List overrides = {0};
+    int structures = count_structures(&expansion);
+    add_all(unit->arena, &overrides, &asked->overrides);
+    if (structures < 0 || !variant_describe(&expansion, &overrides, true, &base) ||
+        !add_budget(&expansion, &overrides, &base) || !check_tuned(&expansion))
+        return false;
+    for (int i = 0; i < structures; i++) {
+        Combination made = combination_at(&expansion, &asked->vary, i);
+        if (!check_choices(&expansion, made.name, &made.overrides, &base)) return false;
+    }
+    return true;
+}
+
+const char *const *moec_experiments(MoecCompiler *compiler, int *count) {
+    const Unit *unit = moec_unit(compiler);
+    const List *all = &unit->experiments;
+    const char **names =
+        arena_alloc(moec_arena(compiler), ((size_t)all->count + 1) * sizeof *names);
+    *count = 0;
+    for (int i = 0; i < all->count; i++) {
+        const Node *node = all->items[i];
+        if (node->span.source == unit->sources.items[0]) names[(*count)++] = node->name;
+    }
+    return names;
+}
+
 const MoecExperiment *moec_expand(MoecCompiler *compiler) {
     const Experiment *asked = moec_asked(compiler);
     if (moec_failed(compiler) || !asked) return NULL;
     Unit *unit = moec_unit(compiler);
     Expansion expansion = {compiler, unit->arena, unit->reports, asked, NULL, 0};
-    double structures = asked->vary.count ? combinations(&asked->vary) : 0;
-    double count = (structures + 1) * combinations(&asked->tune);
-    if (count > MAX_VARIANTS) {
-        report_error(unit->reports, asked->node->name_span, "%.0f variants, more than %d", count,
-                     MAX_VARIANTS);
-        return NULL;
-    }
-    expansion.variants = arena_alloc(unit->arena, (size_t)count * sizeof(MoecVariant));
+    int structures = count_structures(&expansion);
+    if (structures < 0) return NULL;
+    size_t count = ((size_t)structures + 1) * (size_t)combinations(&asked->tune);
+    expansion.variants = arena_alloc(unit->arena, count * sizeof(MoecVariant));
     static const List nothing = {0};
     if (!add_structure(&expansion, "base", &nothing)) return NULL;
-    for (int i = 0; i < (int)structures; i++) {
+    for (int i = 0; i < structures; i++) {
         Combination made = combination_at(&expansion, &asked->vary, i);
         if (!add_structure(&expansion, made.name, &made.overrides)) return NULL;
     }

@@ -19,6 +19,11 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
                       MoecVariant *variant);
 /* The override PATH = number, at the place of `path`. */
 Node *number_entry(Arena *arena, const Node *path, double number);
+/* Whether nothing has to be solved: no size is matched, or both have the same. */
+bool variant_same_size(const Expansion *expansion, const MoecVariant *a, const MoecVariant *b);
+/* Whether the variant has the options that are set for equal sizes; reports the first that it has
+ * not. */
+bool variant_has_solved(const Expansion *expansion, const List *overrides, const char *name);
 /* Adds what makes the variant as large as the base, and says in variant->solved what that leaves;
  * false after an error. */
 bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *variant);

@@ -177,6 +177,59 @@ static const char *solved_text(const Solution *solution, Pair pair) {
                         100 * rest / solution->wanted);
 }
 
+/* The longest beginning of a path that is an option of the model: "mixer" of mixer.part.width where
+ * the layer of that option has no `part`; NULL: none is. */
+static const char *known_part(MoecCompiler *compiler, Arena *arena, const char *path) {
+    size_t length = strlen(path);
+    while (length && path[length] != '.') length--;
+    for (; length; length--) {
+        const char *outer = path[length] == '.' ? arena_copy(arena, path, length) : NULL;
+        if (outer && moec_option(compiler, outer)) return outer;
+    }
+    return NULL;
+}
+
+bool variant_same_size(const Expansion *expansion, const MoecVariant *a, const MoecVariant *b) {
+    return !expansion->asked->match || matched_size(expansion, a) == matched_size(expansion, b);
+}
+
+static void help_with_path(const Expansion *expansion, MoecCompiler *variant, const char *path,
+                           const char *name) {
+    const List *settings = moec_settings(variant);
+    const char **paths =
+        arena_alloc(expansion->arena, ((size_t)settings->count + 1) * sizeof *paths);
+    for (int i = 0; i < settings->count; i++)
+        paths[i] = ((const Setting *)settings->items[i])->path;
+    const char *near = did_you_mean(path, paths, settings->count);
+    if (near)
+        report_help(expansion->reports, "did you mean '%s'?", near);
+    else
+        report_help(expansion->reports,
+                    "'match' sets one option in every variant of another size than the base: name "
+                    "one that all of them have, or compare '%s' in another experiment",
+                    name);
+}
+
+bool variant_has_solved(const Expansion *expansion, const List *overrides, const char *name) {
+    const Experiment *asked = expansion->asked;
+    MoecCompiler *variant = moec_vary(expansion->compiler, overrides, false);
+    bool has = true;
+    for (int i = 0; i < 2 && has && asked->solved[i] && !moec_failed(variant); i++) {
+        const Node *path = asked->solved[i];
+        has = moec_option(variant, path->name) != NULL;
+        if (has) continue;
+        const char *outer = known_part(variant, expansion->arena, path->name);
+        const char *value = outer ? moec_option(variant, outer) : NULL;
+        if (value) value = arena_copy(expansion->arena, value, strcspn(value, " "));
+        report_error(expansion->reports, path->span, "variant '%s' has no option '%s'%s", name,
+                     path->name,
+                     value ? arena_format(expansion->arena, ": its %s is %s", outer, value) : "");
+        help_with_path(expansion, variant, path->name, name);
+    }
+    moec_close(variant);
+    return has;
+}
+
 bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *variant) {
     const Experiment *asked = expansion->asked;
     if (!asked->match || !expansion->count) return true;
@@ -190,6 +243,7 @@ bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *
     Candidate found;
     if (!variant_describe(expansion, overrides, true, &given)) return false;
     if (matched_size(expansion, &given) == solution.wanted) return true;
+    if (!variant_has_solved(expansion, overrides, variant->name)) return false;
     solution.tell = !asked->solved[1];
     Pair pair = {0, 0, INFINITY};
     if (solve(&solution, &found))

@@ -79,7 +79,8 @@ const char *moec_bundle(MoecCompiler *compiler);
 /* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
 const char *moec_option(MoecCompiler *compiler, const char *path);
 /* All options as resolved, those of layers inside by their paths: a JSON object of texts,
- * "train.lr": "0.003", in the order in which they are decided. */
+ * "train.lr": "0.003", in the order in which they are decided. Options that nothing reads with the
+ * others as they are, are left out. */
 const char *moec_options_json(MoecCompiler *compiler);
 /* Whether products are of bf16 (train.precision). */
 bool moec_rounded(MoecCompiler *compiler);
@@ -252,6 +253,11 @@ MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
                                    const char *const *sets, int set_count, const char *search);
 /* All that it compares, the base first; NULL after an error. */
 const MoecExperiment *moec_expand(MoecCompiler *compiler);
+/* Whether every variant of the experiment is a model and has the options that are set for equal
+ * sizes; nothing is solved. Errors are collected. */
+bool moec_check_experiment(MoecCompiler *compiler);
+/* The names of the experiments that the file itself declares. */
+const char *const *moec_experiments(MoecCompiler *compiler, int *count);
 
 /* ---- layouts: how files of others name tensors and options ---- */
 

@@ -219,14 +219,23 @@ static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List 
     bounded(compiler, elaborate_variant, compiler);
 }
 
-/* Errors are told by going the same way again in the one that is to have them. */
+/* Reports the errors of a variant in the compiler that it was made from, by elaborating it there.
+ * Options of groups such as train are read for the settings, so those are asked for again. */
+static void repeat_errors(MoecCompiler *compiler, const List *overrides) {
+    Unit *unit = compiler->unit;
+    const List settings = compiler->settings;
+    compiler->settings = (List){0};
+    compiler->checked = false;
+    with_overrides(compiler, unit, overrides);
+    compiler->settings = settings;
+    compiler->unit = unit;
+}
+
 MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell) {
     MoecCompiler *variant = compiler_new();
     variant->model = compiler->model;
     with_overrides(variant, compiler->unit, overrides);
-    Unit *unit = compiler->unit;
-    if (tell && moec_failed(variant)) with_overrides(compiler, unit, overrides);
-    compiler->unit = unit;
+    if (tell && moec_failed(variant)) repeat_errors(compiler, overrides);
     return variant;
 }
 

@@ -59,7 +59,8 @@ typedef struct Setting {
     const char *path, *text;
     ValueKind kind;
     double number;
-    bool real; /* the option takes any number, not whole ones alone */
+    bool real;   /* the option accepts any number, not whole ones alone */
+    bool unread; /* nothing in the model reads it with the other options as they are */
 } Setting;
 
 /* elaborate: one model of a unit as a program, forward only: every layer applied, every option

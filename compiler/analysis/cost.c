@@ -218,6 +218,14 @@ static void remember_maker(Costing *costing, const Statement *statement) {
         costing->makers[((Expr *)statement->outputs.items[i])->tensor->id] = costing->path;
 }
 
+/* The equations of a scan run once for every position of its axis. */
+static double scan_cost(const Program *program, const Statement *scan) {
+    double each = 0;
+    for (int i = 0; i < scan->body.statements.count; i++)
+        each += statement_flops(program, scan->body.statements.items[i]);
+    return each * (double)scan->index->axis->size;
+}
+
 double statement_flops(const Program *program, const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return loop_cost(statement);
     if (statement->kind == STATEMENT_REPEAT) return 0;
@@ -228,6 +236,8 @@ double statement_flops(const Program *program, const Statement *statement) {
         return 2.5 * attend_cost(program, statement);
     case CALL_TOP:
         return access_elements(statement->inputs.items[0], true);
+    case CALL_SCAN:
+        return scan_cost(program, statement);
     default:
         return 0;
     }

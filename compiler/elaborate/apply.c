@@ -73,7 +73,15 @@ static Value *global_layer(Elaborator *e, const Node *node, int arguments) {
 }
 
 static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *layer, Span span) {
-    if (layer->kind != KIND_LAYER || layer->layer->kind != NODE_LAYER) {
+    if (layer->kind == KIND_LAYER && layer->layer->kind != NODE_LAYER) {
+        bool written = is_written(callee->node->span);
+        report_error(e->reports, written ? callee->node->span : layer->span,
+                     "%s '%s' cannot be applied to tensors: a layer is expected",
+                     node_kind_name(layer->layer->kind), layer->layer->name);
+        report_note(e->reports, layer->layer->name_span, "declared here");
+        return false;
+    }
+    if (layer->kind != KIND_LAYER) {
         report_error(e->reports, callee->node->span, "%s cannot be applied",
                      value_kind_text(layer));
         if (callee->binding) report_note(e->reports, callee->binding->span, "declared here");

@@ -212,18 +212,18 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
     }
     Axis *q = values[0]->dims[2]->axis, *k = values[1]->dims[2]->axis;
     if (q->size != k->size) {
-        report_asked(e, args->kids[1]->span,
-                     "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size, k->name,
-                     q->size, q->name);
+        report_blamed(e, blamed_axes(e, q, k), args->kids[1]->span,
+                      "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size,
+                      k->name, q->size, q->name);
         report_help(e->reports, "queries and keys must have the same width");
         return false;
     }
     for (int i = 1; i < 3; i++) {
         Axis *heads = values[i]->dims[1]->axis, *queries = values[0]->dims[1]->axis;
         if (heads->size <= queries->size && queries->size % heads->size == 0) continue;
-        report_asked(e, args->kids[i]->span,
-                     "%ld query heads (axis '%s') cannot share %ld heads of %s (axis '%s')",
-                     queries->size, queries->name, heads->size, names[i] + 4, heads->name);
+        report_blamed(e, blamed_axes(e, queries, heads), args->kids[i]->span,
+                      "%ld query heads (axis '%s') cannot share %ld heads of %s (axis '%s')",
+                      queries->size, queries->name, heads->size, names[i] + 4, heads->name);
         long below = heads->size < queries->size ? heads->size : queries->size;
         while (queries->size % below) below--;
         report_help(e->reports, "the number of query heads must be a multiple: %ld would do",

@@ -173,8 +173,21 @@ static Value *logsumexp_chosen(Elaborator *e, Index *const *indices, int count, 
                     span);
 }
 
+/* Remembers a reduction of vectors: numbers alone are cheap, chosen or not. */
+static void note_masked(Elaborator *e, Index *const *indices, int count, const Value *mask,
+                        const Value *value, Span span) {
+    MaskedReduction *masked = arena_alloc(e->arena, sizeof *masked);
+    *masked = (MaskedReduction){.mask = mask->expr, .axis = indices[0]->axis, .entries = 1};
+    masked->span = span;
+    if (!is_written(span)) masked->asked = asked_here(e);
+    for (int i = 0; i < count; i++) masked->entries *= indices[i]->axis->size;
+    if (mask->kind == KIND_TENSOR && value->kind == KIND_TENSOR && value->rank > mask->rank)
+        list_push(e->arena, &e->program->masked, masked);
+}
+
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span) {
+    note_masked(e, indices, count, mask, value, span);
     if (mask->kind != KIND_TENSOR || !strcmp(kind, "sum"))
         return reduce(e, kind, indices, count, apply_op(e, OP_MUL, mask, value, NULL, span), span);
     mask = held(e, mask);
@@ -344,8 +357,9 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     if (!count) return value_error(e, node->span);
     for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
     if (k != floor(k) || k < 1 || k > places || places > MAX_SIZE) {
-        report_asked(e, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %.9g", k,
-                     indices[0]->axis->name, places);
+        report_blamed(e, blamed_here(e, args->kids[1]), args->kids[1]->span,
+                      "cannot choose %.9g of axis '%s' of size %.9g", k, indices[0]->axis->name,
+                      places);
         report_help(e->reports, "choose from 1 to %.9g", places);
         return value_error(e, node->span);
     }

@@ -64,6 +64,7 @@ const Node *model_options(Elaborator *e, const Node *model, Record *record, int 
         layer = find_layer(e, base->name);
     if (!layer && !e->reports->errors) report_unknown_model(e->unit, base->span, base->name);
     if (!layer) return NULL;
+    e->order++;
     Record *own = record_evaluate(e, model->kids[1]);
     for (int i = 0; i < own->entries.count; i++) {
         Entry *entry = own->entries.items[i];
@@ -288,6 +289,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     e->batch = index_new(e->program, "b", e->program->batch);
     Frame frame = {.layer = layer,
                    .path = "",
+                   .given = record,
                    .call = model->kids[0]->span,
                    .ambient_count = 1,
                    .ambient = {e->batch}};
@@ -331,6 +333,7 @@ Elaborator *elaborator_new(Unit *unit) {
 }
 
 void override_options(Elaborator *e, Record *record) {
+    e->order++;
     for (int i = 0; i < e->unit->overrides.count; i++) {
         const Node *entry = e->unit->overrides.items[i];
         Value *value = evaluate(e, entry->kids[0]);
@@ -371,6 +374,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     else
         model_program(e, model, layer, record);
     unit->reports->at = model->name_span;
+    if (settings && !unit->reports->errors) mark_unread(e);
     if (settings && !unit->reports->errors) warn_unused(unit);
     if (settings && !unit->reports->errors) warn_of_functions(unit);
     if ((settings || graph == GRAPH_UPDATE) && !unit->reports->errors) warn_idle(e);

@@ -20,12 +20,14 @@ typedef enum Kind {
 
 typedef struct Record Record;
 
-/* An option that is given, wherever it takes effect: is it read by anything? */
+/* An option of a layer, in all its applications: does anything read it? */
 typedef struct Watch {
-    Span span; /* where it is given */
+    Span span; /* where it is given, or declared */
     const char *name;
     const Node *layer;
+    bool given; /* it does not have its default */
     bool read;
+    Setting *setting; /* of the model, or NULL */
 } Watch;
 
 /* What an expression or an option stands for. */
@@ -38,6 +40,7 @@ typedef struct Value {
     List list;           /* list: Value * */
     Record *record;      /* record; word and layer: the options given */
     const Node *layer;   /* layer, optimizer or schedule */
+    Span changed;        /* record, word and layer: where a later model set its options, or none */
     const char *option;  /* layer: of which option of the model it is the value, or NULL */
     Axis *axis;
     /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are
@@ -53,6 +56,7 @@ typedef struct Entry {
     const char *name;
     Value *value;
     Span span;
+    int order; /* of the model that set it: the base first */
 } Entry;
 
 struct Record {
@@ -87,8 +91,9 @@ typedef struct Frame {
     struct Frame *caller;
     const char *option; /* of the model, whose value the layer is: "attention"; NULL: none */
     Span call;
-    Span given;   /* where the layer was chosen as an option; no place when by its name */
-    bool refused; /* by a requirement, or for sizes that do not divide */
+    Span chosen;   /* where the layer was chosen as an option; none: it was applied by its name */
+    Record *given; /* its options */
+    bool refused;  /* by a requirement, or for sizes that do not divide */
     int depth;
     int repeats; /* iterations of the repeats around it; 0: none */
     int ambient_count;
@@ -171,6 +176,7 @@ typedef struct Elaborator {
     List watches;   /* Watch * */
     double average; /* memory of the mean of the weights, 0: there is none (optimizer.c) */
     int random_places;
+    int order;  /* models whose options were set so far */
     long steps; /* statements and expressions read so far */
 } Elaborator;
 
@@ -234,6 +240,7 @@ void outside_attributes(Elaborator *e, const Value *list);
 /* ---- records.c ---- */
 Record *record_new(Elaborator *e);
 Entry *record_find(const Record *record, const char *name);
+Entry *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
 /* A record as written: values of entries are read in the current scope. */
@@ -272,7 +279,6 @@ void add_dims(Elaborator *e, Value *into, const Value *from);
  * subscripts nothing, that of the indices it is compared with; or NULL. */
 Axis *axis_subscripted(Elaborator *e, const char *name);
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
-bool learns_next(const Elaborator *e); /* it is to tell the token after each place */
 
 /* ---- apply.c ---- */
 Value *call_expression(Elaborator *e, const Node *node);
@@ -329,12 +335,21 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
 /* Where the user asked for what the layer at hand does: the nearest call, or choice of a layer,
  * that is not the standard library's; else the nearest call. */
 Span asked_here(const Elaborator *e);
-bool is_written(Span span); /* by a user: it stands in no standard layer */
+bool is_written(Span span); /* by a user: it is in no standard layer */
 /* A layer of the standard library that was refused: the rest of its body has no more to say. */
 bool is_abandoned(const Elaborator *e);
-/* An error there; what the standard library's line says is a note. */
+/* An error there; the line of the standard library is a note. */
 void report_asked(Elaborator *e, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same at `blamed`, unless that is none. */
+void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* ---- blame.c ---- */
+/* The given option that the expression, or the size of one of two axes, depends on; no source: none
+ * was given by the user. */
+Span blamed_here(const Elaborator *e, const Node *node);
+Span blamed_axes(const Elaborator *e, const Axis *a, const Axis *b);
 
 /* ---- statement.c ---- */
 /* A model reads one text, place by place, or examples, where tokens are classes like others. */
@@ -358,6 +373,8 @@ Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span spa
 void watch_read(const Value *value);
 /* Warns of options that are given and that nothing has read. */
 void warn_idle(Elaborator *e);
+/* Marks the settings that nothing has read. */
+void mark_unread(const Elaborator *e);
 /* Warns of a size that is rounded where it does not divide: head_dim = floor(64 / 5). */
 void warn_rounded(Elaborator *e, const Node *given);
 

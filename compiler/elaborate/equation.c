@@ -477,11 +477,61 @@ static Value *equation_value(Elaborator *e, const Node *node) {
     return with_results(defined, value);
 }
 
+/* u * v without subscripts, where both have an axis of one name that is not the same axis. */
+static bool has_twins(Elaborator *e, const Node *node, const Value *value) {
+    for (int i = 0; i < value->rank; i++)
+        for (int j = 0; j < i; j++) {
+            const Axis *a = value->dims[j]->axis, *b = value->dims[i]->axis;
+            if (strcmp(a->name, b->name) != 0 ||
+                axes_match(e, value->dims[j]->axis, value->dims[i]->axis))
+                continue;
+            report_asked(e, node->kids[1]->span,
+                         "'%s' would have two axes '%s' (sizes %ld and %ld): an outer product",
+                         node->name, a->name, a->size, b->size);
+            report_note(e->reports, b->span, "each application of a layer declares an axis anew");
+            report_help(
+                e->reports,
+                "element by element both need one axis: declare it here and give it to both "
+                "as an option of type axes; an outer product is written with subscripts");
+            return true;
+        }
+    return false;
+}
+
+/* x = x + f without subscripts, where f has an axis that x has not. */
+static bool gains_axis(Elaborator *e, const Node *node, const Value *value) {
+    const Binding *before = scope_find(e->scope, node->name);
+    const Value *old = before ? before->value : NULL;
+    if (!old || old->kind != KIND_TENSOR || value->rank <= old->rank) return false;
+    const Axis *gained = NULL;
+    int kept = 0;
+    for (int i = 0; i < value->rank; i++) {
+        bool known = false;
+        for (int j = 0; j < old->rank; j++)
+            known |= axes_match(e, value->dims[i]->axis, old->dims[j]->axis);
+        kept += known;
+        if (!known) gained = value->dims[i]->axis;
+    }
+    if (kept < old->rank || !gained) return false;
+    Span blamed = is_written(gained->span) ? gained->span : (Span){0};
+    report_blamed(e, blamed, node->kids[1]->span, "'%s' would gain axis '%s' (size %ld)",
+                  node->name, gained->name, gained->size);
+    report_note(e->reports, before->span, "'%s' has %d dimensions", node->name, old->rank);
+    report_help(e->reports,
+                "what is added needs the axes of '%s'; a larger tensor is written with "
+                "subscripts: %s[...] = ...",
+                node->name, node->name);
+    return true;
+}
+
 /* equation: NAME[subs] = expr. */
 void equation(Elaborator *e, const Node *node) {
     Equation own = {.node = node}, *outer = e->equation;
     e->equation = &own;
     Value *value = may_define(e, node) ? equation_value(e, node) : value_error(e, node->span);
+    bool matched = !node->kids[0] && value->kind == KIND_TENSOR;
+    if (matched && (has_twins(e, node, value) || gains_axis(e, node, value)))
+        value = value_error(e, node->span);
     e->equation = outer;
     bind_equation(e, node, value);
 }

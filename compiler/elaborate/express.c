@@ -23,6 +23,15 @@ void report_unknown_name(Elaborator *e, const Value *value) {
     if (near) report_help(e->reports, "did you mean '%s'?", near);
 }
 
+/* A layer without a result is applied for its probes and terms of the loss alone. */
+static void report_no_result(Elaborator *e, const Value *value) {
+    const Node *layer = value->layer;
+    report_error(e->reports, layer->name_span, "layer '%s' has no result, but its result is used",
+                 layer->name);
+    report_note(e->reports, value->span, "used here");
+    report_help(e->reports, "declare it: layer %s(...) -> y[...] { y = ... }", layer->name);
+}
+
 /* A value as an index expression; NULL, and a report, when it is none. */
 Expr *value_expr(Elaborator *e, Value *value) {
     if (value->kind == KIND_TENSOR) return value->expr;
@@ -30,6 +39,8 @@ Expr *value_expr(Elaborator *e, Value *value) {
         return expr_number(e->program, value->number);
     if (value->kind == KIND_WORD)
         report_unknown_name(e, value);
+    else if (value->kind == KIND_NONE && value->layer)
+        report_no_result(e, value);
     else if (value->kind != KIND_ERROR)
         report_error(e->reports, value->span, "%s cannot be used as a number in an equation",
                      value_kind_text(value));

@@ -57,7 +57,7 @@ Span asked_here(const Elaborator *e) {
     const Frame *frame = e->frame;
     for (; frame; frame = frame->caller) {
         if (is_written(frame->call)) return frame->call;
-        if (is_written(frame->given)) return frame->given;
+        if (is_written(frame->chosen)) return frame->chosen;
     }
     return e->frame->call;
 }
@@ -66,14 +66,25 @@ bool is_abandoned(const Elaborator *e) {
     return e->frame->caller && e->frame->refused && !is_written(e->frame->layer->span);
 }
 
+static void report_message_at(Elaborator *e, Span asked, Span span, const char *message) {
+    bool own = is_written(span);
+    report_error(e->reports, own ? span : asked, "%s", message);
+    if (!own) report_note(e->reports, span, "in layer '%s', here", e->frame->layer->name);
+}
+
 void report_asked(Elaborator *e, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    const char *message = arena_vformat(e->arena, format, arguments);
+    report_message_at(e, asked_here(e), span, arena_vformat(e->arena, format, arguments));
     va_end(arguments);
-    bool own = is_written(span);
-    report_error(e->reports, own ? span : asked_here(e), "%s", message);
-    if (!own) report_note(e->reports, span, "in layer '%s', here", e->frame->layer->name);
+}
+
+void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    report_message_at(e, blamed.source ? blamed : asked_here(e), span,
+                      arena_vformat(e->arena, format, arguments));
+    va_end(arguments);
 }
 
 static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
@@ -205,6 +216,30 @@ static bool frame_ambient(Elaborator *e, Frame *frame, Index *const *under, int 
     return true;
 }
 
+/* The axes of a declared result: names of axes, and options that are lists of axes. */
+static bool result_axes(Elaborator *e, const Node *layer, const Node *formal, List *axes) {
+    const Node *subs = formal->kids[0];
+    for (int i = 0; i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        const Binding *named = scope_find(e->scope, sub->name);
+        bool fine = true;
+        const List *list = axis_list(e, sub, &fine);
+        if (!fine) return false;
+        for (int j = 0; list && j < list->count; j++)
+            list_push(e->arena, axes, ((Value *)list->items[j])->axis);
+        if (list) continue;
+        if (!named || named->value->kind != KIND_AXIS) {
+            report_error(e->reports, sub->span, "layer '%s' has no axis '%s'", layer->name,
+                         sub->name);
+            report_help(e->reports, "declare it: axis %s = ..., or option %s: axes", sub->name,
+                        sub->name);
+            return false;
+        }
+        list_push(e->arena, axes, named->value->axis);
+    }
+    return true;
+}
+
 static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, Span span) {
     Binding *binding = scope_find(e->scope, formal->name);
     if (!binding) {
@@ -214,27 +249,27 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
     }
     Value *value = binding->value;
     const Node *subs = formal->kids[0];
+    List axes = {0};
     if (value->kind == KIND_ERROR || !subs || subs->kids[0]->kind == NODE_ELLIPSIS) return value;
-    if (value->kind != KIND_TENSOR || value->rank != subs->count) {
+    if (!result_axes(e, layer, formal, &axes)) return value_error(e, span);
+    if (value->kind != KIND_TENSOR || value->rank != axes.count) {
         report_error(e->reports, binding->span,
                      "the result '%s' of layer '%s' should have %d dimensions, not %d",
-                     formal->name, layer->name, subs->count,
+                     formal->name, layer->name, axes.count,
                      value->kind == KIND_TENSOR ? value->rank : 0);
         report_note(e->reports, formal->span, "declared here");
         return value_error(e, span);
     }
     Value *ordered = value_tensor(e, value->expr, value->dims, value->rank, value->span);
-    for (int i = 0; i < subs->count; i++) {
-        Binding *axis = scope_find(e->scope, subs->kids[i]->name);
+    for (int i = 0; i < axes.count; i++) {
+        Axis *axis = axes.items[i];
         int place = -1;
         for (int j = 0; j < value->rank; j++)
-            if (axis && axis->value->kind == KIND_AXIS &&
-                axes_match(e, value->dims[j]->axis, axis->value->axis))
-                place = j;
+            if (axes_match(e, value->dims[j]->axis, axis)) place = j;
         if (place < 0) {
             report_error(e->reports, binding->span,
                          "the result '%s' of layer '%s' has no axis '%s'", formal->name,
-                         layer->name, subs->kids[i]->name);
+                         layer->name, axis->name);
             report_note(e->reports, formal->span, "declared here");
             return value_error(e, span);
         }
@@ -246,7 +281,11 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
 /* The first result, with the others as its own. */
 static Value *layer_result(Elaborator *e, const Node *layer, Span span) {
     const Node *formal = layer->kids[1];
-    if (!formal) return value_new(e, KIND_NONE, span);
+    if (!formal) {
+        Value *none = value_new(e, KIND_NONE, span);
+        none->layer = layer;
+        return none;
+    }
     Value *first = one_result(e, layer, formal, span);
     if (formal->count < 2 || first->kind != KIND_TENSOR) return first;
     Value *result = value_tensor(e, first->expr, first->dims, first->rank, first->span);
@@ -331,7 +370,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .shared = e->frame->shared || shared,
                    .caller = e->frame,
                    .call = span,
-                   .given = layer->span,
+                   .chosen = layer->changed.source ? layer->changed : layer->span,
                    .option = layer->option,
                    .depth = e->frame->depth + 1,
                    .repeats = e->frame->repeats};
@@ -346,7 +385,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     e->frame = &frame;
     e->scope = scope;
     e->equation = NULL;
-    Record *given = application_options(e, layer, options);
+    Record *given = frame.given = application_options(e, layer, options);
     check_unknown_options(e, node, given);
     current_options(e, given);
     bool bound = true;

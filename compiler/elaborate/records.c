@@ -21,6 +21,18 @@ Entry *record_find(const Record *record, const char *name) {
     return NULL;
 }
 
+Entry *given_entry(const Record *given, const char *path) {
+    size_t head = strcspn(path, ".");
+    for (int i = 0; given && i < given->entries.count; i++) {
+        Entry *entry = given->entries.items[i];
+        if (strncmp(entry->name, path, head) != 0 || entry->name[head]) continue;
+        if (!path[head]) return entry;
+        const Value *value = entry->value;
+        return value->kind == KIND_RECORD ? given_entry(value->record, path + head + 1) : NULL;
+    }
+    return NULL;
+}
+
 static Value *value_copy(Elaborator *e, const Value *value) {
     Value *copy = arena_alloc(e->arena, sizeof *copy);
     *copy = *value;
@@ -73,6 +85,7 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
             entry->value->record = record_new(e);
         } else if (!old->record)
             old->record = record_new(e);
+        if (old && span.source && old->span.source != span.source) old->changed = span;
         record_set(e, entry->value->record, dot + 1, value, span);
         return;
     }
@@ -80,11 +93,13 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
     bool holds = old && (old->kind == KIND_RECORD || old->kind == KIND_WORD || old->record);
     if (value->kind == KIND_RECORD && holds) {
         if (!old->record) old->record = record_new(e);
+        old->changed = value->changed.source ? value->changed : value->span;
         record_merge(e, old->record, value->record);
         return;
     }
     entry->value = value_copy(e, value);
     entry->span = span;
+    entry->order = e->order;
 }
 
 Record *record_evaluate(Elaborator *e, const Node *node) {
@@ -136,51 +151,104 @@ static const char *option_of_word(Elaborator *e, const Node *option, const char 
     return NULL;
 }
 
-static Value *unknown_layer(Elaborator *e, const Node *option, const Value *value) {
-    report_error(e->reports, value->span, "there is no layer '%s'", value->word);
-    const char *inner = option_of_word(e, option, value->word);
-    if (inner) {
-        report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
-        return value_error(e, value->span);
-    }
-    if (help_with_use(e->reports, value->word)) return value_error(e, value->span);
-    List *lists[] = {&e->unit->layers, &e->unit->optimizers, &e->unit->schedules};
-    const char *names[512];
+/* The layer that an option has by default, or NULL. */
+static const Node *default_layer(Elaborator *e, const Node *option) {
+    const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
+    if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
+    bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
+    return named ? find_layer(e, value->name) : NULL;
+}
+
+/* A layer, an optimizer or a schedule, as the default is. */
+static NodeKind wanted_kind(Elaborator *e, const Node *option) {
+    const Node *usual = default_layer(e, option);
+    return usual ? usual->kind : NODE_LAYER;
+}
+
+static const List *layers_of(const Elaborator *e, NodeKind kind) {
+    if (kind == NODE_SCHEDULE) return &e->unit->schedules;
+    return kind == NODE_OPTIMIZER ? &e->unit->optimizers : &e->unit->layers;
+}
+
+/* A name that is near, or all names where they are few. */
+static void help_with_names(Elaborator *e, NodeKind kind, const char *word) {
+    enum { FEW = 12 };
+    const List *all = layers_of(e, kind);
+    const char *names[512] = {NULL}, *is = node_kind_name(kind);
     int count = 0;
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < lists[i]->count && count < 512; j++)
-            names[count++] = ((Node *)lists[i]->items[j])->name;
-    const char *near = did_you_mean(value->word, names, count);
+    for (int i = 0; i < all->count && count < 512; i++)
+        names[count++] = ((Node *)all->items[i])->name;
+    const char *near = did_you_mean(word, names, count);
+    Text text = {.arena = e->arena};
+    for (int i = 0; i < count && count <= FEW; i++)
+        text_add(&text, "%s%s", i ? ", " : "", names[i]);
     if (near)
         report_help(e->reports, "did you mean '%s'?", near);
+    else if (text.length && kind != NODE_LAYER)
+        report_help(e->reports, "the %ss are %s", is, text.text);
     else
-        report_help(e->reports, "declare 'layer %s(...)', or 'use' the file that does",
-                    value->word);
+        report_help(e->reports, "declare '%s %s%s', or 'use' the file that does", is, word,
+                    kind == NODE_LAYER ? "(...)" : " { ... }");
+}
+
+static Value *unknown_layer(Elaborator *e, const Node *option, const Value *value) {
+    NodeKind kind = wanted_kind(e, option);
+    report_error(e->reports, value->span, "there is no %s '%s'", node_kind_name(kind), value->word);
+    const char *inner = option_of_word(e, option, value->word);
+    if (inner)
+        report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
+    else if (!help_with_use(e->reports, value->word))
+        help_with_names(e, kind, value->word);
     return value_error(e, value->span);
 }
 
-static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
+/* Of all that have the name of the default one is: a layer may have that of an optimizer. */
+static bool default_may_be(const Elaborator *e, const Node *option, NodeKind kind) {
+    const char *name = option->kids[2]->name;
+    const List *found = table_find(&e->unit->layers_by_name, hash_text(HASH_START, name));
+    for (int i = 0; i < found->count; i++) {
+        const Node *node = found->items[i];
+        if (node->kind == kind && !strcmp(node->name, name)) return true;
+    }
+    return false;
+}
+/* An optimizer is no layer to apply, nor a layer a schedule. */
+static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
+    NodeKind kind = wanted_kind(e, option), found = layer->layer->kind;
+    if (!default_layer(e, option) || default_may_be(e, option, found)) return layer;
+    report_error(e->reports, layer->span, "option '%s' expects %s %s, not %s '%s'", option->name,
+                 kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
+                 layer->layer->name);
+    report_note(e->reports, layer->layer->name_span, "declared here");
+    if (kind != NODE_LAYER) help_with_names(e, kind, layer->layer->name);
+    return value_error(e, layer->span);
+}
+
+static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
     Value *layer = value_new(e, KIND_LAYER, value->span);
+    layer->changed = value->changed;
+    layer->layer = find_layer(e, value->word);
+    if (!layer->layer) return unknown_layer(e, option, value);
+    layer->record = value->record ? value->record : record_new(e);
+    return layer_of_kind(e, option, layer);
+}
+
+static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
-    if (value->kind == KIND_WORD) {
-        layer->layer = find_layer(e, value->word);
-        if (!layer->layer) return unknown_layer(e, option, value);
-        layer->record = value->record ? value->record : record_new(e);
+    if (value->kind == KIND_WORD) return named_layer(e, option, value);
+    if (value->kind != KIND_RECORD) return NULL;
+    /* the default layer, or the one of the option's own name, with these options */
+    Value *layer = value_new(e, KIND_LAYER, value->span);
+    layer->changed = value->changed;
+    if (fallback && fallback->kind == KIND_LAYER) {
+        layer->layer = fallback->layer;
+        layer->record = record_copy(e, fallback->record);
+        record_merge(e, layer->record, value->record);
         return layer;
     }
-    if (value->kind == KIND_RECORD) { /* the default layer, or the one of the option's own name,
-                                         with these options */
-        if (fallback && fallback->kind == KIND_LAYER) {
-            layer->layer = fallback->layer;
-            layer->record = record_copy(e, fallback->record);
-            record_merge(e, layer->record, value->record);
-            return layer;
-        }
-        layer->layer = find_layer(e, option->name);
-        layer->record = value->record;
-        if (layer->layer) return layer;
-    }
-    return NULL;
+    layer->layer = find_layer(e, option->name);
+    layer->record = value->record;
+    return layer->layer ? layer : NULL;
 }
 
 static Value *to_layers(Elaborator *e, const Node *option, Value *value) {
@@ -309,16 +377,8 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
     return false;
 }
 
-static Entry *given_entry(Elaborator *e, Record *given, const char *path) {
-    const char *dot = strchr(path, '.');
-    char *head = arena_copy(e->arena, path, dot ? (size_t)(dot - path) : strlen(path));
-    Entry *entry = record_find(given, head);
-    if (!entry || !dot) return entry;
-    return entry->value->kind == KIND_RECORD ? given_entry(e, entry->value->record, dot + 1) : NULL;
-}
-
-static Value *given_value(Elaborator *e, Record *given, const char *path) {
-    Entry *entry = given_entry(e, given, path);
+static Value *given_value(const Record *given, const char *path) {
+    Entry *entry = given_entry(given, path);
     return entry ? entry->value : NULL;
 }
 
@@ -340,12 +400,14 @@ static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *valu
     record_set(e, binding->value->record, dot + 1, value, span);
 }
 
-static void record_setting(Elaborator *e, const char *prefix, const Node *option, Value *value) {
+/* The setting of the model that the option is, or NULL. */
+static Setting *record_setting(Elaborator *e, const char *prefix, const Node *option,
+                               Value *value) {
     const char *name = option->name;
-    if (!e->settings || !prefix) return;
+    if (!e->settings || !prefix) return NULL;
     const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
     for (int i = 0; i < e->settings->count; i++) /* a layer applied again */
-        if (!strcmp(((Setting *)e->settings->items[i])->path, path)) return;
+        if (!strcmp(((Setting *)e->settings->items[i])->path, path)) return e->settings->items[i];
     Setting *setting = arena_alloc(e->arena, sizeof *setting);
     setting->path = path;
     setting->text = value_text(e, value);
@@ -357,6 +419,7 @@ static void record_setting(Elaborator *e, const char *prefix, const Node *option
                     : value->kind == KIND_WORD   ? VALUE_WORD
                                                  : VALUE_OTHER;
     list_push(e->arena, e->settings, setting);
+    return setting;
 }
 
 /* A layer that is never applied only groups options: they are settings of the model. */
@@ -379,7 +442,8 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
 
 /* Sizes that do not divide: the default is computed, and comes out as a fraction. */
 static void report_fraction(Elaborator *e, const Node *option, const Value *value) {
-    report_error(e->reports, asked_here(e),
+    Span blamed = blamed_here(e, option->kids[2]);
+    report_error(e->reports, blamed.source ? blamed : asked_here(e),
                  "option '%s' of layer '%s' would be %.9g, no whole number", option->name,
                  e->frame->layer->name, value->number);
     report_note(e->reports, option->kids[2]->span, "this is its default");
@@ -405,7 +469,7 @@ static void report_kind(Elaborator *e, const Node *option, const Value *value) {
 
 /* The value that an option takes: what is given, else its default. */
 static Value *option_value(Elaborator *e, const Node *option, Record *given) {
-    Value *value = given_value(e, given, option->name), *fallback = NULL;
+    Value *value = given_value(given, option->name), *fallback = NULL;
     bool needs_default =
         !value || (value->kind == KIND_RECORD && !strcmp(option->kids[0]->name, "layer"));
     if (option->kids[2] && needs_default) {
@@ -452,6 +516,17 @@ static Binding *bound_before(Elaborator *e, const char *name) {
     return head && !head->value->record ? head : NULL;
 }
 
+static void watch_value(Elaborator *e, const Node *option, const Record *given, Setting *setting,
+                        Value **value) {
+    const Entry *entry = given_entry(given, option->name);
+    const Span span = entry ? entry->span : option->span;
+    Watch *watch = watch_option(e, e->frame->layer, option->name, span);
+    watch->given = entry != NULL;
+    if (setting) watch->setting = setting;
+    *value = value_copy(e, *value);
+    (*value)->watch = watch;
+}
+
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix) {
     Binding *before = bound_before(e, option->name);
     if (before) {
@@ -462,18 +537,14 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
     Value *value = option_value(e, option, given);
     if (value->kind != KIND_ERROR && !check_limits(e, option, value))
         value = value_error(e, option->span);
-    record_setting(e, prefix, option, value);
+    Setting *setting = record_setting(e, prefix, option, value);
     record_group(e, prefix, option->name, value);
     if (prefix && value->kind == KIND_LAYER) {
         value = value_copy(e, value);
         value->option =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, option->name) : option->name;
     }
-    const Entry *entry = given_entry(e, given, option->name);
-    if (entry && e->frame && !is_group(value)) {
-        value = value_copy(e, value);
-        value->watch = watch_option(e, e->frame->layer, option->name, entry->span);
-    }
+    if (e->frame && !is_group(value)) watch_value(e, option, given, setting, &value);
     bind_path(e, e->scope, option->name, value, option->name_span);
 }
 
@@ -504,14 +575,6 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
 
 enum { MAX_INNER = 3 };
 
-/* The layer that an option takes by default, or NULL. */
-static const Node *default_layer(Elaborator *e, const Node *option) {
-    const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
-    if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
-    bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
-    return named ? find_layer(e, value->name) : NULL;
-}
-
 /* heads.q is one of heads, too. */
 static bool has_option(const Node *body, const char *name) {
     size_t length = strlen(name);
@@ -540,6 +603,23 @@ static const char *path_inside(Elaborator *e, const Node *layer, const char *nam
     return path;
 }
 
+/* An option that a layer of the standard library sets for a layer of the user's. */
+static bool is_passed_on(const Elaborator *e, const Node *layer, const Entry *entry) {
+    return e->frame && e->frame->layer == layer && e->frame->caller && is_written(layer->span) &&
+           !is_written(entry->span);
+}
+
+static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entry,
+                             const char *path) {
+    report_error(e->reports, asked_here(e), "layer '%s' has no option '%s', which layer '%s' sets",
+                 layer->name, path, e->frame->caller->layer->name);
+    report_note(e->reports, entry->span, "set here");
+    report_help(e->reports,
+                "declare 'option %s: any = none' in '%s', and use it or pass it to the layer that "
+                "it applies: inner(x; %s = %s)",
+                path, layer->name, path, path);
+}
+
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
@@ -562,6 +642,10 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
             report_error(e->reports, entry->value->span, "'%s' takes a record, not %s", path,
                          value_kind_text(entry->value));
             report_help_inner(e, path, names, entry->value);
+            continue;
+        }
+        if (is_passed_on(e, layer, entry)) {
+            report_passed_on(e, layer, entry, path);
             continue;
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
@@ -599,8 +683,9 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         Scope scope = {0};
         e->scope = &scope;
         Value *value = option_value(e, option, layer->record);
-        const Entry *entry = given_entry(e, layer->record, name);
-        if (entry) watch_option(e, layer->layer, name, entry->span)->read = true;
+        const Entry *entry = given_entry(layer->record, name);
+        Watch *watch = entry ? watch_option(e, layer->layer, name, entry->span) : NULL;
+        if (watch) watch->given = watch->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))
             value = value_error(e, span);
         e->scope = outer;

@@ -58,10 +58,6 @@ static bool begins_scan(Elaborator *e, Scan *scan) {
                             : "a scan within so many indices has no dimension left");
         return false;
     }
-    if (node->kids[1] && scan->axis->kind == AXIS_SEQUENCE && learns_next(e))
-        report_warning(e->reports, node->kids[1]->span,
-                       "this begins at the last place: a model that learns the next token sees "
-                       "what it is to tell, and cannot decode");
     if (node->kids[0]->count <= MAX_STATES) return true;
     report_error(e->reports, node->kids[0]->span, "a scan has at most %d states", (int)MAX_STATES);
     return false;
@@ -309,8 +305,10 @@ static void add_for_all(Elaborator *e, const Scan *scan, const Statement *statem
     Index *from = scan->place;
     Expr *target = expr_substitute(e->program, statement->target, &from, &to, 1);
     Expr *value = expr_substitute(e->program, statement->value, &from, &to, 1);
-    statement_loop(e->program, e->block, target, false, statement->reduction,
-                   (Index *const *)statement->loops, statement->loop_count, value, statement->span);
+    Statement *made = statement_loop(e->program, e->block, target, false, statement->reduction,
+                                     (Index *const *)statement->loops, statement->loop_count, value,
+                                     statement->span);
+    made->asked = statement->asked;
 }
 
 /* What does not depend on a state goes before the scan. */

@@ -338,7 +338,7 @@ static void input_statement(Elaborator *e, const Node *node) {
             tensor_new(e->program, node->name, ROLE_INPUT, which == 2 ? TYPE_REAL : TYPE_INT,
                        rank + 1, axes, node->name_span);
         tensor->path = node->name;
-        tensor->input = (MoecInput)which;
+        tensor->input = tensor->declared = (MoecInput)which;
         value = value_tensor(e, expr_read_indices(e->program, tensor, all), dims, rank,
                              node->name_span);
     }
@@ -548,9 +548,11 @@ static void require_statement(Elaborator *e, const Node *node) {
     if (!evaluate_flag(e, node->kids[0], &holds) || holds) return;
     bool called = e->frame->caller != NULL;
     e->frame->refused = true;
-    report_error(e->reports, called ? asked_here(e) : node->span, "layer '%s': %s",
-                 e->frame->layer->name, node->kids[1]->name);
-    if (called) report_note(e->reports, node->span, "required here");
+    Span blamed = blamed_here(e, node->kids[0]);
+    if (!blamed.source) blamed = called ? asked_here(e) : node->span;
+    report_error(e->reports, blamed, "layer '%s': %s", e->frame->layer->name, node->kids[1]->name);
+    if (blamed.start != node->span.start || blamed.source != node->span.source)
+        report_note(e->reports, node->span, "required here");
 }
 
 static void option_statement(Elaborator *e, const Node *node) {
@@ -579,9 +581,7 @@ void count_step(Elaborator *e, Span span) {
     report_give_up(e->reports);
 }
 
-static void statement(Elaborator *e, const Node *node) {
-    count_step(e, node->span);
-    if (e->scanned && !may_stand_in_scan(e, node)) return;
+static void one_statement(Elaborator *e, const Node *node) {
     switch (node->kind) {
     case NODE_OPTION:
         option_statement(e, node);
@@ -637,6 +637,24 @@ static void statement(Elaborator *e, const Node *node) {
     default:
         report_error(e->reports, node->span, "this cannot stand in a layer");
     }
+}
+
+/* The new statements of the block belong to the layer that is being applied, unless an inner one
+ * has marked them. */
+static void mark_asked(Elaborator *e, int first) {
+    if (is_written(e->frame->layer->span)) return;
+    for (int i = first; i < e->block->statements.count; i++) {
+        Statement *made = e->block->statements.items[i];
+        if (!made->asked.source && !is_written(made->span)) made->asked = asked_here(e);
+    }
+}
+
+static void statement(Elaborator *e, const Node *node) {
+    count_step(e, node->span);
+    if (e->scanned && !may_stand_in_scan(e, node)) return;
+    int first = e->block->statements.count;
+    one_statement(e, node);
+    mark_asked(e, first);
 }
 
 void block_statements(Elaborator *e, const Node *block) {

@@ -51,65 +51,6 @@ static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
     return false;
 }
 
-bool learns_next(const Elaborator *e) {
-    for (int i = 0; i < e->program->tensors.count; i++) {
-        const Tensor *tensor = e->program->tensors.items[i];
-        if (tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_NEXT) return true;
-    }
-    return false;
-}
-
-/* How many places ahead of the index over `axis` a place may be, a sum of that index, of others and
- * of numbers; *whose becomes that index. Nothing is told of any other place: false. */
-static bool may_be_ahead(const Expr *place, const Axis *axis, double sign, double *most,
-                         const Index **whose) {
-    if (place->kind == EXPR_NUMBER) {
-        *most += sign * place->number;
-        return true;
-    }
-    if (place->kind == EXPR_INDEX && place->index->axis == axis) {
-        bool first = !*whose && sign > 0;
-        *whose = place->index;
-        return first;
-    }
-    if (place->kind == EXPR_INDEX) {
-        *most += sign > 0 ? (double)(place->index->axis->size - 1) : 0;
-        return true;
-    }
-    if (place->kind != EXPR_APPLY) return false;
-    if (place->op == OP_NEG) return may_be_ahead(place->args[0], axis, -sign, most, whose);
-    if (place->op != OP_ADD && place->op != OP_SUB) return false;
-    return may_be_ahead(place->args[0], axis, sign, most, whose) &&
-           may_be_ahead(place->args[1], axis, place->op == OP_ADD ? sign : -sign, most, whose);
-}
-
-static bool has_index_beside(const Expr *place, const Index *index) {
-    if (place->kind == EXPR_INDEX) return place->index != index;
-    for (int i = 0; i < place->count; i++)
-        if (has_index_beside(place->args[i], index)) return true;
-    return false;
-}
-
-/* x[s + 1,d] in a model that is to tell the token after s: it is looked at. */
-static void warn_ahead(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
-    const Index *index = NULL;
-    double most = 0;
-    if (axis->kind != AXIS_SEQUENCE || !may_be_ahead(place, axis, 1, &most, &index) || !index ||
-        most <= 0 || !learns_next(e))
-        return;
-    const bool among = has_index_beside(place, index);
-    report_warning(
-        e->reports, sub->span,
-        "this looks %s%g place%s ahead: a model that learns the next token sees what it is "
-        "to tell, and cannot decode",
-        among ? "up to " : "", most, most == 1 ? "" : "s");
-    if (among && sub->span.source)
-        report_help(e->reports, "look back: %.*s - %g", sub->span.end - sub->span.start,
-                    sub->span.source->text + sub->span.start, most);
-    else
-        report_help(e->reports, "look back: %s - %g", index->name, most);
-}
-
 /* Is a computed subscript a whole number, and not always outside? */
 static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
     const Span span = sub->span;
@@ -119,7 +60,6 @@ static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const 
                      place->number, axis->name, axis->size);
         return false;
     }
-    warn_ahead(e, sub, axis, place);
     if (expr_is_whole(place)) return subscript_is_exact(e, place, span);
     report_error(e->reports, span, "a subscript is a whole number, and this may be a fraction");
     if (span.source)

@@ -81,11 +81,53 @@ static bool is_said(const Table *names, const char *name) {
     return false;
 }
 
-static void look_at(Reports *reports, const Table *names, const Node *layer, const Node *node) {
+/* ---- options that other layers read or set ---- */
+
+/* Names that stand for any layer: options, what a `for` goes through, equations. */
+static bool is_variable(const Node *block, const char *name) {
+    for (int i = 0; i < block->count; i++) {
+        const Node *node = block->kids[i];
+        if (!node) continue;
+        bool declares =
+            node->kind == NODE_OPTION || node->kind == NODE_FOR || node->kind == NODE_EQUATION;
+        if (declares && !strcmp(node->name, name)) return true;
+        if (node_holds_statements(node) && is_variable(node, name)) return true;
+    }
+    return false;
+}
+
+static const char *variable_below(const Node *body, const Node *node) {
+    if (node->kind == NODE_INDEXED) node = node->kids[0];
+    bool named = node->kind == NODE_NAME || node->kind == NODE_LABELLED;
+    return named && is_variable(body, node->name) ? node->name : NULL;
+}
+
+/* g.at, and g(x; axes = [h]), where g is any layer: whatever layer that is may declare `at` and
+ * `axes` for it. */
+static void add_outside(Arena *arena, Table *names, const Node *body, Node *node) {
+    if (!node) return;
+    if (node->kind == NODE_FIELD && variable_below(body, node->kids[0]))
+        table_add(arena, names, hash_text(HASH_START, node->name), node);
+    const Node *given =
+        node->kind == NODE_CALL && variable_below(body, node->kids[0]) ? node->kids[2] : NULL;
+    for (int i = 0; given && i < given->count; i++) {
+        const char *name = given->kids[i]->name;
+        table_add(arena, names, hash_bytes(HASH_START, name, strcspn(name, ".")), given->kids[i]);
+    }
+    for (int i = 0; i < node->count; i++) add_outside(arena, names, body, node->kids[i]);
+}
+
+/* What is read, in the layer and outside of it. */
+typedef struct Names {
+    Table inside, outside; /* Node * by name; outside: of options of any layer */
+} Names;
+
+static void look_at(Reports *reports, const Names *names, const Node *layer, const Node *node) {
     const char *kind = node ? declared_kind(node) : NULL;
-    if (kind && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
-        !is_said(names, node->name))
-        report_warning(reports, node->name_span, "%s '%s' is read by nothing", kind, node->name);
+    bool outside = kind && node->kind == NODE_OPTION && is_said(&names->outside, node->name);
+    if (kind && !outside && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
+        !is_said(&names->inside, node->name))
+        report_warning(reports, node->name_span, "%s '%s' is never read", kind, node->name);
     bool block = node_holds_statements(node);
     for (int i = 0; block && i < node->count; i++) look_at(reports, names, layer, node->kids[i]);
 }
@@ -97,21 +139,26 @@ static bool is_group(const Node *body) {
     return true;
 }
 
-static void look_at_all(Reports *reports, const List *list) {
+static void look_at_all(Reports *reports, const List *list, Names *names) {
     for (int i = 0; i < list->count; i++) {
         Node *layer = list->items[i];
         const Node *body = layer_body(layer);
-        Table names = {0};
         if (!is_written(layer->span) || is_group(body)) continue;
-        add_names(reports->arena, &names, layer);
-        look_at(reports, &names, layer, body);
+        names->inside = (Table){0};
+        add_names(reports->arena, &names->inside, layer);
+        look_at(reports, names, layer, body);
     }
 }
 
 void warn_unused(Unit *unit) {
-    look_at_all(unit->reports, &unit->layers);
-    look_at_all(unit->reports, &unit->optimizers);
-    look_at_all(unit->reports, &unit->schedules);
+    Names names = {0};
+    for (int i = 0; i < unit->layers.count; i++) {
+        Node *layer = unit->layers.items[i];
+        add_outside(unit->arena, &names.outside, layer_body(layer), layer);
+    }
+    look_at_all(unit->reports, &unit->layers, &names);
+    look_at_all(unit->reports, &unit->optimizers, &names);
+    look_at_all(unit->reports, &unit->schedules, &names);
 }
 
 /* ---- options that are given ---- */
@@ -133,11 +180,22 @@ void watch_read(const Value *value) {
     if (value->watch) value->watch->read = true;
 }
 
-/* `if training` hides a use from the graph at hand. */
+static bool asks_for_graph(const Node *condition) {
+    return reads(condition, "training", 8) || reads(condition, "decoding", 8) ||
+           reads(condition, "probing", 7);
+}
+
+/* A branch of `if training` that is not of the current graph reads the name. */
+static bool reads_elsewhere(const Node *node, const char *name, size_t length) {
+    if (!node) return false;
+    if (node->kind == NODE_IF && asks_for_graph(node->kids[0])) return reads(node, name, length);
+    for (int i = 0; i < node->count; i++)
+        if (reads_elsewhere(node->kids[i], name, length)) return true;
+    return false;
+}
+
 static bool is_used_elsewhere(const Watch *watch) {
-    return (reads(watch->layer, "training", 8) || reads(watch->layer, "decoding", 8) ||
-            reads(watch->layer, "probing", 8)) &&
-           reads(watch->layer, watch->name, strcspn(watch->name, "."));
+    return reads_elsewhere(watch->layer, watch->name, strcspn(watch->name, "."));
 }
 
 /* Of a layer of the user's own, warn_unused tells of what nothing could ever read. */
@@ -149,7 +207,8 @@ static bool is_told(const Watch *watch) {
 void warn_idle(Elaborator *e) {
     for (int i = 0; i < e->watches.count; i++) {
         const Watch *watch = e->watches.items[i];
-        if (!is_written(watch->span) || watch->read || is_used_elsewhere(watch) || is_told(watch))
+        if (!watch->given || !is_written(watch->span) || watch->read || is_used_elsewhere(watch) ||
+            is_told(watch))
             continue;
         const char *kind = watch->layer->kind == NODE_OPTIMIZER  ? "optimizer"
                            : watch->layer->kind == NODE_SCHEDULE ? "schedule"
@@ -158,6 +217,15 @@ void warn_idle(Elaborator *e) {
         report_help(e->reports, "%s '%s' does not read it with the other options as they are", kind,
                     watch->layer->name);
     }
+}
+
+void mark_unread(const Elaborator *e) {
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < e->watches.count; i++) {
+            const Watch *watch = e->watches.items[i];
+            bool read = watch->read || is_used_elsewhere(watch);
+            if (watch->setting && read == (pass == 1)) watch->setting->unread = !read;
+        }
 }
 
 /* A product is a width that is scaled, and meant to be rounded: floor(8 * dim / 3). */

@@ -73,6 +73,8 @@ static const char *kind_of(const ScheduleUnit *unit) {
         return "attention, backward";
     case CALL_TOP:
         return "top";
+    case CALL_SCAN:
+        return "scan";
     default:
         return "pack";
     }

@@ -105,6 +105,7 @@ typedef struct Tensor {
     Axis *axes[MAX_RANK];
     Init init;           /* parameters and states */
     MoecInput input;     /* inputs */
+    MoecInput declared;  /* inputs: the kind in the spec; `input` of examples is MOEC_INPUT_CLASS */
     MoecScalar scalar;   /* inputs that are scalars */
     long vocabulary;     /* integers: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
@@ -277,6 +278,8 @@ typedef struct Block {
 struct Statement {
     StatementKind kind;
     Span span;
+    Span asked; /* of an equation of the standard library: where the user chose or applied its
+                   layer */
 
     /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value. `loops` holds every index
      * iterated: first those of the target in its order, then the reduced ones. An index of an
@@ -358,6 +361,14 @@ typedef struct Relation {
     struct Relation *outer; /* the relation on whose rows this one is defined, or NULL */
 } Relation;
 
+/* sum[n in mask] e, or another reduction of chosen entries, as written. */
+typedef struct MaskedReduction {
+    const Expr *mask;
+    const Axis *axis;
+    long entries; /* of e for each element of the result, chosen or not */
+    Span span, asked;
+} MaskedReduction;
+
 /* How a state of a scan is computed (after chunk_scan). */
 typedef struct ScanForm {
     const char *name;
@@ -381,6 +392,7 @@ typedef struct Program {
                      spec */
     List relations;                /* Relation * (after route) */
     List scans;                    /* ScanForm * (after chunk_scan) */
+    List masked;                   /* MaskedReduction * */
     List scores;                   /* Tensor *: those of attention that no kernel has, all held */
     bool by_training, by_decoding; /* the spec asked which graph this is */
     bool gathers;                  /* some state is a step_mean */

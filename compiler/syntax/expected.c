@@ -38,6 +38,10 @@ static bool is_word_name(const char *name) {
 static const char *const operators[] = {"'+'", "'-'", "'*'", "'/'", "'%'", "'^'",
                                         "'<'", "'>'", "==",  "!=",  "<=",  ">=",
                                         "'['", "'('", "'.'", "'@'", NULL};
+/* Between brackets a name may be a layer, and `{` begin its options. */
+static const char *const bracketed[] = {
+    "'{'", "'+'", "'-'", "'*'", "'/'", "'%'", "'^'", "'<'", "'>'",
+    "==",  "!=",  "<=",  ">=",  "'['", "'('", "'.'", "'@'", NULL};
 static const char *const beginnings[] = {"'-'", "'('", "'['", "'{'", NULL};
 
 static void show(Expectation *expectation, const char *text) {
@@ -79,11 +83,12 @@ static const char *next_thing(const Expectation *expectation) {
     return has(expectation, "use") ? "the next item" : NULL;
 }
 
-/* After a complete expression: the brackets and commas that would end it tell more than all the
+/* After a complete expression: the brackets and commas that would end it say more than all the
  * operators. */
 static void show_after_expression(Expectation *expectation, Parser *parser) {
     const char *next = next_thing(expectation);
-    show_rest(expectation, parser, operators);
+    bool inside = has(expectation, "']'") || has(expectation, "')'");
+    show_rest(expectation, parser, inside ? bracketed : operators);
     if (next) expectation->shown_count = 0;
     if (expectation->shown_count == 0) show(expectation, "an operator");
     if (next && has(expectation, "','")) show(expectation, "','");
@@ -223,6 +228,23 @@ static bool report_late(Parser *parser, const Expectation *expectation) {
     return true;
 }
 
+/* block.3.attention.window = 64: a step of a repeat is no option. */
+static bool report_numbered(const Parser *parser, const Expectation *expectation) {
+    const Token *found = &parser->last;
+    bool path = parser->before_last.kind == '.' && parser->earlier_kind != NUMBER;
+    if (found->kind != NUMBER || !path || !has(expectation, "or")) return false;
+    report_error(parser->reports, found->span,
+                 "an option cannot be set for one step of a repeat: '%s' is a number, not a name",
+                 found->text);
+    report_help(parser->reports,
+                "leave out the repeat and the number: attention.window = 64 sets the option in "
+                "every step");
+    report_help(parser->reports,
+                "steps that differ have layers of their own, in an option that is a list; one "
+                "parameter is set by parameters = [{ of = \"block.3.*\", lr = 0.5 }]");
+    return true;
+}
+
 void report_expected(Parser *parser, const char *const *names, int count, const char *found_kind) {
     const Token *found = &parser->last;
     parser->recovering = true;
@@ -235,7 +257,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
 
     Expectation expectation = {.names = names, .count = count};
     Text text = {.arena = parser->arena};
-    if (report_late(parser, &expectation)) return;
+    if (report_late(parser, &expectation) || report_numbered(parser, &expectation)) return;
     bool tell_before = group(&expectation, parser);
     for (int i = 0; i < expectation.shown_count; i++)
         text_add(&text, "%s%s",

@@ -55,7 +55,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <node> own attributes attribute scanned scanned_states scanned_state begin
 %type <node> if_statement otherwise cases case patterns pattern range
 %type <node> expr sum power exponent postfix primary binders names arguments expr_list options call_entries call_entry
-%type <node> optional_subs subs sub
+%type <node> optional_subs subs sub elements element_list setting
 
 /* Loose to tight. A reduction takes everything to its right in the product. */
 %left OR
@@ -403,7 +403,7 @@ primary: NUMBER
         { $$ = with(parser, make(parser, NODE_CALL, @$), titled(parser, NODE_NAME, @1, $1));
           with(parser, with(parser, $$, $3), $4); }
        | '(' expr ')'                                   { $$ = $2; }
-       | '[' arguments ']'                              { $$ = $2; $$->span = @$; };
+       | '[' elements ']'                               { $$ = $2; $$->span = @$; };
 
 reduction: SUM | MEAN | MAX | MIN | LOGSUMEXP;
 extreme: MAX | MIN;
@@ -422,11 +422,21 @@ expr_list: expr
         { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
          | expr_list ',' expr                           { $$ = with(parser, $1, $3); };
 
+/* An option of a layer that is applied, or an element of a list: records and layers with options as in a record. */
+elements: %empty                                        { $$ = make(parser, NODE_LIST, @$); }
+        | element_list | element_list ',';
+element_list: setting
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+            | element_list ',' setting                  { $$ = with(parser, $1, $3); };
+setting: expr | record
+       | name record
+        { $$ = with(parser, titled(parser, NODE_MADE, @$, $1), $2); };
+
 options: %empty { $$ = NULL; } | ';' call_entries       { $$ = $2; };
 call_entries: call_entry
         { $$ = with(parser, make(parser, NODE_RECORD, @$), $1); }
             | call_entries ',' call_entry               { $$ = with(parser, $1, $3); };
-call_entry: path '=' expr
+call_entry: path '=' setting
         { $$ = with(parser, named(parser, NODE_ENTRY, @$, $1), $3); };
 
 optional_subs: %empty                                   { $$ = NULL; }

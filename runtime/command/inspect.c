@@ -24,6 +24,27 @@ static bool check_layouts(const char *file, bool json) {
     return good;
 }
 
+static bool check_experiment(const char *file, const char *name, bool json) {
+    MoecCompiler *compiler = moec_open_experiment(file, name, NULL, 0, getenv("MOEC_PATH"));
+    bool good = moec_check_experiment(compiler);
+    if (!good && json)
+        puts(moec_reports_json(compiler));
+    else if (!good)
+        reports_good(compiler);
+    moec_close(compiler);
+    return good;
+}
+
+/* The experiments of a file that was given without a model, until one is wrong. */
+static bool check_experiments(MoecCompiler *compiler, const char *file, bool json) {
+    int count;
+    if (spec_is_run(file) || !file_exists(file)) return true;
+    const char *const *names = moec_experiments(compiler, &count);
+    for (int i = 0; i < count; i++)
+        if (!check_experiment(file, names[i], json)) return false;
+    return true;
+}
+
 int command_check(int argc, char **argv) {
     const Command *command = command_row("check");
     const char *operand;
@@ -44,13 +65,16 @@ int command_check(int argc, char **argv) {
     } else if (json) {
         const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
         good = text && !moec_failed(compiler);
-        puts(good ? text : moec_reports_json(compiler));
+        if (!good) puts(moec_reports_json(compiler));
+        good = good && check_experiments(compiler, operand, true);
+        if (good) puts(text);
     } else {
         const char *text = reports_good(compiler) ? moec_cost_text(compiler) : NULL;
         good = text && reports_good(compiler);
         if (good) fputs(text, stdout);
         fflush(stdout);
         if (good) fputs(moec_warnings(compiler), stderr);
+        good = good && check_experiments(compiler, operand, false);
     }
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
