@@ -22,6 +22,7 @@ model routed = dense { ffn = moe { experts = 6, top = 2, expert = swiglu { hidde
 EOF
 hold() { # MODEL WEIGHTS
     moec verify "$work/small.moe:$1" --set train.weights="$2" >"$work/out" 2>&1 || wrong "$1, $2: $(cat "$work/out")"
+    grep -q ", $2 weights (f32 in training)" "$work/out" || wrong "$1, $2: not compared: $(cat "$work/out")"
     grep -q 'decoding .* the worst is off by' "$work/out" || wrong "$1, $2: $(cat "$work/out")"
 }
 hold dense int8
