@@ -32,7 +32,7 @@ shrunken() {
 }
 models_of() { grep -o '^model [a-z0-9_]*' "$1" | cut -c7- | sed "s|^|$1:|"; }
 sizes() {
-    for file in models/*.moe examples/ideas/*.moe tests/layers.moe; do
+    for file in models/*.moe examples/ideas/*.moe tests/layers.moe tests/forms.moe; do
         for model in $(models_of "$file"); do
             if small "$model"; then at_sizes "$model"; else shrunken "$model"; fi
         done
@@ -45,8 +45,14 @@ options() {
             echo "$model --batch 2 --context 80 --set dim=64 --set layers=4 --set vocab=256 --set train.$set"
         done
     done
+    for model in hybrid_small retnet_small rwkv7_small gated_delta_small; do
+        for shape in '16 --set train.places=16' '72 --set train.places=16' '72 --set train.places=16 --set train.chunk=1'; do
+            echo "models/hybrid.moe:$model --batch 2 --context $shape"
+        done
+    done
 }
 devices() {
+    echo "tests/rows.moe:rows --device cuda"
     for precision in f32 bf16; do
         tests/small_models.sh | awk 'NR % 4 == 1' | sed "s/\$/ --device cuda --set train.precision=$precision/"
         for model in hybrid_small retnet_small gated_delta_small rwkv7_small; do
