@@ -3,6 +3,7 @@
 #   make              build/moec, build/libmoec.so for other programs, build/libmoec.a (the compiler alone)
 #   make quickstart   install what is missing, build, train a small model on real text, ship it as C
 #   make test         install what is missing, build, run every test
+#   make test-all     the same, then the tests of some hours (tests/long.sh)
 #   make test-oracle  compute the published systems again in PyTorch, compare every row
 #   make bench        speed, with its ceilings beside it
 #   make gpu-kit      a folder to carry to a machine with a GPU, where tests/gpu.sh runs from it
@@ -180,6 +181,11 @@ test:
 	@.ci/setup test
 	@$(MAKE) --no-print-directory $(JOBS) all units
 	@BUILD=$(BUILD) CC="$(CC)" tests/run
+
+# `make test`, then each long test with the time of its start; the last line is `N passed, N failed`.
+.PHONY: test-all
+test-all: test
+	@BUILD=$(BUILD) CC="$(CC)" tests/long.sh
 
 # Published systems in PyTorch, computed again and compared with the committed numbers, then every row as compiled. PyTorch is
 # Debian's python3-torch, which the setup installs unless one of PYTHON has a torch of its own (`pip install torch`).

@@ -5,6 +5,7 @@
 #include "abi/step_path.h"
 #include "passes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,32 @@ void moec_interpreter_free(MoecInterpreter *interpreter) {
     interpreter_free(interpreter->interpreter);
     free(interpreter);
 }
+
+/* ---- cost ---- */
+
+static double operations_of(const Program *program, const Block *block) {
+    double sum = 0;
+    for (int i = 0; i < block->statements.count; i++) {
+        const Statement *statement = block->statements.items[i];
+        double iterations = 1;
+        for (int j = 0; j < statement->loop_count; j++)
+            iterations *= (double)statement->loops[j]->axis->size;
+        if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement))
+            sum += (double)statement->index->axis->size * operations_of(program, &statement->body);
+        else
+            sum += fmax(iterations, statement_flops(program, statement));
+    }
+    return sum;
+}
+
+MoecInterpreterCost moec_interpreter_cost(const MoecProgram *program) {
+    MoecInterpreterCost cost = {.operations = operations_of(program, &program->body)};
+    for (int i = 0; i < program->tensors.count; i++)
+        cost.bytes += (double)sizeof(double) * (double)tensor_elements(program->tensors.items[i]);
+    return cost;
+}
+
+/* ---- tensors by name ---- */
 
 static bool names_step(const Tensor *tensor, const char *name, Slice *slice) {
     StepPath parts;

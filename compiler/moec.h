@@ -99,6 +99,20 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
 /* The same as it is defined, for the interpreter: recurrences go place by place. */
 MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                          long tokens);
+/* Names of the forms that the passes can give to a program. */
+const char *const *moec_form_names(int *count);
+/* Which of them the program has, in the same order; lowers it for a processor if moec_lower has not
+ * been called. NULL after an error. */
+const bool *moec_forms(MoecCompiler *compiler, MoecProgram *program);
+/* Chunk size of the recurrences of a forward or training program; 1: all are sequential, 0: there
+ * are none. */
+long moec_scan_chunk(const MoecProgram *program);
+/* Positions from which recurrences are computed in chunks, rows from which large temporaries are
+ * computed in parts, where the spec sets neither. */
+typedef struct MoecThresholds {
+    long scan_positions, strip_rows;
+} MoecThresholds;
+MoecThresholds moec_thresholds(void);
 /* The program as text after a pass ("elaborate", "gradient", ..., "emit"), on its way to a device
  * when `device` or when only devices have the pass; NULL when there is no such pass. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device);
@@ -340,6 +354,11 @@ bool moec_layout_ignores(MoecCompiler *layouts, const char *layout, const char *
  * name. */
 typedef struct MoecInterpreter MoecInterpreter;
 MoecInterpreter *moec_interpreter_new(MoecCompiler *compiler, MoecProgram *program);
+/* Cost of one run: arithmetic operations, and bytes for its tensors. */
+typedef struct MoecInterpreterCost {
+    double operations, bytes;
+} MoecInterpreterCost;
+MoecInterpreterCost moec_interpreter_cost(const MoecProgram *program);
 bool moec_interpreter_set(MoecInterpreter *interpreter, const char *name, const double *values,
                           size_t count);
 bool moec_interpreter_get(MoecInterpreter *interpreter, const char *name, double *values,

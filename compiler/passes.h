@@ -127,6 +127,9 @@ List layouts_read(Unit *unit);
 void tune(const Tuning *tuning, Program *program);
 /* Activations become outputs. */
 void observe(Program *program);
+/* Positions from which a recurrence is computed in chunks, rows from which a large temporary is
+ * computed in parts, where the spec sets neither. */
+enum { SCAN_MIN_POSITIONS = 128, STRIP_MIN_ROWS = 1024 };
 /* Recurrences that are linear in their state by products, so many places at a time; 0: chosen, 1:
  * none. */
 void chunk_scan(Program *program, long places);

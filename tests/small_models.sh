@@ -1,16 +1,17 @@
 #!/bin/sh
-# tests/small_models.sh [WORD...]: the models that devices are held to, a line each, FILE:MODEL and options that make it small:
-# those of tests/layers.moe, of models/tiny.moe, one of tests/gpu.moe, and every published row at its small size. WORDs choose among them.
+# tests/small_models.sh [WORD...]: the models that are compared on devices, one line each: FILE:MODEL and options that make it
+# small. They are those of tests/layers.moe, of models/tiny.moe, one of tests/gpu.moe, and every published row at its small size.
+# WORDs choose among them.
 set -eu
 cd "$(dirname "$0")/.."
 
 models_of() { sed -n "s/^model \([a-z0-9_]*$2[a-z0-9_]*\) = .*/\1/p" "$1" | sed "s|^|$1:|; s|\$|${3:-}|"; }
 all() {
     models_of tests/layers.moe ""
-    models_of models/tiny.moe "" " --set dim=48 --set layers=2"
+    models_of models/tiny.moe "" " --set dim=48 --set layers=2 --batch 2 --context 12"
     models_of tests/gpu.moe _experts
     for family in gated_attention sigma structmoe complete_mue dit; do
-        models_of models/$family.moe _small
+        models_of models/$family.moe _small " --batch 2 --context 12"
     done
 }
 

@@ -377,6 +377,14 @@ typedef struct ScanForm {
     const char *slow; /* why so, or NULL */
 } ScanForm;
 
+/* Forms of computation that a program can have: see program_form.def. */
+typedef enum ProgramForm {
+#define PROGRAM_FORM(name, text) HAS_##name,
+#include "ir/program_form.def"
+#undef PROGRAM_FORM
+    PROGRAM_FORMS
+} ProgramForm;
+
 typedef struct Program {
     Arena *arena;
     Reports *reports;
@@ -405,6 +413,7 @@ typedef struct Program {
     Type caches;  /* of what attention keeps from step to step: see store_caches.c */
     const Target *target; /* the machine: the processor until another is chosen */
     bool lowered;         /* the passes of its machine have run */
+    bool has[PROGRAM_FORMS]; /* forms that the passes so far made */
 } Program;
 
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph);

@@ -153,6 +153,7 @@ static void add_exact(Tables *tables, const Statement *statement) {
     Statement *copy = statement_copy(program, statement, NULL, NULL, 0);
     copy->target = expr_read(program, exact, statement->target->args);
     copy->in_double = true;
+    program->has[HAS_TABLE] = true;
     list_push(program->arena, &tables->block->statements, copy);
     tables->exact[tensor->id] = exact;
 }

@@ -86,9 +86,8 @@ static const Command commands[] = {
      "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
      "Writes a folder of C sources that needs nothing but a C compiler."},
     {"verify", command_verify, true,
-     "FILE[:MODEL]|DIR [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set "
-     "key=value]... "
-     "[--json]",
+     "FILE[:MODEL]|DIR [--device cpu|cuda] [--batch N] [--context N] [--shapes] [--forms] "
+     "[--seed N] [--set key=value]... [--json]",
      "Compares what a device computes with the definition: outputs, gradients, decoding."},
     {"bench", command_bench, true,
      "FILE[:MODEL]|DIR [--graph train|decode] [--device cpu|cuda] [--kernels] [--json]",

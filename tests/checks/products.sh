@@ -40,7 +40,7 @@ model hash = dense { ffn = hashed }
 END
 
 {
-    printf '%s\n' "$work/shared.moe:dense" "$work/shared.moe:soft" "$work/shared.moe:hash" models/tiny.moe
+    printf '%s\n' "$work/shared.moe:dense" "$work/shared.moe:soft" "$work/shared.moe:hash" "models/tiny.moe --batch 2 --context 12"
     [ "${1:-}" != all ] || tests/small_models.sh
 } >"$work/models"
 while read -r model options; do

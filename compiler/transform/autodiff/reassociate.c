@@ -269,6 +269,7 @@ static void apply(Program *program, Block *block, int place, const Match *match)
     Block before = {{0}};
     List kept = {0};
     Expr *value = NULL;
+    program->has[HAS_REASSOCIATED] = true;
     scale_operand(program, match, &before);
     for (int i = 0; i < match->count; i++)
         if (!match->moves[i]) value = times(program, value, match->factors[i]);

@@ -170,6 +170,7 @@ static void insert_copy(Saving *saving, const Statement *statement, int position
     Statement *copy = statement_copy(saving->program, statement, &forward, &step, 1);
     copy->again = false;
     copy->remade = true;
+    saving->program->has[HAS_RECOMPUTED] = true;
     list_push(saving->program->arena, statements, NULL);
     memmove(&statements->items[position + 1], &statements->items[position],
             (size_t)(statements->count - 1 - position) * sizeof *statements->items);

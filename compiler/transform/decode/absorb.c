@@ -439,6 +439,7 @@ void absorb(Decode *decode, Statement *attend, const Region *region) {
     Index *column = NULL;
     const Part *part = part_of_values(&found, attend, &column, &slope);
     if (!part || !join_query(&found, attend, wide)) return;
+    program->has[HAS_ABSORBED] = true;
     take_values(&found, attend, part, column, slope, wide);
     Expr *joined = join(&found, attend, wide);
     Index *here = joined->args[joined->count - 3]->index;

@@ -162,6 +162,7 @@ Tensor *cache(Decode *decode, Tensor *tensor) {
     if (past) return past;
     const char *name = arena_format(program->arena, "cache_%s", tensor->name);
     past = new_cache(decode, name, tensor, decode->past);
+    program->has[HAS_KV_CACHE] = true;
     bool both = find_kept(&decode->states, tensor); /* its last place is kept, too */
     past->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
     keep(program, &decode->kept, tensor, past);
@@ -272,6 +273,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
     Tensor *past =
         tensor_new(program, name, ROLE_TEMP, tensor->type, tensor->rank, axes, tensor->span);
     keep(program, &decode->kept, tensor, past);
+    program->has[HAS_PAST_RECOMPUTED] = true;
     Expr *value = again_expr(&again, writer->value), *subs[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++) subs[i] = again_expr(&again, writer->target->args[i]);
     Block made = {{NULL, 0, 0}};
@@ -335,6 +337,7 @@ Tensor *window_cache(Decode *decode, Tensor *tensor, Axis *rows) {
     }
     const char *name = arena_format(program->arena, "window_%s", tensor->name);
     Tensor *past = new_cache(decode, name, tensor, rows);
+    program->has[HAS_WINDOW_CACHE] = true;
     past->path = past->name;
     keep(program, &decode->rings, tensor, past);
     return past;

@@ -42,6 +42,7 @@ static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat
     Tensor *cache = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     cache->path = tensor->name;
     keep(program, &decode->states, tensor, cache);
+    program->has[HAS_RECURRENT_STATE] = true;
     return cache;
 }
 

@@ -116,6 +116,7 @@ static Tensor *new_ring(Decode *decode, Tensor *tensor, const Back *back, const 
     Program *program = decode->program;
     Axis *axes[MAX_RANK], *places = axis_new(program, "back", back->places, AXIS_PLAIN, (Span){0});
     int rank = 0;
+    program->has[HAS_RING_CACHE] = true;
     if (repeat) axes[rank++] = repeat->index->axis;
     for (int i = 0; i < tensor->rank; i++)
         axes[rank++] = tensor->axes[i] == decode->step ? places : tensor->axes[i];

@@ -39,6 +39,7 @@ static void choose(Decode *decode, Tensor *cache) {
     Program *program = decode->program;
     if (!fits(cache)) return;
     cache->type = program->caches;
+    program->has[program->caches == TYPE_BYTE ? HAS_CACHE_INT8 : HAS_CACHE_BF16] = true;
     if (program->caches != TYPE_BYTE) return;
     Tensor *scale = tensor_new(program, arena_format(program->arena, "%s_scale", cache->name),
                                ROLE_CACHE, TYPE_REAL, cache->rank - 1, cache->axes, cache->span);

@@ -271,6 +271,7 @@ static void make_again(Ranges *ranges, const Move *move) {
         *link = link_of(program->arena, link->statement);
     }
     ranges->again++;
+    program->has[HAS_STRIP_RECOMPUTED] = true;
 }
 
 /* The link at `from` comes to `to`; those between make room. */

@@ -71,7 +71,9 @@ void pad(Program *program) {
             !padding.wanted[i] || padding.fixed[i])
             continue;
         Axis **last = &tensor->axes[tensor->rank - 1];
-        if ((*last)->kind == AXIS_PLAIN && (*last)->size >= MIN_SIZE && (*last)->size % VECTOR)
-            *last = padded(&padding, *last);
+        if ((*last)->kind != AXIS_PLAIN || (*last)->size < MIN_SIZE || (*last)->size % VECTOR == 0)
+            continue;
+        *last = padded(&padding, *last);
+        program->has[HAS_PADDED] = true;
     }
 }

@@ -82,6 +82,7 @@ static bool select_one(Program *program, const Block *block, int at) {
     Expr *here = expr_apply(program, OP_EQ, maker->target->args[placed], place, NULL);
     Expr *added = expr_apply(program, OP_WHERE, here, value, expr_number(program, 0));
     maker->value = expr_apply(program, OP_ADD, maker->value, added, NULL);
+    program->has[HAS_SELECTED] = true;
     return true;
 }
 

@@ -83,6 +83,7 @@ static void read_smaller(Program *program, Statement *statement) {
         return;
     int operand = statement->value->args[1] == read;
     Tensor *copy = smaller_parameter(program, read->tensor, program->weights);
+    program->has[program->weights == TYPE_INT8 ? HAS_WEIGHTS_INT8 : HAS_WEIGHTS_BF16] = true;
     read_instead(program, statement, operand, expr_read(program, copy, read->args));
 }
 

@@ -456,6 +456,7 @@ void storage(Program *program) {
         const Scope *scope = whole ? NULL : scope_of_stack(tensor, uses);
         if (scope) split_stack(&storage, tensor, scope);
         if (scope || whole) tensor->type = TYPE_BF16;
+        program->has[HAS_STORED_BF16] |= scope || whole;
     }
     find_uses(&storage);
     count = program->tensors.count;

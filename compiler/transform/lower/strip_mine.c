@@ -32,7 +32,7 @@
 
 /* A part is large enough that its products are as fast as the whole's, and that adding a weight's
  * gradient up, which reads and writes all of it once a part, costs little beside them. */
-enum { MIN_ROWS = 1024, MIN_BYTES = 64 << 20 };
+enum { MIN_BYTES = 64 << 20 };
 
 /* ---- who touches what ---- */
 
@@ -135,7 +135,7 @@ static long outer_count(const Tensor *whole) {
 static bool has_slabs(const Tensor *whole, long rows) {
     if (whole->rank <= 4) return false;
     long last = whole->axes[whole->rank - 1]->size;
-    return rows > 0 || tensor_elements(whole) / (outer_count(whole) * last) >= MIN_ROWS;
+    return rows > 0 || tensor_elements(whole) / (outer_count(whole) * last) >= STRIP_MIN_ROWS;
 }
 
 static bool is_as_large(const Tensor *tensor, const Tensor *than, long rows) {
@@ -417,7 +417,7 @@ static long rows_wanted(const Program *program, const Tensor *whole, long rows) 
     long count = outer_count(whole), bytes = 4 * (tensor_elements(whole) / count);
     bool slabs = has_slabs(whole, rows);
     long fitting = (slabs ? program->target->part_bytes : MIN_BYTES) / bytes;
-    long least = slabs ? 1 : MIN_ROWS;
+    long least = slabs ? 1 : STRIP_MIN_ROWS;
     if (rows <= 0) rows = fitting > least ? fitting : least;
     return rows < count ? rows : 0;
 }
@@ -431,10 +431,12 @@ static bool chunk_around(Chunking *chunking, const Tensor *whole, long rows) {
     for (int i = 0; i < users->count; i++) join(chunking, users->items[i], whole);
     while (!chunking->fails && place_others(chunking, whole)) continue;
     if (chunking->fails || !cut_tensors(chunking) || !chunking->local[whole->id]) return false;
-    const bool ordered = has_slabs(whole, chunking->rows) && !chunking->program->target->launches;
+    const bool slabs = has_slabs(whole, chunking->rows);
+    const bool ordered = slabs && !chunking->program->target->launches;
     const int tensors = chunking->program->tensors.count;
     Statement *repeat = repeat_parts(chunking, whole);
     repeat->ordered = ordered;
+    chunking->program->has[slabs ? HAS_STRIP_MINED_MATRICES : HAS_STRIP_MINED] = true;
     if (ordered) live_ranges(chunking->program, &repeat->body, chunking->local, tensors);
     return true;
 }

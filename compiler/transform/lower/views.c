@@ -97,6 +97,8 @@ static void drop(Block *block, const Statement *statement) {
 void views(Program *program) {
     const DefUse *def_use = def_use_new(program);
     for (int i = 0; i < def_use->count; i++)
-        if (is_view(def_use, i) && look(def_use, i))
+        if (is_view(def_use, i) && look(def_use, i)) {
+            program->has[HAS_VIEW] = true;
             drop(def_use->places[i].block, def_use->places[i].statement);
+        }
 }

@@ -106,6 +106,7 @@ static void gathers_in(Program *program, Block *block, const int *touched) {
             list_push(program->arena, &kept, statement);
             continue;
         }
+        program->has[HAS_GATHER_FUSION] = true;
         for (int j = i + 1; j < block->statements.count; j++)
             rewrite_statement(program, block->statements.items[j], false, replace, &gather);
     }

@@ -99,7 +99,9 @@ static bool split_off(const Routing *routing, const Place *place) {
 bool split_choice(const Routing *routing, int tensors) {
     for (int i = 0; i < routing->places.count; i++) {
         const Place *place = routing->places.items[i];
-        if (may_split(routing, place, tensors) && split_off(routing, place)) return true;
+        if (!may_split(routing, place, tensors) || !split_off(routing, place)) continue;
+        routing->program->has[HAS_SPLIT_CHOICE] = true;
+        return true;
     }
     return false;
 }

@@ -29,7 +29,7 @@
  * 64 wide. 32 where decays differ along what is summed over and inputs are corrected: pairs of
  * blocks (sub_chunks.c) take too much room there. Shorter axes and smaller states stay place by
  * place. */
-enum { PLACES = 64, PLACES_IN_BLOCKS = 32, MIN_PLACES = 128, MIN_STATE = 256 };
+enum { PLACES = 64, PLACES_IN_BLOCKS = 32, MIN_STATE = 256 };
 
 /* ---- pairs of places in a chunk ---- */
 
@@ -263,6 +263,10 @@ static void chunk_state(const Recurrence *recurrence, List *insertions, long pla
     Parts parts[MAX_INPUTS];
     Expr *taken = expr_number(program, 0);
     Correction correction = {0};
+    const long positions = recurrence->scan->index->axis->size;
+    program->has[HAS_CHUNKED_SCAN] = true;
+    program->has[HAS_ONE_CHUNK] |= chunks.chunk->size == 1;
+    program->has[HAS_PARTIAL_CHUNK] |= positions % chunks.places->size != 0;
     make_decays(&chunks);
     for (int i = 0; i < recurrence->input_count; i++)
         parts[i] = parts_of(&chunks, &recurrence->inputs[i]);
@@ -322,7 +326,9 @@ static const char *are_small(const List *states, long size) {
                 elements *= recurrence->target->tensor->axes[j]->size;
         if (elements > most) most = elements;
     }
-    return most < MIN_STATE ? "its state is small" : size < MIN_PLACES ? "it is short" : NULL;
+    return most < MIN_STATE            ? "its state is small"
+           : size < SCAN_MIN_POSITIONS ? "it is short"
+                                       : NULL;
 }
 
 typedef struct Outside {

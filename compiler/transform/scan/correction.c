@@ -140,6 +140,7 @@ Correction correct(const Chunks *chunks, Parts *parts) {
     Parts *own = &parts[chunks->recurrence->corrected];
     Correction correction;
     Dims heads, columns;
+    chunks->program->has[HAS_CORRECTION] = true;
     Expr *pull = pull_of(chunks, &look, own, &correction.heads);
     Expr *value = wanted_of(chunks, &look, parts, &heads, &columns);
     Tensor *solved = solve(chunks, pull, correction.heads);

@@ -108,6 +108,7 @@ void make_blocks(Chunks *chunks) {
     const Recurrence *recurrence = chunks->recurrence;
     Blocks *blocks = &chunks->blocks;
     long width = block_width(chunks->places->size);
+    program->has[HAS_SUB_CHUNKS] = true;
     const char *axis = recurrence->scan->index->axis->name;
     Span span = recurrence->scan->span;
     blocks->blocks = axis_new(program, arena_format(program->arena, "%s_block", axis),

@@ -83,16 +83,29 @@ static void give_inputs(MoecInterpreter *interpreter, const Call *call) {
     }
 }
 
-/* What the program means; `rounded`: with what the machine keeps as bf16 rounded where it is
- * stored.
- */
-static MoecInterpreter *define(const Comparison *comparison, bool rounded) {
-    MoecProgram *program = (rounded ? moec_compile : moec_define)(
-        comparison->compiler, comparison->graph, comparison->call->graph->batch,
-        comparison->context, comparison->graph == MOEC_DECODE);
-    if (program && rounded) moec_lower(comparison->compiler, program, comparison->device->apart);
+/* The program of the current graph as it is defined, or `rounded`: as the device stores its values.
+ * Both are compiled once for all interpreters of the graph, in a compiler of their own: together
+ * with the programs of the device they could exceed the memory limit of one compiler. */
+static MoecProgram *program_of(Comparison *comparison, bool rounded) {
+    if (!comparison->meaning) {
+        comparison->meaning = spec_open_quietly(comparison->operand, comparison->sets);
+        if (comparison->meaning && comparison->graph == MOEC_TRAIN)
+            moec_trains(comparison->meaning);
+    }
+    MoecProgram **program = &comparison->programs[rounded];
+    if (!comparison->meaning || *program) return *program;
+    *program = (rounded ? moec_compile : moec_define)(
+        comparison->meaning, comparison->graph, comparison->call->graph->batch, comparison->context,
+        comparison->graph == MOEC_DECODE);
+    if (*program && rounded) moec_lower(comparison->meaning, *program, comparison->device->apart);
+    return *program;
+}
+
+/* A new interpreter of that program with the weights and states of the comparison, or NULL. */
+static MoecInterpreter *define(Comparison *comparison, bool rounded) {
+    MoecProgram *program = program_of(comparison, rounded);
     MoecInterpreter *interpreter =
-        program ? moec_interpreter_new(comparison->compiler, program) : NULL;
+        program ? moec_interpreter_new(comparison->meaning, program) : NULL;
     if (!interpreter) return NULL;
     const Model *model = comparison->model;
     for (int i = 0; i < model->parameter_count; i++)
@@ -108,8 +121,7 @@ static MoecInterpreter *define(const Comparison *comparison, bool rounded) {
 
 /* ---- the definition, exact and rounded ---- */
 
-void verify_begin(Comparison *comparison, MoecGraph graph, const Call *call) {
-    comparison->graph = graph, comparison->call = call;
+static void free_interpreters(Comparison *comparison) {
     moec_interpreter_free(comparison->exact);
     comparison->exact = NULL;
     for (int i = 0; i < WAYS; i++) {
@@ -122,8 +134,21 @@ void verify_begin(Comparison *comparison, MoecGraph graph, const Call *call) {
     }
 }
 
+void verify_end(Comparison *comparison) {
+    free_interpreters(comparison);
+    moec_close(comparison->meaning);
+    comparison->meaning = NULL;
+    comparison->programs[false] = comparison->programs[true] = NULL;
+}
+
+void verify_begin(Comparison *comparison, MoecGraph graph, const Call *call) {
+    if (graph != comparison->graph) verify_end(comparison);
+    free_interpreters(comparison);
+    comparison->graph = graph, comparison->call = call;
+}
+
 /* An interpreter of the graph: number -1 is exact, the others round. */
-static MoecInterpreter *begin(const Comparison *comparison, int number) {
+static MoecInterpreter *begin(Comparison *comparison, int number) {
     MoecInterpreter *interpreter = define(comparison, number >= 0 && number < EACH);
     if (!interpreter || number < 0) return interpreter;
     moec_interpreter_rounded(interpreter, number % EACH + 1);
@@ -134,7 +159,7 @@ static MoecInterpreter *begin(const Comparison *comparison, int number) {
 static bool run_one(Comparison *comparison, MoecInterpreter **interpreter, int number) {
     if (!*interpreter) *interpreter = begin(comparison, number);
     if (!*interpreter)
-        return reports_good(comparison->compiler) &&
+        return comparison->meaning && reports_good(comparison->meaning) &&
                error_message(NULL, "the interpreter does not take this program");
     give_inputs(*interpreter, comparison->call);
     const char *problem = moec_interpreter_run(*interpreter, comparison->seed, true);

@@ -195,11 +195,42 @@ bool verify_agrees(const Comparison *comparison) {
     return good;
 }
 
-static void print_json(const Comparison *comparison) {
-    json_t *report =
-        json_pack("{s:s, s:s, s:s, s:I, s:b}", "model", moec_model(comparison->compiler), "device",
-                  comparison->device->name, "precision", comparison->rounded ? "bf16" : "f32",
-                  "seed", (json_int_t)comparison->seed, "agrees", verify_agrees(comparison));
+static json_t *forms_of(const Comparison *comparison) {
+    json_t *forms = json_object();
+    int count;
+    const char *const *names = moec_form_names(&count);
+    for (int i = 0; i < count; i++)
+        json_object_set_new(forms, names[i], json_boolean(comparison->forms[i]));
+    return forms;
+}
+
+/* The model, the device and the sizes, which each report begins with. */
+static json_t *heading(const Comparison *comparison) {
+    json_t *report = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I}", "model", moec_model(comparison->compiler), "device",
+        comparison->device->name, "precision", comparison->rounded ? "bf16" : "f32", "batch",
+        (json_int_t)comparison->shape.batch, "context", (json_int_t)comparison->shape.context);
+    if (comparison->shape.set)
+        json_object_set_new(report, "set", json_string(comparison->shape.set));
+    return report;
+}
+
+static json_t *undecided_of(const Comparison *comparison) {
+    json_t *undecided = json_array();
+    for (int i = 0; i < comparison->undecided_count; i++) {
+        const Undecided *one = &comparison->undecided[i];
+        json_array_append_new(undecided,
+                              json_pack("{s:s, s:s, s:o, s:o}", "of", kind_names[one->kind], "name",
+                                        one->name, "error", json_number(one->error), "moved",
+                                        json_number(one->moved)));
+    }
+    return undecided;
+}
+
+static json_t *report_of(const Comparison *comparison) {
+    json_t *report = heading(comparison);
+    json_object_set_new(report, "seed", json_integer((json_int_t)comparison->seed));
+    json_object_set_new(report, "agrees", json_boolean(verify_agrees(comparison)));
     for (int kind = 0; kind < KINDS; kind++) {
         const Worst *worst = &comparison->worst[kind];
         if (!*worst->name) continue;
@@ -210,19 +241,10 @@ static void print_json(const Comparison *comparison) {
             json_object_set_new(row, "reference", json_number(worst->reference));
         json_object_set_new(report, kind_names[kind], row);
     }
-    json_t *undecided = json_array();
-    for (int i = 0; i < comparison->undecided_count; i++) {
-        const Undecided *one = &comparison->undecided[i];
-        json_array_append_new(undecided,
-                              json_pack("{s:s, s:s, s:o, s:o}", "of", kind_names[one->kind], "name",
-                                        one->name, "error", json_number(one->error), "moved",
-                                        json_number(one->moved)));
-    }
-    if (comparison->undecided_count) json_object_set(report, "undecided", undecided);
-    json_decref(undecided);
-    json_dumpf(report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    puts("");
-    json_decref(report);
+    if (comparison->undecided_count)
+        json_object_set_new(report, "undecided", undecided_of(comparison));
+    if (comparison->forms) json_object_set_new(report, "forms", forms_of(comparison));
+    return report;
 }
 
 /* How many of a kind hang on a tie, and that of them which is furthest off. */
@@ -241,9 +263,39 @@ static void print_undecided(const Comparison *comparison, Kind kind) {
            count, kind_names[kind], most->name, most->error, most->moved);
 }
 
+static void print_forms(const Comparison *comparison) {
+    int count, listed = 0;
+    const char *const *names = moec_form_names(&count);
+    printf("  forms    ");
+    for (int i = 0; i < count; i++)
+        if (comparison->forms[i]) printf("%s %s", listed++ ? "," : "", names[i]);
+    puts("");
+}
+
+static void print_sizes(const Comparison *comparison) {
+    const VerifyShape *shape = &comparison->shape;
+    printf("batch %ld, context %ld%s", shape->batch, shape->context, shape->source);
+    if (shape->set) printf(", %s", shape->set);
+}
+
+/* Storage that a setting asks for; a cache that no graph has is not compared. */
+static void print_storage(const Comparison *comparison) {
+    const char *weights = moec_option(comparison->compiler, "train.weights"),
+               *cache = moec_option(comparison->compiler, "train.cache");
+    if (comparison->smaller_weights) printf(", %s weights (f32 in training)", weights);
+    if (cache && strcmp(cache, "f32") != 0)
+        printf(*comparison->worst[DECODING].name ? ", %s cache"
+                                                 : ", %s cache not compared: no decoding",
+               cache);
+}
+
 static void print_text(const Comparison *comparison) {
-    printf("%s on %s, %s, seed %llu\n", moec_model(comparison->compiler), comparison->device->name,
-           comparison->rounded ? "products of bf16" : "f32", (unsigned long long)comparison->seed);
+    printf("%s on %s, %s", moec_model(comparison->compiler), comparison->device->name,
+           comparison->rounded ? "products of bf16" : "f32");
+    print_storage(comparison);
+    printf(", seed %llu, ", (unsigned long long)comparison->seed);
+    print_sizes(comparison);
+    puts("");
     for (int kind = 0; kind < KINDS; kind++) {
         const Worst *worst = &comparison->worst[kind];
         if (!*worst->name) continue;
@@ -253,8 +305,29 @@ static void print_text(const Comparison *comparison) {
         printf(": %s%s\n", worst->name, within(worst) ? "" : " DISAGREES");
     }
     for (int kind = 0; kind < KINDS; kind++) print_undecided(comparison, (Kind)kind);
+    if (comparison->forms) print_forms(comparison);
 }
 
-void verify_print(const Comparison *comparison, bool json) {
-    (json ? print_json : print_text)(comparison);
+void verify_print(const Comparison *comparison, json_t *json) {
+    if (json)
+        json_array_append_new(json, report_of(comparison));
+    else
+        print_text(comparison);
+    fflush(stdout);
+}
+
+void verify_print_skipped(const Comparison *comparison, const char *problem, json_t *json) {
+    const VerifyShape *shape = &comparison->shape;
+    if (json) {
+        json_t *report = heading(comparison);
+        json_object_set_new(report, "skipped", json_string(problem));
+        json_array_append_new(json, report);
+        return;
+    }
+    printf("%s on %s, skipped: ", moec_model(comparison->compiler), comparison->device->name);
+    print_sizes(comparison);
+    printf(" %s\n  to compare it: moec verify %s --batch %ld --context %ld", problem,
+           comparison->operand, shape->batch, shape->context);
+    if (shape->set) printf(" --set %s", shape->set);
+    puts("");
 }

@@ -1,223 +1,218 @@
-/* verify: moec verify: what a device computes beside what the program means, tensor by tensor:
- * every output, every gradient, every state after the step, and decoding token by token against the
- * whole window (against the step's own meaning where that is another: see moec_step_differs).
+/* verify: moec verify: compares the results of a device with the definition, tensor by tensor:
+ * every output, every gradient, every state after the step, and decoding token by token with the
+ * whole sequence, or with the definition of the step where that differs (moec_step_differs, or
+ * weights that are stored smaller). The sizes are those of the spec, of the command line, or
+ * --shapes.
  *
- * f32 is held to fixed limits. Where products round to bf16 the program is evaluated in double
- * precision with products that round, the choices held equal: its distance to the exact one is the
- * reference, the most of some equally good ways to round (as many of them as it takes to let a
- * device pass), and a device may be twice as far off. Two programs are rounded so: the model's, and
- * the device's, which stores as bf16 what it only ever rounds and rounds a little more by that.
- * Results of many numbers (logits, decoding, all gradients as one) are held to the first. A single
- * gradient can be a difference of large terms, and a single number is one of chance: those are held
- * to the second.
+ * f32 has fixed limits. Where products round to bf16, the definition is evaluated in double
+ * precision with products that round, with equal selections. The reference is its distance to the
+ * exact definition: the largest of several equally good ways to round, as many as a device needs to
+ * pass. The limit is twice the reference. Two programs round: that of the model, and that of the
+ * device, which stores temporaries as bf16 and so rounds more. Results of many numbers (logits,
+ * decoding, all gradients together) have the first one as reference. A single gradient can be a
+ * difference of large terms, and a single number varies by chance: their reference is the second.
  *
- * Outputs are held to 2e-2 besides, unless rounding alone costs that; gradients are not, because
- * rounding alone can cost more. A choice that rounding could turn over would make such a comparison
- * one of chance, so the first seed is taken whose choices are all clear.
+ * Outputs also have a limit of 2e-2, unless rounding alone exceeds it; gradients do not, because
+ * rounding alone can exceed it. Selections that depend on rounding would make the comparison one of
+ * chance, so the first seed is used whose selections are all clear.
  *
- * What is off all the same is looked at more closely: the exact program runs again with every value
- * a little off. Twice what that moves a tensor by is let pass, and told: it hangs on a tie (of two
- * largest values, of a load at its balance) or on a difference of nearly equal terms, and neither
- * side is right. Anything further off disagrees.
+ * A tensor beyond its limit is compared once more: the exact program runs again with small
+ * perturbations of every value. Deviations up to twice the perturbation response are accepted and
+ * reported, because the result is ill-conditioned: a tie between two largest values, a load at its
+ * balance, or a difference of nearly equal terms. Anything beyond disagrees.
  */
 #include "verify.h"
 
-#include "command/commands.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/spec.h"
+#include "command/commands.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12, SEEDS = 64 };
+/* Limits of the interpreter for one shape, in seconds: the spec's own, and each one of --shapes. */
+enum { OWN_SECONDS = 120, EACH_SECONDS = 30 };
+/* Sizes of a spec that has no train.batch or train.context. */
+enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 
 typedef struct Options {
     const char *operand, *device;
     long batch, context, seed;
-    bool json;
+    bool json, shapes, forms;
     TextList sets;
 } Options;
 
-/* ---- graphs ---- */
-
-static bool run_call(const Comparison *comparison, Call *call) {
-    bool good = call_run(call, comparison->seed, true);
-    for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
-    return good;
-}
-
-static bool compare_training(Comparison *comparison) {
-    Model *model = comparison->model;
-    const MoecGraphEntry *graph = model_graph(model, MOEC_GRAPH_TRAIN);
-    Call *call = graph ? call_open(model, graph, NULL) : NULL;
-    bool good = call != NULL;
-    verify_begin(comparison, MOEC_TRAIN, call);
-    if (good) verify_set_inputs(comparison, call);
-    good = good && verify_evaluate(comparison, 1) && run_call(comparison, call) &&
-           model_get_gradients(model) && model_get(model, false);
-    if (good) {
-        verify_judge_outputs(comparison, call);
-        verify_judge_gradients(comparison);
-        verify_judge_states(comparison);
-    }
-    verify_begin(comparison, comparison->graph, NULL);
-    call_close(call);
-    return good;
-}
-
-static void set_step(Call *call, const int32_t *tokens, long place) {
-    call_set_tokens(call, &tokens[place]);
-    call_set_scalar(call, MOEC_SCALAR_POSITION, (double)place);
-}
-
-/* The same steps in the interpreters, where they mean something else than the whole. */
-static bool judge_steps(Comparison *comparison, Call *call, const int32_t *tokens, size_t wide,
-                        const float *given) {
-    const char *kept = moec_option(comparison->compiler, "train.cache");
-    Squares all = {.many = true, .kept = kept && strcmp(kept, "f32")}, one;
-    bool good = true;
-    verify_begin(comparison, MOEC_DECODE, call);
-    for (long i = 0; i < comparison->context && good; i++) {
-        set_step(call, tokens, i);
-        good = verify_evaluate(comparison, EACH);
-        const Sample sample = {"logits", "logits", wide, wide, given + (size_t)i * wide};
-        if (!good || !verify_measure(comparison, &sample, &one)) break;
-        all.exact += one.exact, all.given += one.given;
-        for (int way = 0; way < WAYS; way++) all.round[way] += one.round[way];
-    }
-    if (good) verify_judge_squares(comparison, DECODING, "logits, token by token", &all);
-    return good;
-}
-
-static bool reads_best(const Comparison *comparison) {
-    MoecProgram *step = moec_compile(comparison->compiler, MOEC_DECODE, 1, comparison->context, 1);
-    return step && moec_step_differs(step);
-}
-
-/* The first sequence again, token by token. */
-static bool compare_decoding(Comparison *comparison, const Call *whole, const int32_t *tokens) {
-    const MoecGraphEntry *graph = model_graph(comparison->model, MOEC_GRAPH_DECODE);
-    int slot = call_output(whole, "logits");
-    Call *call = graph && slot >= 0 ? call_open(comparison->model, graph, NULL) : NULL;
-    if (!call) return !graph || slot < 0;
-    const MoecTensor *logits = &whole->graph->outputs[slot];
-    size_t wide = (size_t)logits->shape[logits->rank - 1];
-    float *given = memory_new(sizeof *given * wide * (size_t)comparison->context);
-    bool good = true;
-    for (long i = 0; i < comparison->context && good; i++) {
-        set_step(call, tokens, i);
-        int stepped = call_output(call, "logits");
-        good = call_run(call, comparison->seed, false) && call_get(call, stepped);
-        if (good) memcpy(given + (size_t)i * wide, call->outputs[stepped], sizeof *given * wide);
-    }
-    comparison->scale = 0;
-    if (good && reads_best(comparison))
-        good = judge_steps(comparison, call, tokens, wide, given);
-    else if (good)
-        verify_judge(comparison, DECODING,
-                     &(Sample){"logits, token by token", "output:logits",
-                               wide * (size_t)comparison->context, tensor_count(logits), given});
-    free(given);
-    call_close(call);
-    return good;
-}
-
-/* The token input of a call, [batch, context]; NULL when it reads none. */
-static const int32_t *tokens_of(const Call *call) {
-    for (int i = 0; i < call->graph->input_count; i++)
-        if (call->graph->inputs[i].input == MOEC_INPUT_TOKEN) return call->inputs[i];
-    return NULL;
-}
-
-/* Leaves weights and states of the first seed whose choices are clear; the forward pass and
- * decoding compared. */
-static bool compare_forward(Comparison *comparison, const Options *options) {
-    Call *call =
-        call_open(comparison->model, model_graph(comparison->model, MOEC_GRAPH_FORWARD), NULL);
-    bool good = call != NULL, clear = false;
-    for (int i = 0; i < SEEDS && good && !clear; i++) {
-        comparison->seed = (uint64_t)(options->seed + i);
-        good = verify_set_weights(comparison);
-        verify_set_inputs(comparison, call);
-        verify_begin(comparison, MOEC_FORWARD, call);
-        good = good && verify_evaluate(comparison, 1);
-        clear = good && verify_choices_are_clear(comparison);
-    }
-    if (good && !clear)
-        good = error_message("choose another --seed, or fewer tokens",
-                             "none of %d seeds makes choices that rounding leaves alone", SEEDS);
-    good = good && run_call(comparison, call);
-    if (good) verify_judge_outputs(comparison, call);
-    /* The pass may have moved states. */
-    good = good && verify_set_weights(comparison) &&
-           (!tokens_of(call) || compare_decoding(comparison, call, tokens_of(call)));
-    verify_begin(comparison, comparison->graph, NULL);
-    call_close(call);
-    return good && verify_set_weights(comparison);
-}
-
-/* ---- the command ---- */
+/* ---- one shape ---- */
 
 /* The graphs that this model has: a loss to train, steps to decode. */
-static int shapes_of(const Comparison *comparison, long batch, GraphShape *shapes) {
+static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
     const char *bytes = moec_cost_json(comparison->compiler);
     json_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
     bool decodes = json_is_true(json_object_get(json_object_get(cost, "decoding"), "derived"));
     json_decref(cost);
-    const long context = comparison->context;
+    const long batch = comparison->shape.batch, context = comparison->context;
     int count = 0;
-    shapes[count++] = (GraphShape){.graph = MOEC_FORWARD, .batch = batch, .context = context};
-    shapes[count++] = (GraphShape){.graph = MOEC_TRAIN, .batch = batch, .context = context};
+    graphs[count++] = (GraphShape){.graph = MOEC_TRAIN, .batch = batch, .context = context};
+    graphs[count++] = (GraphShape){.graph = MOEC_FORWARD, .batch = batch, .context = context};
     if (decodes)
-        shapes[count++] =
+        graphs[count++] =
             (GraphShape){.graph = MOEC_DECODE, .batch = 1, .context = context, .tokens = 1};
     return count;
 }
 
-static bool compare(Comparison *comparison, const Options *options) {
-    comparison->compiler = spec_open(options->operand, &options->sets);
-    if (!comparison->compiler) return false;
-    double longest = moec_option_number(comparison->compiler, "train.context", DEFAULT_CONTEXT);
-    comparison->context = options->context            ? options->context
-                          : longest < DEFAULT_CONTEXT ? (long)longest
-                                                      : DEFAULT_CONTEXT;
+/* The forms of these graphs, from programs compiled once more. */
+static bool note_forms(Comparison *comparison, const GraphShape *graphs, int count) {
+    MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
+    int forms;
+    moec_form_names(&forms);
+    for (int i = 0; compiler && i < count; i++)
+        if (graphs[i].graph == MOEC_TRAIN) moec_trains(compiler);
+    for (int i = 0; compiler && i < count; i++) {
+        MoecProgram *program = moec_compile(compiler, graphs[i].graph, graphs[i].batch,
+                                            graphs[i].context, graphs[i].tokens);
+        if (program) moec_lower(compiler, program, comparison->device->apart);
+        const bool *has = program ? moec_forms(compiler, program) : NULL;
+        for (int form = 0; has && form < forms; form++) comparison->forms[form] |= has[form];
+    }
+    bool good = compiler && reports_good(compiler);
+    moec_close(compiler);
+    return good;
+}
+
+/* Opens the model with these graphs, one of which trains or none, and compares them. */
+static bool compare_graphs(Comparison *comparison, const GraphShape *graphs, int count, long seed) {
+    bool trains = graphs[0].graph == MOEC_TRAIN, forward = count > trains;
+    if (comparison->forms && !note_forms(comparison, graphs, count)) return false;
+    comparison->model = model_open(comparison->device, comparison->compiler, graphs, count, true);
+    bool good = comparison->model &&
+                (forward ? verify_forward(comparison, seed) : verify_set_weights(comparison));
+    good = good && (!trains || verify_training(comparison));
+    model_close(comparison->model);
+    comparison->model = NULL;
+    return good;
+}
+
+/* Training reads f32 weights. Where the other graphs read smaller ones, they are a model of their
+ * own: a program that is compiled with training has its weights. */
+static bool compare_all(Comparison *comparison, long seed) {
+    GraphShape graphs[3];
+    const int count = graphs_of(comparison, graphs);
+    const char *weights = moec_option(comparison->compiler, "train.weights");
     comparison->rounded = moec_rounded(comparison->compiler);
-    GraphShape shapes[3];
-    int count = shapes_of(comparison, options->batch, shapes);
-    comparison->model = model_open(comparison->device, comparison->compiler, shapes, count, true);
-    bool good =
-        comparison->model && compare_forward(comparison, options) && compare_training(comparison);
-    if (good) verify_print(comparison, options->json);
+    comparison->smaller_weights = weights && strcmp(weights, "f32") != 0 &&
+                                  !(comparison->rounded && !strcmp(weights, "bf16"));
+    if (!comparison->smaller_weights) return compare_graphs(comparison, graphs, count, seed);
+    const bool rounded = comparison->rounded;
+    comparison->rounded = rounded && strcmp(weights, "int8") != 0;
+    bool good = compare_graphs(comparison, graphs + 1, count - 1, seed);
+    comparison->rounded = rounded;
+    return good && compare_graphs(comparison, graphs, 1, (long)comparison->seed);
+}
+
+static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
+    comparison->compiler = spec_open(comparison->operand, comparison->sets);
+    if (!comparison->compiler) return false;
+    comparison->context = comparison->shape.context;
+    comparison->rounded = moec_rounded(comparison->compiler);
+    char *problem = NULL, *help = NULL;
+    bool fits = verify_fits(comparison, &problem, &help), good = fits;
+    if (fits)
+        good = compare_all(comparison, seed);
+    else if (*comparison->shape.source || comparison->shape.asked)
+        error_message(help, "batch %ld, context %ld%s %s", comparison->shape.batch,
+                      comparison->shape.context, comparison->shape.source, problem);
+    else
+        verify_print_skipped(comparison, problem, json), good = true;
+    if (good && fits) verify_print(comparison, json);
     good = good && verify_agrees(comparison);
+    free(problem);
+    free(help);
     free(comparison->undecided);
     free(comparison->states);
-    model_close(comparison->model);
+    free(comparison->forms);
     moec_close(comparison->compiler);
     return good;
 }
 
+/* ---- the command ---- */
+
+/* The sizes of the command line, else those of the spec. */
+static VerifyShape own_shape(const Options *options, MoecCompiler *compiler) {
+    static const char *const sources[] = {" (from train)", " (batch from train)",
+                                          " (context from train)", ""};
+    const bool known = moec_option(compiler, "train.batch") != NULL;
+    VerifyShape shape = {.batch = options->batch, .context = options->context};
+    shape.source = known ? sources[2 * (options->batch > 0) + (options->context > 0)] : "";
+    shape.asked = options->batch > 0 || options->context > 0;
+    if (!shape.batch)
+        shape.batch = (long)moec_option_number(compiler, "train.batch", DEFAULT_BATCH);
+    if (!shape.context)
+        shape.context = (long)moec_option_number(compiler, "train.context", DEFAULT_CONTEXT);
+    return shape;
+}
+
+static bool compare(const Options *options, Device *device, json_t *json) {
+    VerifyShape shapes[SHAPE_LIMIT];
+    MoecCompiler *compiler = spec_open_quietly(options->operand, &options->sets);
+    if (!compiler || !reports_good(compiler)) {
+        moec_close(compiler);
+        return false;
+    }
+    int count = options->shapes ? verify_shapes(compiler, shapes) : 1, forms;
+    if (!options->shapes) shapes[0] = own_shape(options, compiler);
+    moec_form_names(&forms);
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        TextList sets = options->sets;
+        if (shapes[i].set) sets.items[sets.count++] = shapes[i].set;
+        Comparison comparison = {.operand = options->operand,
+                                 .sets = &sets,
+                                 .shape = shapes[i],
+                                 .device = device,
+                                 .seconds = options->shapes ? EACH_SECONDS : OWN_SECONDS};
+        if (options->forms) comparison.forms = memory_new(sizeof(bool) * (size_t)forms);
+        good &= compare_shape(&comparison, options->seed, json);
+    }
+    moec_close(compiler);
+    return good;
+}
+
+static void print_json(const Options *options, json_t *reports) {
+    const json_t *report = options->shapes ? reports : json_array_get(reports, 0);
+    if (report) json_dumpf(report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    if (report) puts("");
+}
+
 int command_verify(int argc, char **argv) {
     const Command *command = command_row("verify");
-    Options options = {.device = "cpu", .batch = DEFAULT_BATCH, .seed = 1};
+    Options options = {.device = "cpu", .batch = -1, .context = -1, .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_COUNT, "--batch", "N", &options.batch, "sequences (2)"},
+        {OPTION_COUNT, "--batch", "N", &options.batch, "sequences (default train.batch)"},
         {OPTION_COUNT, "--context", "N", &options.context,
-         "tokens of a sequence (12, or train.context when that is less)"},
-        {OPTION_COUNT, "--seed", "N", &options.seed, "of weights and inputs (1)"},
-        {OPTION_FLAG, "--json", NULL, &options.json, "the figures as JSON"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, as in the file"},
+         "positions per sequence (default train.context)"},
+        {OPTION_FLAG, "--shapes", NULL, &options.shapes,
+         "compare at each shape that reaches another form of the program"},
+        {OPTION_FLAG, "--forms", NULL, &options.forms, "list the forms of the compiled programs"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "seed of weights and inputs (default 1)"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "print the report as JSON"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets, "option of the model, as in the file"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
-    if (options.batch < 1)
-        return arguments_wrong(command, NULL, "moec verify needs a --batch of at least 1");
-    Comparison comparison = {.device = device_open(options.device)};
-    bool good = comparison.device && compare(&comparison, &options);
-    device_close(comparison.device);
+    if (!options.batch || !options.context)
+        return arguments_wrong(command, NULL, "--batch and --context must be at least 1");
+    if (options.shapes && (options.batch > 0 || options.context > 0))
+        return arguments_wrong(command, "leave out --batch and --context",
+                               "--shapes sets the batch and the context itself");
+    if (options.batch < 0) options.batch = 0;
+    if (options.context < 0) options.context = 0;
+    Device *device = device_open(options.device);
+    json_t *json = options.json ? json_array() : NULL;
+    bool good = device && compare(&options, device, json);
+    if (options.json) print_json(&options, json);
+    json_decref(json);
+    device_close(device);
     return good ? 0 : EXIT_INPUT;
 }

@@ -2,9 +2,10 @@
 #ifndef VERIFY_H
 #define VERIFY_H
 
-#include "command/arguments.h"
+#include "command/spec.h"
 #include "model/call.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,14 +31,30 @@ typedef struct Undecided {
     double error, moved;
 } Undecided;
 
+/* Sizes at which a model is compared. */
+typedef struct VerifyShape {
+    long batch, context;
+    const char *set;    /* another setting, "train.places=16", or NULL */
+    const char *source; /* of the sizes, " (from train)"; "" without a note */
+    bool asked;         /* --batch or --context was given: there is no limit of time */
+} VerifyShape;
+
 typedef struct Comparison {
+    const char *operand;
+    const TextList *sets; /* those of the shape included */
+    VerifyShape shape;
+    double seconds; /* limit of the interpreter for this shape */
     Device *device;
     MoecCompiler *compiler;
+    MoecCompiler *meaning;    /* of the programs that are interpreted, while a graph is compared */
+    MoecProgram *programs[2]; /* of the graph: as defined, and as rounded; NULL until needed */
     Model *model;
     float *states; /* those of the layers, as they are before a graph runs */
     uint64_t seed;
     long context;
-    bool rounded;
+    bool rounded;         /* products of bf16 */
+    bool smaller_weights; /* the graphs that train nothing read bf16 or int8 weights */
+    bool *forms; /* by number of moec_form_names: some graph has the form; NULL: not asked */
     /* of the graph that is being compared; round: NULL in f32, and where no more were needed */
     MoecInterpreter *exact, *round[WAYS];
     MoecInterpreter *noise[NOISES]; /* of the same; NULL until something is off */
@@ -69,8 +86,11 @@ typedef struct Squares {
 bool verify_set_weights(Comparison *comparison);
 /* Inputs from the seed: windows of tokens, anything else by itself. */
 void verify_set_inputs(const Comparison *comparison, Call *call);
-/* The graph at hand is this one, and nothing of it has been evaluated; call: NULL at the end. */
+/* Makes this the current graph, without results so far. A graph that was compared before keeps its
+ * programs until verify_end. */
 void verify_begin(Comparison *comparison, MoecGraph graph, const Call *call);
+/* Frees the interpreters and programs of the current graph. */
+void verify_end(Comparison *comparison);
 /* The exact interpreter and the first `each` ways of either program run once with the inputs of the
  * call; those that there are go on. False after a message. */
 bool verify_evaluate(Comparison *comparison, int each);
@@ -82,6 +102,24 @@ void verify_make_noise(Comparison *comparison);
 /* No choice is turned over by rounding, nor comes near to it: a device rounds the same numbers, and
  * its own sums move a choice far less than that. */
 bool verify_choices_are_clear(const Comparison *comparison);
+
+/* ---- graphs.c ---- */
+
+/* Compare the forward pass and decoding, or training, with the first seed from `seed` on whose
+ * selections are clear; the weights stay. False after a message. */
+bool verify_forward(Comparison *comparison, long seed);
+bool verify_training(Comparison *comparison);
+
+/* ---- verify_shapes.c ---- */
+
+enum { SHAPE_LIMIT = 24 };
+
+/* Lists the shapes that reach every form of the model: returns their count. */
+int verify_shapes(MoecCompiler *compiler, VerifyShape *shapes);
+/* Whether the interpreter can run the shape in the memory of the machine and, unless the user asked
+ * for it, within the limit of time. Otherwise *problem and *help are new strings: the reason, and
+ * the command to type. */
+bool verify_fits(const Comparison *comparison, char **problem, char **help);
 
 /* ---- verdict.c ---- */
 
@@ -96,6 +134,9 @@ void verify_judge_outputs(Comparison *comparison, const Call *call);
 void verify_judge_gradients(Comparison *comparison);
 void verify_judge_states(Comparison *comparison);
 bool verify_agrees(const Comparison *comparison);
-void verify_print(const Comparison *comparison, bool json);
+/* A line for a shape that was not compared, as text or as an element of `json`. */
+void verify_print_skipped(const Comparison *comparison, const char *problem, json_t *json);
+/* The report as text, or appended to the array `json` where that is not NULL. */
+void verify_print(const Comparison *comparison, json_t *json);
 
 #endif

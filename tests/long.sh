@@ -1,0 +1,49 @@
+#!/bin/sh
+# tests/long.sh [WORD...]: the tests that are too long for `make test`, one after the other, or those whose line contains a WORD.
+# Each begins with a line of the time, its name and its command, and ends with its result and its duration. The output of a failed
+# test follows. The last line is `N passed, N failed`. `make test-all` runs `make test` first.
+#
+# A test is one line of the list below: NAME COMMAND. Nothing here needs a network or a GPU. All of it takes some hours on two cores.
+. "$(dirname "$0")/begin.sh"
+unit=$BUILD/tests/unit
+cat >"$work/list" <<END
+compare_models tests/compare_models.sh
+random_models MOEC_SEED=7000 MOEC_MODELS=2000 $unit/test_models
+random_recurrences MOEC_MODELS=500 $unit/test_models recurrences
+random_programs MOEC_SEED=1 MOEC_PROGRAMS=2000 $unit/test_emit
+random_programs_device MOEC_SEED=1 MOEC_PROGRAMS=300 $unit/test_emit_cuda
+recurrences tests/checks/recurrences.sh all
+bf16 tests/checks/bf16.sh all
+products tests/checks/products.sh all
+names tests/checks/names.sh all
+cuda_models tests/checks/cuda_models.sh all
+cuda_oracle tests/checks/cuda_oracle.sh all
+kill tests/kill.sh 10
+sweep_kill tests/sweep_kill.sh 3
+mutated_specs tests/fuzz/run specs 1200 7
+mutated_files tests/fuzz/run files 1200 7
+END
+
+passed=0 failed=0
+while read -r name command; do
+    if [ $# -gt 0 ]; then
+        wanted=
+        for word; do case "$name $command" in *"$word"*) wanted=1 ;; esac; done
+        [ -n "$wanted" ] || continue
+    fi
+    echo "$(date '+%F %T') $name: $command"
+    start=$(date +%s) code=0
+    sh -c "$command" >"$work/output" 2>&1 </dev/null || code=$?
+    seconds=$(($(date +%s) - start))
+    if [ $code = 0 ]; then
+        passed=$((passed + 1))
+        tail -n "$([ "$name" = compare_models ] && echo 100 || echo 1)" "$work/output"
+        echo "$(date '+%F %T') $name: passed after $seconds s"
+    else
+        failed=$((failed + 1))
+        cat "$work/output"
+        echo "$(date '+%F %T') $name: FAILED with exit code $code after $seconds s"
+    fi
+done <"$work/list"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
