@@ -133,9 +133,10 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
     char *path = path_join(options->out, "weights.bin");
-    bool good = weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
-                    WEIGHTS_FINE ||
-                error_message("is there space left on the disk?", "cannot write %s", path);
+    bool good = file_replaceable(path) &&
+                (weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
+                     WEIGHTS_FINE ||
+                 error_message("is there space left on the disk?", "cannot write %s", path));
     free(path);
     return good;
 }

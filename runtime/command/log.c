@@ -1,9 +1,7 @@
 /* log: moec log: the log of a run for other tools. */
-#include "base/message.h"
 #include "command/commands.h"
 #include "experiment/history.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,11 +41,7 @@ int command_log(int argc, char **argv) {
     if (code >= 0) return code;
     if (!csv) return arguments_wrong(command, NULL, "moec log needs --csv");
     History history;
-    if (!history_open(&history, folder, true)) {
-        error_message("give the folder of a run, as moec train fills it",
-                      "cannot read %s/log.jsonl: %s", folder, strerror(errno));
-        return EXIT_INPUT;
-    }
+    if (!history_open(&history, folder, true)) return EXIT_INPUT;
     write_csv(&history);
     history_free(&history);
     return 0;

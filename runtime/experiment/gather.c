@@ -22,11 +22,9 @@ static bool holds(const char *folder, const char *name) {
 
 static json_t *load(const char *folder, const char *name) {
     char *path = path_join(folder, name);
-    json_t *root = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *root = file_json(path);
     free(path);
-    if (json_is_object(root)) return root;
-    json_decref(root);
-    return NULL;
+    return root;
 }
 
 /* ---- one run ---- */
@@ -85,7 +83,7 @@ static bool open_run(Run *run, const char *folder, const char *metric) {
     *run = (Run){.folder = memory_format("%s", folder)};
     if (!history_open(&run->history, folder, false)) {
         free(run->folder);
-        return error_message(NULL, "cannot read %s/log.jsonl", folder);
+        return false;
     }
     run->account = load(folder, "run.json");
     run->seed = seed_of(run);

@@ -12,10 +12,12 @@ RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed) {
     History history;
     RunResult result = {.loss = NAN};
     char *folder = plan_folder(plan, variant, seed);
-    if (history_open(&history, folder, false)) {
+    char *log = path_join(folder, "log.jsonl");
+    if (file_exists(log) && history_open(&history, folder, false)) {
         result = result_of(&history, plan->experiment->metric);
         history_free(&history);
     }
+    free(log);
     free(folder);
     return result;
 }
@@ -32,7 +34,7 @@ static char *outcome_path(const Plan *plan, const MoecVariant *variant, long see
 bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
                    RunResult *result) {
     char *path = outcome_path(plan, variant, seed, step);
-    json_t *object = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *object = file_json(path);
     json_t *loss = json_object_get(object, "loss");
     const char *metric = json_string_value(json_object_get(object, "metric"));
     *result = (RunResult){.diverged = json_is_true(json_object_get(object, "diverged")),

@@ -46,7 +46,7 @@ static bool keep(const char *path, double seconds, long steps) {
 
 long pace_steps(const Plan *plan, const MoecVariant *variant) {
     char *path = memory_format("%s/%s/pace.json", plan->out, variant->name);
-    json_t *object = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *object = file_json(path);
     long steps = (long)json_integer_value(json_object_get(object, "steps"));
     json_decref(object);
     if (steps <= 0) {

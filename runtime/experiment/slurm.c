@@ -92,7 +92,7 @@ static bool is_job(const char *text) {
 
 /* The job that was submitted before, into `job`; false when there is none. */
 static bool read_job(const char *path, char job[MAX_REPLY]) {
-    FILE *file = fopen(path, "re");
+    FILE *file = file_exists(path) ? file_stream(path, NULL) : NULL;
     bool found = file && fgets(job, MAX_REPLY, file);
     if (file) fclose(file);
     if (found) job[strcspn(job, "\n")] = '\0';

@@ -291,7 +291,7 @@ static json_int_t number(const json_t *state, const char *key) {
 
 /* Takes up what an earlier run has left, if it did the same. */
 static bool load_state(Bulk *bulk) {
-    json_t *state = json_load_file(bulk->state, 0, NULL), *mine = describe(bulk);
+    json_t *state = file_json(bulk->state), *mine = describe(bulk);
     bool good = true;
     if (!state || !file_exists(bulk->partial)) {
         note_message("there is nothing to go on with: %s is made from the beginning", bulk->out);
@@ -328,11 +328,10 @@ static bool take_up(Bulk *bulk) {
 
 static bool open_target(Bulk *bulk) {
     bool fresh = !bulk->result.tokens && !bulk->path && !bulk->offset;
+    if (!file_replaceable(bulk->out)) return false;
     bulk->target =
-        open(bulk->partial, O_WRONLY | O_CREAT | O_CLOEXEC | (fresh ? O_TRUNC : 0), 0666);
-    if (bulk->target < 0)
-        return error_message("check that the folder exists and may be written",
-                             "cannot write %s: %s", bulk->partial, strerror(errno));
+        file_create(bulk->partial, O_WRONLY | O_CLOEXEC | (fresh ? O_TRUNC : 0));
+    if (bulk->target < 0) return false;
     size_t length = HEADER_BYTES + (size_t)bulk->width * bulk->result.tokens;
     return ftruncate(bulk->target, (off_t)length) == 0 ||
            error_message(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
@@ -401,7 +400,8 @@ static bool run(Bulk *bulk) {
     for (int i = 0; i < bulk->threads; i++)
         bulk->result.replaced += encoder_replaced(bulk->encoders[i]);
     if (good && !more) return finish(bulk);
-    if (!file_exists(bulk->state)) unlink(bulk->partial); /* nothing to go on with */
+    if (bulk->target >= 0 && !file_exists(bulk->state))
+        unlink(bulk->partial); /* it cannot be resumed */
     return false;
 }
 

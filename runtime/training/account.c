@@ -50,7 +50,7 @@ static json_t *start_json(const Account *account) {
 
 /* The starts so far; those of a run that begins anew are not its own. */
 static json_t *starts_before(const char *path, const Account *account) {
-    json_t *before = account->step && file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *before = account->step ? file_json(path) : NULL;
     json_t *starts = json_object_get(before, "starts");
     starts = json_is_array(starts) ? json_incref(starts) : json_array();
     json_decref(before);
