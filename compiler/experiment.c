@@ -217,7 +217,8 @@ static bool add_structure(Expansion *expansion, const char *name, const List *ow
     Arena *arena = expansion->arena;
     List overrides = {0};
     MoecVariant structure = {.name = name, .structure = name};
-    add_all(arena, &overrides, &asked->overrides);
+    const List common = sets_after(expansion);
+    add_all(arena, &overrides, &common);
     add_all(arena, &overrides, own);
     if (!variant_equalise(expansion, &overrides, &structure)) return false;
     for (int i = 0; i < (int)combinations(&asked->tune); i++) {
@@ -272,6 +273,7 @@ const MoecExperiment *moec_expand(MoecCompiler *compiler) {
                      MAX_VARIANTS);
         return NULL;
     }
+    if (!sets_allowed(&expansion)) return NULL;
     expansion.variants = arena_alloc(unit->arena, (size_t)count * sizeof(MoecVariant));
     static const List nothing = {0};
     if (!add_structure(&expansion, "base", &nothing)) return NULL;

@@ -76,6 +76,8 @@ const char *moec_model(const MoecCompiler *compiler);
 /* Everything needed to open the same model again without its files: all sources and overrides as
  * one text. */
 const char *moec_bundle(MoecCompiler *compiler);
+/* Whether the text of a --set, "train.steps=20" or "train={steps=20}", sets that option. */
+bool moec_sets(const char *set, const char *path);
 /* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
 const char *moec_option(MoecCompiler *compiler, const char *path);
 /* All options as resolved, those of layers inside by their paths: a JSON object of texts,

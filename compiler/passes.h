@@ -112,6 +112,7 @@ typedef struct Experiment {
     double gflops, gbytes; /* of the machine that `match time` is about: products, memory */
     List halvings;         /* double *: the shares of a run at which the better half goes on */
     List overrides;        /* Node * NODE_ENTRY, of every variant */
+    List paths;            /* Node *: every option that the experiment sets, by its name */
 } Experiment;
 
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */

@@ -191,8 +191,7 @@ static char *difference(json_t *before, json_t *now) {
 
 static bool is_same(const Plan *plan, const char *path, json_t *now) {
     json_t *before = file_json(path);
-    if (!before)
-        return error_message("choose another --out", "%s does not describe a sweep", path);
+    if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
     char *what = difference(before, now);
     json_decref(before);
     if (what)

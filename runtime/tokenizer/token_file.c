@@ -329,8 +329,7 @@ static bool take_up(Bulk *bulk) {
 static bool open_target(Bulk *bulk) {
     bool fresh = !bulk->result.tokens && !bulk->path && !bulk->offset;
     if (!file_replaceable(bulk->out)) return false;
-    bulk->target =
-        file_create(bulk->partial, O_WRONLY | O_CLOEXEC | (fresh ? O_TRUNC : 0));
+    bulk->target = file_create(bulk->partial, O_WRONLY | O_CLOEXEC | (fresh ? O_TRUNC : 0));
     if (bulk->target < 0) return false;
     size_t length = HEADER_BYTES + (size_t)bulk->width * bulk->result.tokens;
     return ftruncate(bulk->target, (off_t)length) == 0 ||
