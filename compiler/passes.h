@@ -42,6 +42,8 @@ Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *doc
  * is read but the stdlib. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count);
+/* Adds a file to the text of a bundle, after its first two lines. */
+void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length);
 /* What a text of moec_bundle holds, Source * and char *: the name of its model, or NULL when it is
  * damaged. */
 const char *bundle_read(Arena *arena, const char *text, size_t length, List *sources, List *sets);

@@ -1,6 +1,7 @@
 #include "experiment/comparison.h"
 
 #include "base/json_number.h"
+#include "base/json_text.h"
 #include "base/memory.h"
 #include "experiment/statistics.h"
 
@@ -212,7 +213,7 @@ static json_t *run_json(const Run *run, const char *metric, bool lasting) {
     if (run->history.diverged)
         json_object_set_new(object, "nonsense", json_string(run->history.diverged));
     if (lasting) return object;
-    json_object_set_new(object, "folder", json_string(run->folder));
+    json_object_set_new(object, "folder", json_text(run->folder));
     json_object_set_new(object, "seconds", json_number(history_sum(&run->history, "seconds")));
     return object;
 }

@@ -2,6 +2,7 @@
 
 #include "base/message.h"
 #include "base/files.h"
+#include "base/json_text.h"
 #include "base/memory.h"
 #include "device/device.h"
 #include "device/ceiling.h"
@@ -123,10 +124,6 @@ char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
     return memory_format("%s/%s/seed_%ld", plan->out, variant->name, seed);
 }
 
-static json_t *text_or_null(const char *text) {
-    return text ? json_string(text) : json_null();
-}
-
 /* What an experiment need not say is there only when it does. */
 static void add_rules(const MoecExperiment *experiment, json_t *root) {
     json_t *shares = json_array();
@@ -159,11 +156,10 @@ static json_t *plan_json(const Plan *plan) {
         json_object_set_new(variants, variant->name, row);
         free(print);
     }
-    json_t *root =
-        json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
-                  experiment->base, "seeds", (json_int_t)experiment->seeds, "data",
-                  text_or_null(plan->data), "val", text_or_null(plan->validation), "tokenizer",
-                  text_or_null(plan->tokenizer), "variants", variants);
+    json_t *root = json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name,
+                             "base", experiment->base, "seeds", (json_int_t)experiment->seeds,
+                             "data", json_text(plan->data), "val", json_text(plan->validation),
+                             "tokenizer", json_text(plan->tokenizer), "variants", variants);
     add_rules(experiment, root);
     return root;
 }

@@ -3,6 +3,7 @@
 
 #include "base/commit.h"
 #include "base/json_number.h"
+#include "base/json_text.h"
 #include "base/version.h"
 #include "device/ceiling.h"
 #include "device/device.h"
@@ -111,7 +112,7 @@ static json_t *run_json(const Run *run) {
         json_object_set_new(all, run->history.names[i], series_json(&run->history, i));
     json_t *starts = json_object_get(run->account, "starts");
     return json_pack("{s:I, s:o?, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
-                     "folder", json_string(run->folder), "diverged", run->result.diverged,
+                     "folder", json_text(run->folder), "diverged", run->result.diverged,
                      "nonsense", run->history.diverged, "starts", starts, "clock",
                      clock_json(&run->history), "series", all);
 }

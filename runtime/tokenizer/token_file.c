@@ -1,5 +1,6 @@
 #include "tokenizer/token_file.h"
 
+#include "base/json_text.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/hashing.h"
@@ -265,7 +266,7 @@ static json_t *describe(const Bulk *bulk) {
     const BulkOptions *options = bulk->options;
     json_t *paths = json_array();
     for (int i = 0; i < bulk->path_count; i++)
-        json_array_append_new(paths, json_string(bulk->paths[i]));
+        json_array_append_new(paths, json_text(bulk->paths[i]));
     return json_pack("{s:o, s:I, s:b, s:b, s:s?, s:i, s:i, s:I}", "texts", paths, "tokenizer",
                      (json_int_t)XXH3_64bits(json, length), "special", options->special, "lines",
                      options->lines, "field", options->field, "last", (int)options->last, "width",
