@@ -315,6 +315,14 @@ const char *moec_layout_of(MoecCompiler *layouts, const MoecPair *pairs, int cou
 const char *moec_layout_spec(MoecCompiler *layouts, const char *layout, const char *name,
                              const MoecPair *pairs, int count, const char *const **others,
                              int *other_count);
+/* The spec, a text with a model of that name, and the files that it uses outside of the standard
+ * library, as moec_open_bundle reads them. */
+const char *moec_layout_bundle(MoecCompiler *layouts, const char *name, const char *spec);
+/* Those files; a new list in the memory of `layouts`. */
+const MoecDocument *moec_layout_files(MoecCompiler *layouts, int *count);
+/* Whether a model, in a file with its name, can be called so: the name is no keyword, and no file
+ * of the standard library or of the layouts has it. */
+bool moec_layout_name(MoecCompiler *layouts, const char *name);
 /* The configuration that the layout gives a model; NULL after an error in the reports of
  * `layouts`: the family cannot say what the model is. */
 const MoecPair *moec_layout_pairs(MoecCompiler *layouts, const char *layout, MoecCompiler *model,
