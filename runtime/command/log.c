@@ -1,5 +1,6 @@
 /* log: moec log: the log of a run for other tools. */
 #include "command/commands.h"
+#include "experiment/csv.h"
 #include "experiment/history.h"
 
 #include <math.h>
@@ -15,9 +16,12 @@ static void write_number(double number) {
         printf("nan");
 }
 
-/* A last column says what was no finite number when a run diverged. */
+/* The last column names the value that was no finite number when a run diverged. */
 static void write_csv(const History *history) {
-    for (int i = 0; i < history->columns; i++) printf("%s%s", i ? "," : "", history->names[i]);
+    for (int i = 0; i < history->columns; i++) {
+        if (i) putchar(',');
+        csv_text(stdout, history->names[i]);
+    }
     printf(",diverged\n");
     for (long row = 0; row < history->rows; row++) {
         for (int i = 0; i < history->columns; i++) {
@@ -25,7 +29,9 @@ static void write_csv(const History *history) {
             write_number(history->values[i][row]);
         }
         bool last = row == history->rows - 1;
-        printf(",%s\n", last && history->diverged ? history->diverged : "");
+        putchar(',');
+        csv_text(stdout, last && history->diverged ? history->diverged : "");
+        putchar('\n');
     }
 }
 

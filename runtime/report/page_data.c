@@ -112,9 +112,9 @@ static json_t *run_json(const Run *run) {
         json_object_set_new(all, run->history.names[i], series_json(&run->history, i));
     json_t *starts = json_object_get(run->account, "starts");
     return json_pack("{s:I, s:o?, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
-                     "folder", json_text(run->folder), "diverged", run->result.diverged,
-                     "nonsense", run->history.diverged, "starts", starts, "clock",
-                     clock_json(&run->history), "series", all);
+                     "folder", json_text(run->folder), "diverged", run->result.diverged, "nonsense",
+                     run->history.diverged, "starts", starts, "clock", clock_json(&run->history),
+                     "series", all);
 }
 
 /* Of the machine that writes the report: of products of f32, of bf16, of memory. */

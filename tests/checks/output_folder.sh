@@ -60,6 +60,14 @@ for name in weights.bin program.c README.md Makefile; do
 done
 with_link page.html moec report run --out page.html
 
+# ---- names in a log ----
+cp -r run quoted
+printf '{"step": 3, "loss": 1.5, "a,b \\"c\\"": 2}\n' >>quoted/log.jsonl
+moec log quoted --csv >csv 2>log || wrong "$(cat log)"
+# RFC 4180: quotes around the field, quotes in it twice.
+head -1 csv | grep -q ',"a,b ""c""",diverged$' || wrong "the names of columns are not quoted: $(head -1 csv)"
+tail -1 csv | grep -q ',2,$' || wrong "the last row is another one: $(tail -1 csv)"
+
 # ---- pipes ----
 for name in run.json log.jsonl result.json; do
     cp -r run piped
