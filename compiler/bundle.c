@@ -1,4 +1,5 @@
 #include "moec.h"
+#include "base/utf8.h"
 #include "passes.h"
 
 #include <stdio.h>
@@ -8,11 +9,49 @@
  *
  *     moec-bundle 1
  *     model NAME
- *     file LENGTH PATH
+ *     file LENGTH PATH       control characters, backslashes and invalid UTF-8 as \xHH
  *     ...text...
  *     set LENGTH
  *     ...text...
  */
+
+/* Adds a path as one line of UTF-8 that does not begin with a space, for any bytes. */
+static void add_path(Text *text, const char *path) {
+    size_t length = strlen(path);
+    for (size_t at = 0; at < length;) {
+        unsigned character = 0;
+        int bytes = utf8_decode(path + at, length - at, &character);
+        bool plain =
+            bytes && character >= ' ' + (at == 0) && character != 0x7F && character != '\\';
+        if (plain)
+            text_add_bytes(text, path + at, (size_t)bytes);
+        else
+            text_add(text, "\\x%02x", (unsigned)(unsigned char)path[at]);
+        at += plain ? (size_t)bytes : 1;
+    }
+}
+
+/* The path that add_path has written, in place. */
+static char *read_path(char *path) {
+    char *to = path;
+    for (const char *at = path; *at; at++) {
+        unsigned byte = 0;
+        bool escaped = at[0] == '\\' && at[1] == 'x' && strspn(at + 2, "0123456789abcdef") >= 2 &&
+                       sscanf(at + 2, "%2x", &byte) == 1 && byte;
+        *to++ = escaped ? (char)byte : *at;
+        if (escaped) at += 3;
+    }
+    *to = 0;
+    return path;
+}
+
+void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length) {
+    text_add(text, "file %zu ", length);
+    add_path(text, path);
+    text_add(text, "\n");
+    text_add_bytes(text, bytes, length);
+    text_add(text, "\n");
+}
 
 const char *moec_bundle(MoecCompiler *compiler) {
     const Unit *unit = moec_unit(compiler);
@@ -20,11 +59,11 @@ const char *moec_bundle(MoecCompiler *compiler) {
     text_add(&text, "moec-bundle 1\nmodel %s\n", moec_model(compiler));
     for (int i = 0; i < unit->sources.count; i++) {
         const Source *source = unit->sources.items[i];
-        bool set = !strcmp(source->path, "--set");
-        if (set)
-            text_add(&text, "set %zu\n", source->length);
-        else
-            text_add(&text, "file %zu %s\n", source->length, source->path);
+        if (strcmp(source->path, "--set")) {
+            bundle_add_file(&text, source->path, source->text, source->length);
+            continue;
+        }
+        text_add(&text, "set %zu\n", source->length);
         text_add_bytes(&text, source->text, source->length);
         text_add(&text, "\n");
     }
@@ -45,7 +84,7 @@ static char *bundle_line(Arena *arena, Bundle *bundle) {
     return line;
 }
 
-static bool bundle_part(Arena *arena, Bundle *bundle, const char *line) {
+static bool bundle_part(Arena *arena, Bundle *bundle, char *line) {
     size_t length = 0;
     int read = 0;
     bool file = !strncmp(line, "file ", 5);
@@ -59,14 +98,14 @@ static bool bundle_part(Arena *arena, Bundle *bundle, const char *line) {
         return true;
     }
     Source *source = arena_alloc(arena, sizeof *source);
-    *source = (Source){.path = line + read, .text = text, .length = length};
+    *source = (Source){.path = read_path(line + read), .text = text, .length = length};
     list_push(arena, &bundle->sources, source);
     return true;
 }
 
 const char *bundle_read(Arena *arena, const char *text, size_t length, List *sources, List *sets) {
     Bundle bundle = {.at = text, .end = text + length};
-    const char *line = bundle_line(arena, &bundle);
+    char *line = bundle_line(arena, &bundle);
     if (!line || strcmp(line, "moec-bundle 1")) return NULL;
     const char *model = bundle_line(arena, &bundle);
     if (!model || strncmp(model, "model ", 6)) return NULL;

@@ -217,7 +217,8 @@ static bool add_structure(Expansion *expansion, const char *name, const List *ow
     Arena *arena = expansion->arena;
     List overrides = {0};
     MoecVariant structure = {.name = name, .structure = name};
-    add_all(arena, &overrides, &asked->overrides);
+    const List common = sets_after(expansion);
+    add_all(arena, &overrides, &common);
     add_all(arena, &overrides, own);
     if (!variant_equalise(expansion, &overrides, &structure)) return false;
     for (int i = 0; i < (int)combinations(&asked->tune); i++) {
@@ -334,7 +335,7 @@ const MoecExperiment *moec_expand(MoecCompiler *compiler) {
     Unit *unit = moec_unit(compiler);
     Expansion expansion = {compiler, unit->arena, unit->reports, asked, NULL, 0};
     int structures = count_structures(&expansion);
-    if (structures < 0) return NULL;
+    if (structures < 0 || !sets_allowed(&expansion)) return NULL;
     size_t count = ((size_t)structures + 1) * (size_t)combinations(&asked->tune);
     expansion.variants = arena_alloc(unit->arena, count * sizeof(MoecVariant));
     static const List nothing = {0};

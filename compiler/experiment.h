@@ -27,5 +27,10 @@ bool variant_has_solved(const Expansion *expansion, const List *overrides, const
 /* Adds what makes the variant as large as the base, and says in variant->solved what that leaves;
  * false after an error. */
 bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *variant);
+/* Whether every --set of the command line has an effect; false after an error. */
+bool sets_allowed(const Expansion *expansion);
+/* The options that the experiment sets for all variants, then those of --set that change the same
+ * options: the command line wins. Node * NODE_ENTRY. */
+List sets_after(const Expansion *expansion);
 
 #endif

@@ -38,13 +38,62 @@ const char *moec_layout_of(MoecCompiler *compiler, const MoecPair *pairs, int co
 
 /* ---- the spec ---- */
 
+/* Whether the source declares anything but layouts, outside of the standard library. */
+static bool is_used(const Unit *unit, const Source *source) {
+    const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules,
+                           &unit->parametrizations};
+    if (path_is_standard(source->path)) return false;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (int k = 0; k < lists[i]->count; k++)
+            if (((const Node *)lists[i]->items[k])->span.source == source) return true;
+    return false;
+}
+
+const MoecDocument *moec_layout_files(MoecCompiler *compiler, int *count) {
+    const Unit *unit = moec_unit(compiler);
+    MoecDocument *files =
+        arena_alloc(moec_arena(compiler), sizeof *files * ((size_t)unit->sources.count + 1));
+    *count = 0;
+    for (int i = 0; i < unit->sources.count; i++) {
+        const Source *source = unit->sources.items[i];
+        if (is_used(unit, source))
+            files[(*count)++] = (MoecDocument){source->path, source->text, source->length};
+    }
+    return files;
+}
+
+bool moec_layout_name(MoecCompiler *compiler, const char *name) {
+    Arena *arena = moec_arena(compiler);
+    const char *text = arena_format(arena, "model %s = decoder { }", name);
+    const Source source = {"", text, strlen(text)};
+    Reports reports = {.arena = arena};
+    parse(arena, &reports, &source);
+    int count;
+    const MoecDocument *files = moec_layout_files(compiler, &count);
+    const char *own = arena_format(arena, "%s.moe", name);
+    for (int i = 0; i < count; i++) {
+        const char *slash = strrchr(files[i].path, '/');
+        if (!strcmp(slash ? slash + 1 : files[i].path, own)) return false;
+    }
+    return !reports.errors && !moec_standard_file(name);
+}
+
+const char *moec_layout_bundle(MoecCompiler *compiler, const char *name, const char *spec) {
+    Arena *arena = moec_arena(compiler);
+    Text text = {.arena = arena};
+    int count;
+    const MoecDocument *files = moec_layout_files(compiler, &count);
+    text_add(&text, "moec-bundle 1\nmodel %s\n", name);
+    bundle_add_file(&text, arena_format(arena, "%s.moe", name), spec, strlen(spec));
+    for (int i = 0; i < count; i++)
+        bundle_add_file(&text, files[i].path, files[i].text, files[i].length);
+    return text.text;
+}
+
 /* A model of this text, opened as one that a run has saved. */
-static MoecCompiler *open_text(Arena *arena, const char *name, const char *text) {
-    Text bundle = {.arena = arena};
-    text_add(&bundle, "moec-bundle 1\nmodel %s\nfile %zu %s.moe\n", name, strlen(text), name);
-    text_add_bytes(&bundle, text, strlen(text));
-    text_add(&bundle, "\n");
-    return moec_open_bundle(bundle.text, bundle.length, NULL, 0);
+static MoecCompiler *open_text(MoecCompiler *layouts, const char *name, const char *spec) {
+    const char *bundle = moec_layout_bundle(layouts, name, spec);
+    return moec_open_bundle(bundle, strlen(bundle), NULL, 0);
 }
 
 /* What a program computes, whatever its parameters begin with. */
@@ -91,14 +140,15 @@ static bool can_go(Arena *arena, const LayoutOption *option, MoecCompiler *with,
 }
 
 /* A person writes the sizes of a model, and else what is not the default anyway. */
-static void leave_defaults_out(Arena *arena, const Layout *layout, const char *name,
+static void leave_defaults_out(MoecCompiler *compiler, const Layout *layout, const char *name,
                                List *options) {
-    MoecCompiler *whole = open_text(arena, name, layout_spec(arena, layout, name, options));
+    Arena *arena = moec_arena(compiler);
+    MoecCompiler *whole = open_text(compiler, name, layout_spec(arena, layout, name, options));
     for (int i = options->count - 1; i >= 0 && !moec_failed(whole); i--) {
         List others = {0};
         for (int k = 0; k < options->count; k++)
             if (k != i) list_push(arena, &others, options->items[k]);
-        MoecCompiler *less = open_text(arena, name, layout_spec(arena, layout, name, &others));
+        MoecCompiler *less = open_text(compiler, name, layout_spec(arena, layout, name, &others));
         bool gone = can_go(arena, options->items[i], whole, less);
         moec_close(gone ? whole : less);
         if (!gone) continue;
@@ -121,9 +171,9 @@ const char *moec_layout_spec(MoecCompiler *compiler, const char *name, const cha
         *other_count = unknown.count;
     }
     if (moec_failed(compiler)) return NULL;
-    leave_defaults_out(arena, layout, model, &options);
+    leave_defaults_out(compiler, layout, model, &options);
     const char *text = layout_spec(arena, layout, model, &options);
-    MoecCompiler *opened = open_text(arena, model, text);
+    MoecCompiler *opened = open_text(compiler, model, text);
     const char *formatted = moec_format(opened);
     if (formatted) text = arena_copy(arena, formatted, strlen(formatted));
     moec_close(opened);
@@ -161,7 +211,8 @@ static bool says_all(MoecCompiler *compiler, const Layout *layout, MoecCompiler 
     List unknown = {0};
     List options = layout_options(moec_unit(compiler), layout, values, pairs->count, &unknown);
     if (moec_failed(compiler)) return false;
-    MoecCompiler *again = open_text(arena, "again", layout_spec(arena, layout, "again", &options));
+    MoecCompiler *again =
+        open_text(compiler, "again", layout_spec(arena, layout, "again", &options));
     char *here = function_text(arena, model), *there = function_text(arena, again);
     bool same = here && there && strcmp(here, there) == 0;
     if (!same) report_differences(compiler, layout, model, again);

@@ -76,6 +76,8 @@ const char *moec_model(const MoecCompiler *compiler);
 /* Everything needed to open the same model again without its files: all sources and overrides as
  * one text. */
 const char *moec_bundle(MoecCompiler *compiler);
+/* Whether the text of a --set, "train.steps=20" or "train={steps=20}", sets that option. */
+bool moec_sets(const char *set, const char *path);
 /* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
 const char *moec_option(MoecCompiler *compiler, const char *path);
 /* All options as resolved, those of layers inside by their paths: a JSON object of texts,
@@ -333,6 +335,14 @@ const char *moec_layout_of(MoecCompiler *layouts, const MoecPair *pairs, int cou
 const char *moec_layout_spec(MoecCompiler *layouts, const char *layout, const char *name,
                              const MoecPair *pairs, int count, const char *const **others,
                              int *other_count);
+/* The spec, a text with a model of that name, and the files that it uses outside of the standard
+ * library, as moec_open_bundle reads them. */
+const char *moec_layout_bundle(MoecCompiler *layouts, const char *name, const char *spec);
+/* Those files; a new list in the memory of `layouts`. */
+const MoecDocument *moec_layout_files(MoecCompiler *layouts, int *count);
+/* Whether a model, in a file with its name, can be called so: the name is no keyword, and no file
+ * of the standard library or of the layouts has it. */
+bool moec_layout_name(MoecCompiler *layouts, const char *name);
 /* The configuration that the layout gives a model; NULL after an error in the reports of
  * `layouts`: the family cannot say what the model is. */
 const MoecPair *moec_layout_pairs(MoecCompiler *layouts, const char *layout, MoecCompiler *model,

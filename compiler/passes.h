@@ -42,6 +42,8 @@ Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *doc
  * is read but the stdlib. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count);
+/* Adds a file to the text of a bundle, after its first two lines. */
+void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length);
 /* What a text of moec_bundle holds, Source * and char *: the name of its model, or NULL when it is
  * damaged. */
 const char *bundle_read(Arena *arena, const char *text, size_t length, List *sources, List *sets);
@@ -113,6 +115,7 @@ typedef struct Experiment {
     double gflops, gbytes; /* of the machine that `match time` is about: products, memory */
     List halvings;         /* double *: the shares of a run at which the better half goes on */
     List overrides;        /* Node * NODE_ENTRY, of every variant */
+    List paths;            /* Node *: every option that the experiment sets, by its name */
 } Experiment;
 
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */

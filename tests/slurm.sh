@@ -62,12 +62,15 @@ cd "$work"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 moec sweep small.moe --data text --out plain > plain.log || wrong "a sweep fails: $(cat plain.log)"
-moec sweep small.moe --data text --out jobs --slurm '--time=10' > jobs.log 2>&1 || wrong "jobs: $(cat jobs.log jobs/slurm_*.txt slurmd.log)"
+# Spaces, quotes and the patterns of sbatch in the name of the folder.
+jobs="the jobs %j's"
+moec sweep small.moe --data text --out "$jobs" --slurm '--time=10' > jobs.log 2>&1 || wrong "jobs: $(cat jobs.log "$jobs"/slurm_*.txt slurmd.log)"
 grep 'is submitted as job' jobs.log
-cmp plain/table.json jobs/table.json
+cmp plain/table.json "$jobs/table.json"
+[ -e "$jobs/slurm_0.txt" ] || wrong "the output of jobs is in another file: $(ls "$jobs")"
 # A run that a job did not end is the only one of the next array.
-rm jobs/base/seed_2/*
-moec sweep small.moe --data text --out jobs --slurm '--time=10' > again.log 2>&1 || wrong "again: $(cat again.log)"
+rm "$jobs"/base/seed_2/*
+moec sweep small.moe --data text --out "$jobs" --slurm '--time=10' > again.log 2>&1 || wrong "again: $(cat again.log)"
 grep -q ': 1 runs' again.log || wrong "not one run again: $(cat again.log)"
-cmp plain/table.json jobs/table.json
+cmp plain/table.json "$jobs/table.json"
 echo "the same table by jobs of Slurm"

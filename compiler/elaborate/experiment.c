@@ -347,6 +347,7 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
         report_help(unit->reports, "add one: base = MODEL");
         good = false;
     }
+    experiment->paths = asking.paths;
     if (good) add_model(unit, experiment);
     return good ? experiment : NULL;
 }

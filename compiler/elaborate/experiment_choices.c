@@ -124,6 +124,12 @@ static Dimension *dimension_new(Asking *asking, const Node *node, List *dimensio
 }
 
 bool path_claim(Asking *asking, const Node *node) {
+    if (!strcmp(node->name, "train.seed")) {
+        report_error(asking->e->reports, node->name_span,
+                     "an experiment sets train.seed itself: to 1, 2, ... up to its seeds");
+        report_help(asking->e->reports, "write seeds = N");
+        return false;
+    }
     for (int i = 0; i < asking->paths.count; i++) {
         const Node *earlier = asking->paths.items[i];
         if (strcmp(earlier->name, node->name)) continue;

@@ -581,9 +581,9 @@ static void add_group(Text *text, const List *options, const char *prefix, int d
 
 char *layout_spec(Arena *arena, const Layout *layout, const char *name, const List *options) {
     Text text = {.arena = arena};
-    text_add(&text, "# Imported by the layout '%s'.\nuse %s\n", layout->name, layout->base);
-    for (int i = 0; i < layout->uses.count; i++)
-        text_add(&text, "use %s\n", ((Node *)layout->uses.items[i])->name);
+    text_add(&text, "# Imported by the layout '%s'.\n", layout->name);
+    for (int i = 0; i < layout->files.count; i++)
+        text_add(&text, "use %s\n", (const char *)layout->files.items[i]);
     text_add(&text, "\nmodel %s = %s {", name, layout->base);
     add_group(&text, options, "", 0);
     text_add(&text, "\n}\n");

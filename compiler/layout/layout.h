@@ -42,6 +42,7 @@ typedef struct Layout {
     List lines;              /* LayoutLine * */
     List axes;               /* Node * NODE_AXIS */
     List uses;               /* Node * NODE_USE: files that the spec uses besides */
+    List files;              /* const char *: all files that the spec uses, without ".moe" */
 } Layout;
 
 /* mapping.c: which elements of `tensors`, of a model, make up which tensor of theirs,

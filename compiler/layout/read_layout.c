@@ -454,6 +454,29 @@ static bool add_layout(Reader *reader, Layout *layout, const Node *node, int dep
     return true;
 }
 
+static void add_file(Arena *arena, Layout *layout, const char *path) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t length = strlen(base);
+    if (length > 4 && !strcmp(base + length - 4, ".moe")) length -= 4;
+    const char *name = arena_copy(arena, base, length);
+    for (int i = 0; i < layout->files.count; i++)
+        if (!strcmp(layout->files.items[i], name)) return;
+    list_push(arena, &layout->files, (void *)name);
+}
+
+/* The file that declares the base, those that the layout names, and every file outside of the
+ * standard library that declares a layer. */
+static void list_files(const Unit *unit, Layout *layout) {
+    const Node *base = node_called(&unit->layers, layout->base);
+    add_file(unit->arena, layout, base ? base->span.source->path : layout->base);
+    for (int i = 0; i < layout->uses.count; i++)
+        add_file(unit->arena, layout, ((const Node *)layout->uses.items[i])->name);
+    for (int i = 0; i < unit->layers.count; i++) {
+        const char *path = ((const Node *)unit->layers.items[i])->span.source->path;
+        if (!path_is_standard(path)) add_file(unit->arena, layout, path);
+    }
+}
+
 static bool has_rule(const Layout *layout) {
     for (int i = 0; i < layout->rules.count; i++)
         if (((Node *)layout->rules.items[i])->kind == NODE_RULE) return true;
@@ -469,6 +492,7 @@ List layouts_read(Unit *unit) {
         layout->node = node;
         layout->name = node->name;
         if (!add_layout(&reader, layout, node, 0)) continue;
+        list_files(unit, layout);
         if (has_rule(layout)) {
             list_push(unit->arena, &layouts, layout);
             continue;

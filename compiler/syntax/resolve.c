@@ -252,6 +252,13 @@ static void define(Resolver *resolver, Names *names, List *list, Node *node) {
     list_push(unit->arena, list, node);
 }
 
+/* The files that a layout adds to the specs of its models. */
+static void resolve_layout(Resolver *resolver, const Source *source, const Node *layout) {
+    const Node *body = layout->kids[1];
+    for (int i = 0; i < body->count; i++)
+        if (body->kids[i]->kind == NODE_USE) resolve_use(resolver, source, body->kids[i]);
+}
+
 static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
     Unit *unit = resolver->unit;
     switch (item->kind) {
@@ -275,6 +282,7 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
         break;
     case NODE_LAYOUT:
         define(resolver, &resolver->layouts, &unit->layouts, item);
+        resolve_layout(resolver, source, item);
         break;
     default:
         define(resolver, &resolver->experiments, &unit->experiments, item);

@@ -23,20 +23,48 @@ static const char *kind_of(mode_t mode) {
                             : "a device";
 }
 
-int file_open(const char *path, const char *remedy, size_t *length) {
+enum { REASON_BYTES = 160 };
+
+/* Opens a regular file for reading; -1 with the reason as text. A pipe is never waited for. */
+static int open_regular(const char *path, size_t *length, char reason[REASON_BYTES]) {
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat status;
     if (descriptor < 0 || fstat(descriptor, &status) != 0)
-        error_message(remedy, "cannot read %s: %s", path, strerror(errno));
+        snprintf(reason, REASON_BYTES, "%s", strerror(errno));
     else if (!S_ISREG(status.st_mode))
-        error_message(remedy, "cannot read %s: it is %s, not a file", path,
-                      kind_of(status.st_mode));
+        snprintf(reason, REASON_BYTES, "it is %s, not a file", kind_of(status.st_mode));
     else {
         *length = (size_t)status.st_size;
         return descriptor;
     }
     if (descriptor >= 0) close(descriptor);
     return -1;
+}
+
+int file_open(const char *path, const char *remedy, size_t *length) {
+    char reason[REASON_BYTES];
+    int descriptor = open_regular(path, length, reason);
+    if (descriptor < 0) error_message(remedy, "cannot read %s: %s", path, reason);
+    return descriptor;
+}
+
+FILE *file_stream(const char *path, const char *remedy) {
+    size_t length;
+    int descriptor = file_open(path, remedy, &length);
+    return descriptor < 0 ? NULL : fdopen(descriptor, "r");
+}
+
+json_t *file_json(const char *path) {
+    if (!file_exists(path)) return NULL;
+    char reason[REASON_BYTES] = "it is not a JSON object";
+    size_t length;
+    int descriptor = open_regular(path, &length, reason);
+    json_t *root = descriptor < 0 ? NULL : json_loadfd(descriptor, JSON_REJECT_DUPLICATES, NULL);
+    if (descriptor >= 0) close(descriptor);
+    if (json_is_object(root)) return root;
+    json_decref(root);
+    note_message("%s is ignored: %s", path, reason);
+    return NULL;
 }
 
 bool file_map(const char *path, const char *remedy, Mapping *mapping) {
@@ -100,15 +128,17 @@ char *path_join(const char *folder, const char *name) {
     return memory_format(length && folder[length - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
 }
 
-/* The file that a path names, at the end of its links: a new string, and its mode, or that of a new
- * file; NULL after a message when what is there is no file, which then stays what it is. */
-static char *place_of(const char *path, mode_t *mode) {
-    static const char *const remedy = "choose another path, or remove what is there";
+/* The file to replace, as a new string, and its mode, or 0 for a new file; NULL after a message if
+ * the path names anything else than a file. follow: a link stands for the file that it names. */
+static char *target_of(const char *path, bool follow, mode_t *mode) {
+    static const char *const remedy = "choose another path, or remove it";
     struct stat status;
     *mode = 0;
     if (lstat(path, &status) != 0 && errno == ENOENT) return memory_format("%s", path);
-    char *place = realpath(path, NULL);
-    if (!place || stat(place, &status) != 0) {
+    char *target = S_ISLNK(status.st_mode) && !follow ? NULL : realpath(path, NULL);
+    if (S_ISLNK(status.st_mode) && !follow) {
+        error_message(remedy, "cannot write %s: it is a symbolic link", path);
+    } else if (!target || stat(target, &status) != 0) {
         error_message(remedy, "cannot write %s: %s", path,
                       errno == ENOENT ? "it is a link to nothing" : strerror(errno));
     } else if (!S_ISREG(status.st_mode)) {
@@ -116,10 +146,36 @@ static char *place_of(const char *path, mode_t *mode) {
                       kind_of(status.st_mode));
     } else {
         *mode = status.st_mode & 0777;
-        return place;
+        return target;
     }
-    free(place);
+    free(target);
     return NULL;
+}
+
+bool file_replaceable(const char *path) {
+    mode_t mode;
+    char *target = target_of(path, false, &mode);
+    free(target);
+    return target != NULL;
+}
+
+int file_create(const char *path, int flags) {
+    static const char *const remedy = "choose another folder, or remove it";
+    int descriptor = open(path, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666);
+    struct stat status;
+    if (descriptor < 0 && (errno == ELOOP || errno == ENXIO))
+        error_message(remedy, "cannot write %s: it is %s", path,
+                      errno == ELOOP ? "a symbolic link" : "a pipe, not a file");
+    else if (descriptor < 0 || fstat(descriptor, &status) != 0)
+        error_message("check that the folder exists and may be written", "cannot write %s: %s",
+                      path, strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        error_message(remedy, "cannot write %s: it is %s, not a file", path,
+                      kind_of(status.st_mode));
+    else
+        return descriptor;
+    if (descriptor >= 0) close(descriptor);
+    return -1;
 }
 
 /* What a killed process left under this name goes; anything that no such process leaves (a link, a
@@ -142,9 +198,9 @@ static int open_partial(const char *partial) {
     return descriptor;
 }
 
-bool aside_open(Aside *aside, const char *path, bool lasting) {
+static bool open_aside(Aside *aside, const char *path, bool lasting, bool follow) {
     mode_t mode;
-    *aside = (Aside){.lasting = lasting, .path = place_of(path, &mode)};
+    *aside = (Aside){.lasting = lasting, .path = target_of(path, follow, &mode)};
     if (!aside->path) return false;
     aside->partial = memory_format("%s.partial", aside->path);
     aside->descriptor = open_partial(aside->partial);
@@ -160,6 +216,10 @@ bool aside_open(Aside *aside, const char *path, bool lasting) {
     free(aside->path);
     free(aside->partial);
     return false;
+}
+
+bool aside_open(Aside *aside, const char *path, bool lasting) {
+    return open_aside(aside, path, lasting, false);
 }
 
 void aside_write(Aside *aside, const void *bytes, size_t length) {
@@ -208,9 +268,17 @@ bool aside_close(Aside *aside) {
     return !aside->failed;
 }
 
-bool file_write(const char *path, const void *bytes, size_t length) {
+static bool write_text(const char *path, const void *bytes, size_t length, bool follow) {
     Aside aside;
-    if (!aside_open(&aside, path, false)) return false;
+    if (!open_aside(&aside, path, false, follow)) return false;
     aside_write(&aside, bytes, length);
     return aside_close(&aside);
+}
+
+bool file_write(const char *path, const void *bytes, size_t length) {
+    return write_text(path, bytes, length, false);
+}
+
+bool file_edit(const char *path, const void *bytes, size_t length) {
+    return write_text(path, bytes, length, true);
 }

@@ -2,8 +2,10 @@
 #ifndef FILES_H
 #define FILES_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* A file mapped for reading. */
 typedef struct Mapping {
@@ -14,6 +16,17 @@ typedef struct Mapping {
 /* Opens a regular file for reading: a descriptor, or -1 after a message. Anything else is refused
  * and never waited for. remedy is the help printed with the message. */
 int file_open(const char *path, const char *remedy, size_t *length);
+/* The same as a stream; NULL after a message. */
+FILE *file_stream(const char *path, const char *remedy);
+/* The JSON object in a regular file. NULL if the file is missing, or after a note that it is
+ * ignored and why. */
+json_t *file_json(const char *path);
+/* Opens a regular file for writing and creates it if it is missing; -1 after a message. flags are
+ * those of open(). A symbolic link is not followed, and a pipe is never waited for. */
+int file_create(const char *path, int flags);
+/* Whether the path names a file or nothing; false after a message for anything else, a symbolic
+ * link too. */
+bool file_replaceable(const char *path);
 /* False after a message. */
 bool file_map(const char *path, const char *remedy, Mapping *mapping);
 void file_unmap(Mapping *mapping);
@@ -26,10 +39,10 @@ bool folder_make_quietly(const char *path);
 /* A new string: folder/name. */
 char *path_join(const char *folder, const char *name);
 
-/* Writing aside: everything goes to PATH.partial, which takes the place of PATH in one step when it
- * is complete and, where `lasting` is set, on the disk. After any failure the old file is untouched
- * and the partial one gone. A link stays a link to the file, which keeps its mode; what is there
- * and no file (a device, a pipe, a folder) is refused. */
+/* Atomic write: the bytes go to PATH.partial, which is renamed to PATH when it is complete and,
+ * where `lasting` is set, synced to the disk. After a failure the old file is unchanged and the
+ * partial file is removed. An old file keeps its mode. Anything else than a file (a symbolic link,
+ * a device, a pipe, a folder) is refused. */
 typedef struct Aside {
     char *path, *partial;
     int descriptor;
@@ -41,7 +54,9 @@ bool aside_open(Aside *aside, const char *path, bool lasting); /* false after a 
 void aside_write(Aside *aside, const void *bytes, size_t length);
 /* Ends the writing; false after a message. */
 bool aside_close(Aside *aside);
-/* The three above for one text that may be lost when the power goes. */
+/* The three above for one text, without sync. */
 bool file_write(const char *path, const void *bytes, size_t length);
+/* The same for a file that the user edits: a symbolic link stays a link to the changed file. */
+bool file_edit(const char *path, const void *bytes, size_t length);
 
 #endif

@@ -111,6 +111,36 @@ static int take_operand(const Command *command, const char *text, int most, Text
     return -1;
 }
 
+/* Options of commands that set an option of the spec. */
+static const struct {
+    const char *command, *name, *sets;
+} spec_options[] = {
+    {"train", "--steps", "train.steps"},     {"train", "--seed", "train.seed"},
+    {"run", "--context", "train.context"},   {"emit", "--context", "train.context"},
+    {"serve", "--context", "train.context"}, {"verify", "--context", "train.context"},
+    {"verify", "--batch", "train.batch"},
+};
+
+static bool is_given(const char *name, int argc, char **argv) {
+    size_t length = strlen(name);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], name, length) == 0 && strchr("=", argv[i][length])) return true;
+    return false;
+}
+
+/* One command line sets an option of the spec in one way. */
+static int check_sets(const Command *command, const TextList *sets, int argc, char **argv) {
+    for (size_t i = 0; i < sizeof spec_options / sizeof spec_options[0]; i++) {
+        const char *name = spec_options[i].name, *path = spec_options[i].sets;
+        if (strcmp(spec_options[i].command, command->name) || !is_given(name, argc, argv)) continue;
+        for (int k = 0; k < sets->count; k++)
+            if (moec_sets(sets->items[k], path))
+                return arguments_wrong(command, "give one of them", "%s and --set %s both set %s",
+                                       name, sets->items[k], path);
+    }
+    return -1;
+}
+
 static int read_all(const Command *command, const Option *options, int argc, char **argv, int most,
                     TextList *operands) {
     bool only_operands = false;
@@ -126,10 +156,11 @@ static int read_all(const Command *command, const Option *options, int argc, cha
             code = take_operand(command, argv[i], most, operands);
         if (code >= 0) return code;
     }
-    return operands->count || most == 0
-               ? -1
-               : arguments_wrong(command, NULL, "moec %s: the first argument is missing",
-                                 command->name);
+    if (!operands->count && most)
+        return arguments_wrong(command, NULL, "moec %s: the first argument is missing",
+                               command->name);
+    const Option *set = find_option(options, "--set", strlen("--set"));
+    return set && set->kind == OPTION_LIST ? check_sets(command, set->value, argc, argv) : -1;
 }
 
 int arguments_read(const Command *command, const Option *options, int argc, char **argv,

@@ -353,6 +353,21 @@ static int split_over(const char *over, TextList *sets) {
     return count;
 }
 
+/* The first --set of an option that the check sets itself, or NULL: the schedule, and the options
+ * of --over. */
+static const char *refused_set(const TextList *given, const TextList *over) {
+    for (int i = 0; i < given->count; i++) {
+        bool refused = moec_sets(given->items[i], "train.schedule");
+        for (int k = 0; k < over->count && !refused; k++) {
+            char *path = memory_format("%.*s", (int)strcspn(over->items[k], " ="), over->items[k]);
+            refused = moec_sets(given->items[i], path);
+            free(path);
+        }
+        if (refused) return given->items[i];
+    }
+    return NULL;
+}
+
 static bool open_sizes(const char *operand, const TextList *sets, Sized *all,
                        CoordinateCheck *check) {
     for (int i = 0; i < check->sizes; i++) {
@@ -406,6 +421,12 @@ int command_coordcheck(int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
+    const char *refused = refused_set(&given, &over);
+    if (refused)
+        return arguments_wrong(command, "leave it out",
+                               "--set %s: the check sets the options of --over itself, and "
+                               "train.schedule to constant",
+                               refused);
     for (int i = 0; i < CHECK_SIZES; i++) {
         sets[i] = given;
         sets[i].items[sets[i].count++] = "train.schedule=constant";

@@ -97,15 +97,48 @@ static bool belongs(const EmbeddedFile *file, const Options *options) {
     return !embedded_is_cuda(file) || is_cuda(options);
 }
 
-static bool write_common(const Options *options) {
+/* Whether the weights are random: from a spec, or from a file of moec init, which has no step. */
+static bool is_untrained(const Safetensors *file) {
+    return !file || !safetensors_note(file, "step");
+}
+
+/* Where the weights come from, for the README. A new string. */
+static char *origin_of(const Options *options, const Safetensors *file) {
+    bool trains = graph_of(options->graph) == TRAIN;
+    long step = file ? checkpoint_step(file) : 0;
+    if (step > 0)
+        return memory_format("`weights.bin` holds the weights of training step %ld.", step);
+    if (!is_untrained(file))
+        return memory_format("`weights.bin` holds the weights of a checkpoint without training "
+                             "steps of its own.");
+    return memory_format("**The weights in `weights.bin` are random: this model is not trained.**"
+                         "%s",
+                         trains ? "" : " `moec emit RUN` of a trained run writes its weights.");
+}
+
+/* The README of the template, with the origin of the weights. */
+static bool write_readme(const Options *options, const char *text, const char *origin) {
+    static const char mark[] = "@WEIGHTS@";
+    const char *at = strstr(text, mark);
+    char *whole =
+        at ? memory_format("%.*s%s%s", (int)(at - text), text, origin, at + sizeof mark - 1)
+           : memory_format("%s", text);
+    bool good = write_text(options->out, "README.md", whole);
+    free(whole);
+    return good;
+}
+
+static bool write_common(const Options *options, const Safetensors *checkpoint) {
+    char *origin = origin_of(options, checkpoint);
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
         if (!belongs(file, options)) continue;
         const char *name = embedded_base(file), *ending = strrchr(name, '.');
-        if (ending && strcmp(ending, ".md") == 0) name = "README.md";
         if (ending && strcmp(ending, ".mk") == 0) name = "Makefile";
-        good = write_text(options->out, name, file->text);
+        good = ending && strcmp(ending, ".md") == 0 ? write_readme(options, file->text, origin)
+                                                    : write_text(options->out, name, file->text);
     }
+    free(origin);
     return good;
 }
 
@@ -133,9 +166,10 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
     char *path = path_join(options->out, "weights.bin");
-    bool good = weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
-                    WEIGHTS_FINE ||
-                error_message("is there space left on the disk?", "cannot write %s", path);
+    bool good = file_replaceable(path) &&
+                (weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
+                     WEIGHTS_FINE ||
+                 error_message("is there space left on the disk?", "cannot write %s", path));
     free(path);
     return good;
 }
@@ -201,11 +235,14 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
     int count = shapes_of(options, &settings, shapes);
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
     bool good = model && folder_make(options->out) &&
-                write_program(options, compiler, shapes, count) && write_common(options) &&
+                write_program(options, compiler, shapes, count) && write_common(options, file) &&
                 (!trains || write_settings(options->out, &settings)) &&
                 write_weights(options, model, file, (uint64_t)settings.seed) &&
                 write_tokenizer(options, file);
     model_close(model);
+    if (good && !trains && is_untrained(file))
+        note_message("%s is not a trained run: the weights in %s are random", options->operand,
+                     options->out);
     return good;
 }
 

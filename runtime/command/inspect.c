@@ -127,7 +127,7 @@ int command_fmt(int argc, char **argv) {
     else if (check && !same)
         good = error_message("moec fmt writes it so", "%s is not in the one layout", operand);
     else if (!same)
-        good = file_write(operand, text, strlen(text));
+        good = file_edit(operand, text, strlen(text));
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }

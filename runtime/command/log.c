@@ -1,9 +1,8 @@
 /* log: moec log: the log of a run for other tools. */
-#include "base/message.h"
 #include "command/commands.h"
+#include "experiment/csv.h"
 #include "experiment/history.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +16,12 @@ static void write_number(double number) {
         printf("nan");
 }
 
-/* A last column says what was no finite number when a run diverged. */
+/* The last column names the value that was no finite number when a run diverged. */
 static void write_csv(const History *history) {
-    for (int i = 0; i < history->columns; i++) printf("%s%s", i ? "," : "", history->names[i]);
+    for (int i = 0; i < history->columns; i++) {
+        if (i) putchar(',');
+        csv_text(stdout, history->names[i]);
+    }
     printf(",diverged\n");
     for (long row = 0; row < history->rows; row++) {
         for (int i = 0; i < history->columns; i++) {
@@ -27,7 +29,9 @@ static void write_csv(const History *history) {
             write_number(history->values[i][row]);
         }
         bool last = row == history->rows - 1;
-        printf(",%s\n", last && history->diverged ? history->diverged : "");
+        putchar(',');
+        csv_text(stdout, last && history->diverged ? history->diverged : "");
+        putchar('\n');
     }
 }
 
@@ -43,11 +47,7 @@ int command_log(int argc, char **argv) {
     if (code >= 0) return code;
     if (!csv) return arguments_wrong(command, NULL, "moec log needs --csv");
     History history;
-    if (!history_open(&history, folder, true)) {
-        error_message("give the folder of a run, as moec train fills it",
-                      "cannot read %s/log.jsonl: %s", folder, strerror(errno));
-        return EXIT_INPUT;
-    }
+    if (!history_open(&history, folder, true)) return EXIT_INPUT;
     write_csv(&history);
     history_free(&history);
     return 0;

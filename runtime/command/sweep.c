@@ -81,6 +81,9 @@ int command_sweep(int argc, char **argv) {
     if (plan.slurm && (strpbrk(plan.slurm, "\n\r") || !plan.out))
         return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
                                "--slurm takes one line of options, and needs --out");
+    if (plan.slurm && strpbrk(plan.out, "\n\r\\"))
+        return arguments_wrong(command, "choose a name without them",
+                               "with --slurm, --out cannot contain line breaks or backslashes");
     plan.devices = devices_of(device, &plan.device_count);
     if (plan.jobs < 0) plan.jobs = plan.device_count;
     if (!plan.device_count) return arguments_wrong(command, NULL, "--device names no device");

@@ -456,9 +456,21 @@ static bool one_step(Training *training) {
            (save(training, "last.safetensors", true) || tell_saved(training));
 }
 
+/* Whether the checkpoints of the run can be used; false after a message. */
+static bool read_back(const Training *training) {
+    static const char *const names[] = {"last.safetensors", "best.safetensors"};
+    bool good = true;
+    for (int i = 0; i < 2 && good; i++) {
+        char *path = path_join(training->options->out, names[i]);
+        good = (i && !file_exists(path)) || checkpoint_readable(path);
+        free(path);
+    }
+    return good;
+}
+
 /* Without a step to do: the weights that the first would begin with. */
 static int save_start(Training *training) {
-    if (!save(training, "last.safetensors", true)) return EXIT_INPUT;
+    if (!save(training, "last.safetensors", true) || !read_back(training)) return EXIT_INPUT;
     printf("%s/last.safetensors holds the weights before the first step\n", training->options->out);
     return 0;
 }
@@ -475,10 +487,12 @@ static int loop(Training *training) {
     while (training->place.step < steps && !interrupt_signal())
         if (!one_step(training)) return EXIT_INPUT;
     char peak[16];
+    memory_text(peak, (double)memory_peak());
     progress_clear();
+    if (!read_back(training)) return EXIT_INPUT;
     printf("%s at step %ld; %s/last.safetensors is written; peak memory %s\n",
            training->place.step < training->settings.steps ? "stopped" : "done",
-           training->place.step, training->options->out, memory_text(peak, (double)memory_peak()));
+           training->place.step, training->options->out, peak);
     return interrupt_signal() ? 128 + interrupt_signal() : 0;
 }
 

@@ -163,13 +163,27 @@ static bool each_matching(const char *pattern, const char *path,
     return good;
 }
 
-/* Calls `each` for every file that a path means. False after a message, or when `each` gave false.
- */
+/* A new pattern that matches every file of the folder: the special characters of its name are
+ * escaped. */
+static char *pattern_of(const char *folder) {
+    char *escaped = memory_new(2 * strlen(folder) + 1), *to = escaped;
+    for (; *folder; folder++) {
+        if (strchr("*?[]\\", *folder)) *to++ = '\\';
+        *to++ = *folder;
+    }
+    *to = 0;
+    char *pattern = path_join(escaped, "*");
+    free(escaped);
+    return pattern;
+}
+
+/* Calls `each` for every file of a path: a file, a folder or a pattern. False after a message, or
+ * if `each` returns false. */
 static bool each_file(const char *path, bool (*each)(void *context, const char *path),
                       void *context) {
     if (!file_is_folder(path))
         return file_exists(path) ? each(context, path) : each_matching(path, path, each, context);
-    char *pattern = path_join(path, "*");
+    char *pattern = pattern_of(path);
     bool good = each_matching(pattern, path, each, context);
     free(pattern);
     return good;

@@ -1,6 +1,8 @@
 #include "experiment/comparison.h"
 
+#include "abi/json_make.h"
 #include "base/json_number.h"
+#include "base/json_escaped.h"
 #include "base/memory.h"
 #include "experiment/statistics.h"
 
@@ -72,7 +74,7 @@ static Difference difference_of(const Group *group, const Group *base, const cha
 }
 
 static json_t *difference_json(const Difference *difference, bool higher) {
-    return json_pack(
+    return json_make(
         "{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired, "pairs",
         difference->count, "mean", json_number(difference->mean), "margin_95",
         json_number(difference->margin), "low", json_number(difference->mean - difference->margin),
@@ -132,8 +134,8 @@ static void add_choice(json_t *row, const Gathering *gathering, int number, cons
     const Group *group = &gathering->groups[number];
     if (!group->tuned) return;
     Choice choice = choice_of(gathering, number, metric);
-    json_object_set_new(row, "structure", json_string(group->structure));
-    json_object_set_new(row, "tuned", json_string(group->tuned));
+    json_object_set_new(row, "structure", json_text(group->structure));
+    json_object_set_new(row, "tuned", json_text(group->tuned));
     json_object_set_new(row, "best", json_boolean(choice.best));
     json_object_set_new(row, "at_edge", json_boolean(choice.at_edge));
     json_object_set_new(row, "choices", json_integer(choice.choices));
@@ -205,14 +207,14 @@ static void add_cost(json_t *row, const Group *group) {
 }
 
 static json_t *run_json(const Run *run, const char *metric, bool lasting) {
-    json_t *object = json_pack("{s:I, s:I, s:b, s:b, s:o}", "seed", (json_int_t)run->seed, "step",
+    json_t *object = json_make("{s:I, s:I, s:b, s:b, s:o}", "seed", (json_int_t)run->seed, "step",
                                (json_int_t)run->result.step, "ended", run->ended, "diverged",
                                run->result.diverged, "loss",
                                json_number(counts(run, metric) ? run->result.loss : NAN));
     if (run->history.diverged)
-        json_object_set_new(object, "nonsense", json_string(run->history.diverged));
+        json_object_set_new(object, "nonsense", json_text(run->history.diverged));
     if (lasting) return object;
-    json_object_set_new(object, "folder", json_string(run->folder));
+    json_object_set_new(object, "folder", json_escaped(run->folder));
     json_object_set_new(object, "seconds", json_number(history_sum(&run->history, "seconds")));
     return object;
 }
@@ -238,7 +240,7 @@ static json_t *variant_json(const Gathering *gathering, int number, int base, co
                             bool lasting) {
     const Group *group = &gathering->groups[number];
     Sample loss = losses_of(group, metric);
-    json_t *row = json_pack("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
+    json_t *row = json_make("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
     add_choice(row, gathering, number, metric);
     add_cost(row, group);
     add_runs(row, group, metric, lasting);
@@ -269,7 +271,7 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
         if (i != base)
             json_array_append_new(variants, variant_json(gathering, i, base, metric, lasting));
     }
-    return json_pack("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
+    return json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
                      gathering->groups[base].name, "metric", metric, "higher", gathering->higher,
                      "seeds", seeds, "variants", variants);
 }

@@ -1,5 +1,6 @@
 /* comparison_print: a comparison as text, Markdown and CSV. */
 #include "experiment/comparison.h"
+#include "experiment/csv.h"
 
 #include "base/memory.h"
 
@@ -254,12 +255,8 @@ char *comparison_markdown(const json_t *comparison) {
 
 static void write_field(FILE *file, const json_t *value) {
     const char *text = json_string_value(value);
-    if (text && strpbrk(text, ",\"\n")) {
-        fputc('"', file);
-        for (; *text; text++) fprintf(file, *text == '"' ? "\"\"" : "%c", *text);
-        fputc('"', file);
-    } else if (text) {
-        fputs(text, file);
+    if (text) {
+        csv_text(file, text);
     } else if (json_is_number(value)) {
         fprintf(file, "%.9g", json_number_value(value));
     } else if (json_is_boolean(value)) {
@@ -292,7 +289,10 @@ static Columns columns_of(const json_t *rows) {
 static void write_head(FILE *file, const Columns *columns) {
     for (int i = 0; i < columns->count; i++) fprintf(file, "%s%s", i ? "," : "", columns->names[i]);
     for (int i = 0; i < PARTS; i++) fprintf(file, ",difference_%s", parts[i]);
-    for (int i = 1; i < columns->probe_count; i++) fprintf(file, ",%s", columns->probes[i]);
+    for (int i = 1; i < columns->probe_count; i++) {
+        fputc(',', file);
+        csv_text(file, columns->probes[i]);
+    }
     fprintf(file, "\n");
 }
 

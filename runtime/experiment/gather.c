@@ -1,5 +1,6 @@
 #include "experiment/gather.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -22,11 +23,9 @@ static bool holds(const char *folder, const char *name) {
 
 static json_t *load(const char *folder, const char *name) {
     char *path = path_join(folder, name);
-    json_t *root = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *root = file_json(path);
     free(path);
-    if (json_is_object(root)) return root;
-    json_decref(root);
-    return NULL;
+    return root;
 }
 
 /* ---- one run ---- */
@@ -85,7 +84,7 @@ static bool open_run(Run *run, const char *folder, const char *metric) {
     *run = (Run){.folder = memory_format("%s", folder)};
     if (!history_open(&run->history, folder, false)) {
         free(run->folder);
-        return error_message(NULL, "cannot read %s/log.jsonl", folder);
+        return false;
     }
     run->account = load(folder, "run.json");
     run->seed = seed_of(run);
@@ -106,7 +105,7 @@ static Group *find_name(const Gathering *gathering, const char *name) {
 /* A new string that JSON can hold: bytes of a folder's name that are no UTF-8 become '?'. */
 static char *valid_name(const char *name) {
     char *copy = memory_format("%s", name);
-    json_t *string = json_string(copy);
+    json_t *string = json_text(copy);
     for (char *at = copy; !string && *at; at++)
         if ((unsigned char)*at > 127) *at = '?';
     json_decref(string);

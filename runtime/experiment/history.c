@@ -102,7 +102,7 @@ static void add_line(History *history, json_t *line) {
 bool history_open(History *history, const char *folder, bool whole) {
     *history = (History){.whole = whole};
     char *path = path_join(folder, "log.jsonl"), *text = NULL;
-    FILE *file = fopen(path, "re");
+    FILE *file = file_stream(path, "give the folder of a run, as moec train fills it");
     size_t capacity = 0;
     free(path);
     if (!file) return false;

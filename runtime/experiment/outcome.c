@@ -1,5 +1,6 @@
 #include "experiment/outcome.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/json_number.h"
 #include "base/memory.h"
@@ -12,10 +13,12 @@ RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed) {
     History history;
     RunResult result = {.loss = NAN};
     char *folder = plan_folder(plan, variant, seed);
-    if (history_open(&history, folder, false)) {
+    char *log = path_join(folder, "log.jsonl");
+    if (file_exists(log) && history_open(&history, folder, false)) {
         result = result_of(&history, plan->experiment->metric);
         history_free(&history);
     }
+    free(log);
     free(folder);
     return result;
 }
@@ -32,7 +35,7 @@ static char *outcome_path(const Plan *plan, const MoecVariant *variant, long see
 bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
                    RunResult *result) {
     char *path = outcome_path(plan, variant, seed, step);
-    json_t *object = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *object = file_json(path);
     json_t *loss = json_object_get(object, "loss");
     const char *metric = json_string_value(json_object_get(object, "metric"));
     *result = (RunResult){.diverged = json_is_true(json_object_get(object, "diverged")),
@@ -48,12 +51,12 @@ bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long
 
 bool run_keep_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
                  const RunResult *result) {
-    json_t *object = json_pack("{s:b, s:I, s:s, s:o}", "diverged", result->diverged, "step",
+    json_t *object = json_make("{s:b, s:I, s:s, s:o}", "diverged", result->diverged, "step",
                                (json_int_t)result->step, "metric", result->metric, "loss",
                                json_number(result->loss));
     if (result->stopped) json_object_set_new(object, "stopped", json_true());
     char *path = outcome_path(plan, variant, seed, step),
-         *text = json_dumps(object, JSON_INDENT(2));
+         *text = json_write(object, JSON_INDENT(2));
     bool good = file_write(path, text, strlen(text));
     free(text);
     free(path);

@@ -1,5 +1,6 @@
 #include "experiment/pace.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -36,8 +37,8 @@ static double measure(const Plan *plan, const MoecVariant *variant) {
 }
 
 static bool keep(const char *path, double seconds, long steps) {
-    json_t *object = json_pack("{s:f, s:I}", "step_seconds", seconds, "steps", (json_int_t)steps);
-    char *text = json_dumps(object, JSON_INDENT(2));
+    json_t *object = json_make("{s:f, s:I}", "step_seconds", seconds, "steps", (json_int_t)steps);
+    char *text = json_write(object, JSON_INDENT(2));
     bool good = file_write(path, text, strlen(text));
     free(text);
     json_decref(object);
@@ -46,7 +47,7 @@ static bool keep(const char *path, double seconds, long steps) {
 
 long pace_steps(const Plan *plan, const MoecVariant *variant) {
     char *path = memory_format("%s/%s/pace.json", plan->out, variant->name);
-    json_t *object = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *object = file_json(path);
     long steps = (long)json_integer_value(json_object_get(object, "steps"));
     json_decref(object);
     if (steps <= 0) {

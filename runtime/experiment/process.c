@@ -72,15 +72,13 @@ void command_free(char **command) {
 }
 
 /* In the process of the run: it ends when the sweep does, and what it says goes to a file. */
-_Noreturn static void become(const Plan *plan, char **arguments, const char *output, pid_t sweep) {
-    int file = open(output, O_WRONLY | O_CREAT | O_APPEND, 0666);
+_Noreturn static void become(const Plan *plan, char **arguments, int output, pid_t sweep) {
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGTERM);
 #endif
-    if (file < 0 || getppid() != sweep) _exit(EXIT_FAILED);
-    dup2(file, 1);
-    dup2(file, 2);
-    close(file);
+    if (getppid() != sweep) _exit(EXIT_FAILED);
+    dup2(output, 1);
+    dup2(output, 2);
     long processors = sysconf(_SC_NPROCESSORS_ONLN), share = processors / plan->jobs;
     char threads[24];
     snprintf(threads, sizeof threads, "%ld", share > 1 ? share : 1);
@@ -91,8 +89,9 @@ _Noreturn static void become(const Plan *plan, char **arguments, const char *out
 }
 
 pid_t process_begin(const Plan *plan, const RunOrder *order) {
-    char *folder = order_folder(plan, order), *output = path_join(folder, "output.txt");
-    bool good = folder_make(folder);
+    char *folder = order_folder(plan, order), *path = path_join(folder, "output.txt");
+    int output = folder_make(folder) ? file_create(path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+    bool good = output >= 0;
     char **arguments = order_command(plan, order);
     pid_t sweep = getpid();
     fflush(NULL);
@@ -100,7 +99,8 @@ pid_t process_begin(const Plan *plan, const RunOrder *order) {
     if (process == 0) become(plan, arguments, output, sweep);
     if (good && process < 0) error_message(NULL, "cannot start a run: %s", strerror(errno));
     command_free(arguments);
-    free(output);
+    if (good) close(output);
+    free(path);
     free(folder);
     return process;
 }

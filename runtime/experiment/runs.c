@@ -68,9 +68,7 @@ static void sign(int lock) {
 int runs_lock(const char *out) {
     if (!folder_make(out)) return -1;
     char *path = path_join(out, "lock");
-    int lock = open(path, O_RDWR | O_CREAT, 0666), tries = 0;
-    if (lock < 0)
-        error_message("choose another --out", "cannot write %s: %s", path, strerror(errno));
+    int lock = file_create(path, O_RDWR), tries = 0;
     free(path);
     if (lock < 0) return -1;
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
@@ -206,7 +204,7 @@ static void fill(Sweep *sweep) {
 /* The last step and loss of a run's log. */
 static bool last_step(const char *folder, long *step, double *loss) {
     char *path = path_join(folder, "log.jsonl"), text[4096];
-    FILE *file = fopen(path, "re");
+    FILE *file = file_exists(path) ? file_stream(path, NULL) : NULL;
     bool found = false;
     free(path);
     if (!file) return false;

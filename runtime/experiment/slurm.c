@@ -28,6 +28,15 @@ static void add_word(FILE *file, const char *word) {
     fputc('\'', file);
 }
 
+/* A file name in an #SBATCH line: sbatch reads quotes and backslashes, then %j and so on. */
+static void add_pattern(FILE *file, const char *path) {
+    for (; *path; path++) {
+        if (strchr("\"\\", *path)) fputc('\\', file);
+        if (*path == '%') fputc('%', file);
+        fputc(*path, file);
+    }
+}
+
 static void add_order(FILE *file, const Plan *plan, const RunOrder *order, int number,
                       const char *program) {
     char **command = order_command(plan, order);
@@ -55,8 +64,10 @@ char *slurm_text(const Plan *plan, const RunOrder *orders, int count) {
             "# collects what they came to; jobs that did not end go on from their checkpoints.\n"
             "#SBATCH --job-name=%s\n"
             "#SBATCH --array=0-%d\n"
-            "#SBATCH --output=%s/slurm_%%a.txt\n",
-            plan->experiment->name, plan->experiment->name, count - 1, plan->out);
+            "#SBATCH --output=\"",
+            plan->experiment->name, plan->experiment->name, count - 1);
+    add_pattern(file, plan->out);
+    fputs("/slurm_%a.txt\"\n", file);
     if (*plan->slurm) fprintf(file, "#SBATCH %s\n", plan->slurm);
     fputs("case $SLURM_ARRAY_TASK_ID in\n", file);
     for (int i = 0; i < count; i++) add_order(file, plan, &orders[i], i, program);
@@ -92,18 +103,29 @@ static bool is_job(const char *text) {
 
 /* The job that was submitted before, into `job`; false when there is none. */
 static bool read_job(const char *path, char job[MAX_REPLY]) {
-    FILE *file = fopen(path, "re");
+    FILE *file = file_exists(path) ? file_stream(path, NULL) : NULL;
     bool found = file && fgets(job, MAX_REPLY, file);
     if (file) fclose(file);
     if (found) job[strcspn(job, "\n")] = '\0';
     return found && is_job(job);
 }
 
+/* A new string. */
+static char *submit_command(const char *path) {
+    char *text = NULL;
+    size_t length;
+    FILE *file = open_memstream(&text, &length);
+    fputs("sbatch --parsable ", file);
+    add_word(file, path);
+    fclose(file);
+    return text;
+}
+
 static bool submit(const Plan *plan, const RunOrder *orders, int count, const char *kept,
                    char job[MAX_REPLY]) {
     char *path = path_join(plan->out, "sweep.sbatch"), *text = slurm_text(plan, orders, count);
     bool good = file_write(path, text, strlen(text));
-    char *command = memory_format("sbatch --parsable '%s'", path);
+    char *command = submit_command(path);
     free(text);
     if (good && (!ask(command, job) || !is_job(job)))
         good = error_message("sbatch says why; the file can be changed and submitted by hand",
@@ -129,8 +151,8 @@ static bool make_folders(const Plan *plan, const RunOrder *orders, int count) {
 
 bool slurm_make(const Plan *plan, const RunOrder *orders, int count) {
     char *kept = path_join(plan->out, "slurm.job"), job[MAX_REPLY] = "";
-    bool good = strchr(plan->out, '\'') == NULL && make_folders(plan, orders, count);
-    if (!strchr(plan->out, '\'') && read_job(kept, job) && is_going_on(job))
+    bool good = make_folders(plan, orders, count);
+    if (good && read_job(kept, job) && is_going_on(job))
         printf("job %s is not over: waiting for it\n", job);
     else
         good = good && submit(plan, orders, count, kept, job);

@@ -1,7 +1,9 @@
 #include "experiment/sweep_plan.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
+#include "base/json_escaped.h"
 #include "base/memory.h"
 #include "device/device.h"
 #include "device/ceiling.h"
@@ -123,18 +125,14 @@ char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
     return memory_format("%s/%s/seed_%ld", plan->out, variant->name, seed);
 }
 
-static json_t *text_or_null(const char *text) {
-    return text ? json_string(text) : json_null();
-}
-
 /* What an experiment need not say is there only when it does. */
 static void add_rules(const MoecExperiment *experiment, json_t *root) {
     json_t *shares = json_array();
     for (int i = 0; i < experiment->halving_count; i++)
         json_array_append_new(shares, json_real(experiment->halvings[i]));
     if (experiment->halving_count) json_object_set(root, "halve_at", shares);
-    if (experiment->metric) json_object_set_new(root, "metric", json_string(experiment->metric));
-    if (experiment->higher) json_object_set_new(root, "better", json_string("high"));
+    if (experiment->metric) json_object_set_new(root, "metric", json_text(experiment->metric));
+    if (experiment->higher) json_object_set_new(root, "better", json_text("high"));
     if (experiment->seconds > 0)
         json_object_set_new(root, "seconds", json_real(experiment->seconds));
     if (experiment->limit > 0)
@@ -150,20 +148,20 @@ static json_t *plan_json(const Plan *plan) {
         char *print = memory_format("%016" PRIx64, variant->fingerprint);
         json_t *sets = json_array();
         for (int k = 0; k < variant->set_count; k++)
-            json_array_append_new(sets, json_string(variant->sets[k]));
-        json_t *row = json_pack("{s:s, s:o}", "model", print, "sets", sets);
+            json_array_append_new(sets, json_text(variant->sets[k]));
+        json_t *row = json_make("{s:s, s:o}", "model", print, "sets", sets);
         if (variant->tuned) {
-            json_object_set_new(row, "structure", json_string(variant->structure));
-            json_object_set_new(row, "tuned", json_string(variant->tuned));
+            json_object_set_new(row, "structure", json_text(variant->structure));
+            json_object_set_new(row, "tuned", json_text(variant->tuned));
         }
         json_object_set_new(variants, variant->name, row);
         free(print);
     }
     json_t *root =
-        json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
+        json_make("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
                   experiment->base, "seeds", (json_int_t)experiment->seeds, "data",
-                  text_or_null(plan->data), "val", text_or_null(plan->validation), "tokenizer",
-                  text_or_null(plan->tokenizer), "variants", variants);
+                  json_escaped(plan->data), "val", json_escaped(plan->validation), "tokenizer",
+                  json_escaped(plan->tokenizer), "variants", variants);
     add_rules(experiment, root);
     return root;
 }
@@ -190,11 +188,8 @@ static char *difference(json_t *before, json_t *now) {
 }
 
 static bool is_same(const Plan *plan, const char *path, json_t *now) {
-    json_t *before = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(before)) {
-        json_decref(before);
-        return error_message("choose another --out", "%s is damaged", path);
-    }
+    json_t *before = file_json(path);
+    if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
     char *what = difference(before, now);
     json_decref(before);
     if (what)
@@ -213,7 +208,7 @@ bool plan_keep(const Plan *plan) {
     if (file_exists(path)) {
         good = is_same(plan, path, now);
     } else {
-        char *text = json_dumps(now, JSON_INDENT(2));
+        char *text = json_write(now, JSON_INDENT(2));
         good = file_write(path, text, strlen(text));
         free(text);
     }

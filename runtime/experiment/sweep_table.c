@@ -1,5 +1,6 @@
 #include "experiment/sweep_table.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "experiment/comparison.h"
@@ -28,7 +29,7 @@ bool table_write(const Plan *plan) {
         printf("\n%s\n", text);
         free(text);
         good = write_text(plan->out, "table.json",
-                          json_dumps(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)));
+                          json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)));
         good = write_text(plan->out, "table.csv", comparison_csv(lasting)) && good;
         json_decref(all);
         json_decref(lasting);

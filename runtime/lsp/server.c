@@ -46,7 +46,7 @@ static char *standard_file(const MoecLocation *location) {
     char *inner = path_join(folder, "std");
     if (folder_make(inner)) {
         path = path_join(inner, strrchr(location->path, '/') + 1);
-        if (!file_write(path, location->text, strlen(location->text))) {
+        if (!file_edit(path, location->text, strlen(location->text))) {
             free(path);
             path = NULL;
         }

@@ -139,6 +139,37 @@ static bool make(Module *module, const char *text, const Making *making) {
     return good;
 }
 
+static const char *temporary_folder(void) {
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder ? folder : "/tmp";
+}
+
+/* In the cache's folder; if that fails, say because its disk is full, in a temporary folder and
+ * without the cache. Only the last attempt reports errors. */
+static bool make_anywhere(Module *module, const char *text, const Making *making) {
+    if (!making->kept) return make(module, text, making);
+    char *messages = NULL;
+    size_t length;
+    FILE *before = message_file(), *held = open_memstream(&messages, &length);
+    if (!held) return make(module, text, making);
+    message_to(held);
+    bool good = make(module, text, making);
+    fclose(held);
+    message_to(before == stderr ? NULL : before);
+    if (good) {
+        fputs(messages, message_file());
+    } else {
+        const Making other = {
+            .parent = temporary_folder(), .ready = making->ready, .parts = making->parts};
+        good = make(module, text, &other);
+        if (good)
+            note_message("the cache in %s is not used; the program was compiled in %s",
+                         making->parent, other.parent);
+    }
+    free(messages);
+    return good;
+}
+
 /* The kernels in one of the places beside a file: an owned name, or NULL when there are none that
  * fit. */
 static char *kernels_beside(const char *file) {
@@ -195,13 +226,10 @@ Module *module_load(const char *text, bool parts, bool keep) {
         kernels = kernels_name(folder);
         module->cached = cache_sound(kept, true) && load(module, kept, false);
     }
-    const char *temporary = getenv("TMPDIR");
     if (!module->cached) {
         char *beside = kernels_beside_binary();
         const Making making = {
-            .parent = folder                    ? folder
-                      : temporary && *temporary ? temporary
-                                                : "/tmp",
+            .parent = folder ? folder : temporary_folder(),
             .kept = kept,
             .ready = beside                                  ? beside
                      : kernels && cache_sound(kernels, true) ? kernels
@@ -209,7 +237,7 @@ Module *module_load(const char *text, bool parts, bool keep) {
             .fresh = kernels,
             .parts = parts && module->text_bytes >= PART_BYTES,
         };
-        make(module, text, &making);
+        make_anywhere(module, text, &making);
         free(beside);
     }
     module->compile_seconds = seconds_now() - start;

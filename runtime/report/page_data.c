@@ -4,6 +4,7 @@
 #include "abi/json_make.h"
 #include "base/commit.h"
 #include "base/json_number.h"
+#include "base/json_escaped.h"
 #include "base/version.h"
 #include "device/ceiling.h"
 #include "device/device.h"
@@ -112,9 +113,9 @@ static json_t *run_json(const Run *run) {
         json_object_set_new(all, run->history.names[i], series_json(&run->history, i));
     json_t *starts = json_object_get(run->account, "starts");
     return json_make("{s:I, s:o?, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
-                     "folder", json_text(run->folder), "diverged", run->result.diverged, "nonsense",
-                     run->history.diverged, "starts", starts, "clock", clock_json(&run->history),
-                     "series", all);
+                     "folder", json_escaped(run->folder), "diverged", run->result.diverged,
+                     "nonsense", run->history.diverged, "starts", starts, "clock",
+                     clock_json(&run->history), "series", all);
 }
 
 /* Of the machine that writes the report: of products of f32, of bf16, of memory. */

@@ -2,6 +2,7 @@
 
 #include "abi/json_make.h"
 #include "abi/utf8_cut.h"
+#include "base/json_escaped.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/hashing.h"
@@ -266,7 +267,7 @@ static json_t *describe(const Bulk *bulk) {
     const BulkOptions *options = bulk->options;
     json_t *paths = json_array();
     for (int i = 0; i < bulk->path_count; i++)
-        json_array_append_new(paths, json_text(bulk->paths[i]));
+        json_array_append_new(paths, json_escaped(bulk->paths[i]));
     return json_make("{s:o, s:I, s:b, s:b, s:s?, s:i, s:i, s:I}", "texts", paths, "tokenizer",
                      (json_int_t)XXH3_64bits(json, length), "special", options->special, "lines",
                      options->lines, "field", options->field, "last", (int)options->last, "width",
@@ -292,7 +293,7 @@ static json_int_t number(const json_t *state, const char *key) {
 
 /* Takes up what an earlier run has left, if it did the same. */
 static bool load_state(Bulk *bulk) {
-    json_t *state = json_load_file(bulk->state, 0, NULL), *mine = describe(bulk);
+    json_t *state = file_json(bulk->state), *mine = describe(bulk);
     bool good = true;
     if (!state || !file_exists(bulk->partial)) {
         note_message("there is nothing to go on with: %s is made from the beginning", bulk->out);
@@ -329,11 +330,9 @@ static bool take_up(Bulk *bulk) {
 
 static bool open_target(Bulk *bulk) {
     bool fresh = !bulk->result.tokens && !bulk->path && !bulk->offset;
-    bulk->target =
-        open(bulk->partial, O_WRONLY | O_CREAT | O_CLOEXEC | (fresh ? O_TRUNC : 0), 0666);
-    if (bulk->target < 0)
-        return error_message("check that the folder exists and may be written",
-                             "cannot write %s: %s", bulk->partial, strerror(errno));
+    if (!file_replaceable(bulk->out)) return false;
+    bulk->target = file_create(bulk->partial, O_WRONLY | O_CLOEXEC | (fresh ? O_TRUNC : 0));
+    if (bulk->target < 0) return false;
     size_t length = HEADER_BYTES + (size_t)bulk->width * bulk->result.tokens;
     return ftruncate(bulk->target, (off_t)length) == 0 ||
            error_message(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
@@ -402,7 +401,8 @@ static bool run(Bulk *bulk) {
     for (int i = 0; i < bulk->threads; i++)
         bulk->result.replaced += encoder_replaced(bulk->encoders[i]);
     if (good && !more) return finish(bulk);
-    if (!file_exists(bulk->state)) unlink(bulk->partial); /* nothing to go on with */
+    if (bulk->target >= 0 && !file_exists(bulk->state))
+        unlink(bulk->partial); /* it cannot be resumed */
     return false;
 }
 

@@ -3,6 +3,7 @@
 #include "abi/json_make.h"
 #include "base/commit.h"
 #include "base/files.h"
+#include "base/json_escaped.h"
 #include "base/memory.h"
 #include "base/version.h"
 
@@ -11,11 +12,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-static json_t *text_or_null(const char *text) {
-    json_t *string = text ? json_text(text) : NULL;
-    return string ? string : json_null();
-}
 
 /* "AMD EPYC 9654 96-Core Processor", a new string. */
 static char *processor_name(void) {
@@ -34,14 +30,14 @@ static char *processor_name(void) {
 static json_t *start_json(const Account *account) {
     json_t *command = json_array();
     for (int i = 0; account->command[i]; i++)
-        json_array_append_new(command, text_or_null(account->command[i]));
+        json_array_append_new(command, json_escaped(account->command[i]));
     char when[40], *processor = processor_name();
     time_t now = time(NULL);
     struct tm parts;
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
     json_t *start = json_make("{s:o, s:I, s:s, s:o, s:o, s:I, s:s, s:s}", "command", command,
                               "step", (json_int_t)account->step, "when", when, "device",
-                              text_or_null(account->device), "processor", text_or_null(processor),
+                              json_escaped(account->device), "processor", json_escaped(processor),
                               "processors", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "version",
                               MOEC_VERSION, "commit", build_commit);
     free(processor);
@@ -50,7 +46,7 @@ static json_t *start_json(const Account *account) {
 
 /* The starts so far; those of a run that begins anew are not its own. */
 static json_t *starts_before(const char *path, const Account *account) {
-    json_t *before = account->step && file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *before = account->step ? file_json(path) : NULL;
     json_t *starts = json_object_get(before, "starts");
     starts = json_is_array(starts) ? json_incref(starts) : json_array();
     json_decref(before);
@@ -64,10 +60,10 @@ bool account_write(const char *folder, const Account *account) {
     json_t *root = json_make(
         "{s:s, s:I, s:I, s:f, s:o, s:I, s:b, s:o, s:o, s:o, s:o}", "model", account->model, "seed",
         (json_int_t)account->seed, "steps", (json_int_t)account->steps, "tokens_per_step",
-        account->tokens_per_step, "data", text_or_null(account->data), "data_tokens",
+        account->tokens_per_step, "data", json_escaped(account->data), "data_tokens",
         (json_int_t)account->data_tokens, "text", account->text, "val",
-        text_or_null(account->validation), "tokenizer", text_or_null(account->tokenizer), "starts",
-        starts, "spec", text_or_null(account->spec));
+        json_escaped(account->validation), "tokenizer", json_escaped(account->tokenizer), "starts",
+        starts, "spec", json_escaped(account->spec));
     char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     bool good = file_write(path, text, strlen(text));
     free(text);

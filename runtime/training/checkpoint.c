@@ -232,3 +232,17 @@ MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, 
     moec_close(compiler);
     return NULL;
 }
+
+bool checkpoint_readable(const char *path) {
+    Safetensors *file = safetensors_open(path);
+    Place place = {0};
+    Tokenizer *tokenizer = NULL;
+    bool good = file && checkpoint_place(file, &place) && checkpoint_tokenizer(file, &tokenizer);
+    MoecCompiler *compiler = good ? checkpoint_spec(file, NULL, 0) : NULL;
+    good = good && compiler;
+    moec_close(compiler);
+    tokenizer_close(tokenizer);
+    safetensors_close(file);
+    return good || error_message("use another disk; please report it if the disk is sound",
+                                 "%s was written but cannot be read back", path);
+}

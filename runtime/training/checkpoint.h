@@ -51,5 +51,8 @@ MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, 
 /* The same without printing reports; NULL only when the file holds no spec, after a message. */
 MoecCompiler *checkpoint_spec_quietly(const Safetensors *file, const char *const *sets,
                                       int set_count);
+/* Reads a checkpoint of a run back as every command does: checksum, notes, tokenizer and spec.
+ * False after a message. */
+bool checkpoint_readable(const char *path);
 
 #endif

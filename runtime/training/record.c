@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What is found in a log when a run goes on with it. */
@@ -79,17 +78,12 @@ static bool shorten(Record *record, long step, bool *replaced) {
     return good;
 }
 
-/* Opens and locks the file, which is one: nothing is waited for and nothing else written to. */
+/* Opens and locks the log; false after a message. */
 static bool open_log(Record *record) {
     const char *path = record->path;
-    int descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
-    struct stat status;
-    if (descriptor < 0 || fstat(descriptor, &status) != 0)
-        return error_message("check that the folder may be written", "cannot write %s: %s", path,
-                             strerror(errno));
+    int descriptor = file_create(path, O_RDWR | O_APPEND | O_CLOEXEC);
+    if (descriptor < 0) return false;
     record->file = fdopen(descriptor, "a+");
-    if (!S_ISREG(status.st_mode))
-        return error_message("choose another --out", "cannot write %s: it is not a file", path);
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return error_message("wait for it, or choose another --out", "another run is writing to %s",
                              path);

@@ -9,6 +9,7 @@ within() {
     shift
     (ulimit -v 500000 && ulimit -t 2 && exec "$@") >out 2>&1 || code=$?
     [ $code = 0 ] || { head -3 out; wrong "$what: moec ended with $code"; }
+    grep -qE '^model |^ +offset ' out || { head -3 out; wrong "$what: moec prints nothing of the model"; }
 }
 
 # model LAYER: a decoder with that feed-forward layer.

@@ -147,11 +147,26 @@ printf '#!/bin/sh\necho "fatal error: error writing to /tmp/x.s: No space left o
 chmod 755 full_cc
 MOEC_CC=$PWD/full_cc moec train small.moe --data text --out run3 >out 2>log && wrong "a compiler without room"
 full "a compiler without room"
+# A full cache does not stop a program: it is compiled elsewhere, with a note. The compiler has no room in the cache alone.
+without_cache() { # without_cache WORDS STATUS: the last command has ended well, with the note
+    [ "$2" = 0 ] || { cat out log; wrong "$1: it is stopped"; }
+    grep -q "the cache in .* is not used; the program was compiled in" log || { cat log; wrong "$1: no note"; }
+    ! grep -q "error:" log || { cat log; wrong "$1: an error is printed"; }
+}
+printf '#!/bin/sh\ncase "$*" in *"%s"*) echo "fatal error: No space left on device" >&2; exit 1 ;; esac\nexec cc "$@"\n' "$folder" >some_cc
+chmod 755 some_cc
+MOEC_CC=$PWD/some_cc moec train small.moe --data text --out run7 >out 2>log
+without_cache "a compiler without room in the cache" $?
+MOEC_CC=$PWD/some_cc moec generate run7 --prompt x --tokens 2 >out 2>log
+without_cache "generating without room in the cache" $?
 if unshare -rm mount -t tmpfs none "$folder" 2>/dev/null; then
-    unshare -rm sh -c "mount -t tmpfs -o size=600k,mode=700 none '$folder' && exec moec train small.moe --data text --out run4" >out 2>log &&
-        wrong "a program of more than there is room for"
-    full "a cache on a full disk"
-    [ ! -e run4/model.safetensors ] || wrong "a checkpoint of a run that has not begun"
+    for size in 600k 8k; do
+        rm -rf run4
+        unshare -rm sh -c "mount -t tmpfs -o size=$size,mode=700 none '$folder' && exec moec train small.moe --data text --out run4" >out 2>log
+        without_cache "a cache on a disk of $size" $?
+    done
+    unshare -rm sh -c "mount -t tmpfs -o size=8k,mode=700 none '$folder' && exec moec generate run4 --prompt x --tokens 2" >out 2>log
+    without_cache "generating with a cache on a disk of 8k" $?
     mkdir -p noexec
     unshare -rm sh -c "mount -t tmpfs -o noexec,mode=700 none noexec && mkdir -m 700 noexec/moec &&
         export XDG_CACHE_HOME=\$PWD/noexec && moec train small.moe --data text --out run5 && moec train small.moe --data text --out run6" >out 2>log ||

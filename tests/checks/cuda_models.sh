@@ -30,7 +30,7 @@ esac >"$work/models"
 cat >"$work/one" <<'END'
 precision=$1
 shift
-compare() { moec verify "$@" --device cuda --set train.precision="$precision" >"$work/$$" 2>&1; }
+compare() { moec verify "$@" --device cuda --set train.precision="$precision" >"$work/$$" 2>&1 && grep -q outputs "$work/$$"; }
 compare "$@" || { grep -q 'or fewer tokens' "$work/$$" && compare "$@" --batch 1 --context 5; } ||
     { touch "$work/failed" && echo "failed: $*"; }
 cat "$work/$$"

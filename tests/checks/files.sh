@@ -86,7 +86,7 @@ done
 ends 1 "cannot make the folder" moec train small.moe --data text --out $device
 ends 1 "cannot make the folder" moec emit small.moe --out $device
 ln -s nowhere dangling
-ends 1 "it is a link to nothing" moec init small.moe --seed 1 --out dangling
+ends 1 "it is a symbolic link" moec init small.moe --seed 1 --out dangling
 for command in "train small.moe --data text" "init small.moe --seed 1" "emit small.moe"; do
     # shellcheck disable=SC2086 # one word an argument
     ends 2 "'' is not a value that --out takes" moec $command --out ""

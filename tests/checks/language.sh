@@ -8,6 +8,7 @@ awk -v folder="$work" '
 count=0
 for file in "$work"/*.moe; do
     moec check "$file" >"$work/out" 2>&1 || { echo "$(basename "$file"):"; cat "$work/out"; exit 1; }
+    grep -qE '^(model|layout) ' "$work/out" || wrong "$(basename "$file"): moec check prints neither a model nor a layout"
     count=$((count + 1))
 done
 [ "$count" -ge 8 ]

@@ -46,6 +46,7 @@ END
 while read -r model options; do
     # Unquoted: OPTIONS are words.
     moec verify "$model" $options >"$work/out" </dev/null || wrong "$(grep -v _verbose "$work/out")"
+    grep -q outputs "$work/out" || wrong "$model: moec verify has compared no outputs"
     ! grep -E '_verbose,.*exec,.*matmul,ref' "$work/out" || wrong "$model"
     grep _verbose "$work/out" >>"$work/all" || true
 done <"$work/models"

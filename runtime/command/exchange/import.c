@@ -36,7 +36,7 @@ typedef struct Import {
     Conversion *conversion;
 } Import;
 
-/* "Qwen3-0.6B" becomes "qwen3_0_6b", "decoder", which specs use, "decoder_model". */
+/* "Qwen3-0.6B" becomes "qwen3_0_6b". */
 static char *model_name(const char *folder) {
     char *copy = memory_format("%s", folder);
     for (size_t end = strlen(copy); end > 0 && copy[end - 1] == '/';) copy[--end] = 0;
@@ -48,10 +48,15 @@ static char *model_name(const char *folder) {
     for (char *at = name; *at; at++)
         *at = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : '_';
     free(copy);
-    if (!moec_standard_file(name)) return name;
-    char *longer = memory_format("%s_model", name);
-    free(name);
-    return longer;
+    return name;
+}
+
+/* "decoder", which specs use, and "if", a keyword, become "decoder_model" and "if_model". */
+static void free_name(Import *import) {
+    if (moec_layout_name(import->layouts, import->name)) return;
+    char *longer = memory_format("%s_model", import->name);
+    free(import->name);
+    import->name = longer;
 }
 
 /* NULL for a folder. */
@@ -108,11 +113,9 @@ static bool make_spec(Import *import) {
 }
 
 static bool open_spec(Import *import) {
-    char *bundle = memory_format("moec-bundle 1\nmodel %s\nfile %zu %s.moe\n%s\n", import->name,
-                                 strlen(import->spec), import->name, import->spec);
+    const char *bundle = moec_layout_bundle(import->layouts, import->name, import->spec);
     import->compiler =
         moec_open_bundle(bundle, strlen(bundle), import->sets.items, import->sets.count);
-    free(bundle);
     return reports_good(import->compiler);
 }
 
@@ -175,8 +178,10 @@ static bool look(Import *import) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     bool good = open_config(import);
     if (good) import->layouts = moec_open_layouts(import->file, getenv("MOEC_PATH"));
-    good = good && reports_good(import->layouts) && recognise(import) && make_spec(import) &&
-           open_spec(import) && open_tokenizer(import) && read_files(import) &&
+    good = good && reports_good(import->layouts);
+    if (good) free_name(import);
+    good = good && recognise(import) && make_spec(import) && open_spec(import) &&
+           open_tokenizer(import) && read_files(import) &&
            (import->shards || (import->shards = shards_open(import->folder))) &&
            (import->model = model_describe(import->compiler, &shape)) != NULL;
     if (good)
@@ -205,13 +210,28 @@ static bool write_weights(Import *import, const char *path) {
     return written;
 }
 
-/* The weights hold the spec as well; beside them it can be read and changed. */
+/* Writes the files outside of the standard library that the spec uses next to it, or removes
+ * them. */
+static bool each_used(const Import *import, bool write) {
+    int count;
+    const MoecDocument *files = moec_layout_files(import->layouts, &count);
+    bool good = true;
+    for (int i = 0; i < count && good; i++) {
+        const char *slash = strrchr(files[i].path, '/');
+        char *path = path_join(import->out, slash ? slash + 1 : files[i].path);
+        good = write ? file_write(path, files[i].text, files[i].length) : remove(path) == 0;
+        free(path);
+    }
+    return good;
+}
+
+/* The weights hold the spec as well; it can be read and changed next to them. */
 static bool write_run(Import *import) {
     bool made = !file_exists(import->out);
     char *weights = path_join(import->out, "last.safetensors");
     char *base = memory_format("%s.moe", import->name), *spec = path_join(import->out, base);
     bool good = folder_make(import->out) && write_weights(import, weights) &&
-                file_write(spec, import->spec, strlen(import->spec));
+                file_write(spec, import->spec, strlen(import->spec)) && each_used(import, true);
     if (good) {
         double count = 0;
         for (int i = 0; i < import->model->parameter_count; i++)
@@ -222,6 +242,8 @@ static bool write_run(Import *import) {
                import->tokenizer ? ", with its tokenizer" : "", spec);
     } else if (made) {
         remove(weights);
+        remove(spec);
+        each_used(import, false);
         rmdir(import->out);
     }
     free(weights);

@@ -1,6 +1,7 @@
 /* verdict: how far a device is off the definition, what it is held to, and the report. */
 #include "verify.h"
 
+#include "abi/json_make.h"
 #include "base/json_number.h"
 #include "base/memory.h"
 
@@ -206,12 +207,11 @@ static json_t *forms_of(const Comparison *comparison) {
 
 /* The model, the device and the sizes, which each report begins with. */
 static json_t *heading(const Comparison *comparison) {
-    json_t *report = json_pack(
+    json_t *report = json_make(
         "{s:s, s:s, s:s, s:I, s:I}", "model", moec_model(comparison->compiler), "device",
         comparison->device->name, "precision", comparison->rounded ? "bf16" : "f32", "batch",
         (json_int_t)comparison->shape.batch, "context", (json_int_t)comparison->shape.context);
-    if (comparison->shape.set)
-        json_object_set_new(report, "set", json_string(comparison->shape.set));
+    if (comparison->shape.set) json_object_set_new(report, "set", json_text(comparison->shape.set));
     return report;
 }
 
@@ -220,7 +220,7 @@ static json_t *undecided_of(const Comparison *comparison) {
     for (int i = 0; i < comparison->undecided_count; i++) {
         const Undecided *one = &comparison->undecided[i];
         json_array_append_new(undecided,
-                              json_pack("{s:s, s:s, s:o, s:o}", "of", kind_names[one->kind], "name",
+                              json_make("{s:s, s:s, s:o, s:o}", "of", kind_names[one->kind], "name",
                                         one->name, "error", json_number(one->error), "moved",
                                         json_number(one->moved)));
     }
@@ -235,7 +235,7 @@ static json_t *report_of(const Comparison *comparison) {
         const Worst *worst = &comparison->worst[kind];
         if (!*worst->name) continue;
         json_t *row =
-            json_pack("{s:i, s:s, s:o, s:o}", "tensors", worst->count, "worst", worst->name,
+            json_make("{s:i, s:s, s:o, s:o}", "tensors", worst->count, "worst", worst->name,
                       "error", json_number(worst->error), "limit", json_number(worst->limit));
         if (comparison->rounded)
             json_object_set_new(row, "reference", json_number(worst->reference));
@@ -320,7 +320,7 @@ void verify_print_skipped(const Comparison *comparison, const char *problem, jso
     const VerifyShape *shape = &comparison->shape;
     if (json) {
         json_t *report = heading(comparison);
-        json_object_set_new(report, "skipped", json_string(problem));
+        json_object_set_new(report, "skipped", json_text(problem));
         json_array_append_new(json, report);
         return;
     }
