@@ -1,7 +1,10 @@
 # Judges the prose of the files on the command line; prose.sh describes the rules.
 #
-#   awk -f prose.awk -v strict=1 FILE...   prints each violation as FILE:LINE: RULE: SENTENCE, then the totals
-#   awk -f prose.awk -v strict=0 FILE...   prints the number of sentences with a rejected word
+#   awk -v strict=1 -v allow=LIST -f prose.awk FILE...   prints violations as FILE:LINE: RULE: SENTENCE, then the totals
+#   awk -f prose.awk FILE...                             prints the number of sentences with a marker
+#
+# A marker is a rejected word or a free relative clause. LIST has lines `FILE | FRAGMENT | REASON`: sentences of FILE with
+# FRAGMENT are accepted.
 #
 # Each file is split into texts: paragraphs, list items, headings, table cells, comments and strings. A text is split into
 # sentences. A code span counts as one word.
@@ -14,11 +17,16 @@ BEGIN {
     british = " (normalis|initialis|recognis|optimis|quantis|colour|behaviour|licence)[a-z]* "
     rates = " (tokens|bytes|positions|numbers|floats|flop|experts|maps|steps|bits) an? (token|layer|second|head|step|byte|expert|position) "
     clause = " (what|who) "
+    while (allow != "" && (getline line < allow) > 0) {
+        if (line ~ /^#/ || split(line, cell, / [|] /) != 3) continue
+        allowed_file[++allowed_count] = cell[1]
+        allowed_text[allowed_count] = cell[2]
+    }
 }
 
 FNR == 1 {
     flush()
-    kind = FILENAME ~ /\.md$/ ? "markdown" : FILENAME ~ /\.moe$/ ? "spec" : FILENAME ~ /\.(sh|py)$|Makefile$/ ? "script" : "c"
+    kind = FILENAME ~ /\.md$/ ? "markdown" : FILENAME ~ /\.moe$/ ? "spec" : FILENAME ~ /\.(sh|py|awk)$/ ? "script" : "c"
     fenced = comment = 0
     was_blank = 1
 }
@@ -31,6 +39,8 @@ END {
     for (f in file_words)
         if (file_words[f] > 20 * file_sentences[f])
             found(f, 1, "average above 20 words per sentence", int(file_words[f] / file_sentences[f] * 10) / 10)
+    for (i = 1; i <= allowed_count; i++)
+        if (!used[i]) found(allow, i, "unused entry", allowed_file[i] " | " allowed_text[i])
     if (strict) printf "total %d %d %d\n", sentences, marked, relative
     else print marked + relative
 }
@@ -129,7 +139,7 @@ function end_option(    line, t, first, list, values, count, i, name) {
 }
 
 function script(line) {
-    if (line ~ /^[ \t]*# /) { sub(/^[ \t]*# /, "", line); add(line) }
+    if (line ~ /^[ \t]*# [^ ]/) { sub(/^[ \t]*# /, "", line); add(line) }
     else flush()
 }
 
@@ -192,6 +202,7 @@ function sentence(f, line, t, form,    p, count) {
     p = plain(t)
     if (p !~ /[a-z]/) return
     sentences++
+    if (is_allowed(f, t)) return
     if (p ~ words || p ~ phrases || p ~ rates || p ~ british) {
         marked++
         if (strict) found(f, line, "rejected word" which(p), t)
@@ -204,6 +215,12 @@ function sentence(f, line, t, form,    p, count) {
         if (count > 35) found(f, line, "sentence of " count " words", t)
         if (f ~ /\.md$/) { file_words[f] += count; file_sentences[f]++ }
     }
+}
+
+function is_allowed(f, t,    i) {
+    for (i = 1; i <= allowed_count; i++)
+        if (f == allowed_file[i] && index(t, allowed_text[i])) return used[i] = 1
+    return 0
 }
 
 function which(p) {
