@@ -10,7 +10,8 @@
 . "$(dirname "$0")/../begin.sh"
 here=tests/checks
 judge=$PWD/$here/prose.awk
-clean="stdlib/*.moe stdlib/layouts/*.moe stdlib/*.md examples/*.moe examples/*/*.moe examples/tutorial.md examples/reproduce/README.md examples/editors/README.md
+clean="stdlib/*.moe stdlib/layouts/*.moe stdlib/*.md examples/*.moe examples/*/*.moe examples/tutorial.md
+    examples/reproduce/README.md examples/editors/README.md examples/ideas/README.md
     models/*.moe models/README.md $here/prose.sh $here/prose.awk $here/language.sh $here/models.sh
     $here/tutorial.sh"
 status=0
