@@ -6,8 +6,8 @@
 # A marker is a rejected word or a free relative clause. LIST has lines `FILE | FRAGMENT | REASON`: sentences of FILE with
 # FRAGMENT are accepted.
 #
-# Each file is split into texts: paragraphs, list items, headings, table cells, comments and strings. A text is split into
-# sentences. A code span counts as one word.
+# Each file is split into texts: paragraphs, list items, headings, table cells, comments and strings, also those of specs in
+# Markdown. A text is split into sentences. A code span counts as one word.
 
 BEGIN {
     words = " (place|places|beside|besides|behind|stand|stands|stood|lie|lies|tell|tells|told|say|says|said|give|gives|gave" \
@@ -27,7 +27,8 @@ BEGIN {
 FNR == 1 {
     flush()
     kind = FILENAME ~ /\.md$/ ? "markdown" : FILENAME ~ /\.moe$/ ? "spec" : FILENAME ~ /\.(sh|py|awk)$/ ? "script" : "c"
-    fenced = comment = 0
+    fenced = ""
+    comment = 0
     was_blank = 1
 }
 kind == "markdown" { markdown($0) }
@@ -63,7 +64,8 @@ function flush(    t) {
 function phrase(t) { judge(FILENAME, FNR, t, "phrase") }
 
 function markdown(line,    cells, count, i) {
-    if (line ~ /^```/) { flush(); fenced = !fenced; return }
+    if (line ~ /^```/) { flush(); fenced = fenced ? "" : line; return }
+    if (fenced == "```moe") spec(line)
     if (fenced) return
     if (line ~ /^[ \t]*$/) { flush(); was_blank = 1; return }
     if (line ~ /^    / && was_blank) return

@@ -10,10 +10,9 @@
 . "$(dirname "$0")/../begin.sh"
 here=tests/checks
 judge=$PWD/$here/prose.awk
-clean="stdlib/*.moe stdlib/layouts/*.moe stdlib/*.md examples/*.moe examples/*/*.moe examples/tutorial.md
-    examples/reproduce/README.md examples/editors/README.md examples/ideas/README.md
-    models/*.moe models/README.md $here/prose.sh $here/prose.awk $here/language.sh $here/models.sh
-    $here/tutorial.sh"
+clean="stdlib/*.md stdlib/*.moe stdlib/layouts/*.moe models/*.md models/*.moe
+    examples/*.md examples/*.moe examples/*.c examples/*.sh examples/*/*.md examples/*/*.moe examples/*/*.c
+    $here/prose.sh $here/prose.awk $here/language.sh $here/models.sh $here/tutorial.sh"
 status=0
 
 # Each rule finds its sentence in this sample, and accepts the last two lines.
