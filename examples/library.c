@@ -1,4 +1,4 @@
-/* A trained model in a C program: its loss on a text, two steps of training on it, text that goes on.
+/* Uses a trained model from C: loss of a text, two training steps on it, and a completion.
  *
  *     cc examples/library.c -Iruntime/library -Lbuild -lmoec -Wl,-rpath,$PWD/build -o library
  *     ./library run "In the beginning"

@@ -23,7 +23,7 @@ static double uniform(uint64_t *state, double low, double high) {
     return low + (high - low) * (double)(*state >> 11) / 9007199254740992.0;
 }
 
-/* The place of a pixel in the patches of its image. */
+/* Index of a pixel in the patches of its image. */
 static int place(int y, int x) {
     return ((y / PATCH) * ACROSS + x / PATCH) * PATCH * PATCH + y % PATCH * PATCH + x % PATCH;
 }

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The share of all probability that the logits give to one token, in bits. */
+/* Negative base-2 logarithm of the probability of one token. */
 static double bits_of(const float *logits, long count, int token) {
     double largest = logits[0], total = 0;
     for (long i = 1; i < count; i++)
@@ -41,7 +41,7 @@ int main(int count, char **arguments) {
     if (error)
         fprintf(stderr, "%s: %s\n", arguments[0], model_error(error));
     else if (bytes)
-        printf("%.3f bits a byte\n", bits / (double)bytes);
+        printf("%.3f bits/byte\n", bits / (double)bytes);
     model_free(model);
     return error ? 1 : 0;
 }

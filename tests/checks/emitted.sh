@@ -84,7 +84,7 @@ emitted text models/gpt2.moe:gpt2_small "$work/text" gcc $small
 
 cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$work/c" -o "$work/bits" examples/from_c/main.c \
     "$work/c/model.o" "$work/c/program.o" "$work/c/weights.o" "$work/c/streams.o" "$work/c/blocks.o" -fopenmp -lm
-"$work/bits" "$work/c/weights.bin" "the text" | grep -q 'bits a byte'
+"$work/bits" "$work/c/weights.bin" "the text" | grep -q 'bits/byte'
 
 cp "$work/c/weights.bin" "$work/whole"
 for size in 0 20 10000; do

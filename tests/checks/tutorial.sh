@@ -1,13 +1,14 @@
 #!/bin/sh
-# The costs in the table of examples/tutorial.md are those of `moec check`. Images are generated, learned and drawn.
+# The counts in examples/tutorial.md equal the output of `moec check`. The image example draws, trains and samples.
 . "$(dirname "$0")/../begin.sh"
 export OMP_NUM_THREADS=1
 for model in start gated moved fewer narrow maps; do
-    row=$(moec check "examples/tutorial.moe:$model" | awk '
-        $1 == "parameters" { total = $2; active = $4 }
-        $1 == "decoding" { print "| " total " | " active " | " $(NF - 1) " |" }')
-    echo "$row" | grep -qE '^\| [0-9.]+[kM]? \| [0-9.]+[kM]? \| [0-9.]+[kM]? \|$' || wrong "moec check prints no costs of $model: '$row'"
-    grep "^| .$model. " examples/tutorial.md | grep -qF "$row" || wrong "$model: $row"
+    row=$(moec check --json "examples/tutorial.moe:$model" | awk '
+        /"total":/ && !total { total = $2 + 0 }
+        /"active":/ && !active { active = $2 + 0 }
+        /"cache_bytes_per_token":/ { printf "| %d | %d | %d |\n", total, active, $2 }')
+    [ -n "$row" ] || wrong "moec check --json of $model lacks a count"
+    grep "^| .$model. " examples/tutorial.md | tr -d , | grep -qF "$row" || wrong "$model: $row"
 done
 ${CC:-cc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Werror -O1 -o "$work/shapes" examples/shapes.c -lm
 "$work/shapes" draw 400 "$work/images"
