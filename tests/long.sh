@@ -12,12 +12,20 @@ random_models MOEC_SEED=7000 MOEC_MODELS=2000 $unit/test_models
 random_recurrences MOEC_MODELS=500 $unit/test_models recurrences
 random_programs MOEC_SEED=1 MOEC_PROGRAMS=2000 $unit/test_emit
 random_programs_device MOEC_SEED=1 MOEC_PROGRAMS=300 $unit/test_emit_cuda
+random_forms MOEC_SEED=10001 MOEC_MODELS=2000 $unit/test_models forms
+random_forms_device MOEC_CUDA=$BUILD/libmoec_sim.so MOEC_DEVICE=cuda MOEC_SEED=5000 MOEC_MODELS=300 $unit/test_models forms
+random_emitted tests/random_emitted.sh 60
 recurrences tests/checks/recurrences.sh all
 bf16 tests/checks/bf16.sh all
 products tests/checks/products.sh all
 names tests/checks/names.sh all
 cuda_models tests/checks/cuda_models.sh all
 cuda_oracle tests/checks/cuda_oracle.sh all
+ideas tests/checks/ideas.sh all
+planted tests/planted.sh
+checks_fail tests/checks_fail.sh
+tsan tests/tsan.sh
+tsan_library tests/tsan_library.sh
 kill tests/kill.sh 10
 sweep_kill tests/sweep_kill.sh 3
 mutated_specs tests/fuzz/run specs 1200 7

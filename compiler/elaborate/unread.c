@@ -52,6 +52,7 @@ static const char *declared_kind(const Node *node) {
 
 static bool is_result(const Node *layer, const char *name) {
     if (layer->kind == NODE_SCHEDULE) return !strcmp(name, "rate");
+    if (layer->kind == NODE_OPTIMIZER) return !strcmp(name, "by");
     const Node *result = layer->kind == NODE_LAYER ? layer->kids[1] : NULL;
     bool found = result && !strcmp(result->name, name);
     for (int i = 1; result && i < result->count; i++) found |= !strcmp(result->kids[i]->name, name);

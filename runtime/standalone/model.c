@@ -15,7 +15,7 @@ struct Model {
     void *rounded; /* see weights_round */
     unsigned char *arena;
     void **inputs, **outputs; /* by slot */
-    int token_slot, position_slot;
+    int token_slot, position_slot, logits_slot;
     long vocabulary, position;
 };
 
@@ -25,16 +25,24 @@ static const MoecGraphEntry *decode_graph(void) {
     return NULL;
 }
 
-/* A step takes one token and, when the model asks for it, its place; output 0 is the logits. */
+static int slot_of_logits(const MoecGraphEntry *graph) {
+    for (int i = 0; i < graph->output_count; i++)
+        if (strcmp(graph->outputs[i].name, "logits") == 0) return i;
+    return -1;
+}
+
+/* A step reads one token and, if the model uses it, the position. Its outputs include the logits.
+ */
 static int find_slots(Model *model) {
     const MoecGraphEntry *graph = model->graph;
-    if (!graph || graph->output_count == 0 || graph->batch * graph->tokens != 1)
-        return MODEL_NOT_TEXT;
+    if (!graph || graph->batch * graph->tokens != 1) return MODEL_NOT_TEXT;
+    model->logits_slot = slot_of_logits(graph);
+    if (model->logits_slot < 0) return MODEL_NOT_TEXT;
     model->token_slot = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_TOKEN, NULL);
     model->position_slot = slot_of_scalar(graph->inputs, graph->input_count, MOEC_SCALAR_POSITION);
     if (model->token_slot < 0 || graph->input_count != 1 + (model->position_slot >= 0))
         return MODEL_NOT_TEXT;
-    model->vocabulary = (long)block_count(&graph->outputs[0]);
+    model->vocabulary = (long)block_count(&graph->outputs[model->logits_slot]);
     return MODEL_FINE;
 }
 
@@ -109,7 +117,7 @@ int model_step(Model *model, int32_t token, const float **logits) {
     };
     graph_run(model->graph, &run);
     model->position++;
-    *logits = model->outputs[0];
+    *logits = model->outputs[model->logits_slot];
     return is_sense(*logits, model->vocabulary) ? MODEL_FINE : MODEL_NONSENSE;
 }
 

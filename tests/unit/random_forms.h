@@ -285,16 +285,18 @@ static void form_attention(Forms *forms) {
         n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
     const char *keys_of = chance(random, 30) ? "[t]" : "";
     add(spec, "  param sink%d[hq%d] ~ normal(0.5)\n", n, n);
-    add(spec, "  o%d[s, hq%d, e%d] = attend%s(q%d[s, hq%d, e%d + %ld], k%d[s, hk%d, %s%d%s], ", n, n,
-        n, keys_of, n, n, n, start, n, n, chance(random, 50) ? "2 * e" : "e", n,
+    add(spec, "  o%d[s, hq%d, e%d] = attend%s(q%d[s, hq%d, e%d + %ld], k%d[s, hk%d, %s%d%s], ", n,
+        n, n, keys_of, n, n, n, start, n, n, chance(random, 50) ? "2 * e" : "e", n,
         PICK(random, " + 1", " + 2", " + 3"));
     add(spec, "k%d[s, hk%d, e%d + %ld]; ", n, n, n, between(random, 0, 3));
     if (*keys_of)
         add(spec, "mask = t <= s and (s - t < %ld or t < 2), bias = -0.3 * (s - t) * (hq%d + 1)",
             between(random, 1, 5), n);
     else
-        add(spec, "%s", chance(random, 30) && !spec->causal ? "mask = none"
-                        : chance(random, 40) ? "mask = window, window = 3" : "mask = causal");
+        add(spec, "%s",
+            chance(random, 30) && !spec->causal ? "mask = none"
+            : chance(random, 40)                ? "mask = window, window = 3"
+                                                : "mask = causal");
     if (chance(random, 30)) add(spec, ", scale = 0.7");
     if (chance(random, 30)) add(spec, ", cap = 3");
     if (chance(random, 30)) add(spec, ", sink = sink%d", n);
@@ -317,8 +319,10 @@ static void form_scan(Forms *forms) {
     Made *made = new_target(forms, 1, 1);
     made->axes[0] = column;
     if (chance(random, 60)) {
-        add(spec, "  scan S%d[%s, %s] from 0.1 over s%s {\n    S%d[%s, %s] = ", n, r, c, way, n, r, c);
-        add(spec, "%s * S%d[%s, %s] + 0.3 * tanh(", PICK(random, "0.9", "sigmoid(x[s, 0])"), n, r, c);
+        add(spec, "  scan S%d[%s, %s] from 0.1 over s%s {\n    S%d[%s, %s] = ", n, r, c, way, n, r,
+            c);
+        add(spec, "%s * S%d[%s, %s] + 0.3 * tanh(", PICK(random, "0.9", "sigmoid(x[s, 0])"), n, r,
+            c);
         add_read(forms, 1u << row, 1);
         add(spec, ") * ");
         add_read(forms, 1u << column, 1);
@@ -356,8 +360,8 @@ static void form_route(Forms *forms) {
     add(spec, "  b%d[s, n%d] = top[n%d](p%d[s, n%d], %ld)\n", n, n, n, n, n, top);
     add_target(forms, made);
     if (chance(random, 25)) {
-        add(spec, "%s[n%d in b%d] p%d[s, n%d] * ", PICK(random, "mean", "max", "logsumexp"), n, n, n,
-            n);
+        add(spec, "%s[n%d in b%d] p%d[s, n%d] * ", PICK(random, "mean", "max", "logsumexp"), n, n,
+            n, n);
         add_read(forms, indices_of(made), 1);
         finish(forms, "");
         return;
@@ -386,8 +390,9 @@ static void form_applied(Forms *forms) {
         add(spec, "sum[n%d] scaled@each%d[n%d](x; per = [d])[s, d]", n, n, n);
         break;
     default:
-        add(spec, "  u%d = x\n  repeat part%d[i < %ld] { u%d = u%d + 0.2 * (i + 1) * "
-                  "scaled@one(tanh(u%d); per = [])[s, d] }\n",
+        add(spec,
+            "  u%d = x\n  repeat part%d[i < %ld] { u%d = u%d + 0.2 * (i + 1) * "
+            "scaled@one(tanh(u%d); per = [])[s, d] }\n",
             n, n, between(random, 2, 3), n, n, n);
         add_target(forms, made);
         add(spec, "u%d[s, d]", n);
@@ -395,57 +400,68 @@ static void form_applied(Forms *forms) {
     finish(forms, "");
 }
 
-/* What has no result that later statements read, or is decided before the run. */
+/* Statements without a result that later ones read, or decided before the run; # is a number. The
+ * first OTHER_CAUSAL keep a causal model causal. */
+static const char *const other_statements[] = {
+    "  state m#[d] = 0.1\n  update m#[d] = 0.9 * m#[d] + 0.1 * (mean[batch, s] x[s, d])\n"
+    "  x[s, d] = x[s, d] - m#[d]\n",
+    "  axis j# = size(d) + size(f)\n  param wj#[j#, f]\n  z#[s, f] = sum[d] x[s, d] * df[d, f]\n"
+    "  zz#[s, j#] = concat[j#](x, z#)\n  output zz#\n"
+    "  x[s, d] = x[s, d] + 0.1 * (sum[j#, f] zz#[s, j#] * wj#[j#, f]) * vd[d]\n",
+    "  probe seen# = max[batch, s, d] abs(x[s, d])\n  probe width#[d] = mean[batch, s] x[s, d]\n",
+    "  aux extra# = 0.01 * (mean[batch, s, d] x[s, d] ^ 2)\n",
+    "  require size(d) > 0 \"a width\"\n  for j in 0..2 { x[s, d] = x[s, d] + 0.1 * (j + 1) * "
+    "vd[d] "
+    "}\n",
+    "  match way { one => { x = tanh(x) } two => { x = 0.5 * x } else => {} }\n",
+    "  if way == one { x = 0.9 * x } else if way == two { x = tanh(x) } else { x = x + 0.1 }\n",
+    "  if training { x[s, d] = x[s, d] * 1.0 } else { x[s, d] = x[s, d] }\n",
+    "  axis hn# = 2\n  axis en# = 3\n  param wn#[d, hn#, en#]\n"
+    "  cn#[s, en#, hn#] = sum[d] x[s, d] * wn#[d, hn#, en#]\n  cache cn#\n"
+    "  kn#[s, hn#, en#] = tanh(cn#[s, en#, hn#])\n  on# = attend(kn#, kn#, kn#; mask = causal)\n"
+    "  x[s, d] = x[s, d] + 0.2 * (sum[hn#, en#] on#[s, hn#, en#] * wn#[d, hn#, en#])\n",
+    "  axis hn# = 2\n  axis en# = 3\n  param wn#[d, hn#, en#]\n"
+    "  kn#[s, hn#, en#] = sum[d] x[s, d] * wn#[d, hn#, en#]\n"
+    "  page#[s] = sum[t] (tokens[t] == 3 and t <= s)\n"
+    "  on# = attend(kn#, kn#, kn#; documents = page#)\n"
+    "  x[s, d] = x[s, d] + 0.2 * (sum[hn#, en#] on#[s, hn#, en#] * wn#[d, hn#, en#])\n",
+    "  scan A#[d] from 0.2, B#[d] from vd[d] over s {\n    A#[d] = 0.6 * A#[d] + 0.2 * tanh(B#[d]) "
+    "+ "
+    "0.1 * x[s, d]\n    B#[d] = 0.5 * B#[d] + 0.3 * A#[d]\n  }\n  x[s, d] = x[s, d] + 0.1 * A#[s, "
+    "d] "
+    "* B#[s, d]\n",
+    "  key#[s] = (tokens[s] * 31337 + tokens[s - 1] * 7919) % size(f)\n"
+    "  x[s, d] = x[s, d] + 0.3 * df[d, key#[s]]\n",
+    "  both# = [g, c]\n  param wl#[d, both#]\n"
+    "  x[s, d] = x[s, d] + 0.1 * (sum[both#] w4[both#] * wl#[d, both#])\n",
+    "  x[s, d] = x[s, d] * (uniform() >= 0.2) + 0.1 * normal() * vd[d]\n",
+    "  state c#[d] = 0\n  update c#[d] = step_mean(mean[batch, s] x[s, d])\n"
+    "  x[s, d] = x[s, d] + 0.1 * c#[d]\n",
+    "  x[s, d] = x[s, d] - 0.1 * (mean[s] x[s, d])\n",
+};
+
+enum { OTHER_CAUSAL = 13 };
+
 static void form_other(Forms *forms) {
-    Random *random = forms->random;
-    Spec *spec = forms->spec;
-    const int n = ++forms->next;
-    switch (between(random, 0, spec->causal ? 6 : 9)) {
-    case 0:
-        add(spec, "  state m%d[d] = 0.1\n  update m%d[d] = 0.9 * m%d[d] + 0.1 * (mean[batch, s] x[s, "
-                  "d])\n  x[s, d] = x[s, d] - m%d[d]\n", n, n, n, n);
-        break;
-    case 1:
-        add(spec, "  axis j%d = size(d) + size(f)\n  param wj%d[j%d, f]\n  z%d[s, f] = sum[d] x[s, d] "
-                  "* df[d, f]\n  zz%d[s, j%d] = concat[j%d](x, z%d)\n  output zz%d\n",
-            n, n, n, n, n, n, n, n, n);
-        add(spec, "  x[s, d] = x[s, d] + 0.1 * (sum[j%d, f] zz%d[s, j%d] * wj%d[j%d, f]) * vd[d]\n",
-            n, n, n, n, n);
-        break;
-    case 2:
-        add(spec, "  probe seen%d = max[batch, s, d] abs(x[s, d])\n", n);
-        break;
-    case 3:
-        add(spec, "  aux extra%d = 0.01 * (mean[batch, s, d] x[s, d] ^ 2)\n", n);
-        break;
-    case 4:
-        add(spec, "  require size(d) > 0 \"a width\"\n  for j in 0..2 { x[s, d] = x[s, d] + 0.1 * "
-                  "(j + 1) * vd[d] }\n");
-        break;
-    case 5:
-        add(spec, "  match way { one => { x = tanh(x) } two => { x = 0.5 * x } else => {} }\n");
-        break;
-    case 6:
-        add(spec, "  if training { x[s, d] = x[s, d] * 1.0 } else { x[s, d] = x[s, d] }\n");
-        break;
-    case 7:
-        add(spec, "  x[s, d] = x[s, d] * (uniform() >= 0.2) + 0.1 * normal() * vd[d]\n");
-        break;
-    case 8:
-        add(spec, "  state c%d[d] = 0\n  update c%d[d] = step_mean(mean[batch, s] x[s, d])\n"
-                  "  x[s, d] = x[s, d] + 0.1 * c%d[d]\n", n, n, n);
-        break;
-    default:
-        add(spec, "  x[s, d] = x[s, d] - 0.1 * (mean[s] x[s, d])\n");
-    }
+    const long count = sizeof other_statements / sizeof *other_statements;
+    const int number = ++forms->next;
+    const char *text = other_statements[between(forms->random, 0,
+                                                (forms->spec->causal ? OTHER_CAUSAL : count) - 1)];
+    for (; *text; text++)
+        if (*text == '#')
+            add(forms->spec, "%d", number);
+        else
+            add(forms->spec, "%c", *text);
 }
 
 /* ---- the model ---- */
 
 static void add_helpers(Spec *spec) {
-    add(spec, "use adafactor\nuse decoder\nuse muon\n\nlayer pair(x[s, d]) -> y[s, d], total[s] {\n  option by: int in 1..3 = "
-              "2  \"factor\"\n  param bias[d] ~ zeros { lr = 0.5 }\n  y[s, d] = tanh(x[s, d] * by + "
-              "bias[d])\n  total[s] = mean[d] x[s, d]\n}\n\n");
+    add(spec,
+        "use adafactor\nuse decoder\nuse muon\n\nlayer pair(x[s, d]) -> y[s, d], total[s] {\n  "
+        "option by: int in 1..3 = "
+        "2  \"factor\"\n  param bias[d] ~ zeros { lr = 0.5 }\n  y[s, d] = tanh(x[s, d] * by + "
+        "bias[d])\n  total[s] = mean[d] x[s, d]\n}\n\n");
     add(spec, "layer scaled(x[s, d]) -> y[s, d] {\n  option per: axes = []\n  param factor[per] ~ "
               "normal(1, 0.1)\n  y = x * factor\n}\n\n");
 }
@@ -455,7 +471,8 @@ static void add_inputs(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
     add(spec, "  sequence s = train.context\n  input tokens[s]: token\n  input targets[s]: next\n");
-    add(spec, "  param embedding[v, d] ~ normal(0.5), df[d, f] ~ uniform(0.5), dg[d, g] ~ uniform(-1, 1)\n");
+    add(spec, "  param embedding[v, d] ~ normal(0.5), df[d, f] ~ uniform(0.5), dg[d, g] ~ "
+              "uniform(-1, 1)\n");
     add(spec, "  param w3[f, g, h] ~ normal(0.1, 0.4), w2[c, d] { decay = 0 }\n");
     add(spec, "  all = [g, c]\n  param w4[all] ~ 0.3\n");
     for (int i = 0; i < FORM_AXES; i++)
@@ -475,16 +492,16 @@ static void add_inputs(Forms *forms) {
 
 static void begin_tensors(Forms *forms) {
     static const Made first[] = {
-        {"vf", 0, 1, {1}}, {"vd", 0, 1, {D}}, {"w2", 0, 2, {4, D}}, {"dg", 0, 2, {D, 2}},
-        {"w3", 0, 3, {1, 2, 3}}, {"df", 0, 2, {D, 1}}, {"x", 1, 1, {D}}, {"x", 1, 1, {D}}};
+        {"vf", 0, 1, {1}},       {"vd", 0, 1, {D}},    {"w2", 0, 2, {4, D}}, {"dg", 0, 2, {D, 2}},
+        {"w3", 0, 3, {1, 2, 3}}, {"df", 0, 2, {D, 1}}, {"x", 1, 1, {D}},     {"x", 1, 1, {D}}};
     forms->count = sizeof first / sizeof *first;
     memcpy(forms->tensors, first, sizeof first);
 }
 
 static void (*const form_makers[])(Forms *) = {
-    form_product, form_product, form_product,   form_pointwise, form_reduction, form_softmax,
-    form_slice,   form_slice,   form_attention, form_scan,      form_route,     form_convolution,
-    form_applied, form_other};
+    form_product, form_product,     form_product, form_pointwise, form_reduction,
+    form_softmax, form_slice,       form_slice,   form_attention, form_scan,
+    form_route,   form_convolution, form_applied, form_other,     form_other};
 
 /* y adds a mean of every tensor of the sequence, so that gradients reach all. */
 static void add_end(Forms *forms) {
@@ -524,8 +541,10 @@ static void make_forms(Spec *spec, uint64_t seed) {
         forms.size[i] = chance(random, 25) ? between(random, 9, 24) : between(random, 1, 8);
     spec->dim = forms.size[D];
     add_helpers(spec);
-    add(spec, "layer whole {\n  option train: layer = train\n  option way: word in [one, two, three] = "
-              "%s\n  axis v = %ld\n", PICK(random, "one", "two", "three"), spec->vocabulary);
+    add(spec,
+        "layer whole {\n  option train: layer = train\n  option way: word in [one, two, three] = "
+        "%s\n  axis v = %ld\n",
+        PICK(random, "one", "two", "three"), spec->vocabulary);
     for (int i = 0; i < FORM_AXES; i++) add(spec, "  axis %s = %ld\n", form_axes[i], forms.size[i]);
     add_inputs(&forms);
     begin_tensors(&forms);
@@ -543,21 +562,74 @@ typedef struct Form {
 } Form;
 
 static const Form form_table[] = {
-    {"option", "  option "}, {"axis", "  axis "}, {"sequence", "  sequence "}, {"param", "  param "},
-    {"param with settings", "{ lr = 0.5 }"}, {"state", "  state "}, {"update", "  update "},
-    {"step_mean", "step_mean("}, {"input token", "]: token"}, {"input real", ": real"},
-    {"input class", ": class"}, {"input of a second text", "input source"}, {"aux", "  aux "},
-    {"probe", "  probe "}, {"output", "  output "}, {"repeat", "  repeat "}, {"scan", "  scan "},
-    {"scan reversed", " reversed {"}, {"if", "  if "}, {"match", "  match "}, {"for", "  for "},
-    {"require", "  require "}, {"sum", "sum["}, {"mean", "mean["}, {"max", "max["}, {"min", "min["},
-    {"logsumexp", "logsumexp["}, {"softmax", "softmax["}, {"concat", "concat["}, {"top", "= top["},
-    {"sum of chosen", "sum[n"}, {"attend", "attend("}, {"attend with a condition", "attend[t]("},
-    {"lse", ".lse["}, {"sink", "sink = "}, {"cap", "cap = "}, {"window", "window = "},
-    {"slice f + c", "f + "}, {"reversal c - f", " - f"}, {"stride 2 * f", "2 * f"},
-    {"two indices", "* size("}, {"remainder", ") % size("}, {"position s - k", "[s - "},
-    {"position s + k", "[s + "}, {"layer of several results", ".total["},
-    {"layer under an index", "scaled@each"}, {"axis list", "per = [d]"}, {"uniform", "uniform("},
-    {"normal", "normal()"}, {"stop", "stop("}, {"where", "where("}, {"training", "if training"},
+    {"option", "  option "},
+    {"axis", "  axis "},
+    {"sequence", "  sequence "},
+    {"param", "  param "},
+    {"param with settings", "{ lr = 0.5 }"},
+    {"state", "  state "},
+    {"update", "  update "},
+    {"step_mean", "step_mean("},
+    {"input token", "]: token"},
+    {"input next", "]: next"},
+    {"input real", ": real"},
+    {"input class", ": class"},
+    {"second token input", "input source"},
+    {"loss", "  loss "},
+    {"aux", "  aux "},
+    {"probe", "  probe seen"},
+    {"probe by axis", "  probe width"},
+    {"output", "  output "},
+    {"cache", "  cache "},
+    {"repeat", "  repeat "},
+    {"scan", "  scan "},
+    {"scan of two states", "  scan A"},
+    {"scan reversed", " reversed {"},
+    {"if", "  if "},
+    {"else if", "else if "},
+    {"match", "  match "},
+    {"for", "  for "},
+    {"require", "  require "},
+    {"sum", "(sum["},
+    {"mean", "(mean["},
+    {"max", "= max["},
+    {"min", "= min["},
+    {"logsumexp", "= logsumexp["},
+    {"softmax", "= softmax["},
+    {"concat", "= concat["},
+    {"top", "= top["},
+    {"sum of chosen", "= sum[n"},
+    {"mean of chosen", "= mean[n"},
+    {"max of chosen", "= max[n"},
+    {"logsumexp of chosen", "= logsumexp[n"},
+    {"attend", "= attend("},
+    {"attend with a condition", "= attend[t]("},
+    {"attend without a mask", "mask = none"},
+    {"documents", "documents = "},
+    {"lse", ".lse["},
+    {"sink", "sink = "},
+    {"cap", "cap = "},
+    {"scale", "scale = "},
+    {"window", "window = "},
+    {"slice f + c", "f + "},
+    {"reversal c - f", " - f"},
+    {"stride 2 * f", "2 * f"},
+    {"two indices", "* size("},
+    {"floor", "floor(f / 2)"},
+    {"remainder", ") % size("},
+    {"position s - k", "[s - "},
+    {"position s + k", "[s + "},
+    {"position from the end", "size(s) - 1 - s"},
+    {"integer under a name", "  key"},
+    {"layer of several results", ".total["},
+    {"layer under an index", "scaled@each"},
+    {"axis list", "per = [d]"},
+    {"axis list by name", "  both"},
+    {"uniform", "uniform() >="},
+    {"normal", "normal() *"},
+    {"stop", "stop("},
+    {"where", "where("},
+    {"training", "if training"},
 };
 
 enum { FORM_COUNT = sizeof form_table / sizeof *form_table };

@@ -359,7 +359,7 @@ static void add_attention(Spec *spec) {
     if (chance(random, 20)) add(spec, "    bias = true\n");
     if (chance(random, 20)) add(spec, "    probes = true\n");
     if (chance(random, 10)) add(spec, "    scale = 0.7\n");
-    if (chance(random, 10)) add(spec, "    best = 64\n");
+    if (chance(random, 10)) add(spec, "    best = 72\n"); /* no less than the context */
     add(spec, "  }\n");
 }
 

@@ -31,7 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MODELS_FOR_ALL_FORMS = 100 };
+enum { MODELS_FOR_ALL_FORMS = 500 };
 enum { DEFAULT_MODELS = 30, PARTS = 2, NOISES = 6, WORKERS_MOST = 16, ATTEMPTS = 3 };
 
 static const double result_limit = 1e-5, gradient_limit = 1e-4, noise = 4 * 0x1p-24;
@@ -46,7 +46,7 @@ static const double undecided_limit = 1e-2;
 /* What the workers found, in memory that they share. */
 typedef struct Tally {
     long models, failed, amplified, undecided;
-    double worst; /* error that only amplified rounding explains */
+    double worst;           /* error that only amplified rounding explains */
     long forms[FORM_COUNT]; /* models that use each */
 } Tally;
 
@@ -167,8 +167,7 @@ static void set_window(const Trial *trial, int32_t *to, int part, int ahead) {
 static void set_call(const Trial *trial, Call *call, int part) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
-        if (window_part(input) >= 0)
-            set_window(trial, call->inputs[i], part, window_part(input));
+        if (window_part(input) >= 0) set_window(trial, call->inputs[i], part, window_part(input));
         if (!is_example(input)) continue;
         for (size_t j = 0; j < tensor_count(input); j++)
             if (input->is_int)
@@ -361,8 +360,7 @@ static double slope_of(Trial *trial, const Meaning *training, double step) {
 static int check_derivation(Trial *trial) {
     static const double steps[] = {1e-6, 1e-7, 3e-8}, limit = 1e-4;
     if (!trial->spec->differentiable) return 1;
-    Meaning training = {.parts = 1,
-                        .program = moec_define(trial->compiler, MOEC_TRAIN, 0, 0, 0)};
+    Meaning training = {.parts = 1, .program = moec_define(trial->compiler, MOEC_TRAIN, 0, 0, 0)};
     MoecInterpreter *eval = run_meaning(trial, &training, 0);
     double derived = 0, size = 1e-4, slope = 0;
     for (int i = 0; i < trial->model->parameter_count; i++) {
@@ -383,7 +381,8 @@ static int check_derivation(Trial *trial) {
         slope = slope_of(trial, &training, steps[i]);
         good = fabs(slope - derived) <= limit * sqrt(size);
     }
-    return good || fail(trial, "the slope of the loss is %.9e, its derivative %.9e", slope, derived);
+    return good ||
+           fail(trial, "the slope of the loss is %.9e, its derivative %.9e", slope, derived);
 }
 
 /* ---- graphs ---- */
@@ -635,8 +634,8 @@ static int check_model(Trial *trial, Random *random) {
     model_put(trial->model);
     Meaning forward;
     int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
-               check_training(trial) && check_derivation(trial) && check_update(trial) && check_whole(trial) &&
-               (!trial->spec->causal || check_decoding(trial, &forward));
+               check_training(trial) && check_derivation(trial) && check_update(trial) &&
+               check_whole(trial) && (!trial->spec->causal || check_decoding(trial, &forward));
     forget(&forward);
     model_close(trial->model);
     return good;

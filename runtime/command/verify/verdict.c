@@ -92,7 +92,7 @@ void verify_judge_squares(Comparison *comparison, Kind kind, const char *name,
     double scale = fmax(sqrt(squares->exact), comparison->scale),
            moved = share(most_of(squares->noise, NOISES), scale);
     worst->count++;
-    if (now.error > now.limit && now.error <= 2 * moved) {
+    if (now.error > now.limit && isfinite(now.error) && now.error <= 2 * moved) {
         size_t count = (size_t)++comparison->undecided_count;
         comparison->undecided =
             memory_grow(comparison->undecided, sizeof *comparison->undecided * count);
