@@ -36,11 +36,11 @@ def commands(start, block):
 
 
 def pattern(expected):
-    """`...` alone matches any number of lines, `...` in a line any text, `~` a measured number with its unit prefix."""
+    """`...` alone matches any lines except an exit code, `...` in a line any text, `~` a number with its unit prefix."""
     text = ""
     for line in expected:
         if line.strip() == "...":
-            text += r"(?:[^\n]*\n)*?"
+            text += r"(?:(?!\[exit )[^\n]*\n)*?"
             continue
         line = re.sub(r" +", " ", line.strip())
         line = re.escape(line).replace(r"\.\.\.", r"[^\n]*").replace(re.escape(MASK), r"[-+]?[0-9][-+0-9.,e:msh]*[kMGT]?")
@@ -58,12 +58,15 @@ def main(files):
                 count += 1
                 result = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
                 output = result.stdout.decode(errors="replace")
+                if result.returncode:
+                    output += f"\n[exit {result.returncode}]\n"
+                output = output.replace("\n\n[exit", "\n[exit")
                 written = "".join(re.sub(r" +", " ", line.strip()) + "\n" for line in output.splitlines())
                 if pattern(expected).match(written):
                     continue
                 failures += 1
                 print(f"{file}:{number}: $ {command}\n--- expected\n" + "\n".join(expected))
-                print(f"--- actual (exit code {result.returncode})\n{output}", flush=True)
+                print(f"--- actual\n{output}", flush=True)
     print(f"{count} commands, {failures} failed")
     return 1 if failures or not count else 0
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs every `console` block of README.md and of the guides, in order and in one folder, and compares the output: `...` matches
-# omitted text, `~` a measured number. Takes some minutes; not part of `make test`. Needs Python 3 and the package bible-kjv.
+# omitted text, `~` a measured number, `[exit N]` an exit code other than 0. Takes some minutes; not part of `make test`. Needs Python 3 and the package bible-kjv.
 #
 #   tests/docs.sh [FILE...]      default: README.md and examples/guides/*.md; a guide needs the runs of those before it
 set -eu
