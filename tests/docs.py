@@ -1,11 +1,9 @@
-"""Runs every `console` block of README.md and examples/guides/ and compares the output: see tests/docs.sh."""
-import os
+"""Runs `console` blocks of Markdown files and compares the output: see tests/docs.sh."""
 import re
 import subprocess
 import sys
 
-UPDATE = os.environ.get("UPDATE")
-MASK = "~"
+NUMBER = r"[-+]?[0-9][-+0-9.,e:msh]*[kMGT]?"
 
 
 def blocks(lines):
@@ -20,7 +18,7 @@ def blocks(lines):
 
 
 def commands(start, block):
-    """Yields (line number, command, expected lines). A command that ends in a backslash continues on the next line."""
+    """Returns [line number, command, expected lines]; a backslash continues a command."""
     found, index = [], 0
     while index < len(block):
         if block[index].startswith("$ "):
@@ -36,14 +34,14 @@ def commands(start, block):
 
 
 def pattern(expected):
-    """`...` alone matches any lines except an exit code, `...` in a line any text, `~` a number with its unit prefix."""
+    """`...` alone matches lines except an exit code, in a line any text; `~` matches a number."""
     text = ""
     for line in expected:
         if line.strip() == "...":
             text += r"(?:(?!\[exit )[^\n]*\n)*?"
             continue
         line = re.sub(r" +", " ", line.strip())
-        line = re.escape(line).replace(r"\.\.\.", r"[^\n]*").replace(re.escape(MASK), r"[-+]?[0-9][-+0-9.,e:msh]*[kMGT]?")
+        line = re.escape(line).replace(r"\.\.\.", r"[^\n]*").replace(re.escape("~"), NUMBER)
         text += line.replace(r"\ ", " ") + r"\n"
     return re.compile(text + r"\Z")
 
@@ -56,12 +54,13 @@ def main(files):
         for start, block in blocks(lines):
             for number, command, expected in commands(start, block):
                 count += 1
-                result = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
+                result = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, timeout=900)
                 output = result.stdout.decode(errors="replace")
                 if result.returncode:
-                    output += f"\n[exit {result.returncode}]\n"
-                output = output.replace("\n\n[exit", "\n[exit")
-                written = "".join(re.sub(r" +", " ", line.strip()) + "\n" for line in output.splitlines())
+                    output = output.rstrip("\n") + f"\n[exit {result.returncode}]\n"
+                written = "".join(re.sub(r" +", " ", line.strip()) + "\n"
+                                  for line in output.splitlines())
                 if pattern(expected).match(written):
                     continue
                 failures += 1

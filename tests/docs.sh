@@ -1,8 +1,9 @@
 #!/bin/sh
-# Runs every `console` block of README.md and of the guides, in order and in one folder, and compares the output: `...` matches
-# omitted text, `~` a measured number, `[exit N]` an exit code other than 0. Takes some minutes; not part of `make test`. Needs Python 3 and the package bible-kjv.
+# Runs every `console` block of README.md and the guides, in order and in one folder, and compares
+# the output: `...` matches omitted text, `~` a measured number, `[exit N]` a nonzero exit code.
+# Needs Python 3, curl and the package bible-kjv. Takes some minutes; not part of `make test`.
 #
-#   tests/docs.sh [FILE...]      default: README.md and examples/guides/*.md; a guide needs the runs of those before it
+#   tests/docs.sh [FILE...]    default: all of them; a guide needs the runs of the guides before it
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
