@@ -24,6 +24,7 @@ cuda_oracle tests/checks/cuda_oracle.sh all
 ideas tests/checks/ideas.sh all
 planted tests/planted.sh
 checks_fail tests/checks_fail.sh
+docs tests/docs.sh
 tsan tests/tsan.sh
 tsan_library tests/tsan_library.sh
 kill tests/kill.sh 10

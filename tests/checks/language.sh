@@ -1,10 +1,11 @@
 #!/bin/sh
-# `moec check` accepts every example of the reference pages and of the README, without a warning.
+# Every example of the language reference, README.md and the guides is a file that `moec check` accepts.
 . "$(dirname "$0")/../begin.sh"
 awk -v folder="$work" '
     /^```moe$/ { gsub(/.*\//, "", FILENAME); file = sprintf("%s/%s_%04d.moe", folder, FILENAME, FNR); next }
     /^```/     { file = "" }
-    file       { print > file }' stdlib/LANGUAGE.md stdlib/EXPERIMENTS.md stdlib/LAYOUTS.md README.md
+    file       { print > file }' stdlib/LANGUAGE.md stdlib/EXPERIMENTS.md stdlib/LAYOUTS.md README.md \
+    examples/guides/*.md
 count=0
 for file in "$work"/*.moe; do
     moec check "$file" >"$work/out" 2>"$work/warnings" || { echo "$(basename "$file"):"; cat "$work/warnings"; exit 1; }

@@ -1,7 +1,6 @@
 #!/bin/sh
 # Every file of the library, of models/ and of examples/ is in the one layout, and every model in them is accepted. Where the
-# comment before a model tells how many parameters it has, that is what is counted. The first example is the one that README.md
-# shows.
+# comment before a model tells how many parameters it has, that is what is counted. README.md shows examples/guides/dense.moe.
 . "$(dirname "$0")/../begin.sh"
 # "# NAME: 671,026,419,200 parameters, of which 14,848 are ..." in the line before the model: 671026404352
 told() { # FILE MODEL
@@ -9,7 +8,7 @@ told() { # FILE MODEL
         all = substr(line, RSTART + 2) + 0
         printf "%.0f\n", all - (match(line, /of which [0-9]+/) ? substr(line, RSTART + 9) : 0) } } { line = $0 }' "$1"
 }
-for file in stdlib/*.moe models/*.moe examples/*.moe; do
+for file in stdlib/*.moe models/*.moe examples/*.moe examples/guides/*.moe; do
     moec fmt --check "$file"
     for model in $(sed -n 's/^model  *\([A-Za-z0-9_]*\).*/\1/p' "$file"); do
         moec check --json "$file:$model" >"$work/json" || wrong "$file:$model"
@@ -19,4 +18,4 @@ for file in stdlib/*.moe models/*.moe examples/*.moe; do
     done
 done
 awk '/^```/ { inside = /moe$/; next } inside' README.md >"$work/shown"
-grep -v '^# ' examples/first.moe | diff "$work/shown" -
+grep -v '^# ' examples/guides/dense.moe | diff "$work/shown" -

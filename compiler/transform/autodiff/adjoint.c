@@ -280,9 +280,8 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
         Expr *sum = expr_apply(program, OP_ADD, place,
                                expr_number(program, back >= size ? back - size : back), NULL);
         Expr *source = expr_apply(program, OP_MOD, sum, expr_number(program, size), NULL);
-        replace_loop_inside(
-            program, contribution, dimension,
-            &(Exchange){old, fresh, source, false, size > (double)old->axis->size});
+        replace_loop_inside(program, contribution, dimension,
+                            &(Exchange){old, fresh, source, false, size > (double)old->axis->size});
         if (size < (double)axis->size) add_comparison(program, contribution, OP_LT, place, size);
     } else {
         Expr *source = expr_apply(program, OP_ADD, place, expr_number(program, -shift), NULL);
