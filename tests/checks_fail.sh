@@ -18,10 +18,10 @@ stub() {
     chmod +x "$work/$1/moec"
 }
 printf '#!/bin/sh\nexit 0\n' | stub silent
-# Digits in what it prints are others; files and exit codes are right.
+# Digits in its output are changed; files and exit codes are right.
 printf '#!/bin/bash\nset -o pipefail\n"%s/moec" "$@" | tr 123456789 912345678\n' "$real" | stub other
 
-# must_fail WHAT CHECK [FOLDER]: the check fails; in another folder, there.
+# must_fail MUTATION CHECK [FOLDER]: the check fails in that folder, by default here.
 must_fail() {
     tried=$((tried + 1))
     (cd "${3:-.}" && BUILD=$build timeout "${TEST_SECONDS:-900}" "tests/checks/$2.sh") >"$work/log" 2>&1 </dev/null || return 0

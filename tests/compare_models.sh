@@ -6,7 +6,7 @@
 #
 # Prints each failure, the number of comparisons that reached each form of program (`moec verify --forms`), and last
 # `N comparisons, N failed, N forms reached by none`. Fails when one of the last two is not 0. LIST=1 prints the lines alone.
-# JOBS sets how many run at a time. It takes about an hour on two cores.
+# JOBS sets how many run at a time. Duration: about an hour on two cores.
 . "$(dirname "$0")/begin.sh"
 JOBS=${JOBS:-$(nproc)}
 export MOEC_CFLAGS="${MOEC_CFLAGS--O1}" OMP_NUM_THREADS=1 work simulator

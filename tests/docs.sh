@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs every `console` block of README.md and the guides, in order and in one folder, and compares
 # the output: `...` matches omitted text, `~` a measured number, `[exit N]` a nonzero exit code.
-# Needs Python 3, curl and the package bible-kjv. Takes some minutes; not part of `make test`.
+# Needs Python 3, curl and the package bible-kjv. Duration: some minutes; not part of `make test`.
 #
 #   tests/docs.sh [FILE...]    default: all of them; a guide needs the runs of the guides before it
 set -eu

@@ -3,7 +3,7 @@
 # Each begins with a line of the time, its name and its command, and ends with its result and its duration. The output of a failed
 # test follows. The last line is `N passed, N failed`. `make test-all` runs `make test` first.
 #
-# A test is one line of the list below: NAME COMMAND. Nothing here needs a network or a GPU. All of it takes some hours on two cores.
+# A test is one line of the list below: NAME COMMAND. Nothing here needs a network or a GPU. Duration: some hours on two cores.
 . "$(dirname "$0")/begin.sh"
 unit=$BUILD/tests/unit
 cat >"$work/list" <<END

@@ -1,6 +1,6 @@
 #!/bin/sh
 # ThreadSanitizer over the parts of moec that use threads: `moec serve` under load. Every report fails. Not part of `make test`:
-# the build takes minutes.
+# the build needs minutes.
 #
 #   tests/tsan.sh [SECTION...]     sections: server (default: all)
 . "$(dirname "$0")/begin.sh"
@@ -12,7 +12,7 @@ export OMP_NUM_THREADS=1
 export TSAN_OPTIONS="exitcode=0 second_deadlock_stack=1 log_path=$work/tsan suppressions=$work/suppressions"
 : >"$work/suppressions"
 
-# build TARGET...: what is to be run, instrumented.
+# build TARGET...: instrumented programs.
 build() {
     make -s -j"$(nproc)" CC="${CC:-cc}" BUILD="$tsan" CFLAGS="-O1 -g1 -fsanitize=thread" LDFLAGS=-fsanitize=thread "$@"
 }

@@ -411,8 +411,8 @@ typedef struct Program {
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */
     Type weights; /* that products read parameters as: see smaller_weights.c */
     Type caches;  /* of what attention keeps from step to step: see store_caches.c */
-    const Target *target; /* the machine: the processor until another is chosen */
-    bool lowered;         /* the passes of its machine have run */
+    const Target *target;    /* the machine: the processor until another is chosen */
+    bool lowered;            /* the passes of its machine have run */
     bool has[PROGRAM_FORMS]; /* forms that the passes so far made */
 } Program;
 

@@ -248,8 +248,8 @@ json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) 
     if (*sign == '*' && numbers && !left.real && (json_is_string(b) || json_is_array(b)))
         return repeat(r, b, left.whole);
     return reading_refused(r,
-                           *sign == '+' ? "'+' takes two texts, two numbers or two lists"
-                                        : "'%s' takes two numbers",
+                           *sign == '+' ? "'+' needs two texts, two numbers or two lists"
+                                        : "'%s' needs two numbers",
                            sign);
 }
 
@@ -257,7 +257,7 @@ json_t *values_negative(Rendering *r, const json_t *value) {
     const Number zero = {0};
     Number number;
     if (!r->live) return NULL;
-    if (!read_number(value, &number)) return reading_refused(r, "'-' takes a number");
+    if (!read_number(value, &number)) return reading_refused(r, "'-' needs a number");
     return number.real ? keep_real(r, -number.value) : calculate(r, "-", &zero, &number);
 }
 
@@ -312,7 +312,7 @@ static bool has_items(const json_t *value) {
 
 bool values_contains(Rendering *r, const json_t *whole, const json_t *part) {
     if ((json_is_string(whole) && !json_is_string(part)) || !has_items(whole))
-        return reading_refused(r, "'in' takes a list, an object, or two texts") != NULL;
+        return reading_refused(r, "'in' needs a list, an object, or two texts") != NULL;
     if (json_is_string(whole))
         return memmem(json_string_value(whole), json_string_length(whole), json_string_value(part),
                       json_string_length(part)) != NULL;

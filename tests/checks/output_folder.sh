@@ -1,6 +1,6 @@
 #!/bin/sh
 # An output folder in which other files have the names of ours: a symbolic link is refused and its target stays unchanged; a
-# pipe in place of a file is never waited for.
+# pipe instead of a file is never waited for.
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1

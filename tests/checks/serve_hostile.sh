@@ -1,6 +1,6 @@
 #!/bin/sh
 # moec serve and hostile requests: field names and values with cut or invalid UTF-8, deep nesting, huge numbers; hosts and origins
-# of other sites; bodies and headers that are too long. Each gets an answer in JSON, and the server goes on.
+# of other sites; bodies and headers that are too long. Each gets an answer in JSON, and the server continues.
 . "$(dirname "$0")/../begin.sh"
 . tests/serve/server.sh
 export OMP_NUM_THREADS=1
@@ -97,7 +97,7 @@ refuse 431 'the headers have more than 32768 bytes' "$at/health" -H "X: $(head -
 refuse 200 '"choices"' "$at1" -d "$ask"
 ended first
 
-# With a key any host and origin may ask, whoever has the key.
+# With a key any host and origin may ask, with the key.
 export MOEC_API_KEY=secret
 serve second --context 33
 refuse 200 '"choices"' "$at/v1/completions" -d "$ask" -H 'Host: model.example' -H 'Origin: https://page.example' -H 'Authorization: Bearer secret'

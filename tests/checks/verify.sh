@@ -6,7 +6,7 @@ root=$PWD
 cd "$work"
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 
-# verified TEXT ARGUMENT...: agrees and prints TEXT. The output stays in $work/said.
+# verified TEXT ARGUMENT...: agrees and prints TEXT. The output is in $work/said.
 verified() {
     text=$1
     shift

@@ -1,4 +1,4 @@
-# What the checks of `moec serve` share; sourced after tests/begin.sh, with a run in $work/run.
+# Common parts of the checks of `moec serve`; sourced after tests/begin.sh, with a run in $work/run.
 command -v curl >/dev/null || wrong "curl is not here"
 
 # serve NAME OPTION...: starts a server with those options; its process is $server, its address $at.

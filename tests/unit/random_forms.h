@@ -87,7 +87,7 @@ static void add_position(Forms *forms) {
         add(forms->spec, "s");
 }
 
-/* An earlier tensor at subscripts of the indices of `in`; without s only those that have none. */
+/* An earlier tensor at subscripts of the indices of `in`; without s only tensors without s. */
 static void add_read(Forms *forms, unsigned in, int sequence) {
     const Made *made = &forms->tensors[between(forms->random, 0, forms->count - 1)];
     while (made->sequence && !sequence) made--;
@@ -165,7 +165,7 @@ static void finish(Forms *forms, const char *rest) {
 
 /* ---- statements ---- */
 
-/* sum of a product of two reads; what no read follows is scaled by a vector. */
+/* sum of a product of two reads; a summed index without a read gets a vector. */
 static void form_product(Forms *forms) {
     Random *random = forms->random;
     Made *made = new_target(forms, chance(random, 80), (int)between(random, 0, 2));
@@ -249,7 +249,7 @@ static void form_softmax(Forms *forms) {
     finish(forms, "");
 }
 
-/* A slice of what may be a slice already. */
+/* A slice of an earlier tensor, itself perhaps a slice. */
 static void form_slice(Forms *forms) {
     Made *made = new_target(forms, chance(forms->random, 85), (int)between(forms->random, 1, 3));
     add_target(forms, made);
@@ -466,7 +466,7 @@ static void add_helpers(Spec *spec) {
               "normal(1, 0.1)\n  y = x * factor\n}\n\n");
 }
 
-/* Inputs of every kind beside the text; x begins as the embedding and what they add. */
+/* Inputs of every kind in addition to the text; x starts as the embedding plus their terms. */
 static void add_inputs(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;

@@ -21,7 +21,7 @@ typedef struct Start {
 #define UNIFORM(model, path, low, high)                                                            \
     { model, path, MOEC_INIT_UNIFORM, low, high }
 
-/* Width 16, heads 2 x 4, hidden width 24, where the model does not say otherwise. The first row that
+/* Width 16, heads 2 x 4, hidden width 24, unless the model sets others. The first row that
  * fits counts. */
 static const Start starts[] = {
     /* DiT (Peebles and Xie 2022): adaLN-zero, the last layer zero; labels and time normal(0.02) */

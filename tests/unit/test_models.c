@@ -12,7 +12,7 @@
  *     test_models forms                   models that use every statement with affine subscripts
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well; MOEC_SHOW=only: the spec alone
- *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    that text in place of the one of the seed, to reduce it
+ *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    that text instead of the one of the seed, to reduce it
  *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
  */
 #include "random_forms.h"
@@ -355,7 +355,7 @@ static double slope_of(Trial *trial, const Meaning *training, double step) {
     return (loss[1] - loss[0]) / (2 * step);
 }
 
-/* The derived gradient against differences of the loss, both in double precision: what a program means cannot show a wrong
+/* The derived gradient against differences of the loss, both in double precision: the interpreter cannot show a wrong
  * derivation, since both sides run it. A step that crosses an edge of a largest value or a choice is taken again, smaller. */
 static int check_derivation(Trial *trial) {
     static const double steps[] = {1e-6, 1e-7, 3e-8}, limit = 1e-4;
@@ -646,7 +646,7 @@ static int write_file(const char *path, const char *text) {
     return file && fputs(text, file) >= 0 && fclose(file) == 0;
 }
 
-/* A text in place of that of the seed: of the same sizes. */
+/* Another text of the same sizes. */
 static void read_text(Spec *spec, const char *path) {
     FILE *file = fopen(path, "r");
     spec->length = file ? fread(spec->text, 1, SPEC_BYTES - 1, file) : 0;

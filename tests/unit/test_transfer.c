@@ -374,7 +374,7 @@ static double factor_of(const Block *block) {
     return 128 / active_width(block) * route / block->own;
 }
 
-/* R depends on what the weights add up to, not on how scores and weights are written. */
+/* R depends on the sum of the weights, not on the spelling of scores and weights. */
 static void test_scores(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++) {

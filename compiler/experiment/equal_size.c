@@ -1,10 +1,10 @@
-/* experiment_match: equal sizes: the whole number of an option that makes a variant as large as the
- * base. Where one option is too coarse, a second one takes what it leaves.
+/* equal_size: solve for the integer value of an option that makes a variant as large as the base.
+ * Where one option is too coarse, a second one compensates for the remainder.
  *
  *     match params by ffn.hidden              the nearest there is
  *     match params by [layers, ffn.hidden]    layers about right, then ffn.hidden for each of those
  */
-#include "experiment.h"
+#include "experiment/experiment.h"
 
 #include <math.h>
 #include <string.h>

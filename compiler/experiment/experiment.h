@@ -1,4 +1,4 @@
-/* experiment: what expanding an experiment and solving for equal sizes share. */
+/* experiment: expansion of an experiment into variants. */
 #ifndef EXPANSION_H
 #define EXPANSION_H
 

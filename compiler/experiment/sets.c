@@ -1,5 +1,5 @@
-/* experiment_sets: options of the command line (--set) together with those of an experiment. */
-#include "experiment.h"
+/* sets: options of the command line (--set) together with those of an experiment. */
+#include "experiment/experiment.h"
 
 #include <string.h>
 

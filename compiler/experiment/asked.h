@@ -1,6 +1,6 @@
-/* experiment: what the files that read an experiment share. */
-#ifndef EXPERIMENT_H
-#define EXPERIMENT_H
+/* asked: state of reading an experiment from its tree. */
+#ifndef ASKED_H
+#define ASKED_H
 
 #include "elaborate/elaborate.h"
 

@@ -1,7 +1,7 @@
-/* experiment: what an experiment asks, read from its tree. What the options mean is found out when
- * its variants are elaborated; here only what can be said without that.
+/* asked: read an experiment from its tree. Only checks that need no elaboration happen here; the
+ * options are checked when the variants are elaborated.
  */
-#include "elaborate/experiment.h"
+#include "experiment/asked.h"
 
 #include <math.h>
 #include <string.h>

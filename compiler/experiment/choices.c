@@ -1,10 +1,10 @@
-/* experiment_choices: what is varied, as lists of choices. A choice is the options that it sets.
+/* choices: the values of `vary`, `tune` and `variants` as lists. A choice is a set of options.
  *
  *     vary dim = [64, range(128, 256, 64)]      64, 128, 192, 256: a choice sets one option
  *     vary { dim = [64, 128], layers = [2, 4] } side by side: a choice sets both
  *     variants = { wide = { dim = 128 } }       a choice has a name and sets what its record says
  */
-#include "elaborate/experiment.h"
+#include "experiment/asked.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* experiment: what an experiment compares, as a list: every combination of what it varies, each
- * made equal to the base in size where it asks for that.
+/* experiment: the list of variants of an experiment: every combination of its choices, solved for
+ * the size of the base if the experiment matches one.
  */
-#include "experiment.h"
+#include "experiment/experiment.h"
 
 #include "base/table.h"
 #include "explain/explain.h"
