@@ -390,10 +390,11 @@ static void kernel_train_11_d_logits(const int32_t *restrict targets, const floa
         const long s = iteration % S;
         const long targets_at = (long)targets[b * S + s];
         float d_sum_of_powers = d_total * (1.0f / sum_of_powers[b * S + s]);
-        const float fixed = largest[b * S + s];
+        const float largest_at = largest[b * S + s];
         MOEC_OMP(simd)
         for (long v = 0; v < V; v++) {
-            d_logits[(b * S + s) * V + v] = d_sum_of_powers * moec_exp(logits[(b * S + s) * V + v] - fixed);
+            d_logits[(b * S + s) * V + v] = d_sum_of_powers
+                    * moec_exp(logits[(b * S + s) * V + v] - largest_at);
         }
         d_logits[(b * S + s) * V + targets_at] += -d_total;
     }
