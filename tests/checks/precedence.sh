@@ -164,7 +164,7 @@ moec train p.moe:small --set vocab=300 --tokenizer 290.json --from worded --data
 [ "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' worded/run.json)" != "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' other/run.json)" ] ||
     wrong "--tokenizer has no effect where --from has a tokenizer"
 
-row 'the standard library < `MOEC_PATH` < the folder of the spec'
+row 'the standard library < `MOEC_PATH` < the directory of the spec'
 mkdir near far
 printf 'use norms\nuse p\nmodel one = small { }\n' >near/one.moe
 cp p.moe far/p.moe
