@@ -31,7 +31,7 @@ static void add_path(Text *text, const char *path) {
     }
 }
 
-/* The path that add_path has written, in place. */
+/* Decodes a path written by add_path, in the same buffer. */
 static char *read_path(char *path) {
     char *to = path;
     for (const char *at = path; *at; at++) {

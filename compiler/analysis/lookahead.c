@@ -324,7 +324,7 @@ static Cell attended(Lookahead *look, const Statement *call) {
     return value;
 }
 
-/* What the choice along one dimension depends on: numbers are the same for all inputs. */
+/* Dependence of a choice along one dimension: numbers are the same for all inputs. */
 static Cell chosen(Lookahead *look, const Statement *call) {
     const Expr *read = call->inputs.items[0];
     const Index *along = NULL;

@@ -139,7 +139,7 @@ static void set_range(Tensor *tensor, Range range) {
     tensor->vocabulary = known ? range.high + 1 : 0;
 }
 
-/* Temporaries as integers with what is known of their values, before any is decided. */
+/* Temporaries as integers with the known ranges of their values, before any decision. */
 static void estimate(Statement *statement, void *data) {
     Integers *integers = data;
     if (statement->kind != STATEMENT_LOOP) return;

@@ -84,7 +84,7 @@ static bool is_said(const Table *names, const char *name) {
 
 /* ---- options that other layers read or set ---- */
 
-/* Names that stand for any layer: options, what a `for` goes through, equations. */
+/* Names that can hold any layer: options, variables of `for`, equations. */
 static bool is_variable(const Node *block, const char *name) {
     for (int i = 0; i < block->count; i++) {
         const Node *node = block->kids[i];
@@ -103,8 +103,7 @@ static const char *variable_below(const Node *body, const Node *node) {
     return named && is_variable(body, node->name) ? node->name : NULL;
 }
 
-/* g.at, and g(x; axes = [h]), where g is any layer: whatever layer that is may declare `at` and
- * `axes` for it. */
+/* g.at, and g(x; axes = [h]), where g is any layer: that layer may declare `at` and `axes`. */
 static void add_outside(Arena *arena, Table *names, const Node *body, Node *node) {
     if (!node) return;
     if (node->kind == NODE_FIELD && variable_below(body, node->kids[0]))
@@ -118,7 +117,7 @@ static void add_outside(Arena *arena, Table *names, const Node *body, Node *node
     for (int i = 0; i < node->count; i++) add_outside(arena, names, body, node->kids[i]);
 }
 
-/* What is read, in the layer and outside of it. */
+/* Names that are read, in the layer and outside of it. */
 typedef struct Names {
     Table inside, outside; /* Node * by name; outside: of options of any layer */
 } Names;

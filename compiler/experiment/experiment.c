@@ -272,7 +272,7 @@ static int count_structures(const Expansion *expansion) {
     return -1;
 }
 
-/* Whether the choices make a model; `base`: what it is to be as large as, or NULL. */
+/* Whether the choices make a model; `base`: the variant of equal size, or NULL. */
 static bool check_choices(const Expansion *expansion, const char *name, const List *own,
                           MoecVariant *base) {
     List overrides = {0};
@@ -284,7 +284,7 @@ static bool check_choices(const Expansion *expansion, const char *name, const Li
     return variant_has_solved(expansion, &overrides, name);
 }
 
-/* Each choice of what is tuned alone: a tuned option changes no size. */
+/* Each choice of `tune` separately: a tuned option changes no size. */
 static bool check_tuned(const Expansion *expansion) {
     const List *dimensions = &expansion->asked->tune;
     for (int i = 0; i < dimensions->count; i++) {

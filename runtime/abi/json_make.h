@@ -1,4 +1,4 @@
-/* json_make: JSON values that are never NULL, whatever bytes a text holds. The functions of jansson
+/* json_make: JSON values that are never NULL, for text of any bytes. The functions of jansson
  * return NULL for text that is not UTF-8 and for numbers that are not finite; these do not. Both
  * sides use them; compiler/base/json_make.c defines them. */
 #ifndef JSON_MAKE_H

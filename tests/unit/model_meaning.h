@@ -100,7 +100,7 @@ static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
     free(targets);
 }
 
-/* What a model reads beside tokens: numbers in -1 .. 1, classes. */
+/* Inputs other than tokens: numbers in -1 .. 1, classes. */
 static double input_value(const MoecTensor *input, int part, size_t place) {
     Random random = {(uint64_t)part * 1000003 + place};
     draw(&random);
