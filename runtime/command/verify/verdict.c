@@ -191,7 +191,7 @@ static bool within(const Worst *worst) {
 }
 
 bool verify_agrees(const Comparison *comparison) {
-    bool good = true;
+    bool good = comparison->worst[OUTPUTS].count > 0;
     for (int kind = 0; kind < KINDS; kind++) good = good && within(&comparison->worst[kind]);
     return good;
 }
@@ -296,6 +296,7 @@ static void print_text(const Comparison *comparison) {
     printf(", seed %llu, ", (unsigned long long)comparison->seed);
     print_sizes(comparison);
     puts("");
+    if (!comparison->worst[OUTPUTS].count) puts("  DISAGREES: no output was compared");
     for (int kind = 0; kind < KINDS; kind++) {
         const Worst *worst = &comparison->worst[kind];
         if (!*worst->name) continue;
