@@ -108,13 +108,24 @@ static Member *only_member(const Lowering *lower, const Nest *nest) {
     return only;
 }
 
+/* The row of an iteration is known outside the loops over columns: no computed subscript uses them,
+ * as the second one of t[s + 1, c, c] does. */
+static bool row_is_outside_columns(const Member *member) {
+    const Expr *target = member->statement->target;
+    for (int i = 0; i < target->count; i++)
+        for (int k = 0; is_computed(target->args[i]) && k < member->kept; k++)
+            if (expr_uses_index(target->args[i], member->order[k])) return false;
+    return true;
+}
+
 bool scatters_rows(const Lowering *lower, const Nest *nest) {
     const Member *member = only_member(lower, nest);
     if (!member || member->kept == member->depth || !member->statement->accumulate ||
         member->statement->reduction != REDUCE_NONE ||
         member->statement->target->tensor->type != TYPE_REAL)
         return false;
-    return rows_of(member) > 1 && iterations_of(member, member->kept, member->depth) < 1L << 31;
+    return rows_of(member) > 1 && row_is_outside_columns(member) &&
+           iterations_of(member, member->kept, member->depth) < 1L << 31;
 }
 
 /* The row that an iteration adds to, and the condition under which there is one. */
