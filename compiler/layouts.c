@@ -195,8 +195,8 @@ static void report_differences(MoecCompiler *compiler, const Layout *layout, Moe
         const char *other = moec_option(again, setting->path);
         if (!strncmp(setting->path, "train", 5) || setting->kind == VALUE_OTHER) continue;
         if (other && !strcmp(setting->text, other)) continue;
-        report_note(reports, (Span){0}, "%s is %s here, %s there", setting->path, setting->text,
-                    other ? other : "nothing");
+        report_note(reports, (Span){0}, "%s is %s, but %s after export", setting->path,
+                    setting->text, other ? other : "nothing");
         told++;
     }
     report_help(reports, "write a custom layout, or train a model of this family");

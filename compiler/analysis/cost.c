@@ -1,7 +1,8 @@
 /* cost: parameters and arithmetic of a model, before it runs.
  *
- * Needs:   the routed forward program. Leaves:  tensor->active of every parameter: the fraction of
- * it that one token uses. The program of a decoding step determines the caches.
+ * Needs:   the routed forward program.
+ * Leaves:  tensor->active of every parameter: the fraction of it that one token uses. The program
+ *          of a decoding step determines the caches.
  *
  * Counts the arithmetic of the program per token: operations as in op.def, sums as one addition per
  * term (a multiply-add counts as two), attention over the average number of keys of a position.

@@ -1,10 +1,11 @@
 /* epilogue: moves pointwise statements around a product or an attention into the store of its
  * result.
  *
- * Needs:   the statements of one block and the products among them. Leaves:  for a product with an
- * epilogue, a Kernel: the statement of the product, then the statements computed while its result
- * is in registers, each over the loops of its target. All other statements keep their order. An
- * attention is treated like a product; its target is its output.
+ * Needs:   the statements of one block and the products among them.
+ * Leaves:  for a product with an epilogue, a Kernel: the statement of the product, then the
+ *          statements computed while its result is in registers, each over the loops of its target.
+ *          All other statements keep their order. An attention is treated like a product; its
+ *          target is its output.
  *
  *     a[r,f] = sum[d] x[r,d] * up[n[r],d,f]       product
  *     t[r,f] = silu(g[r,f])                -->      t = silu(g)

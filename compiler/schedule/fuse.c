@@ -1,10 +1,11 @@
 /* fuse: assigns every statement of a program to a unit of work.
  *
- * Needs:   simplify (no dead statements); after route if there are masks. Leaves:  a Schedule.
- * Matrix products, calls and repeats are units of their own. All other statements are in kernels,
- * as many in one as share loops. The order changes only if a statement moves up to the last kernel
- * past independent units, or if, on a GPU, a sum waits for another one that reads the same tensor.
- * A recomputed statement does not move; the derivative that reads its values moves up to it.
+ * Needs:   simplify (no dead statements); after route if there are masks.
+ * Leaves:  a Schedule. Matrix products, calls and repeats are units of their own. All other
+ *          statements are in kernels, as many in one as share loops. The order changes only if a
+ *          statement moves up to the last kernel past independent units, or if, on a GPU, a sum
+ *          waits for another one that reads the same tensor. A recomputed statement does not move;
+ *          the derivative that reads its values moves up to it.
  *
  * Independent products of a single row share a launch.
  *
@@ -339,7 +340,8 @@ static void check_output(Statement *statement, void *data) {
         const Tensor *output = ((Expr *)writes.items[i])->tensor;
         bool own = output->role == ROLE_OUTPUT && !output->probe;
         if (own && strncmp(output->path, "gradient:", 9) != 0)
-            report_error(program->reports, output->span, "the output '%s' depends on '%s'",
+            report_error(program->reports, output->span,
+                         "output '%s' depends on input '%s' of the second training phase",
                          output->path, program->cotangent->path);
     }
 }

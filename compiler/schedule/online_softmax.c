@@ -1,9 +1,9 @@
 /* online_softmax: computes a sum of exponentials minus their maximum in the loop of the maximum.
  *
- * Needs:   loop nests of a program for a GPU, after locals. Leaves:  one loop instead of two, which
- * reads a long row only once. The sum is over exponentials minus the current maximum. A larger
- * maximum rescales it, and sums of several threads are rescaled to a common maximum before they are
- * added.
+ * Needs:   loop nests of a program for a GPU, after locals.
+ * Leaves:  one loop instead of two, which reads a long row only once. The sum is over exponentials
+ *          minus the current maximum. A larger maximum rescales it, and sums of several threads are
+ *          rescaled to a common maximum before they are added.
  *
  *     for v: m = max(m, x[s,v])           for v: m' = max(m, x[s,v])
  *     for v: z += exp(x[s,v] - m)    -->         z = z * exp(m - m') + exp(x[s,v] - m');  m = m'

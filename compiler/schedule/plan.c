@@ -1,7 +1,7 @@
 /* plan: assigns an offset in one block of memory to every temporary.
  *
- * Needs:   fuse. Leaves:  an offset for each tensor that needs memory; simultaneously live tensors
- * do not overlap.
+ * Needs:   fuse.
+ * Leaves:  an offset for each tensor that needs memory; simultaneously live tensors do not overlap.
  *
  * Time is the linear order of the units. A tensor used inside one repeat only lives for one
  * iteration. A tensor that is used inside and outside of a repeat, or that has a slice per

@@ -1,10 +1,11 @@
 /* observe: adds activations to the outputs, named after the weights that produce them.
  *
- * Needs:   an elaborated forward program, with parameter_facts. Leaves:  the destination of every
- * parameter's product (parameter_flow) and the values that a repeat carries, as outputs. Those
- * inside a repeat have the iteration as first axis. Those that are added to their own input (a
- * residual branch) have the suffix +. Results of single instances of a layer are left out. They
- * precede the outputs declared by the model, in the order of computation.
+ * Needs:   an elaborated forward program, with parameter_facts.
+ * Leaves:  the destination of every parameter's product (parameter_flow) and the values that a
+ *          repeat carries, as outputs. Those inside a repeat have the iteration as first axis.
+ *          Those that are added to their own input (a residual branch) have the suffix +. Results
+ *          of single instances of a layer are left out. They precede the outputs declared by the
+ *          model, in the order of computation.
  */
 #include "analysis/parameter_flow.h"
 #include "passes.h"

@@ -10,8 +10,8 @@
  *     y_table[s,e] = cos(s * y_table_2[e])     in double, stored as float
  *     y[b,s,e] = x[b,s,e] * y_table[s,e]
  *
- * Needs: a program with its backward pass, before `simplify`, which merges equal tables. Leaves:
- * `in_double` on statements computed in double; temporaries between them are TYPE_DOUBLE.
+ * Needs:   a program with its backward pass, before `simplify`, which merges equal tables.
+ * Leaves:  `in_double` on statements computed in double; temporaries between them are TYPE_DOUBLE.
  */
 #include "analysis/def_use.h"
 #include "ir/rewrite.h"

@@ -1,8 +1,9 @@
 /* emit_c: programs as one C text.
  *
- * Needs:   programs with their schedules, planned. Leaves:  a text that includes kernels.h and
- * exports `const MoecTable moec_table` (runtime/abi/abi.h). It is the same for both hosts: a
- * standalone folder contains the kernel files, the runtime has them in its own folder.
+ * Needs:   programs with their schedules, planned.
+ * Leaves:  a text that includes kernels.h and exports `const MoecTable moec_table`
+ *          (runtime/abi/abi.h). It is the same for both hosts: a standalone folder contains the
+ *          kernel files, the runtime has them in its own folder.
  */
 #include "codegen/emit.h"
 #include "passes.h"

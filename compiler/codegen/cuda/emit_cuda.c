@@ -1,8 +1,9 @@
 /* emit_cuda: programs as two texts: GPU kernels, and C that launches them.
  *
- * Needs:   as emit_c; programs for a GPU. Leaves:  C text that includes launch.h and exports the
- * same table as emit_c, and CUDA text that includes kernels.cuh, in pieces that can be compiled
- * separately. One traversal of the schedule writes both; a kernel therefore matches its launch.
+ * Needs:   as emit_c; programs for a GPU.
+ * Leaves:  C text that includes launch.h and exports the same table as emit_c, and CUDA text that
+ *          includes kernels.cuh, in pieces that can be compiled separately. One traversal of the
+ *          schedule writes both; a kernel therefore matches its launch.
  */
 #include "codegen/emit.h"
 #include "passes.h"

@@ -2,8 +2,8 @@
  *
  * Needs:   a forward program with program->loss; every statement has at most one reduction, on top.
  * Leaves:  a gradient tensor for every parameter. Statements only add to it; the runtime zeroes it.
- * The adjoint of the loss is the input `loss_scale`. On request, an output for every real input. A
- * repeat gets a reverse repeat.
+ *          The adjoint of the loss is the input `loss_scale`. On request, an output for every real
+ *          input. A repeat gets a reverse repeat.
  *
  *     h[b,f] = sum[d] x[b,d] * w[d,f]          d_y[b,f] = ...
  *     y[b,f] = tanh(h[b,f])              -->   d_h[b,f] = d_y[b,f] * (1 - y[b,f] * y[b,f])

@@ -1,6 +1,7 @@
 /* reassociate: moves a factor of a product result to an operand of the product.
  *
- * Needs:   elaborate, before gradient. Leaves:  the same values, except for rounding.
+ * Needs:   elaborate, before gradient.
+ * Leaves:  the same values, except for rounding.
  *
  *     y[n,s,d] = sum[f] h[n,s,f] * down[n,f,d]
  *     z[s,d] = sum[n] chosen[s,n] * w[s,n] * y[n,s,d]

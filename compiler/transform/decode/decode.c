@@ -1,9 +1,10 @@
 /* decode: the program of one decoding step, which computes a few new positions and caches the
  * tensors that later steps read.
  *
- * Needs:   an elaborated GRAPH_DECODE program over the whole sequence. Leaves:  the sequence axis
- * has `tokens` positions, the first of which is the input `position`. Caches hold exactly the
- * tensors that attention and x[s-1] read. Sums and selections along the sequence are reported.
+ * Needs:   an elaborated GRAPH_DECODE program over the whole sequence.
+ * Leaves:  the sequence axis has `tokens` positions, the first of which is the input `position`.
+ *          Caches hold exactly the tensors that attention and x[s-1] read. Sums and selections
+ *          along the sequence are reported.
  *
  *     x[b,s,d] = embedding[tokens[b,s],d]        x[b,s,d] = embedding[tokens[b,s],d]
  *     k[b,s,h,e] = ...                           k[b,s,h,e] = ...            (s: new positions)

@@ -1,7 +1,7 @@
 /* store_caches: stores caches in fewer bytes.
  *
- * Needs:   the program of a step with its caches as f32, and program->caches (train.cache). Leaves:
- * keys, values and tensors named by `cache` with that type.
+ * Needs:   the program of a step with its caches as f32, and program->caches (train.cache).
+ * Leaves:  keys, values and tensors named by `cache` with that type.
  *
  * bf16 changes only the type. For int8, each row of the last axis is integers in -127 .. 127 times
  * a scale: its largest absolute value divided by 127, computed when the row is stored. Attention

@@ -1,8 +1,8 @@
 /* live_ranges: shortens the lifetimes of temporaries in one chunk of a repeat.
  *
- * Needs:   a body with independent iterations, made by strip_mine. Leaves:  the same values.
- * Temporaries that are alive at the memory peak without a use there are computed later, recomputed
- * if that is cheap, or consumed earlier.
+ * Needs:   a body with independent iterations, made by strip_mine.
+ * Leaves:  the same values. Temporaries that are alive at the memory peak without a use there are
+ *          computed later, recomputed if that is cheap, or consumed earlier.
  *
  *     key[j,e] = k[64*n+j,e]                key[j,e] = k[64*n+j,e]
  *     a[i,j] = sum[e] q[i,e] * key[j,e]     a[i,j] = sum[e] q[i,e] * key[j,e]

@@ -1,7 +1,8 @@
 /* pad: aligns the rows of product operands on a GPU to 16 bytes.
  *
- * Needs:   storage, which sets the types. Leaves:  temporaries whose last axis is slightly longer
- * than the loops over it. Elements after the end are unused: no result depends on them.
+ * Needs:   storage, which sets the types.
+ * Leaves:  temporaries whose last axis is slightly longer than the loops over it. Elements after
+ *          the end are unused: no result depends on them.
  *
  *     logits[b,s,v] = sum[d] x[b,s,d] * w[v,d]      v is 50257: the rows of logits have different
  *     dx[b,s,d] = sum[v] dlogits[b,s,v] * w[v,d]    alignments, for which libraries have only slow

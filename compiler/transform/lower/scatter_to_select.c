@@ -2,7 +2,8 @@
  * the row.
  *
  * Needs:   a program for a GPU, where a pass over memory costs more than a comparison, or one whose
- * rows are read only by products that round them. Leaves:  fewer scatters; the same values.
+ *          rows are read only by products that round them.
+ * Leaves:  fewer scatters; the same values.
  *
  *     d[b,v] = f(x[b,v])                      d[b,v] = f(x[b,v]) + where(v == at[b], e[b], 0)
  *     d[b,at[b]] += e[b]            -->

@@ -1,8 +1,9 @@
 /* smaller_weights: products read parameters from copies with fewer bytes.
  *
- * Needs:   a program without training, with `weights` set (train.weights). Leaves:  reads of
- * ROLE_ROUNDED tensors instead of the parameters that products multiply. Lookup tables, scales,
- * biases, activations and sums stay f32: the products are exactly those of the rounded parameters.
+ * Needs:   a program without training, with `weights` set (train.weights).
+ * Leaves:  reads of ROLE_ROUNDED tensors instead of the parameters that products multiply. Lookup
+ *          tables, scales, biases, activations and sums stay f32: the products are exactly those of
+ *          the rounded parameters.
  *
  *     y[b,f] = sum[d] x[b,d] * up[d,f]        y[b,f] = sum[d] x[b,d] * up_rounded[d,f]
  *

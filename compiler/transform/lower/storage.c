@@ -1,8 +1,8 @@
 /* storage: stores values as bf16 if all readers round them.
  *
- * Needs:   precision, which selects the products that round their operands. Leaves:  every operand
- * of a product that rounds is a bf16 tensor. Results do not change: the product would round the
- * same element to the same value, but it reads half the bytes.
+ * Needs:   precision, which selects the products that round their operands.
+ * Leaves:  every operand of a product that rounds is a bf16 tensor. Results do not change: the
+ *          product would round the same element to the same value, but it reads half the bytes.
  *
  * If only products read a tensor, it becomes bf16, including the stack of it that is saved for the
  * backward pass. An attention that rounds treats queries, keys and values like a product; its

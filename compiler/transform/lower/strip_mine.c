@@ -1,9 +1,10 @@
 /* strip_mine: computes large temporaries in chunks of rows.
  *
- * Needs:   gradient, simplify, route. Leaves:  the statements around a large temporary, in the body
- * of the program or of a repeat, in a repeat over chunks of its outer axis, or of its two outer
- * axes. Temporaries that only they use have the size of one chunk. Sums over these axes are
- * accumulated chunk by chunk.
+ * Needs:   gradient, simplify, route.
+ * Leaves:  the statements around a large temporary, in the body of the program or of a repeat, in a
+ *          repeat over chunks of its outer axis, or of its two outer axes. Temporaries that only
+ *          they use have the size of one chunk. Sums over these axes are accumulated chunk by
+ *          chunk.
  *
  *     y[b,s,v] = sum[d] x[b,s,d] * w[d,v]         dw, l = 0
  *     l = sum[b,s,v] f(y[b,s,v])                  repeat i < 4

@@ -1,7 +1,7 @@
 /* views: products read slices of an axis without a copy.
  *
- * Needs:   gradient, simplify. Leaves:  no copies that split an axis of a tensor and that only
- * products and loops read.
+ * Needs:   gradient, simplify.
+ * Leaves:  no copies that split an axis of a tensor and that only products and loops read.
  *
  *     key[h,n,j,e] = k[64*n+j,h,e]
  *     p[h,n,i,j] = sum[e] q[h,n,i,e] * key[h,n,j,e]    -->    ... q[h,n,i,e] * k[64*n+j,h,e]

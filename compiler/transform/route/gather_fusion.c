@@ -1,7 +1,8 @@
 /* gather_fusion: removes copies of gathered rows that only products over dispatched rows read.
  * These products gather rows themselves.
  *
- * Needs:   route. Leaves:  the products read the source of the rows; no copy.
+ * Needs:   route.
+ * Leaves:  the products read the source of the rows; no copy.
  *
  *     t[r,d] = x[s[r],d]
  *     y[r,f] = sum[d] t[r,d] * w[n[r],d,f]      -->     y[r,f] = sum[d] x[s[r],d] * w[n[r],d,f]

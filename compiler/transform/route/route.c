@@ -1,9 +1,9 @@
 /* route: moves computation that is needed only for selected entries to dispatched rows.
  *
- * Needs:   simplify; masks are outputs of top, used as factors of dense statements. Leaves: 
- * tensors that are zero or unused outside of a mask have one axis of rows instead of the axes of
- * the mask; the values are the same up to rounding. Statements that cannot be dispatched stay dense
- * and masked.
+ * Needs:   simplify; masks are outputs of top, used as factors of dense statements.
+ * Leaves:  tensors that are zero or unused outside of a mask have one axis of rows instead of the
+ *          axes of the mask; the values are the same up to rounding. Statements that cannot be
+ *          dispatched stay dense and masked.
  *
  *     chosen[b,s,n] = top(p[b,s,n])              chosen[b,s,n] = top(p[b,s,n])
  *                                                b[r], s[r], n[r], ... = pack(chosen[b,s,n])

@@ -1,8 +1,9 @@
 /* chunk_scan: the chunkwise-parallel form of a linear recurrence.
  *
- * Needs:   an elaborated program of a graph that runs all positions at once. Leaves:  no scan whose
- * states have many more elements than its inputs and outputs. Inside a chunk, pairs of positions
- * interact through products. A scan over the chunks has the states at their borders.
+ * Needs:   an elaborated program of a graph that runs all positions at once.
+ * Leaves:  no scan whose states have many more elements than its inputs and outputs. Inside a
+ *          chunk, pairs of positions interact through products. A scan over the chunks has the
+ *          states at their borders.
  *
  *     scan s: S[h,e,c] = a[s,h] * S[h,e,c] + k[s,h,e] * v[s,h,c]
  *     o[s,h,c] = sum[e] q[s,h,e] * S[s,h,e,c]

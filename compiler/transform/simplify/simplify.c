@@ -1,8 +1,9 @@
 /* simplify: removes repeated, loop-invariant and unused computation.
  *
- * Needs:   a well-formed program. Leaves:  contractions of two plain reads; no copies, no value
- * computed twice in a block, no loop-invariant statement in a repeat, no statement and no temporary
- * without use. Outputs, parameters, gradients, states and caches stay.
+ * Needs:   a well-formed program.
+ * Leaves:  contractions of two plain reads; no copies, no value computed twice in a block, no
+ *          loop-invariant statement in a repeat, no statement and no temporary without use.
+ *          Outputs, parameters, gradients, states and caches stay.
  *
  *     t[b] = x[b]
  *     a[b] = exp(t[b])               -->     a[b] = exp(x[b])
