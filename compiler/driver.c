@@ -1,4 +1,4 @@
-/* driver: the passes in their order, behind the public header. */
+/* driver: the table of passes and the public functions that run them. */
 #include "driver.h"
 
 #include "loop/form.h"
@@ -11,16 +11,16 @@
 
 /* ---- the pipeline ---- */
 
-/* A program on its way, and what a pass may want to know besides. */
+/* A program in the pipeline and the context of its passes. */
 typedef struct Work {
     MoecCompiler *compiler;
     Program *program;
-    Schedule *schedule; /* from fuse on */
-    const char *pass;   /* that is run */
-    List forms;         /* KernelForm *, from loops on */
+    Schedule *schedule; /* after fuse */
+    const char *pass;   /* the current pass */
+    List forms;         /* KernelForm *, after loops */
     bool lowered;
     const char *text; /* after emit */
-    bool defined;     /* what it means is asked for: what only makes it faster is left out */
+    bool defined;     /* compile the definition for the interpreter, without optimizing passes */
     Graph graph;
     long batch, context, tokens;
 } Work;
@@ -79,8 +79,8 @@ static void pass_strip_mine(Work *work) {
     strip_mine(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
 }
 
-/* A processor adds at one place sooner than it compares everywhere, unless that keeps the rows from
- * being stored as bf16. */
+/* On a CPU adding to one element is faster than a selection over all elements, unless it prevents
+ * storing the rows as bf16. */
 static void pass_scatter_to_select(Work *work) {
     if (work->program->target->launches || work->program->rounded) scatter_to_select(work->program);
 }
@@ -109,7 +109,7 @@ static void pass_plan(Work *work) {
     plan(work->schedule);
 }
 
-/* The optimizer's program has one without units. */
+/* The schedule; the optimizer's program has one without units. */
 static Schedule *schedule_of(Work *work) {
     if (!work->schedule) work->schedule = arena_alloc(work->program->arena, sizeof *work->schedule);
     work->schedule->program = work->program;
@@ -125,7 +125,7 @@ static void pass_form(Work *work) {
     form_pass(work->compiler->arena, &work->forms, work->pass, work->program->target);
 }
 
-/* As a text of its own, and behind it that of its kernels for a device. */
+/* Emits the program alone; for a GPU the text of its kernels follows. */
 static void pass_emit(Work *work) {
     Arena *arena = work->compiler->arena;
     Schedule *schedule = schedule_of(work);
@@ -149,14 +149,14 @@ enum {
 
 typedef enum Machine { ANY, DEVICE } Machine;
 
-/* The way of a program, from the tree of a file to its text. Before it resolve reads the file and
- * all that it uses. Up to `plan` each program goes alone, then those that run together become one
- * text: as emit_c or emit_cuda come to a kernel it is lowered to loops (loop/lower) and taken
- * through the same rows (loop/passes.c), so that `loops` and what follows are here for moec_dump
- * alone. The optimizer's program is the same on all machines and a single kernel. */
+/* The pipeline, from the tree of a file to the program text. Before it, resolve reads the file and
+ * the files that it uses. Up to `plan` each program is processed alone. Programs that run together
+ * are then emitted into one text. emit_c and emit_cuda lower each kernel to loops (loop/lower) and
+ * run the same passes on it (loop/passes.c); the rows from `loops` on serve moec_dump only. The
+ * optimizer's program is the same on all machines and consists of one kernel. */
 static const struct Pass {
     const char *name;
-    int graphs; /* that it is for */
+    int graphs; /* graphs that the pass applies to */
     Machine machine;
     void (*run)(Work *work);
 } passes[] = {
@@ -196,7 +196,7 @@ static const struct Pass {
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
-/* What moec_compile leaves: everything up to the choice of a machine. */
+/* moec_compile runs the passes up to the selection of a machine. */
 static const char *const last_of_all = "smaller_weights", *const last_of_machine = "pad",
                          *const last_of_schedule = "plan";
 
@@ -206,7 +206,7 @@ static int place_of(const char *pass) {
     return place;
 }
 
-/* A program that a pass broke is our mistake, not the user's. */
+/* Aborts if a pass has broken the program: a bug in the compiler, not a user error. */
 static void check_program(MoecCompiler *compiler, const char *pass, Program *program) {
     char *wrong = well_formed(compiler->arena, program);
     if (!wrong) return;
@@ -215,7 +215,7 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
-/* ---- the way through the passes ---- */
+/* ---- running the passes ---- */
 
 typedef struct Way {
     Work *work;
@@ -240,7 +240,8 @@ static void follow(void *data) {
     way->good = true;
 }
 
-/* The passes behind `after` (NULL: from the first one) up to `last`. False after an error. */
+/* Runs the passes after `after` (NULL: from the first) up to `last`. Returns false after an
+ * error. */
 static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
     Way way = {work, after, last, machine, false};
     return bounded(work->compiler, follow, &way) && way.good;
@@ -250,7 +251,7 @@ static Work work_of(MoecCompiler *compiler, Program *program) {
     return (Work){.compiler = compiler, .program = program, .graph = program->graph};
 }
 
-/* A program that is emitted twice is lowered already. */
+/* A program that is emitted twice is lowered once. */
 void moec_lower(MoecCompiler *compiler, Program *program, bool device) {
     if (program->lowered) return;
     program->target = device ? &target_device : &target_processor;
@@ -302,12 +303,12 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .defined = true});
 }
 
-/* What only training can do stands in the way of decoding, and is no error here. */
+/* A feature that only training supports prevents decoding; it is not an error here. */
 Decoding moec_decoding(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
     Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
-    if (reports->gave_up) return (Decoding){.hindrance = "it is too large"};
+    if (reports->gave_up) return (Decoding){.hindrance = "the program is too large"};
     if (!step) {
         static const char known[] = "cannot decode: ";
         const char *hindrance = report_message(reports, count);
@@ -324,7 +325,7 @@ Decoding moec_decoding(MoecCompiler *compiler) {
     return decoding;
 }
 
-/* A pass that only a device has asks for a device. */
+/* A pass that exists only for GPUs selects the GPU. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device) {
     int place = place_of(pass);
     if (place == PASS_COUNT || moec_failed(compiler)) return NULL;
@@ -350,7 +351,7 @@ double moec_cache_traffic(MoecProgram *step, long places) {
     return sequences * (grown + (double)constant_bytes(step));
 }
 
-/* The program of whole parameters, where there are any, beside that of elements. */
+/* Adds the program for whole-matrix updates, if any, to the elementwise one. */
 static MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs,
                                      int *count) {
     MoecProgram **all = arena_alloc(compiler->arena, ((size_t)*count + 1) * sizeof(MoecProgram *));

@@ -1,4 +1,4 @@
-/* driver: what the files behind the public header share. */
+/* driver: state shared by the implementation of the public header. */
 #ifndef DRIVER_H
 #define DRIVER_H
 
@@ -11,23 +11,23 @@ struct MoecCompiler {
     Reports reports;
     Unit *unit;
     const char *model;
-    bool observes;       /* programs of the forward pass give their activations */
-    bool differentiates; /* programs that train give the gradients of real inputs */
-    Tuning *tuning;      /* NULL: the model names no transfer */
+    bool observes;       /* programs of the forward pass return their activations */
+    bool differentiates; /* training programs return the gradients of real inputs */
+    Tuning *tuning;      /* NULL: the model has no transfer */
     List settings;       /* Setting * */
     bool checked;
     bool gathers;
     bool trains;                  /* its programs share weights with training */
-    bool marks;                   /* they say when a unit of work ends */
+    bool marks;                   /* the emitted C marks the end of each unit of work */
     List layouts;                 /* Layout * */
-    const Experiment *experiment; /* that it was opened for, or NULL */
+    const Experiment *experiment; /* the experiment that it was opened for, or NULL */
 };
 
-/* Runs what may turn out to be too large; false when it did, and that was reported. */
+/* Runs a step that may exceed the memory limit; returns false after reporting that it did. */
 bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
-/* A program of the model with what the spec says of all of them; NULL after an error. */
+/* A program of the model with the settings that apply to all graphs; NULL after an error. */
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context);
-/* Warns of predictions that depend on the tokens that they predict. `forward`: the model. */
+/* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
 
 #endif

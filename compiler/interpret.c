@@ -1,5 +1,5 @@
-/* interpret: the interpreter behind the public header. Tensors are found by their public names; a
- * tensor stacked over a repeat is given and returned step by step. */
+/* interpret: the public interface of the interpreter. Tensors are found by their public names. A
+ * tensor stacked over a repeat is set and returned one iteration at a time. */
 #include "moec.h"
 
 #include "abi/step_path.h"
@@ -14,7 +14,7 @@ struct MoecInterpreter {
     Program *program;
 };
 
-/* Part of a tensor: all of it, or one step of a stacked one. */
+/* A whole tensor, or one iteration of a stacked one. */
 typedef struct Slice {
     const Tensor *tensor;
     size_t start, count;
@@ -82,9 +82,9 @@ static bool names_step(const Tensor *tensor, const char *name, Slice *slice) {
     return false;
 }
 
-/* What a name may begin with, and what it means then; any of the others is the first of the roles
- * in their order that has it. A spec may call a parameter or an input as an output or as a number
- * that the runtime sets. */
+/* Prefixes of names and their roles. A name without a prefix means the first role in this order
+ * that has it. A spec may use the name of a parameter for an input, an output or a number that
+ * the runtime sets, too. */
 static const struct {
     const char *prefix;
     Role role;

@@ -1,5 +1,5 @@
-/* layouts: behind the public header: the layouts of a file or of the standard library, what they
- * make of a configuration and of a model, and whether that says all of it.
+/* layouts: the public interface of layouts: the layouts of a file or of the standard library, their
+ * mapping of configurations and models, and the check that the mapping loses nothing.
  */
 #include "layout/layout.h"
 
@@ -90,13 +90,13 @@ const char *moec_layout_bundle(MoecCompiler *compiler, const char *name, const c
     return text.text;
 }
 
-/* A model of this text, opened as one that a run has saved. */
+/* Opens a model of this text like a saved spec. */
 static MoecCompiler *open_text(MoecCompiler *layouts, const char *name, const char *spec) {
     const char *bundle = moec_layout_bundle(layouts, name, spec);
     return moec_open_bundle(bundle, strlen(bundle), NULL, 0);
 }
 
-/* What a program computes, whatever its parameters begin with. */
+/* The function that a program computes, independent of the names of its parameters. */
 static char *function_text(Arena *arena, MoecCompiler *model) {
     Program *program = moec_compile(model, MOEC_FORWARD, 1, 8, 0);
     if (!program) return NULL;
@@ -112,8 +112,8 @@ static char *function_text(Arena *arena, MoecCompiler *model) {
     return text.text;
 }
 
-/* Whether all options are the same. Of a layer its name is: what it is given stands among the
- * options by itself, unless it is never applied. */
+/* True if all options are equal. Options of a layer are compared one by one; the name of a layer is
+ * compared only if the layer is never applied. */
 static bool same_options(MoecCompiler *before, MoecCompiler *now) {
     const List *all = moec_settings(before), *others = moec_settings(now);
     for (int i = 0; i < all->count && all->count == others->count; i++) {
@@ -128,8 +128,8 @@ static bool same_options(MoecCompiler *before, MoecCompiler *now) {
     return all->count == others->count;
 }
 
-/* Whether the model is the same without an option: all options are as they were, and it is none
- * that is to be seen; or nothing ever read it. */
+/* True if the model is the same without an option: all other options keep their values and the
+ * option is not visible in them, or nothing reads it. */
 static bool can_go(Arena *arena, const LayoutOption *option, MoecCompiler *with,
                    MoecCompiler *without) {
     if (moec_failed(without)) return false;
@@ -139,7 +139,7 @@ static bool can_go(Arena *arena, const LayoutOption *option, MoecCompiler *with,
     return one && other && strcmp(one, other) == 0;
 }
 
-/* A person writes the sizes of a model, and else what is not the default anyway. */
+/* Leaves out options with their default value, except the sizes of a model. */
 static void leave_defaults_out(MoecCompiler *compiler, const Layout *layout, const char *name,
                                List *options) {
     Arena *arena = moec_arena(compiler);
@@ -180,15 +180,14 @@ const char *moec_layout_spec(MoecCompiler *compiler, const char *name, const cha
     return text;
 }
 
-/* ---- the way back ---- */
+/* ---- export ---- */
 
-/* The options of the two that differ and do more than begin or train a model. */
+/* Reports the options that differ, without those of initialization and training. */
 static void report_differences(MoecCompiler *compiler, const Layout *layout, MoecCompiler *model,
                                MoecCompiler *again) {
     Reports *reports = moec_unit(compiler)->reports;
     report_error(reports, layout->node->name_span,
-                 "layout '%s' cannot say what this model is: it would be another one",
-                 layout->name);
+                 "layout '%s' cannot represent this model: options would change", layout->name);
     const List *settings = moec_settings(model);
     int told = 0;
     for (int i = 0; i < settings->count && told < 8; i++) {
@@ -196,11 +195,11 @@ static void report_differences(MoecCompiler *compiler, const Layout *layout, Moe
         const char *other = moec_option(again, setting->path);
         if (!strncmp(setting->path, "train", 5) || setting->kind == VALUE_OTHER) continue;
         if (other && !strcmp(setting->text, other)) continue;
-        report_note(reports, (Span){0}, "%s is %s here, %s there", setting->path, setting->text,
-                    other ? other : "nothing");
+        report_note(reports, (Span){0}, "%s is %s, but %s after export", setting->path,
+                    setting->text, other ? other : "nothing");
         told++;
     }
-    report_help(reports, "export it by a layout of your own, or train a model that the family has");
+    report_help(reports, "write a custom layout, or train a model of this family");
 }
 
 static bool says_all(MoecCompiler *compiler, const Layout *layout, MoecCompiler *model,

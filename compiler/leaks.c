@@ -59,7 +59,7 @@ static void warn_of(Reports *reports, const Leak *leak, const Axis *sequence) {
     report_help(reports, fixes[leak->kind], sequence->name);
 }
 
-/* The model with a short sequence, and no report of that. */
+/* The model with a short sequence and discarded reports. */
 typedef struct Short {
     MoecCompiler *compiler;
     Graph graph;
@@ -86,7 +86,7 @@ static Program *short_program(MoecCompiler *compiler, Graph graph, long context)
     return whole ? wanted.program : NULL;
 }
 
-/* Sizes that depend on the context may want a longer one. */
+/* A size that depends on the context may require a longer one. */
 static void warn_of_graph(MoecCompiler *compiler, Graph graph, long context) {
     Program *program = NULL;
     for (long size = SHORTEST; size < context && size <= 2 * SHORTEST && !program; size += 32)

@@ -1,4 +1,4 @@
-/* open: a spec is read and checked, behind the public header; what was found is asked for here. */
+/* open: opens and checks a spec; implements the queries about it. */
 #include "driver.h"
 
 #include "analysis/parameter_facts.h"
@@ -8,8 +8,8 @@
 
 /* ---- bounds ---- */
 
-/* What reading a spec and passing it on may take. A model at the bounds of the elaborator needs
- * less: this is for what they do not foresee, and for machines without that much memory. */
+/* Memory limit for opening and compiling a spec. Models within the limits of the elaborator need
+ * less; this limit catches unforeseen cases and machines with less memory. */
 enum { MEGABYTE = 1 << 20, MAX_MEGABYTES = 450 };
 
 static void out_of_memory(void *data) {
@@ -18,13 +18,12 @@ static void out_of_memory(void *data) {
     arena_limit(compiler->arena, 0, NULL, NULL);
     if (large)
         report_error(&compiler->reports, compiler->reports.at,
-                     "this is too large: the compiler would need more than %d MB for it",
-                     MAX_MEGABYTES);
+                     "the program is too large: the compiler needs more than %d MB", MAX_MEGABYTES);
     else
         report_error(&compiler->reports, compiler->reports.at,
-                     "the machine has no memory left for the compiler");
+                     "not enough memory for the compiler");
     report_help(&compiler->reports,
-                "apply fewer layers, or let a repeat apply them: its steps count once");
+                "apply fewer layers, or apply them in a repeat, which is compiled once");
     report_give_up(&compiler->reports);
 }
 
@@ -45,20 +44,20 @@ static MoecCompiler *compiler_new(void) {
     return compiler;
 }
 
-/* What a spec is read from: a file, or sources that are at hand. */
+/* The input of a spec: a file, or sources in memory. */
 typedef struct Reading {
     MoecCompiler *compiler;
     const char *file, *search, *model;
     List sources; /* Source * */
-    bool shown;   /* in an editor, the first of them; others are used where they are asked for */
+    bool shown;   /* in an editor: replaces the files of these paths */
     List sets;    /* char * */
-    bool layouts; /* no model is wanted */
-    bool asks;    /* for an experiment: */
+    bool layouts; /* open without a model */
+    bool asks;    /* open for an experiment: */
     const char *experiment;
 } Reading;
 
-/* A spec that asks which graph it is: what is kept must not depend on that. What only training can
- * do stands in the way of decoding, and is no error here. */
+/* Checks a spec that tests for its mode: parameters and states must not depend on it. A feature
+ * that only training supports prevents decoding; it is not an error here. */
 static void check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
@@ -69,7 +68,7 @@ static void check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
     reports->list.count = count;
 }
 
-/* What parameters have for themselves the optimizer reads from a table. */
+/* The optimizer reads options of single parameters from a table; notes their names. */
 static void note_own(MoecCompiler *compiler, const Program *program) {
     List *names = &compiler->unit->own;
     for (int i = 0; i < program->tensors.count; i++) {
@@ -134,8 +133,7 @@ static void elaborate_step(MoecCompiler *compiler, Program *program) {
     elaborate(unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
 }
 
-/* Elaborates the model once, so that its errors and settings are known before anything else is
- * asked for. */
+/* Elaborates the model once, so that its errors and settings are known before other queries. */
 static void elaborate_model(MoecCompiler *compiler) {
     Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
     if (!program) return;
@@ -151,15 +149,15 @@ static void elaborate_model(MoecCompiler *compiler) {
         elaborate_step(compiler, program);
 }
 
-/* Whether one of the nodes stands in the file itself. */
+/* True if one of the nodes is declared in the file itself. */
 static bool has_own(const Unit *unit, const List *nodes) {
     for (int i = 0; i < nodes->count; i++)
         if (((Node *)nodes->items[i])->span.source == unit->sources.items[0]) return true;
     return false;
 }
 
-/* Every experiment is read for its errors. The base of the one that is asked for is the model; so
- * is that of the last one where the file has no model of its own. */
+/* Reads every experiment and reports its errors. The model is the baseline of the selected
+ * experiment, or of the last one if the file has no model. */
 static void read_experiments(const Reading *reading) {
     MoecCompiler *compiler = reading->compiler;
     Unit *unit = compiler->unit;
@@ -219,8 +217,8 @@ static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List 
     bounded(compiler, elaborate_variant, compiler);
 }
 
-/* Reports the errors of a variant in the compiler that it was made from, by elaborating it there.
- * Options of groups such as train are read for the settings, so those are asked for again. */
+/* Reports the errors of a variant in its original compiler, by elaborating it there. Options of
+ * groups such as train are read for the settings and are therefore requested again. */
 static void repeat_errors(MoecCompiler *compiler, const List *overrides) {
     Unit *unit = compiler->unit;
     const List settings = compiler->settings;
@@ -404,7 +402,7 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
     Reading reading = {.compiler = compiler};
     compiler->model = bundle_read(compiler->arena, text, length, &reading.sources, &reading.sets);
     if (!compiler->model) {
-        report_error(&compiler->reports, (Span){0}, "the spec saved with the weights is damaged");
+        report_error(&compiler->reports, (Span){0}, "invalid spec in the checkpoint");
         return compiler;
     }
     for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);

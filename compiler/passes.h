@@ -1,5 +1,5 @@
-/* passes: the way of a program, in order. driver.c holds the list; `moec dump --after NAME` prints
- * after any of them. */
+/* passes: declarations of all passes, in their order. driver.c holds the table; `moec dump --after
+ * NAME` prints the program after a pass. */
 #ifndef PASSES_H
 #define PASSES_H
 
@@ -10,83 +10,84 @@
 
 /* ---- text to program ---- */
 
-/* Everything that a model's file says, with the files it uses. */
+/* All declarations of a file and of the files that it uses. */
 typedef struct Unit {
     Arena *arena;
     Reports *reports;
-    List sources; /* Source *: the file, what it uses in order of reading, then --set texts */
+    List sources; /* Source *: the file, the files that it uses in order of reading, then --set
+                     texts */
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
     Table layers_by_name; /* Node *: layers, then optimizers, then schedules */
     List overrides;       /* Node * NODE_ENTRY, from --set */
-    /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
+    /* Program whose axis sizes the outermost layer uses; NULL: its own sizes. */
     const struct Program *shape;
-    bool probing;          /* holds as a condition in GRAPH_MEASURE */
-    const char *cotangent; /* the input that splits GRAPH_TRAIN in two, or NULL */
-    List own; /* const char *: options of the optimizer that some parameter has for itself */
-    /* Of the model that is open, for its optimizer: the program that says what its parameters are,
-     * what parameter_flow found in it, and const char *: paths of parameters that are updated whole
-     * (GRAPH_STEP) instead of element by element */
+    bool probing;          /* "probing" holds in GRAPH_MEASURE */
+    const char *cotangent; /* the input that splits GRAPH_TRAIN into two phases, or NULL */
+    List own;              /* const char *: optimizer options that single parameters override */
+    /* Facts about the open model for its optimizer: the program that declares its parameters; the
+     * results of parameter_flow; const char *: paths of parameters that are updated as whole
+     * matrices (GRAPH_STEP) instead of element by element */
     Program *parameters;
     List flows, whole;
 } Unit;
 
-/* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in
- * the embedded stdlib). */
+/* resolve: reads a file and the files that it uses (from its folder, from `search` (separated by
+ * colons, may be NULL), from the embedded standard library). */
 Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search,
               const char *const *sets, int set_count);
-/* The same where some files, the first of them, are as an editor shows them. */
+/* The same with the text of some files, including the first, from an editor. */
 Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *documents, int count,
                         const char *search);
-/* The same from sources that are at hand, as a Unit lists them (without the --set texts); nothing
- * is read but the stdlib. */
+/* The same from sources in memory, as a Unit lists them (without the --set texts); reads only the
+ * standard library. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count);
-/* Adds a file to the text of a bundle, after its first two lines. */
+/* Appends a file to the text of a bundle. */
 void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length);
-/* What a text of moec_bundle holds, Source * and char *: the name of its model, or NULL when it is
- * damaged. */
+/* Decodes a text of moec_bundle into Source * and char *; returns the name of its model, or NULL if
+ * it is damaged. */
 const char *bundle_read(Arena *arena, const char *text, size_t length, List *sources, List *sets);
-/* The text of an embedded stdlib file ("decoder"), or NULL. */
+/* The text of an embedded file of the standard library ("decoder"), or NULL. */
 const char *stdlib_text(const char *name, size_t *length);
 /* The embedded layouts, Source *. */
 List standard_layouts(Arena *arena);
-/* Says which stdlib file declares `name`, a layer, an optimizer or a schedule; false when none
- * does. */
+/* Reports the file of the standard library that declares the layer, optimizer or schedule `name`;
+ * returns false if there is none. */
 bool help_with_use(Reports *reports, const char *name);
 
-/* A value of an option after resolution, for the runtime ("train.lr"). */
+/* A resolved option for the runtime ("train.lr"). */
 typedef enum ValueKind { VALUE_NONE, VALUE_NUMBER, VALUE_FLAG, VALUE_WORD, VALUE_OTHER } ValueKind;
 typedef struct Setting {
     const char *path, *text;
     ValueKind kind;
     double number;
-    bool real;   /* the option accepts any number, not whole ones alone */
-    bool unread; /* nothing in the model reads it with the other options as they are */
+    bool real;   /* the option accepts any number, not only integers */
+    bool unread; /* nothing in the model reads it under the current settings */
 } Setting;
 
-/* elaborate: one model of a unit as a program, forward only: every layer applied, every option
- * decided, every axis known. batch and context <= 0 take train.batch and train.context. `settings`
- * (may be NULL) receives Setting *. GRAPH_UPDATE gives the optimizer's program. NULL after an
+/* elaborate: one model of a unit as a forward program, with all layers applied, options resolved
+ * and axis sizes known. batch and context <= 0 use train.batch and train.context. `settings` (may
+ * be NULL) receives Setting *. GRAPH_UPDATE returns the program of the optimizer. NULL after an
  * error. */
 Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context,
                    List *settings);
-/* same_tensors: reports the first parameter or state of one graph's program that the other's has
- * not, or with another shape. */
+/* same_tensors: reports the first parameter or state of one program that is missing in the other or
+ * has another shape there. */
 void same_tensors(const Program *forward, const Program *other);
 
-/* transfer: what the parametrization that a model names makes of its parameters. `program` is the
- * model as it was elaborated, with parameter_facts. NULL when it names none, and after an error. */
+/* transfer: applies the parametrization of a model to its parameters. `program` is the elaborated
+ * model with parameter_facts. NULL if the model has no transfer, and after an error. */
 typedef struct Tuning Tuning;
 Tuning *transfer(Unit *unit, Program *program);
 /* The same as a table, and as JSON. */
 char *tuning_text(Arena *arena, const Tuning *tuning);
 char *tuning_json(Arena *arena, const Tuning *tuning);
 
-/* What an experiment asks. A choice sets options; a dimension has one choice after the other, and
+/* The declaration of an experiment. A choice sets options, a dimension lists choices, and
  * dimensions are crossed. */
 typedef struct Alternative {
-    const char *label; /* NULL: it is called by what it sets */
+    const char *label; /* NULL: named after the options that it sets */
     List overrides;    /* Node * NODE_ENTRY */
 } Alternative;
 typedef struct Dimension {
@@ -102,128 +103,130 @@ typedef enum Budget {
 } Budget;
 typedef struct Experiment {
     const Node *node;
-    const char *base, *model;      /* model: what is trained: the base, or derived from it */
-    List vary, tune;               /* Dimension *; of what is tuned the best choice counts */
+    const char *base, *model;      /* model: the trained model: the baseline, or derived from it */
+    List vary, tune;               /* Dimension *; only the best choice of `tune` counts */
     const Node *match, *solved[2]; /* NODE_EQUALISE or NULL; the options: NODE_NAME or NULL */
     const Node *transfer;          /* NODE_NAME, NODE_MADE or NULL */
     long seeds;
     Budget budget;
     double amount;
-    const char *metric;    /* NULL: the loss of held-out data, or of the last tenth of the steps */
+    const char *metric;    /* NULL: the validation loss, or the loss of the last tenth of the
+                              steps */
     bool higher;           /* is better */
-    double limit;          /* a run whose loss is above has diverged; 0: none */
-    double gflops, gbytes; /* of the machine that `match time` is about: products, memory */
-    List halvings;         /* double *: the shares of a run at which the better half goes on */
-    List overrides;        /* Node * NODE_ENTRY, of every variant */
-    List paths;            /* Node *: every option that the experiment sets, by its name */
+    double limit;          /* a run with a higher loss has diverged; 0: none */
+    double gflops, gbytes; /* peak of the machine for `match time`: products, memory */
+    List halvings;         /* double *: fractions of a run after which only the better half
+                              continues */
+    List overrides;        /* Node * NODE_ENTRY, for every variant */
+    List paths;            /* Node *: every option that the experiment sets */
 } Experiment;
 
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */
 const Experiment *experiment_read(Unit *unit, const Node *node);
 const Experiment *experiment_find(Unit *unit, const char *name);
 
-/* layouts: those of a unit, Layout *. */
+/* layouts: the Layout * of a unit. */
 List layouts_read(Unit *unit);
 
 /* ---- program to program ---- */
-/* Gives the parameters of a program, as elaborated, what a transfer made for them. */
+/* Applies the settings of a transfer to the parameters of an elaborated program. */
 void tune(const Tuning *tuning, Program *program);
 /* Activations become outputs. */
 void observe(Program *program);
-/* Positions from which a recurrence is computed in chunks, rows from which a large temporary is
- * computed in parts, where the spec sets neither. */
+/* Positions from which a recurrence is chunked, and rows from which a large temporary is
+ * strip-mined, if the spec sets neither. */
 enum { SCAN_MIN_POSITIONS = 128, STRIP_MIN_ROWS = 1024 };
-/* Recurrences that are linear in their state by products, so many places at a time; 0: chosen, 1:
- * none. */
+/* Chunkwise-parallel form of linear recurrences with this chunk size; 0: automatic, 1:
+ * sequential. */
 void chunk_scan(Program *program, long places);
-/* Factors on what a product made go to what it is made of. */
+/* Moves factors of a product result to its operands. */
 void reassociate(Program *program);
-/* Appends the backward pass; recompute: remat = layer. */
+/* Appends the backward pass; recompute: activation checkpointing per layer. */
 void gradient(Program *program, bool recompute);
-/* A program of one step; reports equations that are not causal. */
+/* Makes the program of one decoding step; reports equations that are not causal. */
 void decode(Program *program, long tokens);
-/* How unlikely the next tokens are, instead of the logits. */
+/* Outputs the negative log-likelihood of the next tokens instead of the logits. */
 void measure(Program *program);
-/* What follows from places alone, once and in double precision. */
+/* Computes values that depend on positions and constants only once, in double precision. */
 void tables(Program *program);
-/* Dead statements, folding, common expressions, copies. */
+/* Dead statements, constant folding, common expressions, copies. */
 void simplify(Program *program);
-/* On a device, or where products round: what is added at one place of a row goes into the row's
- * equation. */
+/* On a GPU, or with bf16 products: replaces adding to one element of a row by a selection in the
+ * equation of the row. */
 void scatter_to_select(Program *program);
-/* When products may round: those that decide a choice stay exact. */
+/* With bf16 products: keeps products exact that a selection depends on. */
 void precision(Program *program);
-/* The same whatever the program says of products. */
+/* The same, independent of the precision of the program. */
 void mark_exact(Program *program);
-/* Products read parameters from copies that take less room, as program->weights says. */
+/* Products read parameters from bf16 or int8 copies, as program->weights specifies. */
 void smaller_weights(Program *program);
-/* What products read parameters as where nothing is trained (train.weights; NULL: not said). int8
- * is for weights alone: then nothing else is rounded. */
+/* Sets the type of the weights for inference (train.weights; NULL: not set). int8 applies to
+ * weights only; nothing else is rounded then. */
 void choose_weights(Program *program, const char *weights);
-/* What is kept of every place from step to step (train.cache; NULL: not said); where products
- * round, the operands of attention are bf16 anyway. */
+/* Sets the type of the caches (train.cache; NULL: not set). With bf16 products the operands of
+ * attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
-/* Whether a device can run it; else reports why not. */
+/* True if a GPU can run it; else reports the reason. */
 bool weights_fit(const Program *program, Reports *reports);
-/* What is only ever rounded is stored rounded. */
+/* Stores values as bf16 if all readers round them. */
 void storage(Program *program);
-/* Lines of what products touch begin at multiples of 16 bytes. */
+/* Aligns rows of product operands to 16 bytes. */
 void pad(Program *program);
-/* Masked statements onto packed rows. */
+/* Moves masked statements to dispatched rows. */
 void route(Program *program);
-/* Rows fetched for products alone are not fetched before. */
+/* Products over dispatched rows gather their operands themselves. */
 void gather_fusion(Program *program);
-/* A part of an axis is read where it lies. */
+/* Products read slices of an axis without a copy. */
 void views(Program *program);
-/* Large temporaries a part of their rows at a time; rows of a part, 0: chosen. */
+/* Computes large temporaries in chunks of `rows` rows; 0: automatic. */
 void strip_mine(Program *program, long rows);
 
-/* ---- what it costs ---- */
+/* ---- cost ---- */
 typedef struct LayerCost {
     const char *path;
-    double parameters, active, flops; /* flops of the forward pass for one token */
+    double parameters, active, flops; /* forward FLOPs per token */
 } LayerCost;
 typedef struct Cost {
     double parameters, active, embedding;
-    double flops_forward, flops_train; /* for one token; a multiply-add is two */
+    double flops_forward, flops_train; /* per token; a multiply-add counts as two */
     List layers;                       /* LayerCost * */
-    List paths; /* const char *, of each statement but repeats, in program order: the layer
-                            that it belongs to, "block.{i}.ffn", or NULL */
+    List paths; /* const char *, for each statement except repeats, in program order: the path of
+                   its layer, "block.{i}.ffn", or NULL */
 } Cost;
 Cost *cost(Arena *arena, Program *forward);
-/* Arithmetic of one run of a statement. */
+/* Floating-point operations of one run of a statement. */
 double statement_flops(const Program *program, const Statement *statement);
-/* What one more token of one sequence adds to the caches of a decoding step. */
+/* Bytes that one more token of one sequence adds to the caches of a decoding step. */
 long cache_bytes_per_token(const Program *step);
-/* What one sequence keeps besides, however long it is: windows, the states of its scans. */
+/* Bytes of windows and scan states of one sequence, independent of its length. */
 long constant_bytes(const Program *step);
 /* Bytes of weights that a run of the program reads. */
 double traffic(Program *program);
-/* How many elements a read touches while its loops run once; in all its steps, or in one. */
+/* The number of elements that a read accesses while its loops run once; in all steps, or in one. */
 double access_elements(const Expr *read, bool one_step);
 
-/* ---- what it means ---- */
+/* ---- reference interpreter ---- */
 
-/* interpreter: runs any program in double precision, statement by statement. Memory of a tensor is
- * a row-major array, double for reals and long for TYPE_INT; the caller sets parameters, states,
- * inputs and caches before, and reads anything after. */
+/* interpreter: runs any program in double precision, statement by statement. The memory of a tensor
+ * is a row-major array of double for reals and long for TYPE_INT. The caller sets parameters,
+ * states, inputs and caches before a run and may read any tensor after it. */
 typedef struct Interpreter Interpreter;
 Interpreter *interpreter_new(Program *program);
 double *interpreter_real(Interpreter *interpreter, const Tensor *tensor);
 long *interpreter_int(Interpreter *interpreter, const Tensor *tensor);
-/* Returns NULL, or a message (a token outside the vocabulary, with its place). */
+/* Returns NULL, or a message (for example a token outside of the vocabulary and its position). */
 const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_micro_batch);
 void interpreter_free(Interpreter *interpreter);
-/* The runs that follow have every value off by up to `share` of itself: what rounding of that size
- * does to results. Others with each seed; 0: exact again. */
+/* Perturbs every value of later runs by up to `share` of itself, with numbers that depend on the
+ * seed: the effect of rounding errors of that size. 0: exact again. */
 void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed);
-/* From now on products round their operands to bf16: 1 as those of a device do when the program
- * asks for it; 2 and up: other numbers up and down, equally well. */
+/* Rounds the operands of later products to bf16: 1 as a GPU does if the program asks for it; 2 and
+ * up: other, equally accurate roundings. */
 void interpreter_rounded(Interpreter *interpreter, int way);
-/* From now on it makes the choices that `other` made in its last run. */
+/* Makes later runs repeat the selections of the last run of `other`. */
 void interpreter_follow(Interpreter *interpreter, const Interpreter *other);
-/* How clear the choices of the last run were: of each row how far the least chosen is above the
- * largest that is not. */
+/* Margins of the selections of the last run, for each row: the smallest selected value minus the
+ * largest other value. */
 const double *interpreter_margins(const Interpreter *interpreter, size_t *count);
 
 /* ---- program to text ---- */
@@ -234,14 +237,14 @@ struct Schedule;
 struct MoecKernels;
 typedef enum Hosting { TARGET_HOSTED, TARGET_MARKED, TARGET_STANDALONE } Hosting;
 char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting);
-/* The same of programs for a device, and the text of their kernels. */
+/* The same for programs of a GPU, and the text of their kernels. */
 char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting,
                 struct MoecKernels *device);
 
-/* The loops of its kernels, as an emitter writes them down. */
+/* The lowered loops of its kernels, as an emitter prints them. */
 List emit_forms(Arena *arena, struct Schedule *schedule);
 
-/* The arena that a compiler of moec.h works in. */
+/* The arena of a compiler of moec.h. */
 struct MoecCompiler;
 Arena *moec_arena(struct MoecCompiler *compiler);
 Unit *moec_unit(struct MoecCompiler *compiler);
@@ -251,20 +254,21 @@ const Experiment *moec_asked(struct MoecCompiler *compiler);
 const List *moec_layout_list(struct MoecCompiler *compiler);
 /* Its settings, Setting *. */
 const List *moec_settings(struct MoecCompiler *compiler);
-/* The same model with more overrides (Node * NODE_ENTRY). What is wrong with it is in its reports,
- * and in those of `compiler` when `tell`. To be closed before `compiler`. */
+/* The same model with more overrides (Node * NODE_ENTRY). Its errors are in its reports, and in
+ * those of `compiler` if `tell`. Close it before `compiler`. */
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
-/* What a decoding step of one sequence keeps and does, and what stands in its way. */
+/* Memory and computation of decoding one sequence, or the reason why it is impossible. */
 typedef struct Decoding {
     long bytes_per_token;  /* of caches */
-    long constant_bytes;   /* however long the sequence is */
-    double flops;          /* of a token, on average over `places` */
+    long constant_bytes;   /* independent of the length of the sequence */
+    double flops;          /* per token, averaged over `places` */
     long places;           /* the longest sequence */
-    const char *hindrance; /* what prevents it, with its place; NULL: a step can be derived */
+    const char *hindrance; /* the equation that prevents decoding, with its location; NULL: decoding
+                              is possible */
 } Decoding;
 Decoding moec_decoding(struct MoecCompiler *compiler);
-/* How a compiled program is executed, for the machine that it is for; the optimizer's, which is one
- * kernel, has no units. */
+/* The schedule of a compiled program for its machine. The optimizer's program is one kernel and has
+ * no units. */
 struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);
 
 #endif

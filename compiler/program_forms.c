@@ -1,4 +1,4 @@
-/* program_forms: the forms of a compiled program, behind the public header. The passes note most of
+/* program_forms: the forms of a compiled program, for the public interface. The passes note most of
  * them in Program.has. Those of products, calls and kernels are found in the schedule. */
 #include "driver.h"
 

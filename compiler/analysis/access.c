@@ -1,4 +1,4 @@
-/* access: which elements two statements touch, as far as fusion must know. */
+/* access: compares the elements of two accesses, as far as fusion requires. */
 #include "analysis/access.h"
 
 typedef struct Collect {
@@ -28,7 +28,7 @@ void writes_of(Arena *arena, const Statement *statement, List *list) {
         list_push(arena, list, statement->outputs.items[i]);
 }
 
-/* Of two subscripts that each run with a loop: they begin at the same place. */
+/* Two subscripts that each run with a loop start at the same index. */
 static bool same_start(const Expr *a, const Expr *b) {
     return a->kind == b->kind && (a->kind == EXPR_INDEX || expr_equal(a->args[0], b->args[0]));
 }
@@ -67,7 +67,7 @@ bool never_meet(const Expr *one, const Expr *other) {
     return false;
 }
 
-/* The statement adds to the places that the tables of `flat` name, by rows of the relation. */
+/* True if the statement adds to the entries in the tables of `flat`, by rows of the relation. */
 static bool goes_by(const Flat *flat, const Relation *relation, const Expr *target) {
     int found = 0;
     const Index *row = NULL;
@@ -99,7 +99,7 @@ long listed_places(const Relation *relation) {
     return relation->start->axes[0]->size - 1;
 }
 
-/* A subscript of the target is the coordinate of the row. */
+/* True if a subscript of the target is the coordinate of the row. */
 static bool names_coordinate(const Expr *target, const Tensor *coordinate, const Index *row) {
     for (int i = 0; i < target->count; i++) {
         const Expr *sub = target->args[i];

@@ -1,33 +1,33 @@
-/* access: which elements statements touch. */
+/* access: the elements that statements read and write. */
 #ifndef ACCESS_H
 #define ACCESS_H
 
 #include "ir/ir.h"
 
-/* Every read of a statement, those inside subscripts too; every target. */
+/* Every read of a statement, including those inside subscripts; every target. */
 void reads_of(Arena *arena, const Statement *statement, List *list);
 void writes_of(Arena *arena, const Statement *statement, List *list);
-/* sub == step of a repeat + offset, or a number (step NULL). */
+/* True if sub is the index of a repeat + offset, or a number (step NULL). */
 bool step_and_offset(const Expr *sub, const Index **step, double *offset);
-/* The two touch different steps of a stacked tensor: x[i] and x[i+1]. */
+/* True if the two access different steps of a stacked tensor: x[i] and x[i+1]. */
 bool never_meet(const Expr *one, const Expr *other);
-/* One writes a tensor that the other touches. */
+/* True if one statement writes a tensor that the other accesses. */
 bool statements_meet(Arena *arena, const Statement *one, const Statement *other);
 
-/* By tensor->id: how many statements touch it. */
+/* By tensor->id: the number of statements that access it. */
 int *touches_of(Program *program);
-/* Whether two accesses of one tensor stay apart in different iterations of a loop: both subscript
- * the same dimension with it. */
+/* True if two accesses of one tensor differ in different iterations of a loop: both subscript the
+ * same dimension with its index. */
 bool same_iteration(const Expr *one, const Index *first, const Expr *other, const Index *second);
 
-/* The relation whose lists say which rows a scatter adds to an entry, y[b[r],s[r],d] += x[r,d] with
- * r its rows; else NULL. */
+/* The relation whose lists contain the rows that a scatter adds to each entry, y[b[r],s[r],d] +=
+ * x[r,d] with r its rows; else NULL. */
 const Relation *listed_rows(const Program *program, const Statement *statement);
-/* How many entries its lists are for. */
+/* The number of entries of its lists. */
 long listed_places(const Relation *relation);
 
-/* No two iterations of `row`, over the rows of a relation, have the same place in the target: it is
- * subscripted with all their coordinates. */
+/* True if no two iterations of `row`, over the rows of a relation, write the same element of the
+ * target: it is subscripted with all their coordinates. */
 bool lands_alone(const Program *program, const Statement *statement, const Index *row);
 
 #endif

@@ -1,16 +1,16 @@
-/* attend: how much of an attention a block of a device works on at a time, and what it rounds.
+/* attend: block sizes of attention on a GPU, and the operands that it rounds.
  *
- * The templates of runtime/kernels keep the results of 16 * tiles rows of a warp in registers, and
- * in shared memory the rows of four warps and two parts of the other side. What they take decides
- * how large tiles and parts may be.
+ * The templates of runtime/kernels keep the results of 16 * tiles rows per warp in registers.
+ * Shared memory holds the rows of four warps and two parts of the other side. Both limits bound the
+ * size of tiles and parts.
  */
 #include "analysis/attend.h"
 
 #include "abi/shapes.h"
 
-/* Floats of a thread for results and scores, so that all of it stays in registers
- * (tests/unit/test_nvrtc.c looks); bytes of shared memory that every device from compute
- * capability 8.0 on has for a block. */
+/* Floats per thread for results and scores without register spills (tested by
+ * tests/unit/test_nvrtc.c); bytes of shared memory per block on every GPU from compute capability
+ * 8.0 on. */
 enum {
     MAX_KEPT = 160,
     MAX_SHARED = 99 * 1024,
@@ -21,8 +21,8 @@ enum {
     WIDE = 64
 };
 
-/* The same for warpgroups, of which two or three make a block that has a multiprocessor of
- * capability 9.0 for itself. */
+/* The same with warpgroups. Two or three of them form a block that has a multiprocessor of compute
+ * capability 9.0 to itself. */
 enum {
     GROUP_ROWS = 64,
     GROUP_PART = 128,
@@ -46,11 +46,11 @@ static long size_from_end(const Statement *statement, int operand, int back) {
 }
 
 typedef struct Need {
-    long kept;       /* widths of what a row of a warp adds up */
-    int scores;      /* products of pairs that are kept at a time */
+    long kept;       /* widths of the sums of a row of a warp */
+    int scores;      /* products of pairs that are kept at the same time */
     long own;        /* bytes of a row */
     long other;      /* bytes of a row of a part */
-    int tiles, part; /* at most */
+    int tiles, part; /* maximum */
 } Need;
 
 static AttendShape shape_that_fits(Need need) {
@@ -63,8 +63,8 @@ static AttendShape shape_that_fits(Need need) {
     return (AttendShape){0, 0, 0};
 }
 
-/* Two tiles a warp halve what is read of shared memory; a few queries have no use for them, and
- * documents beside a bent score take the registers of one. */
+/* Two tiles per warp halve the reads of shared memory. A few queries do not need them. Document ids
+ * and a modified score together use the registers of one. */
 static int most_tiles(const Statement *statement) {
     const AttendOptions *options = &statement->attention;
     return size_from_end(statement, 0, 3) > WIDE && !(options->documents && options->cap != 0) ? 2
@@ -81,18 +81,18 @@ static long in_lines(long width) {
     return (width + MOEC_SWIZZLED - 1) / MOEC_SWIZZLED * MOEC_SWIZZLED;
 }
 
-/* What warpgroups need. */
+/* Requirements of warpgroups. */
 typedef struct GroupNeed {
-    long rows;        /* that there are */
-    long own, other;  /* elements in shared memory of a row, of one of a part */
-    long kept;        /* floats of a thread for results */
-    int quarters;     /* and, in quarters of a part, for what stays of that */
-    int most;         /* of both */
-    int groups, part; /* at most */
+    long rows;        /* number of rows */
+    long own, other;  /* elements in shared memory per own row, per row of a part */
+    long kept;        /* floats per thread for results */
+    int quarters;     /* and, in quarters of a part, for the kept values of a part */
+    int most;         /* maximum of both */
+    int groups, part; /* maximum */
 } GroupNeed;
 
-/* Operands come by copies of 16 bytes. A third warpgroup has no smaller parts: it would wait more
- * often. */
+/* Operands arrive in copies of 16 bytes. A third warpgroup does not use smaller parts, because it
+ * would wait more often. */
 static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
     bool copied = true;
     for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_VECTOR == 0;
@@ -109,9 +109,9 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
     return (AttendShape){0, 0, 0};
 }
 
-/* Scores, weights and results stay in registers; a block has its queries and two parts of keys and
- * of values in shared memory. What a mask looks at takes registers, too: those of a third warpgroup
- * for a window, half a part for documents (tests/unit/test_nvrtc.c looks at spills). */
+/* Scores, weights and results are in registers; shared memory of a block has its queries and two
+ * parts of keys and of values. The data of a mask needs registers as well: those of a third
+ * warpgroup for a window, half a part for documents (tests/unit/test_nvrtc.c checks for spills). */
 AttendShape attend_forward_groups(const Statement *statement) {
     const AttendOptions *options = &statement->attention;
     long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
@@ -127,7 +127,7 @@ AttendShape attend_forward_groups(const Statement *statement) {
                                        .part = options->documents ? MIN_GROUP_PART : GROUP_PART});
 }
 
-/* Scores, their derivatives before and after they are rounded, results; three parts of keys, two of
+/* Scores, their derivatives before and after rounding, results; three parts of keys, two of
  * values. */
 AttendShape attend_grad_query_groups(const Statement *statement) {
     long e = size_from_end(statement, 0, 1), c = in_lines(size_from_end(statement, 2, 1));
@@ -154,8 +154,8 @@ AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values)
     return shape_that_fits((Need){kept, 2, both, both, 1, MAX_PART / 2});
 }
 
-/* Scores and their derivatives, results; queries and gradients have three places, each with 1024
- * bytes for what else there is of a query. */
+/* Scores and their derivatives, results; queries and gradients have three buffers, each with 1024
+ * bytes for the other values of a query. */
 AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
@@ -200,7 +200,7 @@ static bool fits_device(const Statement *statement) {
            attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
 }
 
-/* The best values are chosen among exact scores. */
+/* The best values are selected by exact scores. */
 bool attend_rounds(const Program *program, const Statement *statement) {
     const AttendOptions *options = &statement->attention;
     if (!program->rounded || (options->position && options->best)) return false;

@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-/* Tiles of 16 rows a warp, rows of a part, bytes of shared memory; no tiles: the heads are too
+/* Tiles of 16 rows per warp, rows of a part, bytes of shared memory; 0 tiles: the heads are too
  * wide. */
 typedef struct AttendShape {
     int tiles, part;
@@ -12,21 +12,21 @@ typedef struct AttendShape {
 } AttendShape;
 
 AttendShape attend_forward(const Statement *statement);
-/* The same by warpgroups; tiles: how many of them. None where operands do not lie in vectors of 16
- * bytes, or there are fewer places than they have rows. */
+/* The same with warpgroups; tiles: their number. None if operands are not aligned to vectors of 16
+ * bytes, or if there are fewer positions than rows. */
 AttendShape attend_forward_groups(const Statement *statement);
 AttendShape attend_grad_query_groups(const Statement *statement);
 AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values);
 /* For the gradient of queries; of keys, values or both. */
 AttendShape attend_grad_query(const Statement *statement);
 AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values);
-/* For new tokens against a cache; part: how many heads of 16 keys a warp has on their way. */
+/* For new tokens against a cache; part: blocks of 16 keys that a warp has in flight. */
 AttendShape attend_step(const Statement *statement);
-/* How many sets of query heads share no key head and no value head. */
+/* The number of sets of query heads that share no key head and no value head. */
 long attend_groups(const Statement *statement);
 
-/* Whether an attention rounds what it multiplies, on a device by tensor cores: queries, keys,
- * values and the gradient of the output may be stored as bf16, and its results too. */
+/* True if an attention rounds its operands to bf16 (on a GPU for tensor cores). Queries, keys,
+ * values, the gradient of the output and the results may then be stored as bf16. */
 bool attend_rounds(const Program *program, const Statement *statement);
 
 #endif

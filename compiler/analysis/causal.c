@@ -1,9 +1,9 @@
-/* causal: what a decoding step needs of a program, and whether it can be had one place after the
- * other.
+/* causal: checks if a decoding step can be derived, one position after the other, and finds the
+ * statements that it needs.
  *
- * Every equation must be pointwise along the sequence, or look back: attention, x[s-1], the first
- * place, other places t as far as what is ahead of s has no part in it, as in sum[t] x[t] * (t <=
- * s). Anything else is an error that names the equation; all of them are reported.
+ * Every equation must be pointwise along the sequence or look back: attention, x[s-1], the first
+ * position, or other positions t whose later values have no effect, as in sum[t] x[t] * (t <= s).
+ * Any other equation is an error; all of them are reported.
  */
 #include "analysis/causal.h"
 
@@ -13,7 +13,7 @@ int dimension_of(const Tensor *tensor, const Axis *axis) {
     return -1;
 }
 
-/* ---- what is used ---- */
+/* ---- required statements ---- */
 
 typedef struct Use {
     bool *wanted; /* by tensor */
@@ -62,8 +62,8 @@ static void drop_statements(const Use *use, Block *block) {
     block->statements.count = kept;
 }
 
-/* drop_unused: statements and tensors that the outputs do not need. Parameters and states stay: all
- * graphs share them. */
+/* drop_unused: removes statements and tensors that the outputs do not need. Parameters and states
+ * stay, because all graphs share them. */
 void drop_unused(Program *program) {
     Use use = {.wanted =
                    arena_alloc(program->arena, (size_t)program->tensors.count * sizeof(bool))};
@@ -81,7 +81,7 @@ void drop_unused(Program *program) {
     tensors_keep(program, use.wanted);
 }
 
-/* ---- what looks ahead ---- */
+/* ---- dependence on later positions ---- */
 
 typedef struct Check {
     Program *program;
@@ -97,7 +97,7 @@ static void error_message(Check *check, const char *what) {
     check->good = false;
 }
 
-/* A number from 0 on: an index, a constant, sums and products of such. */
+/* True for values from 0 on: an index, a constant, sums and products of these. */
 static bool from_zero(const Expr *expr) {
     if (expr->kind == EXPR_INDEX) return true;
     if (expr->kind == EXPR_NUMBER) return expr->number >= 0;
@@ -105,14 +105,14 @@ static bool from_zero(const Expr *expr) {
            from_zero(expr->args[0]) && from_zero(expr->args[1]);
 }
 
-/* s - 1, s - 2 * w: this place or one before it. */
+/* s - 1, s - 2 * w: this position or an earlier one. */
 static bool looks_back(const Expr *sub, const Index *place) {
     if (sub->kind == EXPR_INDEX) return sub->index == place;
     return sub->kind == EXPR_APPLY && sub->op == OP_SUB && looks_back(sub->args[0], place) &&
            from_zero(sub->args[1]);
 }
 
-/* Another place of the statement, which check_others looks at. */
+/* True for another position of the statement, which check_others checks. */
 static bool is_other(const Check *check, const Expr *sub) {
     if (sub->kind != EXPR_INDEX || sub->index == check->place) return false;
     for (int i = 0; i < check->statement->loop_count; i++)
@@ -137,7 +137,7 @@ static void check_read(Expr *expr, void *data) {
         bool good = several && i == place ? here
                                           : looks_back(sub, check->place) || is_other(check, sub) ||
                                                 expr_is_number(sub, 0);
-        if (!good) error_message(check, "reads other places of the sequence");
+        if (!good) error_message(check, "reads other positions of the sequence");
     }
 }
 
@@ -147,7 +147,7 @@ bool runs_over(const Statement *statement, const Axis *axis) {
     return false;
 }
 
-/* The condition on which an expression takes other places, or NULL. */
+/* The condition in an expression on the other position, or NULL. */
 static const Expr *condition_on(const Expr *expr, const Index *other) {
     if (expr->kind == EXPR_APPLY && expr->op == OP_WHERE && expr_uses_index(expr->args[0], other))
         return expr->args[0];
@@ -156,18 +156,18 @@ static const Expr *condition_on(const Expr *expr, const Index *other) {
     return found;
 }
 
-/* What a statement does with places ahead, which are not there yet. */
+/* Describes the use of later positions, which do not exist in a decoding step. */
 static const char *what_is_ahead(const Check *check, const Expr *ahead, const Index *other) {
     const Expr *condition = ahead ? condition_on(ahead, other) : NULL;
     if (condition)
-        return arena_format(check->program->arena, "looks at later places where %s",
+        return arena_format(check->program->arena, "reads later positions where %s",
                             print_expr(check->program->arena, condition));
     return check->statement->reduction == REDUCE_SUM ? "sums over the sequence"
-                                                     : "compares places of the sequence";
+                                                     : "compares positions of the sequence";
 }
 
-/* Every place of the statement but the one at hand; what it sums over must not count on those
- * ahead. */
+/* Checks every position of the statement except the current one: sums must not depend on later
+ * positions. */
 static void check_others(Check *check) {
     const Statement *statement = check->statement;
     for (int i = 0; i < statement->loop_count; i++) {
@@ -175,7 +175,7 @@ static void check_others(Check *check) {
         if (other->axis != check->program->sequence || other == check->place) continue;
         if (on_left(statement, other)) {
             if (!check->place || check->place->of_repeat)
-                error_message(check, "relates places of the sequence to each other");
+                error_message(check, "relates positions of the sequence to each other");
             continue;
         }
         const Expr *ahead =
@@ -191,7 +191,7 @@ static void check_loop(Check *check) {
     expr_walk(check->statement->value, check_read, check);
 }
 
-/* A call knows one place at a time. */
+/* A call processes one position at a time. */
 static void check_operands(Check *check, const List *operands) {
     for (int i = 0; i < operands->count; i++) {
         const Expr *operand = operands->items[i];
@@ -199,7 +199,7 @@ static void check_operands(Check *check, const List *operands) {
         for (int j = 0; j < operand->count; j++)
             places += operand->tensor->axes[j] == check->program->sequence;
         if (places > 1 && operand->tensor->role != ROLE_PARAMETER)
-            error_message(check, "relates places of the sequence to each other");
+            error_message(check, "relates positions of the sequence to each other");
     }
 }
 
@@ -209,7 +209,7 @@ static void check_call(Check *check) {
     check_operands(check, &call->inputs);
     if (call->call == CALL_SCAN) {
         if (call->reverse && call->index->axis == sequence)
-            error_message(check, "runs from the last place of the sequence to the first");
+            error_message(check, "runs from the last position of the sequence to the first");
         return;
     }
     const Expr *first = call->inputs.items[0];
@@ -218,12 +218,12 @@ static void check_call(Check *check) {
         for (int i = 0; i < first->count; i++) {
             if (first->args[i]->kind != EXPR_INDEX || first->args[i]->index->of_repeat) continue;
             if (dimension++ == call->top.dimension && first->tensor->axes[i] == sequence)
-                error_message(check, "chooses along the sequence");
+                error_message(check, "selects along the sequence");
         }
     }
     if (call->call == CALL_ATTEND && first->tensor->axes[first->count - 3] == sequence &&
         call->attention.mask == MASK_NONE)
-        error_message(check, "attends to later places of the sequence");
+        error_message(check, "attends to later positions of the sequence");
 }
 
 static void check_statement(Statement *statement, void *data) {
@@ -235,13 +235,13 @@ static void check_statement(Statement *statement, void *data) {
     all->good &= check.good;
 }
 
-/* check_causal: whether a step can be derived; reports every equation that stands in the way. */
+/* check_causal: true if a decoding step can be derived; reports every equation that prevents it. */
 bool check_causal(Program *program, const Past *past) {
     Check check = {.program = program, .past = past, .good = true};
     block_walk(&program->body, check_statement, &check);
     if (!check.good)
         report_help(program->reports,
-                    "a decoding step sees one place and what was kept of earlier ones: attention, "
+                    "a decoding step has the current position and cached earlier ones: attention, "
                     "x[s - 1], sum[t] x[t] * (t <= s), softmax[t](where(t <= s, x[t], -1e30))");
     return check.good;
 }

@@ -1,4 +1,4 @@
-/* causal: whether a program can be run one place of the sequence after the other. */
+/* causal: checks if a program can run one position of the sequence at a time. */
 #ifndef CAUSAL_H
 #define CAUSAL_H
 
@@ -6,7 +6,7 @@
 
 void drop_unused(Program *program);
 bool check_causal(Program *program, const Past *past);
-/* Whether one of its loops runs over the axis. */
+/* True if one of its loops runs over the axis. */
 bool runs_over(const Statement *statement, const Axis *axis);
 /* The dimension of a tensor that runs over an axis, or -1. */
 int dimension_of(const Tensor *tensor, const Axis *axis);

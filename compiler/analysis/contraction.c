@@ -1,12 +1,12 @@
-/* contraction: recognise matrix products.
+/* contraction: recognize matrix products.
  *
  *     y[b,s,h,e] = sum[d] x[b,s,d] * w[d,h,e]     m = b*s, n = h*e, k = d: one product
  *     p[b,h,s,t] = sum[e] q[b,s,h,e] * k[b,t,h,e] m = s, n = t, k = e, batched over b and h
  *
- * Every loop of such a statement belongs to one of four sorts, told by the tensors whose address it
- * moves. Loops of one sort that lie behind each other in every tensor count as one. The best of the
- * rows, columns and sums become m, n and k; what is left over is batched, and what does not fit
- * there either is a loop around the product.
+ * Every loop of such a statement belongs to one of four sorts, according to the tensors whose
+ * address it moves. Adjacent loops of one sort count as one if they are contiguous in every tensor.
+ * The best rows, columns and sums become m, n and k. The remaining loops are batched; those that
+ * cannot be batched become loops around the product.
  */
 #include "analysis/contraction.h"
 
@@ -14,12 +14,12 @@
 
 enum { SORT_BATCH, SORT_ROW, SORT_COLUMN, SORT_SUM, SORTS };
 
-/* Below this many multiply-adds in one matrix, the loops themselves are faster than a call. */
+/* Below this number of multiply-adds per matrix, loops are faster than a call. */
 enum { MIN_PRODUCT = 256 };
 
 typedef struct Run {
-    Index *index; /* of the innermost loop in it */
-    bool single;  /* it is that loop alone */
+    Index *index; /* the innermost loop in it */
+    bool single;  /* it is only that loop */
     long size;
     long stride[3]; /* in a, b, c */
 } Run;
@@ -29,7 +29,7 @@ typedef struct Sorted {
     int count[SORTS];
 } Sorted;
 
-/* How far an expression moves when the loop goes up by one; -1: not always as far. */
+/* The distance that an expression moves per iteration of the loop; -1: not constant. */
 static long coefficient(const Expr *expr, const Index *loop) {
     if (expr->kind == EXPR_INDEX) return expr->index == loop;
     if (!expr_uses_index(expr, loop)) return 0;
@@ -41,8 +41,8 @@ static long coefficient(const Expr *expr, const Index *loop) {
     return expr->op == OP_MUL || first < 0 || second < 0 ? -1 : first + second;
 }
 
-/* The same of a subscript; 0: it is not plain. Loops may share an axis, a part of it and the place
- * there: n * size + i. */
+/* The same for a subscript; 0: it is not plain. Loops may share an axis, a part of it and the
+ * offset there: n * size + i. */
 static long step_of(const Expr *sub, const Axis *axis, const Index *loop) {
     if (sub_loop(sub, axis) == loop) return 1;
     const long step = sub_is_inside(sub, axis) ? coefficient(sub, loop) : 0;
@@ -65,7 +65,7 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
     return true;
 }
 
-/* Of a type that products read and write. */
+/* True for types that products read and write. */
 static bool is_multiplied(const Tensor *tensor) {
     return tensor->type != TYPE_INT && tensor->type != TYPE_BYTE;
 }
@@ -80,8 +80,8 @@ bool product_of_reads(const Statement *statement, Expr **a, Expr **b) {
            is_multiplied((*b)->tensor) && is_multiplied(statement->target->tensor);
 }
 
-/* The value of a subscript where loop `last`, or every loop if it is NULL, is at its last iteration
- * and all others are at their first. Indices of repeats and reads count as 0. */
+/* The value of a subscript with loop `last` (or every loop if NULL) at its last iteration and all
+ * others at their first. Indices of repeats and reads count as 0. */
 static double subscript_at(const Expr *expr, Index *const *loops, int count, const Index *last) {
     if (expr->kind == EXPR_NUMBER) return expr->number;
     if (expr->kind == EXPR_INDEX) {
@@ -106,8 +106,9 @@ static double reach_of(const Index *loop, long stride) {
     return (double)stride * ((double)loop->axis->size - 1);
 }
 
-/* Do the strides lead from the first element to the last one of every loop, and of all together?
- * What strides_of derives from the form of a subscript is held against its value. */
+/* True if the strides lead from the first to the last element of every loop, and of all loops
+ * together. Checks the strides that strides_of derives from the form of a subscript against its
+ * value. */
 static bool strides_reach(const Expr *read, Index *const *loops, int count, const long *strides) {
     static const Index nothing = {.name = ""};
     const double first = address_at(read, loops, count, &nothing);
@@ -152,7 +153,7 @@ static bool lies_behind(const Run *outer, const Run *inner) {
     return true;
 }
 
-/* Joins the runs of one sort where one lies behind the other in all tensors, longest stride first.
+/* Joins runs of one sort that are contiguous in all tensors, longest stride first.
  */
 static void merge_runs(Run *runs, int *count, int by) {
     for (int i = 1; i < *count; i++)
@@ -174,7 +175,7 @@ static void merge_runs(Run *runs, int *count, int by) {
     if (*count) *count = kept + 1;
 }
 
-/* The columns are what is contiguous in c. */
+/* The columns are contiguous in c. */
 static bool columns_are_contiguous(Expr **reads, Sorted *sorted) {
     bool row = false, column = false;
     for (int i = 0; i < sorted->count[SORT_ROW]; i++)
@@ -213,7 +214,7 @@ static bool strides_fit(const Run *m, const Run *n, const Run *k) {
     return a && b && (n->size == 1 || n->stride[2] == 1);
 }
 
-/* Which runs become m, n and k: the largest matrix whose strides are allowed. */
+/* Selects the runs for m, n and k: the largest matrix with allowed strides. */
 static bool choose(const Sorted *sorted, int chosen[3]) {
     double best = 0;
     for (int m = 0; m < sorted->count[SORT_ROW] || m == 0; m++)
@@ -235,13 +236,13 @@ static Product product_from(const Run *m, const Run *n, const Run *k) {
     product.a_m = m->stride[0], product.a_k = k->stride[0];
     product.b_k = k->stride[1], product.b_n = n->stride[1];
     product.c_m = m->stride[2];
-    /* A dimension of size one takes the stride that makes the matrix an ordinary one. */
+    /* A dimension of size one gets the stride of an ordinary matrix. */
     if (m->size == 1) product.a_m = product.a_k == 1 ? k->size : 1, product.c_m = n->size;
     if (n->size == 1) product.b_n = product.b_k == 1 ? k->size : 1;
     return product;
 }
 
-/* A run that is no part of the matrix: a batch dimension, else a loop around it when it is one
+/* Adds a run that is no part of the matrix: a batch dimension, else an outer loop if it is one
  * loop. */
 static bool place_leftover(Contraction *result, const Run *run, bool summed) {
     Product *product = &result->product;
@@ -292,15 +293,15 @@ Contraction *contraction(Program *program, const Statement *statement) {
     return place_leftovers(result, &sorted, chosen) ? result : NULL;
 }
 
-/* A device's host cannot look at what lies in its memory. */
+/* The host cannot read the memory of a GPU. */
 static bool reads_inside(const Expr *access) {
     for (int i = 0; i < access->count; i++)
         if (access->args[i]->kind == EXPR_READ || reads_inside(access->args[i])) return true;
     return false;
 }
 
-/* A row of a device is read at once with the matrix, in vectors of one type: a library, which does
- * nothing else besides, would leave a launch to everything around it. */
+/* On a GPU, a row is read once together with the matrix, in vectors of one type. A library call
+ * computes only the product and needs separate launches for the work around it. */
 static bool is_row(const Program *program, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool along = product->b_k == 1;

@@ -1,4 +1,4 @@
-/* contraction: statements that are matrix products, dense or over packed rows. */
+/* contraction: statements that are matrix products, dense or over dispatched rows. */
 #ifndef CONTRACTION_H
 #define CONTRACTION_H
 
@@ -15,12 +15,12 @@ typedef struct Product {
     bool accumulate;
     bool rounded; /* operands may be rounded to bf16 */
     Type a_type, b_type, c_type;
-    int epilogue_ops; /* a sum of MoecEpilogueOp; then c is what comes out of them */
+    int epilogue_ops; /* a sum of MoecEpilogueOp; then c is the result of the epilogue */
     long add_m, kept_m;
     double scale; /* MOEC_SCALE */
 } Product;
 
-/* A loop around a product, for what neither the matrix nor its batch dimensions can express. */
+/* A loop around a product, for dimensions that neither the matrix nor its batch can express. */
 typedef struct OuterLoop {
     Index *index;
     bool summed; /* the product accumulates from the second iteration on */
@@ -32,10 +32,11 @@ typedef enum ContractionKind {
     CONTRACTION_ROWS_BY_ROWS    /* grouped: c[g][k,n] += sum over rows r of g  a[r,k] * b[r,n] */
 } ContractionKind;
 
-/* A statement as a matrix product. The operands are reads of the statement, `a` and `b` perhaps
- * swapped; an address is that of the element where all loops are 0. In a grouped product product.k
+/* A statement as a matrix product. The operands are reads of the statement, `a` and `b` possibly
+ * swapped. An address is that of the element where all loops are 0. In a grouped product, product.k
  * and product.n hold the sizes, a_m the row stride of a, b_k b_n the strides of b, c_m the row
- * stride of c, batch[0] the number of groups, b_batch[0] or c_batch[0] the step between them. */
+ * stride of c. batch[0] is the number of groups, b_batch[0] or c_batch[0] the stride between
+ * them. */
 typedef struct Contraction {
     ContractionKind kind;
     Product product;
@@ -44,34 +45,34 @@ typedef struct Contraction {
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
     Relation *relation;         /* grouped */
-    Tensor *gather, *gather_b;  /* grouped: row of `a` (of `b`) for each packed row, or NULL */
-    struct Contraction *second; /* another one of the same rows that adds to the same result in the
-                                   same tiles, or NULL */
-    const Statement *statement; /* of a second one, of a dual */
-    struct Contraction *dual;   /* of a row: another one of the same row and of the same sizes; the
-                                   store has both results of a column; or NULL */
-    bool begins; /* makes a gradient in the first micro-batch of a step: see first_sums.c */
-    bool row;    /* dense, of a device, with a single row: ours, with a store that computes */
+    Tensor *gather, *gather_b;  /* grouped: row of `a` (of `b`) for each dispatched row, or NULL */
+    struct Contraction *second; /* another product of the same rows that is added to the same result
+                                   in the same tiles, or NULL */
+    const Statement *statement; /* of a second or dual product */
+    struct Contraction *dual;   /* of a row: another product of the same row and sizes; the store
+                                   computes with both results of a column; or NULL */
+    bool begins; /* overwrites a gradient in the first micro-batch of a step: see first_sums.c */
+    bool row;    /* dense, on a GPU, with a single row: our own kernel, with an epilogue */
 } Contraction;
 
-/* Every line of an operand is stored as bf16 and begins at a multiple of 16 bytes. */
+/* True if every row of an operand is stored as bf16 and aligned to 16 bytes. */
 bool lies_in_vectors(const Expr *read);
-/* The same of its type, where the step between lines that lie apart is `across`. */
+/* The same for its own type, where `across` is the stride between separate rows. */
 bool lines_begin_in_vectors(const Expr *read, long across);
 
-/* The statement as a product, or NULL when it is none. */
+/* The statement as a product, or NULL if it is none. */
 Contraction *contraction(Program *program, const Statement *statement);
-/* The same when it can be one unit of work of the program's target, with what the target makes of
- * its operands. */
+/* The same if it can be one unit of work on the target of the program, with the operand types of
+ * the target. */
 Contraction *unit_product(Program *program, const Statement *statement);
 
-/* Strides of a read: the element that `read` touches moves by strides[i] when loops[i] goes up by
- * one. False when a subscript is neither a plain loop index nor free of the loops. */
+/* Strides of a read: the address moves by strides[i] when loops[i] increases by one. False if a
+ * subscript is neither a plain loop index nor independent of the loops. */
 bool strides_of(const Expr *read, Index *const *loops, int count, long *strides);
 
 /* The two factors of a loop statement whose value is a product of two real reads. */
 bool product_of_reads(const Statement *statement, Expr **a, Expr **b);
-/* A product over the packed rows of a relation, or NULL. */
+/* A product over the dispatched rows of a relation, or NULL. */
 Contraction *grouped_contraction(Program *program, const Statement *statement);
 
 #endif

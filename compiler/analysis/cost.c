@@ -1,15 +1,15 @@
 /* cost: parameters and arithmetic of a model, before it runs.
  *
  * Needs:   the routed forward program.
- * Leaves:  tensor->active of every parameter: the share of it that one token visits. Caches are
- *          left to the program of a decoding step, which knows them.
+ * Leaves:  tensor->active of every parameter: the fraction of it that one token uses. The program
+ *          of a decoding step determines the caches.
  *
- * Arithmetic is counted as the program stands, for one token: an operation by its row in op.def, a
- * sum one addition for each term (so a multiply-add is two), attention over the keys that a place
- * sees on average. Training does each product three times (its result and the gradients of both
- * sides), and attention once more, because its backward pass does the forward products again.
+ * Counts the arithmetic of the program per token: operations as in op.def, sums as one addition per
+ * term (a multiply-add counts as two), attention over the average number of keys of a position.
+ * Training computes each product three times: its result and the gradients of both operands. It
+ * computes attention once more, because the backward pass repeats the forward products.
  *
- *     up[n[r],d,f] over rows r of k choices out of |n| for each token: active = k / |n|
+ *     up[n[r],d,f] over rows r of k selections out of |n| per token: active = k / |n|
  */
 #include "abi/step_path.h"
 #include "analysis/access.h"
@@ -17,9 +17,9 @@
 
 #include <string.h>
 
-/* The layers of one path, "block.{i}.attention": one for each step of a repeat. */
+/* The layers of one path, "block.{i}.attention": one per iteration of a repeat. */
 typedef struct Family {
-    LayerCost sum; /* of all steps */
+    LayerCost sum; /* over all iterations */
     long steps;
 } Family;
 
@@ -28,10 +28,10 @@ typedef struct Costing {
     const Program *program;
     Cost *cost;
     double tokens;
-    double *active;   /* by tensor: the largest share that a read visits; -1 when there is none */
-    List families;    /* Family * */
-    Axis *words;      /* the axis of the vocabulary that tokens look up, or NULL */
-    const char *path; /* of the layer whose weights were read last */
+    double *active;      /* by tensor: the largest fraction used by a read; -1 without reads */
+    List families;       /* Family * */
+    Axis *words;         /* the axis of the vocabulary that tokens look up, or NULL */
+    const char *path;    /* of the layer whose weights were read last */
     const char **makers; /* by tensor: the path when it was computed */
     const Statement *repeat;
     double arithmetic, attention; /* of the whole program */
@@ -44,7 +44,7 @@ static bool is_row(const Expr *sub) {
            sub->tensor->axes[0]->kind == AXIS_ROWS;
 }
 
-/* Rows for each token, over the number of groups that the rows choose from. */
+/* Rows per token, divided by the number of groups of the rows. */
 static double share_of(const Costing *costing, const Expr *read) {
     double share = 1, groups = 1;
     for (int i = 0; i < read->count; i++) {
@@ -55,7 +55,7 @@ static double share_of(const Costing *costing, const Expr *read) {
     return share < groups ? share / groups : 1;
 }
 
-/* The path of a layer's weight without its last part. */
+/* The path of a layer's weight without its last component. */
 static const char *layer_path(Arena *arena, const char *path) {
     const char *dot = strrchr(path, '.');
     return dot ? arena_copy(arena, path, (size_t)(dot - path)) : path;
@@ -79,7 +79,7 @@ static void visit_read(Expr *expr, void *data) {
 
 /* ---- layers ---- */
 
-/* `path` with the number of a step filled in. */
+/* `path` with the number of an iteration filled in. */
 static const char *path_at(Arena *arena, const char *path, long step) {
     StepPath parts;
     if (!step_path_read(path, &parts)) return path;
@@ -87,7 +87,7 @@ static const char *path_at(Arena *arena, const char *path, long step) {
                         parts.after);
 }
 
-/* Adds to what is counted for all steps of the layers that the path stands for. */
+/* Adds to the sum over all iterations of the layers with this path. */
 static void add_layer(Costing *costing, const char *path, long steps, LayerCost counted) {
     Family *family = NULL;
     for (int i = 0; i < costing->families.count && !family; i++) {
@@ -111,7 +111,7 @@ static bool same_repeat(const Family *a, const Family *b) {
            strncmp(a->sum.path, b->sum.path, before + 1) == 0;
 }
 
-/* One entry for each layer, step by step. */
+/* One entry per layer, iteration by iteration. */
 static void list_layers(Costing *costing) {
     List *families = &costing->families;
     for (int first = 0, last; first < families->count; first = last) {
@@ -166,7 +166,7 @@ static double loop_cost(const Statement *statement) {
     return each;
 }
 
-/* The keys that a place sees, on average over the sequence. */
+/* The average number of keys of a position over the sequence. */
 static double average_keys(const AttendOptions *options, double places) {
     if (options->mask == MASK_NONE) return places;
     double window = options->mask == MASK_WINDOW && (double)options->window < places
@@ -201,7 +201,8 @@ static const char *common_path(Arena *arena, const char *a, const char *b) {
     return end ? arena_copy(arena, a, end) : NULL;
 }
 
-/* An attention has no weights: it belongs to the layer around those that made what it reads. */
+/* An attention has no weights. It belongs to the common parent of the layers that computed its
+ * operands. */
 static const char *attend_path(const Costing *costing, const Statement *statement) {
     const char *path = NULL;
     for (int i = 0; i < statement->inputs.count; i++) {
@@ -232,7 +233,7 @@ double statement_flops(const Program *program, const Statement *statement) {
     switch (statement->call) {
     case CALL_ATTEND:
         return attend_cost(program, statement);
-    case CALL_ATTEND_GRAD: /* two products of the forward pass, again, and four of its own */
+    case CALL_ATTEND_GRAD: /* two products of the forward pass again, and four more */
         return 2.5 * attend_cost(program, statement);
     case CALL_TOP:
         return access_elements(statement->inputs.items[0], true);
@@ -256,7 +257,7 @@ static void add_statement(Costing *costing, Statement *statement) {
     list_push(costing->arena, &costing->cost->paths, (void *)costing->path);
 }
 
-/* Every place does what the body says. */
+/* Adds the equations of the body for every position. */
 static void add_scan(Costing *costing, const Statement *scan) {
     double tokens = costing->tokens;
     costing->tokens /= (double)scan->index->axis->size;

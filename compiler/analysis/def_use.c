@@ -1,4 +1,4 @@
-/* def_use: numbers the statements in the order of execution and notes who reads and writes each
+/* def_use: numbers the statements in execution order and records the readers and writers of each
  * tensor. */
 #include "analysis/def_use.h"
 
@@ -86,7 +86,7 @@ bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor) {
     return true;
 }
 
-/* Two slices of one step that are never the same: [i] and [i+1]. */
+/* Two slices of one step that are always different: [i] and [i+1]. */
 static bool differs(const Expr *a, const Expr *b, const Statement *repeat) {
     if (!a->count || !b->count || !repeat || expr_equal(a->args[0], b->args[0])) return false;
     for (int side = 0; side < 2; side++) {

@@ -1,4 +1,4 @@
-/* def_use: where every statement stands, and who reads and writes each tensor. */
+/* def_use: statements in execution order, and the readers and writers of each tensor. */
 #ifndef DEF_USE_H
 #define DEF_USE_H
 
@@ -8,7 +8,7 @@
 typedef struct Place {
     Statement *statement;
     Block *block;
-    Statement *repeat; /* around it, or NULL */
+    Statement *repeat; /* that encloses it, or NULL */
 } Place;
 
 typedef struct Write {
@@ -32,12 +32,12 @@ typedef struct DefUse {
 } DefUse;
 
 DefUse *def_use_new(Program *program);
-/* Is the tensor a temporary that one statement defines completely? */
+/* True if the tensor is a temporary that one statement defines completely. */
 bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor);
-/* Is the tensor written at the position or later, by what could come between there and a read?
- * Another slice of a tensor that a repeat carries does not count. */
+/* True if a statement that may run between `position` and a read writes the tensor. Another slice
+ * of a tensor that a repeat carries does not count. */
 bool def_use_changes(const DefUse *def_use, const Expr *read, int position);
-/* Is it written anew in every step of this repeat, at the same place? */
+/* True if every iteration of the repeat writes the same elements. */
 bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Statement *repeat);
 
 #endif

@@ -1,19 +1,19 @@
-/* grouped: recognise products over the packed rows of a relation.
+/* grouped: recognize products over the dispatched rows of a relation.
  *
  *     h[r,f] = sum[d] x[b[r],s[r],d] * up[n[r],d,f]
- *         rows by weight: row r of x meets the matrix of its group
+ *         rows by weight: row r of x times the matrix of its group
  *     dup[n[r],d,f] += x[b[r],s[r],d] * dh[r,f]
  *         rows by rows: each group sums over its own rows
  */
 #include "analysis/contraction.h"
 
-/* A read with one row of it for each packed row. */
+/* A read of one row per dispatched row. */
 typedef struct Rows {
-    long stride;    /* from row to row */
-    Tensor *gather; /* the row's number in the tensor, NULL when it is the packed row's */
+    long stride;    /* between rows */
+    Tensor *gather; /* row numbers in the tensor; NULL if they equal the dispatched rows */
 } Rows;
 
-/* A read with one matrix of it for each group. */
+/* A read of one matrix per group. */
 typedef struct Groups {
     long stride, count;
 } Groups;
@@ -35,7 +35,7 @@ static bool uses_once(const Expr *read, const Index *row, int first, int count) 
     return true;
 }
 
-/* The subscripts from `first` on are these tensors, read at the row. */
+/* True if the subscripts from `first` on are these tensors, read at the row. */
 static bool subscripts_are(const Expr *read, int first, Tensor *const *tensors, int count,
                            const Index *row) {
     if (count == 0 || first + count > read->count) return false;
@@ -44,7 +44,7 @@ static bool subscripts_are(const Expr *read, int first, Tensor *const *tensors, 
     return uses_once(read, row, first, count);
 }
 
-/* The tensor that gives the row number of `read` when the subscripts from `first` on are gathered.
+/* The tensor with the row number of `read` if the subscripts from `first` on are gathered.
  */
 static Tensor *gather_at(const Relation *relation, const Expr *read, int first, const Index *row,
                          int *count) {
@@ -96,8 +96,8 @@ static bool inner_strides(const Expr *read, const Statement *statement, const In
     return true;
 }
 
-/* Loops whose strides are not zero in exactly the tensors of `mask` (1 a, 2 b, 4 c), joined into
- * one run. False when there are loops of that sort which do not join; a run of size 1 has no loops.
+/* Loops with nonzero strides in exactly the tensors of `mask` (1 a, 2 b, 4 c), joined into one run.
+ * False if such loops cannot be joined; a run of size 1 has no loops.
  */
 typedef struct Joined {
     long size, stride[3];
@@ -136,8 +136,8 @@ static bool all_strides(const Statement *statement, const Index *row, const Cont
            inner_strides(shape->c, statement, row, strides[2]);
 }
 
-/* The loops of a statement but the row: k is joined from those that move what `mask_k` says, n from
- * the others. */
+/* Joins the loops of a statement except the row: k from those that move the tensors of `mask_k`, n
+ * from the others. */
 static bool joined_loops(const Statement *statement, const Index *row, const Contraction *shape,
                          int mask_k, int mask_n, Joined *k, Joined *n) {
     long strides[3][MAX_LOOPS];
@@ -146,7 +146,7 @@ static bool joined_loops(const Statement *statement, const Index *row, const Con
            joins_all(statement, row, k, n) && k->stride[0] == 1;
 }
 
-/* What both kinds have alike: rows, each with its k numbers side by side in a. */
+/* Common part of both kinds: rows with contiguous k in a. */
 static Product product_of_rows(const Index *row, const Joined *k, const Joined *n) {
     return (Product){.m = row->axis->size, .n = n->size, .k = k->size, .a_k = 1, .batch = {1, 1}};
 }

@@ -131,7 +131,7 @@ static Cell index_value(const Lookahead *look, const Index *index) {
     return value < 0 ? unknown_from(-1) : exactly((double)value);
 }
 
-/* A position that data picks counts as none that is later. */
+/* A position that data selects does not count as a later one. */
 static Cell read_value(Lookahead *look, const Expr *read) {
     const Grid *grid = &look->grids[read->tensor->id];
     Cell result = unknown_from(-1);
@@ -162,7 +162,7 @@ static Cell read_value(Lookahead *look, const Expr *read) {
     return result;
 }
 
-/* A value that did not matter after all: so did none of its reads. */
+/* A value that has no effect after all: its reads do not count either. */
 static Cell exactly_again(Lookahead *look, double value, int reads) {
     if (look->reads) look->reads->count = reads;
     return exactly(value);
@@ -184,7 +184,7 @@ static Cell where_value(Lookahead *look, const Expr *expr) {
     return value;
 }
 
-/* exp(-1e30 - largest) is 0 where the largest is a score. */
+/* exp(-1e30 - largest) is 0 if the maximum is a score. */
 static bool is_left_out(Lookahead *look, const Expr *expr) {
     const Expr *arg = expr->args[0];
     if (expr->op != OP_EXP || arg->kind != EXPR_APPLY || arg->op != OP_SUB) return false;
@@ -249,7 +249,7 @@ static Cell added(Cell a, Cell b) {
                               : unknown_from(later(a.latest, b.latest));
 }
 
-/* Values that are left out of a softmax are never the largest. */
+/* Values that are excluded from a softmax are never the maximum. */
 static Cell largest(Cell a, Cell b) {
     if (!a.made || (a.known && a.value <= LEFT_OUT && !b.known && b.made)) return b;
     if (!b.made || (b.known && b.value <= LEFT_OUT && !a.known)) return a;

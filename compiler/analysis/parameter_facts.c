@@ -1,14 +1,14 @@
-/* parameter_facts: what each parameter is, see parameter_facts.h.
+/* parameter_facts: the role of each parameter, see parameter_facts.h.
  *
- * The value of a statement is taken apart into terms, and these into factors. A factor that is made
- * of parameters alone meets the other factors of its term: in a sum over one of its own axes it is
- * the operand of a product, else it scales. A term of its own is added.
+ * The value of a statement is split into terms, and these into factors. A factor of parameters
+ * alone that is summed over one of its own axes with other factors is the operand of a product;
+ * otherwise it scales them. A term of its own is added.
  *
  *     sum[d] x[s,d] * stop(w[d,f])         terms: 1; factors: x[s,d], stop(w[d,f])
  *     h[s,f] + bias[f]                     terms: h[s,f], bias[f]
  *
- * A product of two equations, p[s,d,f] = x[s,d] * w[d,f] and sum[d] p[s,d,f], is one all the same:
- * a sum is read once more with what it reads written out.
+ * A product of two equations, p[s,d,f] = x[s,d] * w[d,f] and sum[d] p[s,d,f], counts as a product
+ * too: each sum is analyzed a second time with its operands substituted.
  */
 #include "analysis/parameter_facts.h"
 
@@ -16,8 +16,8 @@
 
 #include <stdint.h>
 
-/* A parameter in a tensor made of parameters alone: its axis j runs along dimension at[j] of the
- * tensor, -1: along none. */
+/* A parameter in a tensor computed from parameters alone: its axis j runs along dimension at[j] of
+ * the tensor, -1: along none. */
 typedef struct Origin {
     Tensor *parameter;
     int at[MAX_RANK];
@@ -25,18 +25,19 @@ typedef struct Origin {
 
 typedef struct Finder {
     Program *program;
-    List *origins;      /* Origin *, by tensor id; empty: not made of parameters alone */
+    List *origins;      /* Origin *, by tensor id; empty: not computed from parameters alone */
     int *writes;        /* by tensor id */
-    bool *open;         /* by tensor id: parameters to be looked at in this round */
-    const bool *counts; /* by tensor id: what is made of this counts in this round; NULL: all */
-    const Statement **makers; /* by tensor id: the last that writes it */
-    bool written_out; /* the sum at hand: only products between two axes of their own count */
+    bool *open;         /* by tensor id: parameters that this round analyzes */
+    const bool *counts; /* by tensor id: tensors whose uses count in this round; NULL: all */
+    const Statement **makers; /* by tensor id: the last statement that writes it */
+    bool written_out; /* the current sum has substituted operands: only products between two axes of
+                         their own count */
     const Statement *statement;
 } Finder;
 
 typedef enum Way { WAY_PRODUCT, WAY_SCALE, WAY_SHIFT, WAY_OTHER } Way;
 
-/* ---- what is made of parameters alone ---- */
+/* ---- values of parameters alone ---- */
 
 static bool reads_tensor(const Expr *expr) {
     if (expr->kind == EXPR_READ) return true;
@@ -45,7 +46,7 @@ static bool reads_tensor(const Expr *expr) {
     return false;
 }
 
-/* Is every value that is read made of parameters alone? Subscripts do not matter. */
+/* True if every value is computed from parameters alone. Subscripts do not matter. */
 static bool only_parameters(const Finder *finder, const Expr *expr) {
     if (expr->kind == EXPR_READ) return finder->origins[expr->tensor->id].count > 0;
     for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
@@ -57,7 +58,7 @@ static bool is_made_of_parameters(const Finder *finder, const Expr *expr) {
     return reads_tensor(expr) && only_parameters(finder, expr);
 }
 
-/* The same wherever it stands: nothing is looked up. */
+/* True if the value is the same at every position: nothing is looked up. */
 static bool is_fixed(const Expr *expr) {
     for (int i = 0; i < expr->count; i++)
         if (expr->kind == EXPR_READ ? reads_tensor(expr->args[i]) : !is_fixed(expr->args[i]))
@@ -106,7 +107,7 @@ static bool looks_up(const Expr *sub) {
            (sub->kind == EXPR_INDEX && sub->index->axis->kind == AXIS_SEQUENCE);
 }
 
-/* How many of the other factors have the index. */
+/* The number of other factors with the index. */
 static int having(const List *others, const Index *index) {
     int count = 0;
     for (int i = 0; i < others->count; i++) count += expr_uses_index(others->items[i], index);
@@ -127,7 +128,7 @@ static unsigned axis_in_product(const Statement *statement, const Expr *sub, con
     return uses;
 }
 
-/* Would the sum over this subscript be one of a product without this factor, too? */
+/* True if the sum over this subscript is one of a product without this factor, too. */
 static bool summed_anyway(const Statement *statement, const Expr *sub, const List *others) {
     for (int i = 0; i < statement->loop_count; i++)
         if (expr_uses_index(sub, statement->loops[i]) && having(others, statement->loops[i]) > 1)
@@ -135,9 +136,9 @@ static bool summed_anyway(const Statement *statement, const Expr *sub, const Lis
     return false;
 }
 
-/* Is it the operand of a product: something of its own is summed over with the other factors, and
- * it is not just a factor on one of two operands, as `scale` in sum[d] x[d] * scale[d] * w[d,f]?
- * Fills what its axes are then. */
+/* True if it is the operand of a product: one of its own axes is summed over with the other
+ * factors. A mere factor of one of two operands, as `scale` in sum[d] x[d] * scale[d] * w[d,f], is
+ * not. Sets the uses of its axes. */
 static bool in_product(const Finder *finder, const Origin *origin, const Expr *read,
                        const List *others, unsigned *axes) {
     const Tensor *parameter = origin->parameter;
@@ -156,7 +157,7 @@ static bool in_product(const Finder *finder, const Origin *origin, const Expr *r
     return summed && (kept || !anyway);
 }
 
-/* Rows are looked up when something is left of each. */
+/* Rows are looked up if each has remaining dimensions. */
 static bool note_lookup(ParameterFacts *facts, const Origin *origin, const Expr *read) {
     const Tensor *parameter = origin->parameter;
     int looked_up = 0, own = parameter->rank - parameter->lead;
@@ -168,7 +169,7 @@ static bool note_lookup(ParameterFacts *facts, const Origin *origin, const Expr 
     return looked_up > 0 && looked_up < own;
 }
 
-/* An axis is summed over already where the tensor is made. */
+/* True if an axis is already summed over in the definition of the tensor. */
 static bool is_reduced(const Origin *origin) {
     for (int j = 0; j < origin->parameter->rank; j++)
         if (origin->at[j] < 0) return true;
@@ -193,7 +194,7 @@ static void note_origin(Finder *finder, const Origin *origin, const Expr *read, 
         for (int j = 0; j < origin->parameter->rank; j++) facts->axes[j] |= axes[j];
         return;
     }
-    if (facts->product && is_reduced(origin)) return; /* a product of low rank, a norm */
+    if (facts->product && is_reduced(origin)) return; /* a low-rank product, a norm */
     if (note_lookup(facts, origin, read))
         facts->lookup = true;
     else if (way == WAY_PRODUCT || way == WAY_SCALE)
@@ -215,8 +216,8 @@ static bool has_origin(const Finder *finder, const Expr *expr, const Tensor *par
     return false;
 }
 
-/* Every parameter behind an expression that is made of them alone. Its product with itself is none
- * with something else. */
+/* Notes the use of every parameter in an expression of parameters alone. A product of the
+ * expression with itself is not one with another factor. */
 static void note_use(Finder *finder, const Expr *expr, Way way, const List *others) {
     for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
         note_use(finder, expr->args[i], way, others);
@@ -278,7 +279,7 @@ static void find_in_terms(Finder *finder, const Expr *expr, bool sum, bool added
     }
 }
 
-/* A value that is not made of parameters alone; sum: its terms are summed over. */
+/* An expression that is not of parameters alone; sum: its terms are summed over. */
 static void find_uses(Finder *finder, const Expr *expr, bool sum) {
     bool product = expr->kind == EXPR_APPLY &&
                    (expr->op == OP_MUL || expr->op == OP_DIV || expr->op == OP_NEG);
@@ -295,7 +296,7 @@ static void find_uses(Finder *finder, const Expr *expr, bool sum) {
     }
 }
 
-/* The product that alone makes a tensor, place by place, or NULL. */
+/* The elementwise product that alone defines a tensor, or NULL. */
 static const Statement *product_behind(const Finder *finder, const Expr *read) {
     const Tensor *tensor = read->kind == EXPR_READ ? read->tensor : NULL;
     const Statement *maker = tensor ? finder->makers[tensor->id] : NULL;
@@ -307,10 +308,10 @@ static const Statement *product_behind(const Finder *finder, const Expr *read) {
     return maker->value->op == OP_MUL || maker->value->op == OP_NEG ? maker : NULL;
 }
 
-enum { MAX_EQUATIONS = 4 }; /* that one product is looked for in */
+enum { MAX_EQUATIONS = 4 }; /* maximum number of equations of one product */
 
-/* The factors of a product with those written out that are products of their own; the expression
- * itself where there are none. */
+/* The factors of a product, with operands that are products substituted; the expression itself if
+ * there are none. */
 static const Expr *write_out(Finder *finder, const Expr *expr, int equations) {
     const Statement *maker = equations < MAX_EQUATIONS ? product_behind(finder, expr) : NULL;
     if (maker) {
@@ -348,7 +349,7 @@ static void find_in_loop(Finder *finder, const Statement *statement) {
     if (statement->reduction == REDUCE_SUM) find_written_out(finder, statement);
 }
 
-/* Scores sum over the width of queries and keys, results over the places of values. */
+/* Scores sum over the width of queries and keys, results over the positions of values. */
 static void find_in_attend(Finder *finder, const Statement *statement) {
     for (int i = 0; i < statement->inputs.count; i++) {
         const Expr *read = statement->inputs.items[i];

@@ -21,12 +21,12 @@ enum { MAX_WAY = 64, MAX_PARTS = 24 };
 
 typedef struct Flow {
     Program *program;
-    List statements;    /* Statement *: loops and calls, bodies of repeats in place */
-    List *reads;        /* Expr *, by place in statements */
+    List statements;    /* Statement *: loops and calls, with bodies of repeats inline */
+    List *reads;        /* Expr *, by index in statements */
     Statement **made;   /* by tensor id: the statement that defines it, the first */
-    Statement **choice; /* by tensor id: the call that chose it, or NULL */
-    bool *has_matrix;   /* by place in statements: some parameter's product */
-    bool *leaf;         /* by tensor id: random where values are sampled */
+    Statement **choice; /* by tensor id: the call that selected it, or NULL */
+    bool *has_matrix;   /* by index in statements: it is the product of a parameter */
+    bool *leaf;         /* by tensor id: random when values are sampled */
     Sampler *sampler;
     List flows; /* ParameterFlow * */
 } Flow;
@@ -68,7 +68,7 @@ static void def_use_statements(Flow *flow) {
     }
 }
 
-/* A value handed from one iteration of a repeat to the next. */
+/* A value passed from one iteration of a repeat to the next. */
 static bool is_carried(const Tensor *tensor) {
     return tensor->role == ROLE_TEMP && tensor->rank > 0 && tensor->axes[0]->kind == AXIS_REPEAT;
 }
@@ -127,8 +127,8 @@ static void mark_matrices(Flow *flow) {
 
 /* ---- before and after ---- */
 
-/* Everything that the operands of a statement are made from, within one iteration of a repeat;
- * parameters: set when there are any matrices or rows of such among it. */
+/* All inputs of the operands of a statement, within one iteration of a repeat; parameters: set if
+ * matrices or their rows are among them. */
 static void origins(Flow *flow, const Statement *statement, const Tensor *own, bool *seen,
                     bool *parameters) {
     List reads = {0};
@@ -144,7 +144,7 @@ static void origins(Flow *flow, const Statement *statement, const Tensor *own, b
     }
 }
 
-/* Does any other matrix come behind what the statement makes? */
+/* True if another matrix uses the result of the statement. */
 static bool matrix_follows(Flow *flow, const Statement *from) {
     bool *after = arena_alloc(flow->program->arena,
                               ((size_t)flow->program->tensors.count + 1) * sizeof *after);
@@ -170,7 +170,7 @@ static bool matrix_follows(Flow *flow, const Statement *from) {
     return false;
 }
 
-/* ---- one step of the way ---- */
+/* ---- one step of the path ---- */
 
 typedef enum FactorUse { FACTOR_TIMES, FACTOR_OVER, FACTOR_WHERE, FACTOR_UNLESS } FactorUse;
 
@@ -249,7 +249,7 @@ static Step step_of(const Statement *statement, const Tensor *tensor) {
     return step;
 }
 
-/* Of an index that a sum is over: is it one of instances of the layer? */
+/* True if an index of a sum runs over instances of the layer. */
 static bool is_instance(const Tensor *parameter, const Index *index) {
     for (int i = 0; i < parameter->rank; i++) {
         bool own = i >= parameter->lead && !(parameter->facts->axes[i] & AXIS_SHARED);
@@ -259,7 +259,7 @@ static bool is_instance(const Tensor *parameter, const Index *index) {
     return false;
 }
 
-/* The sum, if there is one, is over instances alone. */
+/* True if the sum, if any, runs over instances only. */
 static bool sums_instances(const Step *step, const Tensor *parameter) {
     const Statement *statement = step->statement;
     for (int i = 0; i < statement->loop_count; i++)
@@ -277,9 +277,9 @@ typedef struct Way {
     int count;
     int from;       /* the first step with factors of the latest sum over instances */
     int sum;        /* the step with that sum, or -1 */
-    double active;  /* instances that meet in it */
+    double active;  /* instances that are added in it */
     bool resolved;  /* its weights have a constant sum */
-    bool unknown;   /* those of an earlier one have none */
+    bool unknown;   /* an earlier sum has weights without a constant sum */
     double numbers; /* product of the numbers outside of such sums */
 } Way;
 
@@ -325,7 +325,7 @@ static double instance_weight(Flow *flow, const Way *way, const Bound *at) {
 
 typedef struct Sum {
     double total;
-    long count; /* of weights other than 0 */
+    long count; /* nonzero weights */
 } Sum;
 
 static void add_instances(Flow *flow, const Way *way, int loop, Bound *at, Sum *sum) {
@@ -394,7 +394,7 @@ static double summed_size(const Statement *statement) {
     return size;
 }
 
-/* Instances that meet in one sum: those with weights other than 0, if their number does not depend
+/* Instances that are added in one sum: those with nonzero weights, if their number does not depend
  * on the values. */
 static double active_instances(Flow *flow, const Way *way) {
     double whole = summed_size(way->steps[way->sum].statement);
@@ -443,7 +443,7 @@ static void end_way(ParameterFlow *own, Way *way) {
         own->share *= fabs(way->numbers);
 }
 
-/* ---- the way ---- */
+/* ---- the path ---- */
 
 static bool holds_any(const Expr *expr, const bool *seen) {
     if (expr->kind == EXPR_READ && seen[expr->tensor->id]) return true;

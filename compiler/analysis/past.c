@@ -7,7 +7,7 @@ static bool is_activation(const Tensor *tensor) {
     return tensor->role != ROLE_PARAMETER && tensor->role != ROLE_STATE;
 }
 
-/* ---- which of several places is the one at hand ---- */
+/* ---- the current position among several ---- */
 
 static int places_of(const Tensor *tensor, const Axis *sequence) {
     int count = 0;
@@ -30,7 +30,8 @@ Index *past_place(const Past *past, const Statement *statement) {
     return plain_index(statement->target, past->place[statement->target->tensor->id]);
 }
 
-/* One equation tells others: where it has its place, the tensors that it reads have theirs. */
+/* Equations determine each other: the operands of an equation have its position in the same
+ * dimension. */
 typedef struct Search {
     Past *past;
     Index *place;
@@ -58,7 +59,7 @@ static void ask_read(Expr *expr, void *data) {
     if (several && place >= 0 && plain_index(expr, place)) search->place = plain_index(expr, place);
 }
 
-/* The place of an equation by its target, or by a tensor of several places that it reads. */
+/* The position of an equation, from its target or from an operand with several positions. */
 static void tell_statement(Statement *statement, void *data) {
     Search *search = data;
     if (statement->kind != STATEMENT_LOOP) return;
@@ -72,7 +73,7 @@ static void tell_statement(Statement *statement, void *data) {
     expr_walk(statement->value, tell_read, search);
 }
 
-/* What nothing tells has the place at hand first. */
+/* If nothing determines it, the current position is the first dimension. */
 static bool decide_one(const Program *program, const Past *past) {
     for (int i = 0; i < program->tensors.count; i++) {
         if (past->place[i] != UNKNOWN) continue;
@@ -99,9 +100,9 @@ static void find_places(Program *program, Past *past) {
     } while (decide_one(program, past));
 }
 
-/* ---- what is left for a place ahead ---- */
+/* ---- values at later positions ---- */
 
-/* A sum of `times` * (other - place) and `rest`; false: it is none. */
+/* A sum `times * (other - place) + rest`; false: it has another form. */
 typedef struct Distance {
     const Index *other, *place;
     double times_other, times_place, rest;
@@ -141,7 +142,7 @@ bool places_apart(const Expr *comparison, const Index *other, const Index *place
 
 typedef enum Where { AHEAD, BEHIND } Where;
 
-/* The least and the most that the left side less the right one can be. */
+/* The minimum and maximum of left side - right side. */
 static bool find_bounds(const Expr *expr, const Index *other, const Index *place, Where where,
                         double *least, double *most) {
     static const struct {
@@ -158,7 +159,7 @@ static bool is_comparison(OpCode op) {
     return op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE || op == OP_EQ || op == OP_NE;
 }
 
-/* 1 or 0 when that is what a comparison of the two places gives, else -1. */
+/* Result of a comparison of the two positions, 1 or 0, or -1 if it is not constant. */
 static int truth(const Expr *expr, const Index *other, const Index *place, Where where) {
     double least, most;
     if (!is_comparison(expr->op) || !find_bounds(expr, other, place, where, &least, &most))
@@ -178,7 +179,7 @@ static int truth(const Expr *expr, const Index *other, const Index *place, Where
     }
 }
 
-/* `and`, `or` and `not` of what is known. */
+/* `and`, `or` and `not` of known values. */
 static Expr *join_truths(Program *program, OpCode op, Expr *const *args) {
     for (int i = 0; i < 2 && (op == OP_AND || op == OP_OR); i++) {
         if (!args[i] || args[i]->kind != EXPR_NUMBER) continue;
@@ -189,7 +190,7 @@ static Expr *join_truths(Program *program, OpCode op, Expr *const *args) {
     return expr_apply(program, op, args[0], args[1], args[2]);
 }
 
-/* p[s,t] of a t ahead, where that is one number. */
+/* p[s,t] for later t, if that is constant. */
 static bool is_known(const Past *past, const Expr *read, const Index *other, const Index *place) {
     const Tensor *tensor = read->tensor;
     if (!is_activation(tensor) || isnan(past->ahead[tensor->id])) return false;
@@ -199,7 +200,7 @@ static bool is_known(const Past *past, const Expr *read, const Index *other, con
     return false;
 }
 
-/* exp(-1e30 - largest[s]) is 0 when the largest is a score. */
+/* exp(-1e30 - largest[s]) is 0 if the maximum is a score. */
 static bool is_left_out(const Past *past, OpCode op, const Expr *arg) {
     if (op != OP_EXP || arg->kind != EXPR_APPLY || arg->op != OP_SUB) return false;
     const Expr *number = arg->args[0], *largest = arg->args[1];
@@ -230,7 +231,7 @@ Expr *value_behind(const Past *past, Expr *value, const Index *other, const Inde
     return value_where(past, value, other, place, BEHIND);
 }
 
-/* ---- what cannot be counted on ---- */
+/* ---- unknown values at later positions ---- */
 
 bool on_left(const Statement *statement, const Index *index) {
     for (int i = 0; i < statement->target->count; i++)
@@ -274,7 +275,7 @@ static void set_flag(Tracing *tracing, bool *flag) {
     *flag = true;
 }
 
-/* Whether two sides of a comparison differ by a number, whatever the place. */
+/* True if two sides of a comparison differ by a constant at every position. */
 static bool find_difference(const Expr *expr, const Index *place, double *difference) {
     Distance distance = {.place = place};
     *difference = 0;
@@ -285,7 +286,7 @@ static bool find_difference(const Expr *expr, const Index *place, double *differ
     return distance.times_place == 0;
 }
 
-/* A value with `other` at the place itself: what is compared with itself is known. */
+/* A value with `other` at the position itself: comparisons with itself are known. */
 static Expr *settle(const Past *past, Expr *value, const Index *place) {
     if (value->kind != EXPR_APPLY) return value;
     double difference;
@@ -296,7 +297,7 @@ static Expr *settle(const Past *past, Expr *value, const Index *place) {
     return join_truths(past->program, value->op, args);
 }
 
-/* Whether such a value never leaves the place out. */
+/* True if the value never excludes the position itself. */
 static bool counts(const Past *past, const Expr *self) {
     if (self->kind == EXPR_NUMBER) return self->number > LEFT_OUT;
     if (self->kind == EXPR_READ && is_activation(self->tensor))
@@ -312,7 +313,7 @@ static bool counts_itself(const Past *past, Expr *value, Index *other, Index *pl
                   settle(past, expr_substitute(past->program, value, &other, &here, 1), place));
 }
 
-/* p[s,t], or the largest or the sum over t. */
+/* p[s,t], or the maximum or the sum over t. */
 static void trace_other(Tracing *tracing, const Statement *statement, Index *other, Index *place) {
     Past *past = tracing->past;
     int id = statement->target->tensor->id;
@@ -358,7 +359,7 @@ Past past_of(Program *program) {
     find_places(program, &past);
     Tracing tracing = {.past = &past, .writers = arena_alloc(arena, count * sizeof(int))};
     block_walk(&program->body, count_writer, &tracing);
-    do { /* a repeat hands on what is found below */
+    do { /* the body of a repeat may use values that it defines later */
         tracing.changed = false;
         block_walk(&program->body, trace_statement, &tracing);
     } while (tracing.changed);

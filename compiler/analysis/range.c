@@ -1,5 +1,4 @@
-/* range: what is known of the values of whole numbers. Only what has been derived here counts as
- * known: nothing else may leave out a check of bounds. */
+/* range: known bounds of integer values. Only bounds derived here may remove a bounds check. */
 #include "analysis/range.h"
 
 __extension__ typedef __int128 Wide; /* no operation on two 64-bit numbers leaves it */
@@ -14,13 +13,13 @@ long loop_size(const Index *index) {
     return index->axis->kind == AXIS_ELEMENTS ? 1L << 20 : index->axis->size;
 }
 
-/* Values that do not fit wrap, and can be anything. */
+/* Values that overflow wrap and can be anything. */
 static Range range_between(Wide low, Wide high) {
     if (low < INT64_MIN || high > INT64_MAX) return unknown;
     return (Range){(int64_t)low, (int64_t)high};
 }
 
-/* What the values of an integer tensor can be. */
+/* The possible values of an integer tensor. */
 static Range range_of_tensor(const Program *program, const Tensor *tensor) {
     if (tensor->vocabulary > 0) return (Range){0, tensor->vocabulary - 1};
     if (tensor->role == ROLE_INPUT && tensor->rank == 0 && program->sequence &&
@@ -50,7 +49,7 @@ static Range range_of_product(Range a, Range b) {
     return range_between(low, high);
 }
 
-/* Of divisors from 1 on. */
+/* For divisors from 1 on. */
 static Range range_of_quotient(Range a, Range b) {
     if (b.low < 1) return unknown;
     int64_t low = whole_quotient(a.low, a.low < 0 ? b.low : b.high);
@@ -104,7 +103,7 @@ static Range range_of_apply(const Program *program, const Expr *expr) {
     }
 }
 
-/* Of reals nothing is known. */
+/* The range of a real is unknown. */
 Range range_of(const Program *program, const Expr *expr) {
     switch (expr->kind) {
     case EXPR_NUMBER:

@@ -1,4 +1,4 @@
-/* range: the smallest and the largest value that a whole number can have. */
+/* range: the smallest and the largest value of an integer. */
 #ifndef RANGE_H
 #define RANGE_H
 
@@ -8,10 +8,10 @@ typedef struct Range {
     int64_t low, high;
 } Range;
 
-/* Of an expression; of a real, or where nothing is known, all of 64 bits. */
+/* The range of an expression; all of 64 bits for a real or if nothing is known. */
 Range range_of(const Program *program, const Expr *expr);
 bool range_is_known(Range range);
-/* How often a loop runs; an axis whose size only the run knows counts as long. */
+/* The number of iterations of a loop; an axis with a size known only at run time counts as long. */
 long loop_size(const Index *index);
 
 #endif

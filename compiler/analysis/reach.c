@@ -11,7 +11,7 @@ typedef struct Search {
 
 typedef void VisitRead(Search *search, const Expr *read);
 
-/* All reads that a gradient can pass through. */
+/* Visits all reads that a gradient can pass through. */
 static void visit_reads(Search *search, const Expr *expr, VisitRead *visit) {
     if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_REAL) visit(search, expr);
     if (expr->kind != EXPR_APPLY) return;
@@ -33,7 +33,7 @@ static void mark_useful(Search *search, const Expr *read) {
     mark(search, &search->reach.to_loss[read->tensor->id]);
 }
 
-/* May a gradient pass from its results to its operands? */
+/* True if a gradient may pass from its results to its operands. */
 static bool passes_gradient(const Statement *statement) {
     if (statement->once) return false;
     return statement->kind == STATEMENT_LOOP ||
@@ -75,7 +75,8 @@ static void reach_operands(Statement *statement, void *data) {
     if (useful) visit_operands(search, statement, mark_useful);
 }
 
-/* A fixed point, since a repeat hands values round; each walk goes the way that values take. */
+/* A fixed point, because a repeat carries values between iterations. Each walk follows the
+ * direction of the values. */
 Reach gradient_reach(Program *program) {
     size_t count = (size_t)program->tensors.count + 1;
     Search search = {.changed = true};

@@ -4,8 +4,8 @@
 
 #include "ir/ir.h"
 
-/* By tensor id: what depends on a parameter, and what the loss depends on, by ways that are not cut
- * by `stop`, a comparison or a choice. A tensor has an adjoint when both hold. */
+/* By tensor id: depends on a parameter, and contributes to the loss, by paths that no `stop`,
+ * comparison or selection cuts. A tensor has an adjoint if both are true. */
 typedef struct Reach {
     bool *from_parameter, *to_loss;
 } Reach;

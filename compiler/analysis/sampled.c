@@ -96,7 +96,7 @@ static void bind_subscripts(Bound *bound, const Expr *target, const long *subs) 
             bound_set(bound, target->args[i]->index, subs[i]);
 }
 
-/* Is every element that is read stored by this statement, and by one iteration? */
+/* True if this statement, in one iteration, stores every element that is read. */
 static bool is_definition(const Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || statement->accumulate || statement->once) return false;
     const Expr *target = statement->target;

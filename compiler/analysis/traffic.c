@@ -1,11 +1,11 @@
-/* traffic: what one run of a program reads of its weights.
+/* traffic: bytes of weights that one run of a program reads.
  *
- * Every element that is read counts once, in the bytes it is stored in: a matrix of a product that
- * rounds two, all else four. Of a table that is looked up only the rows looked up count, and only
- * the parts that rows were sent to.
+ * Every element counts once, in its stored size: two bytes for a matrix of a bf16 product, else
+ * four. Of a lookup table only the rows read count, and of grouped matrices only the groups with
+ * rows.
  *
  *     x[b,s,d] = embedding[tokens[b,s],d]     |b| |s| rows of |d|
- *     h[r,f] = sum[d] x[r,d] * up[n[r],d,f]   |d| |f| of each of |r| parts, at most all
+ *     h[r,f] = sum[d] x[r,d] * up[n[r],d,f]   |d| |f| of each of |r| groups, at most all
  */
 #include "analysis/access.h"
 #include "analysis/contraction.h"

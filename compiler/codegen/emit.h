@@ -1,4 +1,4 @@
-/* emit: what the parts of the C emitter share. */
+/* emit: declarations shared by the emitters. */
 #ifndef EMIT_H
 #define EMIT_H
 
@@ -15,23 +15,23 @@ typedef struct OwnProduct {
 typedef struct Emitter Emitter;
 typedef struct Module Module;
 
-/* The optimizer's step: its lines, what it is given. */
+/* The optimizer step: its lines and its inputs. */
 typedef struct Update {
     const char *head, *body;
     Launch launch;
     List scalars, states; /* Tensor * */
 } Update;
 
-/* How a target spells the head of a kernel and the call of it. */
+/* Syntax of the head of a kernel and of its call on a target. */
 typedef struct ParameterStyle {
-    const char *function;             /* before its name */
+    const char *function;             /* before the name */
     const char *seed, *seed_argument; /* the seed of the run */
     const char *memory;               /* before the type of an array */
-    const char *alone;                /* before the name of one that overlaps no other */
+    const char *alone;                /* before the name of an array that overlaps no other */
     const char *address;              /* before an argument */
 } ParameterStyle;
 
-/* A kernel while it is written, and what the emitter goes back to behind it. */
+/* A kernel under construction, and the emitter state to restore after it. */
 typedef struct KernelText {
     int bindings, indent;
     Text *run;
@@ -40,60 +40,59 @@ typedef struct KernelText {
     Text parameters, arguments;
 } KernelText;
 
-/* Where a kernel stands in a text, and its head up to the parameters' end. */
+/* Range of a kernel in a text, and its head up to the end of the parameters. */
 typedef struct KernelPlace {
     size_t first, end;
     const char *head;
 } KernelPlace;
 
-/* The kernels of a device: their text, and what of it is whose. */
+/* The text of the GPU kernels and the range of each. */
 typedef struct DeviceText {
     Text text;
     List kernels; /* char *: the names of the kernels, by number */
     List pieces;  /* MoecPiece * */
 } DeviceText;
 
-/* What targets do differently with the units of a schedule. */
+/* Differences between targets in the units of a schedule. */
 typedef struct EmitTarget {
     ParameterStyle parameters;
-    /* Writes the function of a kernel into emitter->functions and the call of it at the current
-     * line. */
+    /* Writes the function of a kernel to emitter->functions and its call to the current line. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
-    /* A dense product; number: its number in the table, as C text. */
+    /* A dense product; number: its index in the table, as C text. */
     void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
     /* epilogue: see ScheduleUnit. */
     void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
     void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
-    /* Units from a place on that share a launch; of devices. */
+    /* `count` units from `first` on that share a launch; GPUs only. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
-    void (*clear)(Emitter *emitter, const char *name, size_t bytes); /* memory of a run to 0 */
-    /* The loops of the optimizer's kernel; then the function or kernel that holds them. */
+    void (*clear)(Emitter *emitter, const char *name, size_t bytes); /* sets memory of a run to 0 */
+    /* The loops of the optimizer kernel; then the function or kernel that contains them. */
     Launch (*nests)(Emitter *emitter, const Kernel *kernel);
     void (*update)(Module *module, const Update *update);
     const char *update_function; /* its entry of MoecUpdate */
-    bool apart;                  /* kernels stand in a text of their own */
-    bool marks;                  /* the program says when a unit ends: see MoecHost.mark */
-    bool variants; /* the host chooses between variants of a kernel: see MoecHost.launch_variant */
+    bool apart;                  /* kernels are in a separate text */
+    bool marks;                  /* the program marks the end of each unit: see MoecHost.mark */
+    bool variants; /* the host selects a variant of a kernel: see MoecHost.launch_variant */
 } EmitTarget;
 
 extern const EmitTarget target_c, target_cuda, target_cuda_alone;
 
 struct Emitter {
-    Lowering lower;     /* of the kernel that is being written, and what it is lowered from */
+    Lowering lower;     /* of the current kernel, and its input */
     const char *prefix; /* of the functions of this program: "train" */
-    bool *declared;     /* by tensor->id: the function that runs the program needs a pointer */
-    int kernels;        /* how many have been written */
-    int dense;          /* the same of dense products: some have two entries in the table */
+    bool *declared;     /* by tensor->id: the run function needs a pointer */
+    int kernels;        /* number of kernels so far */
+    int dense;          /* the same for dense products; some have two entries in the table */
     List *products;     /* Product *, of all programs */
-    double flops, product_flops, repeats; /* repeats: how often what is written runs */
+    double flops, product_flops, repeats; /* repeats: number of executions of the current lines */
 
-    Text *functions;    /* of the module, or of its device: the kernels */
-    List *kernel_texts; /* KernelPlace *: where each of the module stands in there */
-    Text *out;          /* what lines are added to */
+    Text *functions;    /* of the module, or of its GPU text: the kernels */
+    List *kernel_texts; /* KernelPlace *: ranges of the kernels of the module in `functions` */
+    Text *out;          /* receives lines */
     int indent;
-    List *forms; /* receives the form of all kernels, KernelForm *, instead of a text; or NULL */
+    List *forms; /* receives the forms of all kernels, KernelForm *, instead of a text; or NULL */
 
-    /* programs for a device */
+    /* GPU programs */
     const EmitTarget *target;
     DeviceText *device; /* of all programs */
     List *own_products; /* OwnProduct *: by number of the product */
@@ -101,7 +100,7 @@ struct Emitter {
 
 /* ---- emit_names.c ---- */
 
-/* One line (or several, where it is long) at the current indent. */
+/* Adds one line, broken if it is too long, at the current indentation. */
 void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A C string literal, quoted. */
 const char *quoted(Arena *arena, const char *text);
@@ -112,7 +111,7 @@ const char *axes_of(Arena *arena, const Tensor *tensor);
 
 /* ---- emit_forms.c ---- */
 
-/* A kernel is complete: its body goes into the text, and its form where it is asked for. */
+/* Completes a kernel: prints its body to the text, and adds its form to the list on request. */
 void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent);
 
 /* ---- emit_kernel.c ---- */
@@ -122,16 +121,16 @@ void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
-/* A name with a number of its own, after the last tensor that is made there. */
+/* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
-/* Parameters and arguments of what a kernel turned out to use, after those that are there. */
+/* Adds parameters and arguments for everything that a kernel uses, after existing ones. */
 void add_parameters(Emitter *emitter, Text *parameters, Text *arguments);
-/* What is lowered between these two is a function of its own, whose name and parameters are known
- * at its end. nest: the part of the kernel that it holds, or NULL; begin: its first lines. */
+/* Between these two calls a separate function is lowered. Its name and parameters are known at the
+ * end. nest: the part of the kernel in it, or NULL; begin: its first lines. */
 void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text);
 void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
                   const char *begin);
-/* The equations of a kernel as a comment: those in a nest, or all (NULL). */
+/* Adds the equations of a kernel as a comment: those in a nest, or all (NULL). */
 void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
@@ -139,7 +138,7 @@ void emit_scan(Emitter *emitter, const Statement *scan);
 
 /* ---- emit_calls.c, emit_units.c ---- */
 
-/* An operand of a call without the dimensions that steps of repeats and numbers fix. */
+/* An operand of a call without the dimensions fixed by repeat indices and numbers. */
 typedef struct Shape {
     int rank;
     long size[MAX_RANK];
@@ -147,13 +146,13 @@ typedef struct Shape {
 } Shape;
 
 Shape shape_of(const Expr *operand);
-/* Counts the operations of an attention. */
-/* How many places there are to attend to; the cache of a window has fewer keys. */
+/* count_attend: adds the operations of an attention. */
+/* The number of positions to attend to; the cache of a window has fewer keys. */
 long attend_places(const Emitter *emitter, const Statement *statement);
 void count_attend(Emitter *emitter, const Statement *statement);
-/* The equation of a unit and where it stands, as a comment. */
+/* The equation of a unit and its source line, as a comment. */
 void emit_equation(Emitter *emitter, const Statement *statement);
-/* outer, size and inner of the dimension that a choice is made along. */
+/* Outer size, size and inner size of the dimension that top selects along. */
 void top_sizes(const Statement *statement, long sizes[3]);
 const char *numbers_text(Emitter *emitter, const long *numbers, int count); /* "{1, 2}" */
 /* The row-major strides of a further part of the group of a pack, by dimension of the mask. */
@@ -162,38 +161,38 @@ void emit_units(Emitter *emitter, const List *units);
 
 /* ---- emit_program.c, emit_update.c, emit_table.c ---- */
 
-/* What the table says of one program after it was emitted. */
+/* Facts about one emitted program for the table. */
 typedef struct Emitted {
     Program *program;
     const char *prefix;
     int first_product, product_count, dense, kernels;
-    size_t arena_bytes; /* the temporaries of its plan, and what calls need behind them */
+    size_t arena_bytes; /* temporaries of its plan, and the scratch memory of calls after them */
     double flops, product_flops;
 } Emitted;
 
-/* The layout of the weights and states blocks: each parameter of any program once, by path. What is
- * frozen lies at the end of the block. */
+/* Offsets in the weights or states block: each parameter of any program once, by path. Frozen
+ * parameters are at the end. */
 typedef struct Layout {
     List tensors;    /* Tensor * */
-    size_t *offsets; /* by place in tensors */
+    size_t *offsets; /* by index in tensors */
     size_t bytes, frozen_bytes, whole_bytes;
-    size_t unit;  /* what offsets are multiples of */
-    Table places; /* int *: places in tensors, by path */
+    size_t unit;  /* alignment of the offsets */
+    Table places; /* int *: indices in tensors, by path */
 } Layout;
 
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role);
-/* The tensors of that role, in their order. */
+/* The tensors of that role, in order. */
 List tensors_with(Arena *arena, const Program *program, Role role);
-/* What a table says of a tensor. */
+/* The table entry of a tensor. */
 MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 
-/* All programs of one text, and what they add to. */
+/* All programs of one text, and their common parts. */
 struct Module {
     Arena *arena;
     const EmitTarget *target;
     List *forms;       /* see Emitter */
     Text functions;    /* of the text with the table */
-    List kernel_texts; /* KernelPlace *: of the kernels in there */
+    List kernel_texts; /* KernelPlace *: of the kernels in `functions` */
     DeviceText device;
     List products;     /* Product * */
     List own_products; /* OwnProduct * */
@@ -201,22 +200,22 @@ struct Module {
     Layout weights, states;
     List emitted; /* Emitted * */
     bool update;
-    int *groups;  /* of parameters, by place in weights: see MoecUpdate.own; NULL without update */
-    Type rounded; /* that some program reads weights as; TYPE_REAL: none does */
+    int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
+    Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
 };
 
-/* Every program into the functions of a module. */
+/* Emits every program into the functions of a module. */
 Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
                     List *forms);
 void emit_products(Text *text, const List *products);
-/* `, .a_type = MOEC_BF16` where that is so. */
+/* Adds `, .a_type = MOEC_BF16` for a bf16 operand. */
 void emit_type(Text *text, const char *operand, Type type);
 void emit_program(Module *module, Schedule *schedule, const char *prefix);
 void emit_update(Module *module, Program *program);
 /* "MOEC_SCALAR_RATE" */
 const char *scalar_text(MoecScalar kind);
 void emit_table(Module *module, Text *text, const char *model);
-/* What the text holds, as a comment: its graphs, what they are given and what they need. */
+/* Adds the contents of the text as a comment: its graphs, their inputs and sizes. */
 void emit_overview(const Module *module, Text *text);
 
 /* ---- emit_cuda_*.c ---- */
@@ -227,56 +226,56 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
-/* The template of a tile: its text, a part of the name of a kernel, its size; the same for
- * warpgroups, and a larger one for them, or NULL. */
+/* The template of a tile: its text, the part of a kernel name, its size; the same for warpgroups,
+ * and a larger one for these, or NULL. */
 typedef struct Tile {
     const char *text, *name, *bounds;
     long height, breadth;
     const char *wgmma, *wide;
-    bool single; /* hands over single results */
+    bool single; /* passes single results */
     int threads;
 } Tile;
-/* A tile of one row. It is as broad as leaves enough of them for a whole device; columns: of all
- * that the launch computes. */
+/* A tile of one row, as wide as possible with enough of them for a whole GPU; columns: of the whole
+ * launch. */
 Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns);
-/* What the store of a template computes from an element of its result, as a function in place; and
- * what the kernel that calls the template needs for it, with the arguments of its launch. A
- * template of another operation hands over the row and the column of the element in the same way,
- * with as many loops of the target in the row as it says. width > 1: so many neighbours at a time,
- * of which the template hands over the first one's place. */
+/* The store of a template as a lambda, with the parameters that it adds to the kernel and their
+ * launch arguments. The template passes the row and the column of the element of its result.
+ * Templates of other operations do the same, with a given number of target loops in the row. width
+ * > 1: that many adjacent elements at a time; the template passes the index of the first. */
 typedef struct Functor {
     const char *text; /* "[&](long row, long column, float sum) { ... }" */
     Text parameters, arguments;
 } Functor;
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
-/* What a store computes with: how many loops of the target make the row, how many neighbours come
- * at a time, the statement of a dual or NULL, what its line is indented. */
+/* Inputs of a store: the number of target loops in the row, the number of adjacent elements, the
+ * statement of a dual product or NULL, the indentation of its line. */
 typedef struct Store {
     int rows, width;
     const Statement *dual;
     int indent;
 } Store;
-/* The text of a store for a line that is indented that much, once the kernel has begun; and what
- * all stores since then turned out to use. */
+/* store_text: the text of a store for a line with that indentation, after the start of the kernel.
+ * end_stores: parameters of everything that the stores since then use. */
 const char *store_text(Emitter *emitter, Kernel *epilogue, Store store);
 void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments);
-/* The equations of a store as a comment above the kernel that is written next. */
+/* Adds the equations of a store as a comment above the next kernel. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
 void emit_cuda_scan(Emitter *emitter, const Statement *scan);
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_cuda_update(Module *module, const Update *update);
-/* Gives a kernel its number; the name is that of the number as well. */
+/* Assigns a number to a kernel; the number has the same name. */
 const char *device_kernel(Emitter *emitter, const char *name);
-/* What was written since the last piece ended is all of a kernel, or of one of its variants; NULL:
- * what several kernels need. */
+/* Ends a piece: the text since the last piece is a kernel or one of its variants; NULL: shared by
+ * several kernels. */
 void end_piece(DeviceText *device, const char *kernel);
-/* The line that launches a kernel; arguments: "&a, &b". */
+/* Adds the launch of a kernel; arguments: "&a, &b". */
 void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments);
-/* The same with that many bytes of shared memory beyond what the kernel declares. */
+/* The same with additional shared memory in bytes. */
 void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
                       const char *arguments);
-/* For the launch of a kernel with several variants, entries of MoecWritten: so many elements from a
- * place on; after the kernel of an epilogue, all that it stores, or false. */
+/* Adds entries of MoecWritten for the launch of a kernel with several variants: `count` elements
+ * from the target on; after the kernel of an epilogue, all elements that it stores, or returns
+ * false. */
 void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written);
 bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written);
 

@@ -1,4 +1,4 @@
-/* emit_calls: the operations that are not loops, as calls of runtime/kernels. */
+/* emit_calls: operations that are not loops, as calls of runtime/kernels. */
 #include "analysis/attend.h"
 #include "codegen/emit.h"
 
@@ -20,7 +20,7 @@ static long product_of(const long *sizes, int count) {
     return product;
 }
 
-/* Size of the dimension `back` places before the end. */
+/* Size of the dimension `back` before the end. */
 static long size_at(const Shape *shape, int back) {
     return shape->size[shape->rank - back];
 }
@@ -34,7 +34,7 @@ long attend_places(const Emitter *emitter, const Statement *statement) {
     return statement->attention.position ? emitter->lower.program->context : size_at(&k, 3);
 }
 
-/* How many keys the queries see together, for the count of operations. */
+/* The number of query-key pairs, for the count of operations. */
 static double pairs_seen(const AttendOptions *options, double queries, double places) {
     if (options->mask == MASK_NONE) return queries * places;
     double full = options->position ? queries * places / 2 : queries * (queries + 1) / 2;
@@ -51,7 +51,7 @@ void count_attend(Emitter *emitter, const Statement *statement) {
     emitter->flops += emitter->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
 }
 
-/* What is stored as bf16, as bytes. */
+/* The storage types of the operands: bf16 or bytes. */
 static const char *attended_types(Arena *arena, const Statement *statement) {
     const bool grad = statement->call == CALL_ATTEND_GRAD;
     const List *in = &statement->inputs;
@@ -152,7 +152,7 @@ static void emit_attend_grad(Emitter *emitter, const Statement *statement, const
 
 void top_sizes(const Statement *statement, long sizes[3]) {
     const Expr *scores = statement->inputs.items[0];
-    int dimension = 0; /* counted over subscripts that iterate */
+    int dimension = 0; /* of the subscripts that iterate */
     for (int i = 0; i < 3; i++) sizes[i] = 1;
     for (int i = 0; i < scores->count; i++) {
         if (scores->args[i]->kind != EXPR_INDEX || scores->args[i]->index->of_repeat) continue;
@@ -238,7 +238,7 @@ static void emit_pack(Emitter *emitter, const Statement *statement, const char *
     emitter->indent -= 2;
 }
 
-/* A processor has no epilogues. */
+/* The CPU has no epilogues for calls. */
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     (void)epilogue;
     if (statement->call == CALL_SCAN) {

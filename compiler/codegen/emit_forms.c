@@ -1,5 +1,5 @@
-/* emit_forms: a kernel that is lowered goes through the passes over its form and into the text; or,
- * for `moec dump`, the forms of all kernels of a program as they are before those passes. */
+/* emit_forms: runs the passes over the form of a lowered kernel and prints it; for `moec dump`,
+ * collects the forms of all kernels of a program before these passes. */
 #include "codegen/emit.h"
 #include "passes.h"
 

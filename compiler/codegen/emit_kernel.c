@@ -1,4 +1,4 @@
-/* emit_kernel: one kernel as a C function that gets pointers to the tensors it touches.
+/* emit_kernel: one kernel as a C function with pointers to its tensors.
  *
  *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
  *     static void kernel_train_3(long i, const float *restrict x, ..., float *restrict y)
@@ -34,7 +34,7 @@ const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest
                         emitter->kernels++, made ? emitter->lower.names[made->id] : "");
 }
 
-/* No other tensor that the kernel uses lies in the same memory. */
+/* True if no other tensor of the kernel overlaps the memory. */
 static bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
     const Place *places = emitter->lower.schedule->places;
     if (places[tensor->id].over && emitter->lower.used[places[tensor->id].over->id]) return false;
@@ -43,7 +43,7 @@ static bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
     return true;
 }
 
-/* Adds a parameter and the argument that is handed over for it. */
+/* Adds a parameter and its argument. */
 static void add_parameter(const Emitter *emitter, Text *parameters, Text *arguments,
                           const char *parameter, const char *argument) {
     text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);

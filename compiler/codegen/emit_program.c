@@ -1,10 +1,10 @@
-/* emit_program: one program as functions: its kernels, then run_NAME, which finds every tensor's
- * memory and does the work. */
+/* emit_program: one program as functions: its kernels, then run_NAME, which finds the memory of
+ * every tensor and executes the units. */
 #include "codegen/emit.h"
 
 #include <string.h>
 
-/* The place of a path in a layout, or -1. */
+/* The index of a path in a layout, or -1. */
 static int place_of(const Layout *layout, const char *path) {
     const List *found = table_find(&layout->places, hash_text(HASH_START, path));
     for (int i = 0; i < found->count; i++) {
@@ -33,7 +33,7 @@ static size_t bytes_in(const Layout *layout, int place) {
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
-/* Offsets of the tensors that are frozen, or updated whole, or neither. Returns their bytes. */
+/* Sets the offsets of the tensors with these values of frozen and whole. Returns their bytes. */
 static size_t place(Layout *layout, bool frozen, bool whole) {
     const size_t before = layout->bytes;
     for (int i = 0; i < layout->tensors.count; i++) {
@@ -88,7 +88,7 @@ static Emitter *emitter_new(Module *module, Schedule *schedule, const char *pref
     return emitter;
 }
 
-/* The place of a tensor among those of its role: its slot. */
+/* The index of a tensor among those of its role: its slot. */
 static int slot_of(const Program *program, const Tensor *tensor) {
     int slot = 0;
     if (tensor->role == ROLE_OUTPUT) {
@@ -169,7 +169,7 @@ static void clear_tensors(Emitter *emitter) {
     if (cleared) close_part(emitter);
 }
 
-/* By place among the weights: the gradient is made by its first product. */
+/* By index in the weights: a product overwrites the gradient. */
 static void find_made(const List *units, const Layout *weights, bool *made) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
@@ -179,7 +179,7 @@ static void find_made(const List *units, const Layout *weights, bool *made) {
     }
 }
 
-/* The other gradients, from neighbour to neighbour. */
+/* Clears the other gradients, adjacent ones together. */
 static void clear_gradients(Emitter *emitter, const Layout *weights) {
     Arena *arena = emitter->lower.arena;
     const size_t trained = weights->bytes - weights->frozen_bytes;

@@ -1,5 +1,4 @@
-/* emit_table: the one constant that a generated file exports: what there is, how it is called and
- * where it lies. */
+/* emit_table: the constant that a generated file exports: its graphs, names, sizes and offsets. */
 #include "codegen/emit.h"
 
 #include <string.h>
@@ -83,7 +82,7 @@ static void add_tensors(Arena *arena, Text *text, const char *name, const List *
     text_add(text, "};\n\n");
 }
 
-/* Inputs, outputs and caches of one graph; returns the entry of the graph table. */
+/* Adds inputs, outputs and caches of one graph; returns its entry in the graph table. */
 static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     static const char *const kinds[] = {
         [GRAPH_FORWARD] = "FORWARD", [GRAPH_TRAIN] = "TRAIN", [GRAPH_DECODE] = "DECODE",
@@ -122,7 +121,7 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     return entry.text;
 }
 
-/* The axes of a program's tensors with their sizes, in the order in which tensors have them. */
+/* Adds the axes of a program's tensors with their sizes, in the order of the tensors. */
 static void add_axes(Text *text, const Program *program, const List *sizes) {
     List found = {0};
     for (int i = 0; i < program->tensors.count; i++) {
@@ -174,7 +173,7 @@ void emit_overview(const Module *module, Text *text) {
                  emitted->dense);
         text_add(text, "   memory:  %zu bytes of temporaries */\n", emitted->arena_bytes);
     }
-    if (module->update) text_add(text, "/* update: the optimizer's step of one parameter. */\n");
+    if (module->update) text_add(text, "/* update: one optimizer step of one parameter. */\n");
 }
 
 void emit_table(Module *module, Text *text, const char *model) {

@@ -1,4 +1,4 @@
-/* emit_units: the order of work of one program: kernels, products, calls and repeats. */
+/* emit_units: the units of one program in order: kernels, products, calls and repeats. */
 #include "codegen/emit.h"
 
 #include <string.h>
@@ -12,8 +12,7 @@ static int add_product(Emitter *emitter, const Contraction *contraction, bool ac
     return emitter->products->count - 1;
 }
 
-/* The condition under which the loops around a product stand at their first iteration of what they
- * sum. */
+/* The condition that all summed loops around a product are in their first iteration. */
 static const char *first_iteration(Emitter *emitter, const Contraction *contraction) {
     Text text = {.arena = emitter->lower.arena};
     for (int i = 0; i < contraction->outer_count; i++) {
@@ -38,7 +37,7 @@ static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const char *number = arena_format(emitter->lower.arena, "%d",
                                       add_product(emitter, contraction, product->accumulate));
     emitter->dense++;
-    if (contraction->begins) { /* the next one stores */
+    if (contraction->begins) { /* the next entry stores */
         add_product(emitter, contraction, false);
         number = arena_format(emitter->lower.arena, "%s + moec_first", number);
     }
@@ -48,7 +47,7 @@ static void add_dense(Emitter *emitter, const Contraction *contraction) {
     emitter->target->product(emitter, contraction, number);
 }
 
-/* The processor's own product, or that of the host. */
+/* A product of the CPU kernels or of a library of the host. */
 void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s);", number, number,
               pointer_text(&emitter->lower, contraction->a),
@@ -56,7 +55,7 @@ void emit_dense(Emitter *emitter, const Contraction *contraction, const char *nu
               pointer_text(&emitter->lower, contraction->c));
 }
 
-/* What a product rounds and how its operands are stored, where not all is f32. */
+/* Rounding and storage types of a product, unless all are f32. */
 static const char *rounding_text(Arena *arena, const Product *product) {
     Text text = {.arena = arena};
     text_add(&text, "%s", product->rounded ? ", .rounded = 1" : "");
@@ -66,7 +65,7 @@ static const char *rounding_text(Arena *arena, const Product *product) {
     return text.text;
 }
 
-/* A processor has no epilogues: its result stays in the cache. */
+/* The CPU has no epilogues: the result is still in the cache. */
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
     (void)epilogue;
     const Product *product = &contraction->product;
@@ -98,7 +97,7 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
     emitter->indent -= 2;
 }
 
-/* Without those of its batch and of the loops around it. */
+/* Without the iterations of its batch and of its outer loops. */
 static double flops_of(const Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     double depth =
@@ -137,7 +136,7 @@ static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     emitter->product_flops += flops;
 }
 
-/* Rows that share a launch, the first of which is given. Returns the place of the last. */
+/* Emits rows that share a launch, from `first` on. Returns the index of the last. */
 static int emit_beside(Emitter *emitter, const List *units, int first) {
     int end = first;
     do {

@@ -1,22 +1,22 @@
-/* emit_update: the optimizer's program as two functions: the step of one parameter, and the factor
- * of the learning rate.
+/* emit_update: the optimizer's program as two functions: the step of one parameter, and the
+ * learning-rate factor.
  *
- * Both are single kernels; the program's arrays are what the caller hands over.
+ * Both are single kernels; the caller passes the arrays of the program.
  */
 #include "analysis/parameter_facts.h"
 #include "codegen/emit.h"
 
 #include <string.h>
 
-/* Statements that a target needs, found from the last to the first. */
+/* Marks the statements that a target needs, from last to first. */
 static void need(Program *program, const Statement *statement, bool *needed) {
     List reads = {0};
     reads_of(program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) needed[((Expr *)reads.items[i])->tensor->id] = true;
 }
 
-/* The statements behind the rate, or all others that matter; what is no array comes first, it
- * depends on numbers only. */
+/* The statements of the learning rate, or all other needed ones; scalars first, because they depend
+ * on numbers only. */
 static List statements_of(Program *program, bool rate) {
     const List *all = &program->body.statements;
     bool *needed =
@@ -107,7 +107,7 @@ static void emit_rate(Module *module, Program *program) {
         result = arena_format(arena, "(double)%s[0]", emitter->lower.names[i]);
         emit_line(emitter, "float %s[1];", emitter->lower.names[i]);
     }
-    text_add(text, "/* The factor of the learning rate at a step (from 0) of `steps`. */\n");
+    text_add(text, "/* Learning-rate factor at zero-based `step` of `steps`. */\n");
     text_add(text,
              "static double update_rate(double step, double steps)\n{\n    (void)step, "
              "(void)steps;\n%s%s",
@@ -161,7 +161,7 @@ static void add_statements(Arena *arena, Text *text, const List *statements) {
     }
 }
 
-/* ---- what parameters have for themselves ---- */
+/* ---- settings of single parameters ---- */
 
 static double own_number(const Module *module, const Tensor *parameter, const Tensor *scalar) {
     if (scalar->scalar == MOEC_SCALAR_RATE && !is_trained(parameter)) return 0;
@@ -173,7 +173,7 @@ static double own_number(const Module *module, const Tensor *parameter, const Te
                                                 : scalar->init.a;
 }
 
-/* Parameters with the same numbers are one group. Returns how many there are; *own: the numbers. */
+/* Groups parameters with equal settings. Returns the number of groups; *own: their settings. */
 static int group_parameters(Module *module, const List *scalars, float **own) {
     const List *all = &module->weights.tensors;
     int width = scalars->count, groups = 0;
@@ -194,7 +194,7 @@ static int group_parameters(Module *module, const List *scalars, float **own) {
 }
 
 static void add_own(Text *text, const float *own, int groups, const List *scalars) {
-    text_add(text, "/* For each group of parameters its own");
+    text_add(text, "/* Settings per parameter group:");
     for (int i = 0; i < scalars->count; i++)
         text_add(text, "%s %s", i ? "," : "", ((Tensor *)scalars->items[i])->path);
     text_add(text, ". */\nstatic const float update_own[] = {\n");
@@ -212,12 +212,12 @@ Launch emit_update_nests(Emitter *emitter, const Kernel *kernel) {
     return (Launch){NULL, 0};
 }
 
-/* The new weights as bf16, stored with them: rounded[e] = weight[e]. */
+/* Adds a store of the new weights as bf16: rounded[e] = weight[e]. */
 static void add_rounded(Program *program) {
     Tensor *weight = NULL;
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_ROUNDED) return; /* emitted before */
+        if (tensor->role == ROLE_ROUNDED) return; /* already emitted */
         if (tensor->role == ROLE_PARAMETER) weight = tensor;
     }
     Tensor *copy =

@@ -1,5 +1,4 @@
-/* interface: what a program takes and gives, as its table tells it and as the public header does.
- * */
+/* interface: inputs and outputs of a program, for its table and for the public header. */
 #include "analysis/parameter_facts.h"
 #include "codegen/emit.h"
 #include "passes.h"

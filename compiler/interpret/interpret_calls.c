@@ -1,4 +1,4 @@
-/* interpreter_calls: what attention and the choice of the largest mean. */
+/* interpreter_calls: the definitions of attention and top. */
 #include "interpret/interpreter.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 /* ---- operands ---- */
 
-/* A subscript made of steps and numbers. */
+/* A subscript of repeat indices and numbers. */
 static long fixed_place(const Interpreter *interpreter, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return (long)sub->number;
     if (sub->kind == EXPR_INDEX) {
@@ -37,8 +37,8 @@ View interpreter_view(Interpreter *interpreter, const Expr *operand) {
         }
         long place = fixed_place(interpreter, sub);
         if (place < 0 || place >= tensor->axes[i]->size)
-            interpreter->message =
-                arena_format(interpreter->arena, "place %ld of %s is outside", place, tensor->name);
+            interpreter->message = arena_format(
+                interpreter->arena, "index %ld of %s is out of range", place, tensor->name);
         else
             base += place * strides[i];
     }
@@ -68,10 +68,10 @@ static double *lead_part(const View *view, const View *query, long number) {
 
 /* ---- attention ---- */
 
-/* The last dimensions of an operand: place, head, width, as far as it has them. */
+/* The last dimensions of an operand that it has: position, head, width. */
 typedef struct Operand {
     View view;
-    double *part;            /* at the present leading coordinates */
+    double *part;            /* at the current leading coordinates */
     long place, head, width; /* strides */
 } Operand;
 
@@ -81,9 +81,9 @@ typedef struct Attention {
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
     Operand q, k, v, o, lse, adjoint, dq, dk, dv;
     View sink, dsink;
-    Operand document;  /* .place: its stride; no heads, no width */
+    Operand document;  /* `.place`: its stride; no heads, no width */
     double *score;     /* [keys] of one query: the scores after scale and cap, then the weights */
-    double scale;      /* at which weights are rounded; 0: nothing is */
+    double scale;      /* at which weights are rounded; 0: no rounding */
     double *copies[4]; /* rounded operands */
     int copy_count;
 } Attention;
@@ -96,7 +96,7 @@ static Operand operand_of(View view, int lead) {
     return operand;
 }
 
-/* An operand of the products: a rounded copy of its tensor where they round. */
+/* An operand of the products: a rounded copy of its tensor if they round. */
 static View factor_view(Interpreter *interpreter, const Statement *statement, int place,
                         Attention *attention) {
     View view = input_view(interpreter, statement, place);
@@ -112,7 +112,7 @@ static View factor_view(Interpreter *interpreter, const Statement *statement, in
     return view;
 }
 
-/* Keys (0) or values (1) of bytes: a copy of their tensor, each row times its scale. */
+/* Keys (0) or values (1) of bytes: a copy of their tensor with each row multiplied by its scale. */
 static View scaled_view(Interpreter *interpreter, const Statement *statement, int which,
                         Attention *attention) {
     const AttendOptions *options = &statement->attention;
@@ -141,7 +141,7 @@ static void release(Attention *attention) {
     for (int i = 0; i < attention->copy_count; i++) free(attention->copies[i]);
 }
 
-/* A device rounds where it has many queries, not at a step of decoding. */
+/* A GPU rounds if there are many queries, not in a decoding step. */
 static Attention attention_of(Interpreter *interpreter, const Statement *statement) {
     Attention attention = {
         .interpreter = interpreter, .options = &statement->attention, .leads = 1};
@@ -172,7 +172,7 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
     return attention;
 }
 
-/* Whether a key that the mask shows is of the same document as query s. */
+/* True if a key that the mask allows is in the document of query s. */
 static bool same_document(const Attention *attention, long s, long t) {
     const Operand *document = &attention->document;
     if (!attention->options->documents) return true;
@@ -184,7 +184,7 @@ static void move_to_lead(const Attention *attention, Operand *operand, long lead
     operand->part = lead_part(&operand->view, &attention->q.view, lead);
 }
 
-/* The keys first .. last-1 that query s sees. */
+/* The keys first .. last-1 that the mask allows for query s. */
 static void visible_keys(const Attention *attention, long s, long *first, long *last) {
     const AttendOptions *options = attention->options;
     long place = s + attention->position;
@@ -204,13 +204,13 @@ static long value_head(const Attention *attention, long h) {
     return h * attention->value_heads / attention->heads;
 }
 
-/* A value on the way, with noise when there is some. */
+/* An intermediate value, with noise if enabled. */
 static double rounded(const Attention *attention, double value) {
     if (attention->interpreter->noise != 0) interpreter_disturb(attention->interpreter, &value, 1);
     return value;
 }
 
-/* The row of k, v and the scores for a key: the cache of a window may be a ring. */
+/* The row of k, v and the scores for a key: the cache of a window may be a ring buffer. */
 static long row_of_key(const Attention *attention, long t) {
     return t % attention->keys;
 }
@@ -231,7 +231,7 @@ static double capped(const Attention *attention, double score) {
     return cap != 0 ? cap * tanh(score / cap) : score;
 }
 
-/* Fills the scores of a row and returns the logarithm of its normaliser, the sink included. */
+/* Sets the scores of a row and returns their log-sum-exp, including the sink. */
 static double score_row(Attention *attention, long s, long h, long first, long last) {
     const View *sink = &attention->sink;
     double extra = sink->real ? sink->real[h * sink->stride[0]] : -INFINITY, largest = extra,
@@ -248,8 +248,8 @@ static double score_row(Attention *attention, long s, long h, long first, long l
     return largest + log(sum);
 }
 
-/* Sets all but the `best` largest weights to 0, of equal ones keeping the earlier; the rest is not
- * renormalised. */
+/* Sets all but the `best` largest weights to 0, without renormalization; of equal weights it keeps
+ * the earlier. */
 static void keep_best(const Attention *attention, long first, long last, long best) {
     double *kept = calloc((size_t)(last - first) + 1, sizeof *kept), *weight = attention->score;
     if (!kept) abort();
@@ -307,11 +307,15 @@ static void attend(Interpreter *interpreter, const Statement *statement) {
 
 /* ---- the adjoint of attention ----
  *
- * With raw scores r = scale q.k, scores z = cap tanh(r/cap), weights p = exp(z - lse) and o = sum p
- * v, and with D = do.o: dp = do.v   dz = p (dp - D)   dr = dz (1 - (z/cap)^2)   dq += scale dr k dk
- * += scale dr q   dv += p do The sink is a score of value zero: dsink = -exp(sink - lse) D. */
+ * With raw scores r = scale q.k, scores z = cap tanh(r/cap), weights p = exp(z - lse), o = sum p v
+ * and D = do.o:
+ *
+ *     dp = do.v   dz = p (dp - D)   dr = dz (1 - (z/cap)^2)
+ *     dq += scale dr k   dk += scale dr q   dv += p do
+ *
+ * The sink is a score with value zero: dsink = -exp(sink - lse) D. */
 
-/* One query and key, given D and the logarithm of the normaliser. */
+/* One query and key, with D and the log-sum-exp. */
 static void attend_grad_pair(Attention *attention, long s, long h, long t, double lse,
                              double total) {
     const Operand *q = &attention->q, *k = &attention->k, *v = &attention->v,
@@ -403,7 +407,7 @@ void interpreter_call(Interpreter *interpreter, const Statement *statement) {
     case CALL_PACK:
         interpreter_pack(interpreter, statement);
         break;
-    case CALL_SCAN: /* its body is run like that of a repeat */
+    case CALL_SCAN: /* its body runs like that of a repeat */
         break;
     }
     if (interpreter->noise != 0) interpreter_disturb_results(interpreter, statement);

@@ -1,7 +1,7 @@
-/* interpreter_choice: top: the largest of each row, and how clearly they were chosen.
+/* interpreter_choice: top: the largest values of each row, and the margins of their selection.
  *
- * Evaluations that differ by rounding are compared with the same choices: one follows the other.
- * Whether a choice could have fallen differently is told by the margins of both.
+ * Evaluations that differ by rounding are compared with the same selections: one repeats those of
+ * the other. The margins of both show if a selection could have been different.
  */
 #include "interpret/interpreter.h"
 
@@ -15,17 +15,17 @@ static void put(const View *view, long offset, long value) {
         view->ints[offset] = value;
 }
 
-/* What is not a number is smaller than any. */
+/* NaN is smaller than any number. */
 static bool larger(double a, double b) {
     return a > b || (isnan(b) && !isnan(a));
 }
 
-/* The values of one choice: n of them, p_stride apart, marked at mask_stride from `offset`. */
+/* The values of one selection: n of them, p_stride apart, marked at mask_stride from `offset`. */
 typedef struct Choice {
     long n, k, p_stride, mask_stride;
 } Choice;
 
-/* Room for `count` elements more; none is moved while the other evaluation reads its own. */
+/* Room for `count` more elements; moves nothing while another evaluation reads them. */
 static void *grow(void *array, size_t count, size_t *capacity, size_t bytes) {
     if (count <= *capacity) return array;
     *capacity = 2 * count + 64;
@@ -34,7 +34,7 @@ static void *grow(void *array, size_t count, size_t *capacity, size_t bytes) {
     return array;
 }
 
-/* The k largest; of equal ones the earlier. */
+/* The k largest values; of equal ones the earlier. */
 static void find_largest(const Choice *choice, const double *p, bool *chosen) {
     for (long i = 0; i < choice->n; i++) chosen[i] = false;
     for (long round = 0; round < choice->k; round++) {

@@ -18,7 +18,7 @@ static double uniform(uint64_t seed, uint64_t place, uint64_t position) {
     return (double)(mix(mix(z)) >> 40) * 0x1p-24;
 }
 
-/* Box and Muller; 1 - u is never 0. */
+/* Box-Muller transform; 1 - u is never 0. */
 static double normal(uint64_t seed, uint64_t place, uint64_t position) {
     double radius = uniform(seed, place, position);
     double angle = uniform(seed, place ^ 0x5BD1E995u, position);
@@ -74,7 +74,7 @@ EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr) {
 
 /* ---- running ---- */
 
-/* The part of the offset that needs no computing, and its step along the strip. */
+/* The part of the offset without computed subscripts, and its stride along the strip. */
 static long plain_offset(const Interpreter *interpreter, const Address *address, long *step) {
     long offset = address->base;
     *step = 0;

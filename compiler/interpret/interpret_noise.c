@@ -1,10 +1,10 @@
-/* interpreter_noise: the same program with every value a little off.
+/* interpreter_noise: the same program with a perturbation of every value.
  *
- * Whoever computes with rounded numbers changes each value that he makes by a share of at most half
- * a unit in the last place. How far that moves a result is a property of the program and its data:
- * a sum that cancels, a normaliser next to zero. Runs with noise of that size measure it, and
- * rounding, and the range of floats, may then be held against it. Whole numbers stay as they are:
- * they have no rounding, and subscripts are made of them.
+ * Rounding changes each computed value by at most half an ulp, relative to its
+ * size. The effect on a result is a property of the program and its data: a sum that cancels, a
+ * log-sum-exp close to zero. Runs with noise of that size measure the effect, which bounds the
+ * expected deviation by rounding and by the range of floats. Integers are exact, because they are
+ * not rounded and subscripts depend on them.
  */
 #include "interpret/interpreter.h"
 
@@ -12,8 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A number in -1 .. 1, the same for the same value, as rounding is: what a program computes many
- * times and sums is off by the same amount each time. */
+/* A number in -1 .. 1, the same for the same value, like rounding: equal values that a program
+ * computes several times have the same error. */
 static double noise_of(const Interpreter *interpreter, double value) {
     uint64_t z;
     memcpy(&z, &value, sizeof z);
@@ -23,7 +23,7 @@ static double noise_of(const Interpreter *interpreter, double value) {
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
 }
 
-/* As a float holds it: nothing below its smallest, no number beyond its largest. */
+/* The value as a float: no subnormals, and infinity beyond the largest number. */
 static double in_range(double value) {
     if (fabs(value) < (double)FLT_MIN) return 0;
     return fabs(value) > (double)FLT_MAX ? copysign(INFINITY, value) : value;
@@ -53,8 +53,8 @@ void interpreter_disturb_results(Interpreter *interpreter, const Statement *call
     }
 }
 
-/* interpreter_noise: from now on values are off by up to `share` of themselves, others with each
- * seed; 0: exact again. */
+/* interpreter_noise: perturbs later values by up to `share` of themselves, with numbers that depend
+ * on the seed; 0: exact again. */
 void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed) {
     interpreter->noise = share;
     interpreter->noise_seed = seed * 0x2545F4914F6CDD1Du;

@@ -1,4 +1,4 @@
-/* interpreter_pack: what packing the true entries of a mask means. See CALL_PACK in ir.h. */
+/* interpreter_pack: the definition of pack. See CALL_PACK in ir.h. */
 #include "interpret/interpreter.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static View output(Pack *pack, int place) {
     return interpreter_view(pack->interpreter, pack->statement->outputs.items[place]);
 }
 
-/* The part of the group that a further input gives to a row, by the coordinates that its subscripts
- * share with the mask. */
+/* The part of the group that a further input contributes to a row, by the coordinates that its
+ * subscripts share with the mask. */
 static long group_part(Pack *pack, const Expr *input, const Row *row) {
     View view = interpreter_view(pack->interpreter, input);
     long offset = 0;
@@ -103,7 +103,7 @@ static void write_rows(Pack *pack) {
     for (long o = 1; o < start.size[0]; o++) start.ints[o] += start.ints[o - 1];
 }
 
-/* The rows of each value of `other`; going upwards keeps them ascending. */
+/* The rows of each value of `other`, in ascending order. */
 static void write_list(Pack *pack) {
     View start = output(pack, pack->mask.rank + 3), list = output(pack, pack->mask.rank + 4);
     long *next = malloc((size_t)start.size[0] * sizeof *next);
@@ -125,8 +125,7 @@ void interpreter_pack(Interpreter *interpreter, const Statement *statement) {
         write_list(&pack);
     } else {
         interpreter->message = arena_format(
-            interpreter->arena, "a mask has %ld true entries where %ld rows were foreseen",
-            pack.count, rows);
+            interpreter->arena, "a mask has %ld nonzero entries, expected %ld", pack.count, rows);
     }
     free(pack.rows);
 }

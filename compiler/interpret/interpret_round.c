@@ -1,10 +1,10 @@
-/* interpreter_round: the same program with products that round what they multiply, as a device's do
- * when the program asks for it.
+/* interpreter_round: the same program with products that round their operands, as on a GPU if the
+ * program asks for it.
  *
- * Its distance to the exact evaluation is what that rounding costs, however it is computed; a
- * device is held to it. Which numbers are rounded up and which down is chance, and with few numbers
- * one throw says little: an operand may be rounded at a scale, r(s x) / s, which is as good a
- * rounding as any and another throw for each s in 1 .. 2. */
+ * The distance to the exact evaluation is the error of rounding, independent of the implementation;
+ * it bounds the error of a GPU. The direction of each rounding is random, and a single evaluation
+ * with few numbers is not representative. An operand can be rounded at a scale, r(s x) / s, which
+ * is equally accurate and an independent sample for each s in 1 .. 2. */
 #include "analysis/contraction.h"
 #include "interpret/interpreter.h"
 
@@ -27,7 +27,8 @@ void interpreter_round_all(double *to, const double *from, size_t count) {
 
 enum { SIDE_BY_SIDE = 64 };
 
-/* The upper halves of floats, rounded; what is not finite stays. In loops that are vectorised. */
+/* The upper halves of floats, rounded; values that are not finite stay. The loops are
+ * vectorized. */
 static void round_some(double *to, const double *from, int count, double scale) {
     float reals[SIDE_BY_SIDE];
     uint32_t bits[SIDE_BY_SIDE];
@@ -52,8 +53,8 @@ void interpreter_round_all_at(double *to, const double *from, size_t count, doub
     }
 }
 
-/* The nearest of -127 .. 127 times the largest of the group by 127; as floats, for that is what
- * decides between two. */
+/* The nearest of -127 .. 127 times the largest absolute value of the group divided by 127, computed
+ * as floats to match the runtime. */
 void interpreter_round_groups(double *to, const double *from, size_t count) {
     for (size_t i = 0; i < count; i += INT8_GROUP) {
         size_t end = i + INT8_GROUP < count ? i + INT8_GROUP : count;
@@ -67,7 +68,7 @@ void interpreter_round_groups(double *to, const double *from, size_t count) {
     }
 }
 
-/* Of one operand; the first way is that of a device. */
+/* The scale of one operand; the first way is that of a GPU. */
 double interpreter_round_scale(const Interpreter *interpreter, int place) {
     uint32_t bits = (uint32_t)(interpreter->way * 7919 + place) * 2654435761u;
     return interpreter->way == 1 ? 1 : 1 + (double)(bits >> 8) / 16777216.0;
@@ -87,7 +88,7 @@ static void round_steps(Interpreter *interpreter, Step *step) {
     }
 }
 
-/* interpreter_rounded: products round from now on, but for those that decide a choice. */
+/* interpreter_rounded: makes products round, except those that a selection depends on. */
 void interpreter_rounded(Interpreter *interpreter, int way) {
     precision(interpreter->program);
     interpreter->way = way;

@@ -1,8 +1,8 @@
-/* interpreter_whole: the values of whole numbers, in integers of 64 bits, a strip of elements at a
- * time. */
+/* interpreter_whole: the values of integer expressions, in 64-bit integers, a strip of elements at
+ * a time. */
 #include "interpret/interpreter.h"
 
-/* An operation on whole numbers; a choice between two may hang on a real. */
+/* An operation on integers; a selection between two may depend on a real. */
 static bool is_of_whole_numbers(const Expr *expr) {
     if (expr->kind != EXPR_APPLY) return false;
     for (int i = expr->op == OP_WHERE; i < expr->count; i++)
@@ -10,7 +10,7 @@ static bool is_of_whole_numbers(const Expr *expr) {
     return true;
 }
 
-/* The real 0.5 is true and no whole number. */
+/* The real 0.5 is true and not an integer. */
 static EvalNode *prepare_condition(Interpreter *interpreter, const Expr *expr) {
     if (expr_is_whole(expr)) return interpreter_prepare_whole(interpreter, expr);
     Expr *zero = expr_number(interpreter->program, 0);
@@ -39,7 +39,7 @@ EvalNode *interpreter_prepare_whole(Interpreter *interpreter, const Expr *expr) 
     return node;
 }
 
-/* floor(a / b) is the one operation with a quotient. */
+/* floor(a / b) is the only operation with a quotient. */
 static void apply_whole(EvalNode *node, const int64_t *const args[3], int count) {
     const int64_t *a = args[0], *b = args[1], *c = args[2];
     for (int j = 0; j < count; j++)

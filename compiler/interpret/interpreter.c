@@ -1,9 +1,9 @@
-/* interpreter: what a program means. Every statement is run in double precision, in the order of
- * the text, every element by itself.
+/* interpreter: the reference interpreter. Runs every statement in double precision, in program
+ * order, element by element.
  *
- * Slow beside compiled code, and obvious: no statement is rearranged, nothing is fused, every
- * tensor has memory of its own. Temporaries and outputs are zero at the start of a run; gradients,
- * states and caches keep what they hold. */
+ * It is slow compared with compiled code, and simple: statements are not reordered or fused, and
+ * every tensor has its own memory. Temporaries and outputs are zero at the start of a run;
+ * gradients, states and caches keep their values. */
 #include "interpret/interpreter.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static Step *prepare_block(Interpreter *interpreter, const Block *block) {
 
 /* ---- loops ---- */
 
-/* Moves loops first .. last-1 on by one; false when they are back at their beginning. */
+/* Advances loops first .. last-1 by one; false when they are back at the start. */
 static bool advance(Interpreter *interpreter, const Step *step, int first, int last) {
     for (int i = last - 1; i >= first; i--) {
         long *at = &interpreter->at[step->first_slot + i];
@@ -116,7 +116,7 @@ static double reduce(Interpreter *interpreter, Reduction reduction, double resul
     return result;
 }
 
-/* The reduction of the value over the inner loops, the outer ones standing still. */
+/* The reduction of the value over the inner loops, with fixed outer loops. */
 static double run_inner(Interpreter *interpreter, Step *step) {
     Reduction reduction = step->statement->reduction;
     double result = reduction == REDUCE_SUM ? 0 : reduction == REDUCE_MAX ? -INFINITY : INFINITY;
@@ -188,7 +188,7 @@ static void run_steps(Interpreter *interpreter, Step *step) {
     }
 }
 
-/* The place of element `number` as text, "3,17". */
+/* The coordinates of element `number` as text, "3,17". */
 static const char *place_text(Interpreter *interpreter, const Tensor *tensor, long number) {
     Text text = {.arena = interpreter->arena};
     long stride = tensor_elements(tensor);

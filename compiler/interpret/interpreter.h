@@ -1,6 +1,6 @@
-/* interpreter: what the files of the interpreter share. interpreter.c runs statements,
- * interpret_expr.c expressions, interpret_whole.c whole numbers, interpret_calls.c calls,
- * interpret_choice.c choices, interpret_round.c what rounding costs. */
+/* interpreter: declarations shared by the files of the interpreter. interpreter.c runs statements,
+ * interpret_expr.c expressions, interpret_whole.c integer expressions, interpret_calls.c calls,
+ * interpret_choice.c selections, interpret_round.c rounding of operands. */
 #ifndef INTERPRETER_H
 #define INTERPRETER_H
 
@@ -12,8 +12,8 @@ enum { STRIP = 64, MAX_REPEATS = 8, MAX_SLOTS = MAX_REPEATS + MAX_LOOPS };
 typedef struct EvalNode EvalNode;
 typedef struct Step Step;
 
-/* What was chosen, in the order of the run: whether each entry is, and of each row how far the
- * least of the chosen ones is above the largest of the others. */
+/* Selections in the order of the run: a mark per entry, and the margin per row between the smallest
+ * selected value and the largest other one. */
 typedef struct Choices {
     bool *chosen;
     double *margins;
@@ -28,17 +28,17 @@ struct Interpreter {
     Step *steps;   /* the body, prepared */
     uint64_t seed;
     bool last_micro_batch;
-    const Index
-        *slots[MAX_SLOTS]; /* the indices in scope: steps, then the loops of one statement */
+    const Index *slots[MAX_SLOTS]; /* the indices in scope: repeat indices, then the loops of one
+                              statement */
     int slot_count;
     long at[MAX_SLOTS];  /* their values */
-    int running;         /* the slot that a strip runs over, or -1 */
-    const char *message; /* why the run stopped */
-    double noise;        /* values are off by up to this share of themselves */
+    int running;         /* the slot of the loop of a strip, or -1 */
+    const char *message; /* the reason why the run stopped */
+    double noise;        /* values are perturbed by up to this share of themselves */
     uint64_t noise_seed;
-    int way; /* in which products round what they multiply to bf16, from 1; 0: none */
+    int way; /* variant of bf16 rounding of product operands, from 1; 0: none */
     Choices choices;
-    const Choices *followed; /* the choices of another evaluation, made again; NULL: its own */
+    const Choices *followed; /* the selections of another evaluation to repeat; NULL: its own */
 };
 
 /* A subscript that is neither a plain index nor a number. */
@@ -66,17 +66,16 @@ struct EvalNode {
     int slot; /* of an index */
     int count;
     bool whole;     /* computed in integers */
-    EvalNode *real; /* of a whole one: what it is made of, or NULL */
+    EvalNode *real; /* of an integer: the real that it is computed from, or NULL */
     EvalNode *args[3];
     Address address;
     union {
         double out[STRIP];
-        int64_t whole_out[STRIP]; /* of a whole one */
+        int64_t whole_out[STRIP]; /* of an integer */
     };
 };
 
-/* A statement, prepared. Loops are ordered: those that the target uses, then the ones that are
- * reduced. */
+/* A prepared statement. Loops are ordered: those that the target uses, then the reduced ones. */
 struct Step {
     const Statement *statement;
     Step *next, *body;
@@ -87,16 +86,16 @@ struct Step {
 };
 
 EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr);
-/* Of a whole number, for interpreter_whole_strip. */
+/* Prepares an integer expression for interpreter_whole_strip. */
 EvalNode *interpreter_prepare_whole(Interpreter *interpreter, const Expr *expr);
 void interpreter_prepare_address(Interpreter *interpreter, Address *address, const Expr *read);
 /* The values of a prepared expression at at[running] .. at[running] + count - 1. */
 const double *interpreter_strip(Interpreter *interpreter, EvalNode *node, int count);
 const int64_t *interpreter_whole_strip(Interpreter *interpreter, EvalNode *node, int count);
-/* The offsets of a prepared element there; -1 when a subscript is outside. */
+/* The offsets of a prepared element there; -1 if a subscript is outside of its axis. */
 void interpreter_offsets(Interpreter *interpreter, Address *address, int count, long *offsets);
 
-/* An operand of a call: the dimensions that iterate, at the present steps. */
+/* An operand of a call: the dimensions that iterate, at the current steps. */
 typedef struct View {
     double *real;
     long *ints;
@@ -110,13 +109,13 @@ void interpreter_top(Interpreter *interpreter, const Statement *statement);
 void interpreter_call(Interpreter *interpreter, const Statement *statement);
 void interpreter_pack(Interpreter *interpreter, const Statement *statement);
 
-/* Noise on values, and on what a call gave. */
+/* Adds noise to values, or to the results of a call. */
 void interpreter_disturb(Interpreter *interpreter, double *values, int count);
 void interpreter_disturb_results(Interpreter *interpreter, const Statement *call);
-/* To bf16: 8 bits of mantissa, the nearest, of two the even one. */
+/* Rounds to bf16: 8 bits of mantissa, to nearest, ties to even. */
 double interpreter_round(double value);
 void interpreter_round_all(double *to, const double *from, size_t count);
-/* As TYPE_INT8. */
+/* Rounds to TYPE_INT8. */
 void interpreter_round_groups(double *to, const double *from, size_t count);
 /* The same at a scale: see interpret_round.c. */
 double interpreter_round_at(double value, double scale);

@@ -34,8 +34,8 @@ Index *index_new(Program *program, const char *name, Axis *axis) {
 
 enum { MAX_DIGITS = 9 };
 
-/* A name and the largest number that some tensor has behind it: 3 for "h" when there is "h_3", 1
- * for "h" alone. */
+/* A name and the largest number appended to it by a tensor: 3 for "h" if there is "h_3", 1 for "h"
+ * alone. */
 typedef struct Named {
     const char *name;
     size_t length;
@@ -62,8 +62,8 @@ static void take_number(Program *program, const char *name, size_t length, long 
     if (number > named->last) named->last = number;
 }
 
-/* The name itself, and what stands before a number: "h_3" takes 3 of "h". Longer numbers than
- * those that are ever appended cannot be met. */
+/* Records the name and the text before its number: "h_3" uses number 3 of "h". Numbers longer than
+ * any appended one cannot collide. */
 static void take_name(Program *program, const char *name) {
     take_number(program, name, strlen(name), 1);
     const char *line = strrchr(name, '_');
@@ -72,7 +72,7 @@ static void take_name(Program *program, const char *name) {
         take_number(program, name, (size_t)(line - name), strtol(line + 1, NULL, 10));
 }
 
-/* `name` as an identifier that no tensor of the program has. */
+/* Returns `name` as an identifier that no tensor of the program uses. */
 static const char *unique_name(Program *program, const char *name) {
     char *base = arena_copy(program->arena, name, strlen(name));
     for (char *c = base; *c; c++)
@@ -94,9 +94,8 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     tensor->type = type;
     tensor->rank = rank < MAX_RANK ? rank : MAX_RANK;
     if (rank > MAX_RANK)
-        report_error(program->reports, span,
-                     "'%s' would have %d dimensions; at most %d are possible", name, rank,
-                     MAX_RANK);
+        report_error(program->reports, span, "'%s' would have %d dimensions; the maximum is %d",
+                     name, rank, MAX_RANK);
     for (int i = 0; i < tensor->rank; i++) tensor->axes[i] = axes[i];
     tensor->active = 1;
     tensor->span = span;
@@ -172,7 +171,8 @@ static bool is_apply(const Expr *expr, OpCode op) {
     return expr->kind == EXPR_APPLY && expr->op == op;
 }
 
-/* The value when every argument is a number, else NULL. What is not finite stays as it was written.
+/* The value if every argument is a number, else NULL. Expressions that are not finite stay
+ * unfolded.
  */
 static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args) {
     double values[3] = {0, 0, 0};
@@ -185,7 +185,7 @@ static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args) {
     return isfinite(value) ? expr_number(program, value) : NULL;
 }
 
-/* i + 1 - 1, numbers added to a whole number one after the other: added at once, or NULL. */
+/* Merges i + 1 - 1, numbers added to an integer in sequence, into one addition, or returns NULL. */
 static Expr *join_numbers(Program *program, OpCode op, const Expr *a, const Expr *b) {
     if (!(is_apply(a, OP_ADD) || is_apply(a, OP_SUB)) || b->kind != EXPR_NUMBER) return NULL;
     if (a->args[1]->kind != EXPR_NUMBER || !expr_counts(a) || !expr_counts(b)) return NULL;
@@ -224,7 +224,7 @@ static Expr *fold_power(Program *program, Expr *a, Expr *b) {
     return NULL;
 }
 
-/* A simpler expression of the same value, or NULL. */
+/* Returns a simpler expression with the same value, or NULL. */
 static Expr *fold(Program *program, OpCode op, Expr *const *args) {
     Expr *number = fold_numbers(program, op, args);
     if (number) return number;
@@ -352,7 +352,7 @@ static bool is_outside(const Expr *sub, const Axis *axis) {
 }
 
 /* The same expression over other arguments; an application is folded again. A computed subscript
- * may fold to a place outside, where 0 is read. */
+ * may fold to an index outside of the axis, where reads are 0. */
 static Expr *rebuild(Program *program, const Expr *expr, Expr **args) {
     if (expr->kind == EXPR_READ) {
         for (int i = 0; i < expr->count && i < expr->tensor->rank; i++) {
@@ -402,14 +402,15 @@ static Statement *statement_new(Program *program, Block *block, StatementKind ki
     return statement;
 }
 
-/* An index iterates once, however often it is named; that of a repeat does not iterate at all. */
+/* An index iterates once even if it is named several times. The index of a repeat does not
+ * iterate. */
 static void add_loop(Program *program, Statement *statement, Index *index) {
     if (index->of_repeat) return;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == index) return;
     if (statement->loop_count == MAX_LOOPS) {
-        report_error(program->reports, statement->span,
-                     "this runs over more than %d indices at once", MAX_LOOPS);
+        report_error(program->reports, statement->span, "the equation has more than %d indices",
+                     MAX_LOOPS);
         return;
     }
     statement->loops[statement->loop_count++] = index;
@@ -444,8 +445,8 @@ Statement *statement_repeat(Program *program, Block *block, Index *index, bool r
     return statement;
 }
 
-/* The largest value of an expression of steps of repeats, numbers and, where `loops`, loops that is
- * never negative, else -1. */
+/* The largest value of an expression of repeat indices, numbers and, with `loops`, loop indices, if
+ * it is never negative, else -1. */
 static double largest(const Expr *expr, bool loops) {
     if (expr->kind == EXPR_NUMBER) return expr->number;
     if (expr->kind == EXPR_INDEX)

@@ -1,20 +1,19 @@
 /* ir: the program in index notation.
  *
- * A program is a list of statements. A loop statement says, for every value of its indices,
+ * A program is a list of statements. A loop statement defines, for every value of its indices,
  *
- *     y[b,s,f] = sum[d] x[b,s,d] * up[d,f]     reduction: sum over what is not on the left
- *     demb[tokens[b,s],d] += dx[b,s,d]         scatter: on the left more than plain indices
+ *     y[b,s,f] = sum[d] x[b,s,d] * up[d,f]     reduction: sum over the indices missing on the left
+ *     demb[tokens[b,s],d] += dx[b,s,d]         scatter: computed subscripts on the left
  *
- * A call statement is one of the few operations that are not loops (attention, the choice of the
- * largest, packing of chosen rows). A repeat statement runs its body `count` times with an index at
- * hand; what differs from step to step (weights, residual stream, saved activations) is a tensor
- * with one axis more, subscripted by that index. So the size of a program does not depend on depth,
- * and there is no special kind of tensor for it. A scan does the same along any axis, place after
- * place, and is one call: to whoever does not look into it a statement that reads and writes
- * tensors.
+ * A call statement is one of the few operations that are not loops: attention, top-k selection,
+ * dispatch. A repeat statement runs its body `count` times. Its index selects the slice of each
+ * tensor that differs between iterations (weights, residual stream, saved activations); such a
+ * tensor has one more axis. The size of a program therefore does not depend on the depth, and there
+ * is no special kind of tensor for it. A scan does the same along any axis, one position after the
+ * other. A scan is one call: other passes treat it as a statement that reads and writes tensors.
  *
  * Everything is allocated in program->arena and owned by it. Expressions are immutable trees and
- * may be shared; statements and tensors may be changed in place by passes.
+ * may be shared. Passes may modify statements and tensors.
  */
 #ifndef IR_H
 #define IR_H
@@ -27,8 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is written has one dimension less than a tensor may have: a repeat adds one to what its
- * steps keep. */
+/* Source equations have at most MAX_DIMENSIONS dimensions: a repeat adds one to the tensors that
+ * its iterations save. */
 enum { MAX_RANK = 10, MAX_DIMENSIONS = MAX_RANK - 1, MAX_LOOPS = 14 };
 
 /* ---- axes, indices, tensors ---- */
@@ -36,9 +35,9 @@ enum { MAX_RANK = 10, MAX_DIMENSIONS = MAX_RANK - 1, MAX_LOOPS = 14 };
 typedef enum AxisKind {
     AXIS_PLAIN,
     AXIS_BATCH,    /* the sequences of a micro-batch */
-    AXIS_SEQUENCE, /* time: what is causal is causal along it */
+    AXIS_SEQUENCE, /* time: causal masks and scans run along it */
     AXIS_REPEAT,   /* depth */
-    AXIS_ROWS,     /* packed rows of a relation (made by route) */
+    AXIS_ROWS,     /* dispatched rows of a relation (made by route) */
     AXIS_ELEMENTS  /* all elements of one parameter (update programs); its size is known at run time
                       only */
 } AxisKind;
@@ -48,7 +47,7 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
-    bool padded; /* of a tensor: loops stop short of its end (see pad.c) */
+    bool padded; /* loops over a dimension of a tensor stop before its end (see pad.c) */
 } Axis;
 
 /* A loop variable. Two indices are the same only if they are the same pointer. */
@@ -62,23 +61,24 @@ typedef struct Index {
 typedef enum Role {
     ROLE_PARAMETER, /* trained; lives in the weights block */
     ROLE_STATE, /* not trained, kept and saved (running statistics; m and v in update programs) */
-    ROLE_INPUT, /* given by the runtime at each call */
+    ROLE_INPUT, /* passed by the runtime to each call */
     ROLE_GRADIENT, /* adjoint of a parameter; lives in the gradients block; `of` is the parameter.
                       Statements only add to it */
     ROLE_CACHE,    /* kept between decode steps */
-    ROLE_OUTPUT,   /* handed to the caller: logits, loss, aux and probe values */
-    ROLE_ROUNDED, /* a parameter as TYPE_BF16 or TYPE_INT8; `of` is the parameter. Made whenever the
-                     weights have changed */
+    ROLE_OUTPUT,   /* returned to the caller: logits, loss, aux and probe values */
+    ROLE_ROUNDED,  /* a parameter as TYPE_BF16 or TYPE_INT8; `of` is the parameter. Recomputed after
+                     each change of the weights */
     ROLE_TEMP
 } Role;
 
-/* float in C (double in interpreter); int32; a real that is rounded to bf16 when it is stored
- * (programs for a device, see precision.c; interpreter rounds as well); a real that is one of 255
- * multiples of a number which it shares with its INT8_GROUP neighbours (smaller_weights.c); a real
- * that is double in C, too (tables.c); a real that is one of -127 .. 127 (store_caches.c). */
+/* REAL: float in C, double in the interpreter. INT: int32. BF16: a real that is rounded to bf16
+ * when it is stored (programs for a GPU, see precision.c); the interpreter rounds as well. INT8:
+ * one of 255 multiples of a scale that INT8_GROUP adjacent elements share (smaller_weights.c).
+ * DOUBLE: a real that is double in C, too (tables.c). BYTE: a real in -127 .. 127
+ * (store_caches.c). */
 typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8, TYPE_DOUBLE, TYPE_BYTE } Type;
 enum { INT8_GROUP = 64 };
-/* Bytes of an element; of a group without the number that it shares. */
+/* Bytes of one element; for TYPE_INT8 of one group without its scale. */
 long type_bytes(Type type);
 
 /* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
@@ -87,15 +87,15 @@ typedef struct Init {
     double a, b;
 } Init;
 
-/* An option of the optimizer that one parameter has for itself; of "lr": a factor. */
+/* Value of an optimizer option for one parameter; for "lr" a factor. */
 typedef struct OwnNumber {
     const char *name;
     double value;
 } OwnNumber;
 
 typedef struct Tensor {
-    int id;           /* its place in program->tensors */
-    const char *name; /* unique in the program, an identifier: what generated code calls it */
+    int id;           /* index in program->tensors */
+    const char *name; /* unique in the program, an identifier: the name in generated code */
     const char *path; /* parameters and states: the public name, "block.{i}.attention.query". "{i}"
                          or "{2*i+1}" is the step of the repeat, present exactly when axes[0] is an
                          AXIS_REPEAT axis */
@@ -109,20 +109,21 @@ typedef struct Tensor {
     MoecScalar scalar;   /* inputs that are scalars */
     long vocabulary;     /* integers: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
-    double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
+    double active;       /* parameters: fraction that one token uses, 1 for all (filled by cost) */
     int fan_in, fan_out; /* parameters */
-    int lead; /* parameters and states: axes before its own: the iteration of a repeat, what its
-                 layer is applied under */
+    int lead; /* parameters and states: number of axes before those of the declaration: the repeat
+                 axis and the axes over which the layer is applied */
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
     int repeats;     /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen;     /* parameters: not trained */
     bool whole;      /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
-    List own;        /* OwnNumber *, parameters: what the optimizer reads for it alone */
+    List own;        /* OwnNumber *, parameters: optimizer options of this parameter */
     MoecProbe probe; /* outputs */
-    bool cached;     /* `cache t` was said of it: decode keeps it and computes again what follows */
-    bool kept;       /* made outside of repeats, and read on the way back */
-    bool part;       /* of an equation: no name in the source stands for it */
-    bool integer;    /* temporaries: the equation is a whole number (see integers.c) */
+    bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
+                        it */
+    bool kept;       /* computed outside of repeats and read by the backward pass */
+    bool part;       /* part of an equation: no name in the source refers to it */
+    bool integer;    /* temporaries: the equation has integer values (see integers.c) */
     Span span;       /* where it is defined */
 } Tensor;
 
@@ -165,12 +166,12 @@ typedef struct OpRow {
 } OpRow;
 
 extern const OpRow op_table[OP_COUNT];
-/* The operation spelt `text` with that many arguments, or -1. */
+/* The operation with the spelling `text` and that many arguments, or -1. */
 int op_find(const char *text, int arity);
-/* Its value in double precision, the definition of every operation but the random ones, which give
- * 0 here. Remainders have the sign of the divisor; what is true is anything but 0. */
+/* The value in double precision, which defines every operation except random ones; those return 0
+ * here. Remainders have the sign of the divisor. Every value except 0 is true. */
 double op_value(OpCode op, double a, double b, double c);
-/* The same of `count` values each; what an operation has no use for may be NULL. */
+/* The same for `count` values each; unused arguments may be NULL. */
 void op_values(OpCode op, const double *const args[3], double *values, int count);
 /* random operations: never folded, never moved */
 bool op_is_random(OpCode op);
@@ -201,55 +202,56 @@ typedef enum StatementKind { STATEMENT_LOOP, STATEMENT_CALL, STATEMENT_REPEAT } 
 typedef enum Reduction { REDUCE_NONE, REDUCE_SUM, REDUCE_MAX, REDUCE_MIN } Reduction;
 
 typedef enum CallKind {
-    /* Operands are reads whose subscripts are plain indices (or index + constant for a repeat
-     * axis), each written out; the leading dimensions that all operands share ("...") are iterated,
-     * the named last ones belong to the operation.
+    /* Operands are reads. Each subscript is written out: a plain index, or index + constant for a
+     * repeat axis. The leading dimensions ("...") are common to all operands and are iterated. The
+     * named last dimensions belong to the operation.
      *
-     * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|), value head
-     * floor(h*|hv|/|h|).
+     * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|) and value
+     * head floor(h*|hv|/|h|).
      *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
-     *        (document[..., t] when attention.documents: a query sees the keys whose number is
-     *        that of its own place)
+     *        (document[..., t] when attention.documents: a query attends only to keys with the
+     *        document id of its own position)
      *        (k_scale[..., t, hk] when attention.scaled[0], v_scale[..., t, hv] when scaled[1]:
-     *        what rows of k, of v are times)
+     *        scale per row of k and of v)
      *   out: o[..., s, h, c]  lse[..., s, h]
-     *   When position (the last input, a rank-0 int read) is present, query s stands at place
-     *   position+s of keys 0 .. position+s (decoding); otherwise |s| == |t| and query s at s. */
+     * With a position (the last input, a rank-0 int read), query s is at position+s and attends to
+     * keys 0 .. position+s (decoding). Without one |s| == |t| and query s is at s. */
     CALL_ATTEND,
     /* in: q k v (sink) (document) o lse do   out: dq dk dv (dsink).  Outputs are overwritten. */
     CALL_ATTEND_GRAD,
-    /* top: marks the `top.k` largest along dimension `top.dimension` of p (ties: lowest index
-     * first) with 1, the rest 0.
+    /* top: marks the `top.k` largest values along dimension `top.dimension` of p with 1 and the
+     * others with 0. Of equal values the lowest index wins.
      *   in: p[...]  out: mask[...] of the same axes
-     * Dimensions of a call are counted over subscripts that iterate: those made of steps and
-     * numbers are fixed places. */
+     * Dimensions of a call are counted over subscripts that iterate. A subscript of repeat indices
+     * and numbers has a fixed value and does not count. */
     CALL_TOP,
-    /* pack (made by route): the true entries of a mask as rows, sorted by group, then by the
+    /* pack (made by route): the nonzero entries of a mask as rows, sorted by group, then by the
      * coordinates in order.
-     *   in:  mask[axes] (a stacked mask: mask[i, axes], i the index of the enclosing repeat; i is
-     *        no coordinate);
-     *        then any number of int tensors over one axis of the mask, say pick_of[rows of an
-     *        outer relation], with `vocabulary` values: further parts of the group, by that
+     *   in:  mask[axes]; for a stacked mask, mask[i, axes], i is the index of the enclosing repeat
+     *        and not a coordinate;
+     *        then int tensors over one axis of the mask, for example pick_of[rows of an outer
+     *        relation], with `vocabulary` values: more parts of the group, selected by that
      *        coordinate of the row
      *   out: coordinate[rows] (int), one for each dimension of the mask, in order;
      *        group[groups+1] (int): first row of each group. The group of a row is the row-major
      *        number of (values of the further inputs in order, then the coordinates of the key
      *        dimensions in order);
-     *        row_of[axes] (int): row of an entry, -1 when it is not chosen;
+     *        row_of[axes] (int): row of an entry, -1 if it is not selected;
      *        other[rows] (int): row-major number of the coordinates that are not key dimensions
      *        (0 when all are);
      *        start[others+1], list[rows] (int): the rows with each value of `other`, ascending
-     *   pack.key marks the key dimensions. |rows| is static: no row beyond the last true entry
-     *   exists, because the count of true entries is the same in every run (a top with static k).
+     * pack.key marks the key dimensions. |rows| is static, because every run has the same count of
+     * nonzero entries (a top with static k).
      */
     CALL_PACK,
-    /* scan: a recurrence. The body, loop statements alone, runs for every place of index->axis in
-     * their order (downwards when `reverse`); the index is that of a repeat there. What a place
-     * hands to the next one is read a place further back, S[b,s-1,h] where S[b,s,h] is written;
-     * outside the axis that is 0.
-     *   in:  every tensor that the body reads and does not define, those it adds to besides
+    /* scan: a recurrence. The body consists of loop statements. It runs for every position of
+     * index->axis in order, or from last to first when `reverse`; its index acts as the index of a
+     * repeat. A position reads the state of the previous one as S[b,s-1,h] where S[b,s,h] is
+     * written. Outside of the axis that is 0.
+     *   in:  every tensor that the body reads and does not define, and every one it adds to
      *   out: every tensor that the body writes
-     * all of them whole but for the steps around the scan (see scan_operands). */
+     * All operands are whole tensors, except for indices of repeats around the scan (see
+     * scan_operands). */
     CALL_SCAN
 } CallKind;
 
@@ -257,16 +259,16 @@ typedef enum MaskKind { MASK_CAUSAL, MASK_NONE, MASK_WINDOW } MaskKind;
 
 typedef struct AttendOptions {
     MaskKind mask;
-    long window;    /* MASK_WINDOW: query i sees keys i-window+1 .. i; where there is a position, k
-                       and v may be rings: the key of place p stands in row p % rows */
+    long window;    /* MASK_WINDOW: query i sees keys i-window+1 .. i; with a position, k and v may
+                       be ring buffers: the key of position p is in row p % rows */
     double scale;   /* of the scores, applied before cap and softmax */
     double cap;     /* scores become cap*tanh(score/cap); 0: none */
-    bool sink;      /* one learned logit a head takes part in the normaliser */
-    bool documents; /* besides the mask: only keys of the query's own document */
-    bool scaled[2]; /* keys, values: TYPE_BYTE, each row times a number of its own */
+    bool sink;      /* a learned logit per head is added to the softmax denominator */
+    bool documents; /* in addition to the mask: only keys of the query's own document */
+    bool scaled[2]; /* keys, values: TYPE_BYTE with a scale per row */
     bool position;
-    long best; /* read only the `best` largest-weight values when decoding, weights not
-                  renormalised; 0: all */
+    long best; /* decoding reads only the `best` values with the largest weights, without
+                  renormalization; 0: all */
 } AttendOptions;
 
 typedef struct Statement Statement;
@@ -281,15 +283,17 @@ struct Statement {
     Span asked; /* of an equation of the standard library: where the user chose or applied its
                    layer */
 
-    /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value. `loops` holds every index
-     * iterated: first those of the target in its order, then the reduced ones. An index of an
-     * enclosing repeat is in scope but is not iterated, hence not in `loops`. reduction NONE with a
-     * target subscript computed from a loop index is a scatter: two iterations that hit the same
-     * element add up in loop order. With accumulate false it stores instead, and the places must be
-     * distinct (a cache written at position+s); what it does not hit stays. A computed sub of the
-     * target outside the axis is dropped. A subscript made of steps of repeats and numbers only,
-     * x[i+1,b,s,d], is a fixed place and no scatter; one that runs over a part of its axis,
-     * x[4*i+b,s,d], is a plain one (see sub_loop). */
+    /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value. `loops` holds every
+     * iterated index: first those of the target in its order, then the reduced ones. The index of
+     * an enclosing repeat is in scope but not iterated, hence not in `loops`.
+     *
+     * With reduction NONE, a target subscript computed from a loop index is a scatter: iterations
+     * that hit the same element are added in loop order. With accumulate false it stores instead,
+     * and the elements must be distinct (a cache written at position+s); other elements keep their
+     * value. A computed subscript of the target outside of the axis is dropped.
+     *
+     * A subscript of repeat indices and numbers only, x[i+1,b,s,d], is fixed and no scatter. One
+     * that runs over a part of its axis, x[4*i+b,s,d], counts as plain (see sub_loop). */
     Expr *target; /* EXPR_READ */
     bool accumulate;
     Reduction reduction;
@@ -298,7 +302,7 @@ struct Statement {
     Expr *value;
     bool exact;     /* see precision.c */
     bool in_double; /* see tables.c */
-    bool once;      /* an update of a state: run only on the last micro-batch of a step */
+    bool once;      /* update of a state: runs only on the last micro-batch of a step */
 
     /* STATEMENT_CALL */
     CallKind call;
@@ -316,10 +320,10 @@ struct Statement {
     Index *index;
     bool reverse;
     Block body;
-    bool ordered;     /* STATEMENT_REPEAT: its body holds little at once as it stands */
-    const char *slow; /* CALL_SCAN: why it runs place by place; NULL: nobody has looked */
-    bool again;       /* what it makes takes more room than making it again is worth */
-    bool remade;      /* made again where it is first wanted: see rematerialize.c */
+    bool ordered;     /* STATEMENT_REPEAT: the statements of its body are ordered for low memory */
+    const char *slow; /* CALL_SCAN: reason for sequential execution; NULL: not analyzed yet */
+    bool again;       /* its result costs more memory than its recomputation is worth */
+    bool remade;      /* recomputed before its first use: see rematerialize.c */
 };
 
 /* ---- programs ---- */
@@ -327,28 +331,26 @@ struct Statement {
 typedef enum Graph {
     GRAPH_FORWARD, /* outputs (logits), loss when the model has one, aux and probe values */
     GRAPH_TRAIN,   /* loss, aux, probes, and gradients, added up in the gradients block */
-    GRAPH_DECODE,  /* one step: |sequence| new tokens at place `position`; caches are read and
-                      written */
+    GRAPH_DECODE,  /* one step: |sequence| new tokens at `position`; reads and writes caches */
     GRAPH_UPDATE,  /* the optimizer: one parameter, axis ELEMENTS */
-    GRAPH_MEASURE, /* for evaluation: loss, aux and probe values, and how unlikely the next tokens
-                      are */
-    GRAPH_STEP,    /* what optimizers do to parameters that they see as a whole */
-    GRAPH_GATHER   /* step_mean: of one micro-batch, what a step wants to know of all of them before
-                      their gradients; outputs under the names of the states */
+    GRAPH_MEASURE, /* evaluation: loss, aux and probe values, and the negative log-likelihood of the
+                      next tokens */
+    GRAPH_STEP,    /* optimizer updates that need whole matrices */
+    GRAPH_GATHER   /* step_mean: statistics of one micro-batch that a step averages over all
+                      micro-batches before their gradients; outputs have the names of the states */
 } Graph;
 
-/* A table of rows that takes the place of several subscripts: table[r] is the row-major number of
- * of[0][r], of[1][r], ... So x[b[r],s[r],d] with of = {b, s} is row table[r] of x seen as a
- * matrix. */
+/* A row-index table that replaces several subscripts: table[r] is the row-major number of of[0][r],
+ * of[1][r], ... With of = {b, s}, x[b[r],s[r],d] is row table[r] of x as a matrix. */
 typedef struct Flat {
     Tensor *table;
     Tensor *of[MAX_RANK];
     int count;
 } Flat;
 
-/* A relation found by route, one for each pack; kept for fusion, cost and printing. Relations
- * packed from one mask (once in the forward and once in the backward part of a repeat) share their
- * rows axis and differ in their tensors. */
+/* A relation found by route, one for each pack; kept for fusion, cost and printing. Relations of
+ * the same mask (one in the forward and one in the backward part of a repeat) share their rows axis
+ * and have their own tensors. */
 typedef struct Relation {
     Tensor *mask;
     Axis *rows;
@@ -357,15 +359,16 @@ typedef struct Relation {
     bool key[MAX_RANK];
     Tensor *group_of[MAX_RANK]; /* tensors over rows whose row-major number is the group */
     int group_of_count;
-    List flats; /* Flat *; the first (table `other`) is the one that start and list go by */
-    struct Relation *outer; /* the relation on whose rows this one is defined, or NULL */
+    List flats; /* Flat *; start and list are indexed by the first one (table `other`) */
+    struct Relation *outer; /* the relation that defines the rows on which this one is defined, or
+                               NULL */
 } Relation;
 
-/* sum[n in mask] e, or another reduction of chosen entries, as written. */
+/* sum[n in mask] e, or another reduction over selected entries, as in the source. */
 typedef struct MaskedReduction {
     const Expr *mask;
     const Axis *axis;
-    long entries; /* of e for each element of the result, chosen or not */
+    long entries; /* of e per element of the result, selected or not */
     Span span, asked;
 } MaskedReduction;
 
@@ -373,8 +376,8 @@ typedef struct MaskedReduction {
 typedef struct ScanForm {
     const char *name;
     Span span;
-    long places;      /* of a chunk; 1: place by place */
-    const char *slow; /* why so, or NULL */
+    long places;      /* chunk size; 1: sequential */
+    const char *slow; /* reason for sequential execution, or NULL */
 } ScanForm;
 
 /* Forms of computation that a program can have: see program_form.def. */
@@ -392,7 +395,7 @@ typedef struct Program {
     Graph graph;
     List axes;    /* Axis * */
     List tensors; /* Tensor * */
-    Table names;  /* Named *: the numbers that names of tensors have taken (see tensor_new) */
+    Table names;  /* Named *: numbers in use after names of tensors (see tensor_new) */
     Block body;
     Axis *batch, *sequence; /* NULL when the model has none */
     Tensor *loss;           /* ROLE_OUTPUT, rank 0; NULL when there is none */
@@ -401,28 +404,30 @@ typedef struct Program {
     List relations;                /* Relation * (after route) */
     List scans;                    /* ScanForm * (after chunk_scan) */
     List masked;                   /* MaskedReduction * */
-    List scores;                   /* Tensor *: those of attention that no kernel has, all held */
-    bool by_training, by_decoding; /* the spec asked which graph this is */
+    List scores;                   /* Tensor *: attention scores outside of the attention kernel,
+                                      stored in full */
+    bool by_training, by_decoding; /* the spec tests for this mode */
     bool gathers;                  /* some state is a step_mean */
     long context;                  /* decode: length of the caches */
-    bool input_gradients; /* the gradient pass gives those of real inputs as outputs, too */
-    Tensor *cotangent;    /* training: an input that its second part waits for, or NULL: see
+    bool input_gradients; /* training also returns the gradients of real inputs as outputs */
+    Tensor *cotangent;    /* training: an input that the second phase waits for, or NULL: see
                              moec_split_training */
-    bool rounded; /* products round what they multiply to bf16, unless a statement is exact */
-    Type weights; /* that products read parameters as: see smaller_weights.c */
-    Type caches;  /* of what attention keeps from step to step: see store_caches.c */
-    const Target *target;    /* the machine: the processor until another is chosen */
+    bool rounded; /* operands of products are rounded to bf16, unless a statement is exact */
+    Type weights; /* type of parameters in products: see smaller_weights.c */
+    Type caches;  /* type of the attention caches: see store_caches.c */
+    const Target *target;    /* the machine: the CPU until a pass selects another */
     bool lowered;            /* the passes of its machine have run */
-    bool has[PROGRAM_FORMS]; /* forms that the passes so far made */
+    bool has[PROGRAM_FORMS]; /* forms made by the passes so far */
 } Program;
 
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph);
 Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span);
-/* A tensor whose name is `name`, with a number appended when that is taken. */
+/* Creates a tensor named `name`, with a number appended if the name is in use. */
 Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
                    Axis *const *axes, Span span);
 Index *index_new(Program *program, const char *name, Axis *axis);
-/* Drops all but those to be kept, by id, and numbers the rest anew; the names are free again. */
+/* Drops all tensors except `kept` (by id) and renumbers the rest. Names of dropped tensors are
+ * free. */
 void tensors_keep(Program *program, const bool *kept);
 long tensor_elements(const Tensor *tensor);
 
@@ -434,13 +439,13 @@ Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices)
 /* Unused arguments are NULL. */
 Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c);
 bool expr_equal(const Expr *a, const Expr *b);
-/* The same when the first indices of one are taken for those of the other, in their order. */
+/* Equal after replacing the first indices of one with those of the other, in order. */
 bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *const *b_loops,
                   int count);
 /* Equal for expressions that match. */
 uint64_t expr_hash(uint64_t hash, const Expr *expr, Index *const *loops, int count);
 bool expr_is_number(const Expr *expr, double number);
-/* Comparisons and what joins them: 1 or 0. */
+/* Comparisons and their logical combinations: 1 or 0. */
 bool expr_is_truth(const Expr *expr);
 bool expr_uses_index(const Expr *expr, const Index *index);
 bool indices_have(Index *const *indices, int count, const Index *index);
@@ -452,29 +457,29 @@ bool expr_reads(const Expr *expr, const Tensor *tensor);
 Expr *sub_over(Program *program, Expr *sub, const Axis *axis);
 /* ---- whole.c ---- */
 
-/* The largest whole number that a real can be told apart from its neighbours by. */
+/* The largest integer that a real distinguishes from its neighbors. */
 #define WHOLE_MAX 0x1.fffffffffffffp52
-/* Its value is a whole number: what subscripts are. Computed in 64 bits where it is a subscript. */
+/* True if the value is an integer, as in subscripts. A subscript is computed in 64 bits. */
 bool expr_is_whole(const Expr *expr);
-/* Nothing but whole numbers is in it either: constants, indices, tokens. */
+/* True if its operands are integers as well: constants, indices, tokens. */
 bool expr_counts(const Expr *expr);
-/* The same where a named equation of whole numbers counts as one, before `keep_integers`. */
+/* The same, but a named equation with integer values counts as one, before `keep_integers`. */
 bool expr_names_whole(const Expr *expr);
-/* Computed in 64 bits in every context: a remainder or a quotient of whole numbers, a comparison
- * of expressions that count. */
+/* True if it is computed in 64 bits in every context: a remainder or quotient of integers, or a
+ * comparison of expressions that count. */
 bool expr_is_exact(const Expr *expr);
-/* floor(a / b) of whole numbers. */
+/* True for floor(a / b) of integers. */
 bool expr_is_quotient(const Expr *expr);
-/* A real without a fraction as a whole number. */
+/* A real without a fraction as an integer. */
 int64_t whole_of(double number);
-/* The value of an operation on whole numbers, its definition; of floor(a / b). */
+/* The value that defines an operation on integers; the quotient is floor(a / b). */
 int64_t whole_value(OpCode op, int64_t a, int64_t b, int64_t c);
 int64_t whole_quotient(int64_t a, int64_t b);
-/* A simpler expression of whole numbers that are split and put together again, or NULL. */
+/* A simpler expression for integers that are split and joined again, or NULL. */
 Expr *whole_fold(OpCode op, Expr *a, const Expr *b);
 
-/* Replaces index from[i] by to[i] everywhere, subscripts included. What falls outside an axis is 0;
- * so a target may become a number: nothing is stored there. */
+/* Replaces index from[i] by to[i] everywhere, including subscripts. A read outside of an axis is 0.
+ * A target may therefore become a number, which stores nothing. */
 Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to, int count);
 /* Calls visit for the expression and everything below it, subscripts included, parents first. */
 void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data);
@@ -489,20 +494,20 @@ Statement *statement_call(Program *program, Block *block, CallKind call, Span sp
 Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span);
 bool statement_is_scatter(const Statement *statement);
 /* The loop index with which a subscript runs over its axis or over a part of it: `index`, or `first
- * + index` where `first` is made of steps and numbers and the sum never leaves the axis. NULL for
- * any other subscript. */
+ * + index` where `first` consists of repeat indices and numbers and the sum never leaves the axis.
+ * NULL for any other subscript. */
 Index *sub_loop(const Expr *sub, const Axis *axis);
-/* Is it made of loops, steps of repeats and numbers, and never outside of the axis? */
+/* True if it consists of loop indices, repeat indices and numbers and never leaves the axis. */
 bool sub_is_inside(const Expr *sub, const Axis *axis);
 /* All statements, repeats and scans before their bodies. */
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
-/* The same from the last to the first, bodies before what they belong to. */
+/* The same from last to first, bodies before their statements. */
 void block_walk_back(Block *block, void (*visit)(Statement *statement, void *data), void *data);
-/* How many operands of an attention come before the position, or before o, lse and do. */
+/* The number of operands of an attention before the position, or before o, lse and do. */
 int attend_operands(const AttendOptions *options);
-/* The place of the numbers of documents among the inputs of an attention that has them. */
+/* The index of the document ids among the inputs of an attention that has them. */
 int attend_document(const AttendOptions *options);
-/* The same of what rows of keys (0), of values (1) are times. */
+/* The same for the scales of keys (0) or values (1). */
 int attend_scale(const AttendOptions *options, int which);
 
 /* ---- scan.c ---- */
@@ -510,20 +515,19 @@ int attend_scale(const AttendOptions *options, int which);
 bool statement_is_scan(const Statement *statement);
 /* A scan without a body yet. */
 Statement *statement_scan(Program *program, Block *block, Index *index, bool reverse, Span span);
-/* Fills inputs and outputs of a scan from what its body reads and writes. */
+/* Sets inputs and outputs of a scan from the reads and writes of its body. */
 void scan_operands(Program *program, Statement *scan);
 /* Another statement, no repeat, with indices from[i] replaced by to[i] in operands and body; not in
  * any block. */
 Statement *statement_copy(Program *program, const Statement *statement, Index *const *from,
                           Expr *const *to, int count);
 
-/* print: the program as text, one statement a line; what `moec dump` shows and tests compare. */
+/* print: the program as text, one statement per line; the output of `moec dump`. */
 char *print_program(Arena *arena, const Program *program);
 const char *graph_name(Graph graph); /* "train" */
 char *print_expr(Arena *arena, const Expr *expr);
 char *print_statement(Arena *arena, const Statement *statement);
-/* verify: NULL when the program is well formed, else what is wrong (a mistake of the pass that ran
- * last). */
+/* verify: NULL if the program is well formed, else an error message (a bug in the last pass). */
 char *well_formed(Arena *arena, const Program *program);
 
 #endif

@@ -1,4 +1,4 @@
-/* op: the table of pointwise operations in C, and what each of them means in double precision. */
+/* op: the table of pointwise operations in C and their values in double precision. */
 #include "ir/ir.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ bool expr_is_truth(const Expr *expr) {
     return expr->kind == EXPR_APPLY && op_table[expr->op].kind == OP_KIND_TRUTH;
 }
 
-/* A loop for each operation, which a C compiler can make vectors of. */
+/* One loop per operation, which the C compiler vectorizes. */
 void op_values(OpCode op, const double *const args[3], double *values, int count) {
     const double *first = args[0], *second = args[1] ? args[1] : first,
                  *third = args[2] ? args[2] : first;

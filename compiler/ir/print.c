@@ -1,4 +1,4 @@
-/* print: a program as text: axes and tensors first, then one statement a line, bodies of repeats
+/* print: a program as text: axes and tensors first, then one statement per line, bodies of repeats
  * indented.
  *
  *     program tiny (train)
@@ -10,13 +10,13 @@
  *         h[b,s,f] = sum[d] x[i,b,s,d] * up[i,d,f]
  *       }
  *
- * Numbers have nine digits, so that equal programs print equally on every machine.
+ * Numbers have nine digits. Equal programs therefore print the same text on every machine.
  */
 #include "ir/ir.h"
 
 #include <string.h>
 
-/* Most of a text is words, which need no format: steps of a repeat are told apart by theirs. */
+/* Most of the text consists of words without a format. */
 static void add(Text *text, const char *word) {
     text_add_bytes(text, word, strlen(word));
 }
@@ -57,7 +57,7 @@ static void add_apply(Text *text, const Expr *expr, int least) {
     if (level < least) add(text, ")");
 }
 
-/* `least`: what binds less tightly goes into parentheses. */
+/* Puts expressions with a precedence below `least` in parentheses. */
 static void add_expr(Text *text, const Expr *expr, int least) {
     switch (expr->kind) {
     case EXPR_NUMBER:
@@ -98,7 +98,7 @@ static void add_loop(Text *text, const Statement *statement) {
         add(text, "] ");
     }
     add_expr(text, statement->value, reduces ? LEVEL_SUM + 1 : LEVEL_OR);
-    if (statement->once) add(text, "  (once a step)");
+    if (statement->once) add(text, "  (once per step)");
 }
 
 static void add_attention(Text *text, const AttendOptions *attention) {
@@ -118,7 +118,7 @@ static void add_attention(Text *text, const AttendOptions *attention) {
 static void add_pack(Text *text, const Statement *statement) {
     const Expr *mask = statement->inputs.items[0];
     const char *comma = "; key = [";
-    int dimension = 0; /* steps of repeats are not counted */
+    int dimension = 0; /* indices of repeats do not count */
     for (int i = 0; i < mask->count; i++) {
         if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->of_repeat) continue;
         if (!statement->pack.key[dimension++]) continue;
@@ -157,7 +157,7 @@ static void add_statement(Text *text, const Statement *statement, int depth) {
     case STATEMENT_CALL:
         add_call(text, statement);
         if (statement->call != CALL_SCAN) break;
-        text_add(text, " {%s%s\n", statement->slow ? "  # place by place: " : "",
+        text_add(text, " {%s%s\n", statement->slow ? "  # sequential: " : "",
                  statement->slow ? statement->slow : "");
         add_block(text, &statement->body, depth + 1);
         text_add(text, "%*s}", 2 * depth, "");

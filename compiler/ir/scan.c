@@ -21,7 +21,7 @@ typedef struct Operands {
     bool *defined; /* by tensor id: set in the body, not only added to */
 } Operands;
 
-/* Made of the steps around the scan and of numbers. */
+/* True if it consists of indices of repeats around the scan and of numbers. */
 static bool is_fixed(const Expr *sub, const Index *place) {
     if (sub->kind == EXPR_READ || expr_uses_index(sub, place)) return false;
     if (sub->kind == EXPR_INDEX) return sub->index->of_repeat;

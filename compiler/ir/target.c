@@ -1,4 +1,4 @@
-/* target: the machines there are. */
+/* target: the supported machines. */
 #include "ir/target.h"
 
 const Target target_processor = {.name = "processor",

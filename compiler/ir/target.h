@@ -1,5 +1,5 @@
-/* target: what the passes and the schedule have to know of the machine that a program is for. Texts
- * differ in more: see EmitTarget in codegen/emit.h. */
+/* target: facts about a machine that passes and the schedule use. Text of a target: see EmitTarget
+ * in codegen/emit.h. */
 #ifndef TARGET_H
 #define TARGET_H
 
@@ -8,27 +8,27 @@
 typedef struct Target {
     const char *name;
 
-    /* Kernels are launched by a host that cannot look into their memory. A launch costs: work moves
-     * between kernels to save some, and the nests of a large one are launched apart. */
+    /* The host launches kernels and cannot read their memory. Each launch has a cost: work moves
+     * between kernels to save launches, and the nests of a large kernel are launched separately. */
     bool launches;
-    /* Kernels with fewer operations than this stay in one thread, or in one block. */
+    /* Kernels with fewer operations stay in one thread or one block. */
     double small_work;
-    /* Bytes of a temporary that are as fast to work on as more of it at once. */
+    /* Size of a temporary in bytes above which larger chunks are not faster. */
     long part_bytes;
-    /* Elements of the rows that a kernel keeps beside it, on a stack or in a block's memory. */
+    /* Elements of local rows that a kernel may keep on the stack or in the memory of a block. */
     long row_room;
-    /* Neighbouring columns of a sum are summed side by side in one thread. */
+    /* One thread sums several adjacent columns. */
     bool column_sums;
-    /* Its compiler makes vectors of the iterations of a loop that may run side by side. */
+    /* The C compiler vectorizes loops whose iterations are independent. */
     bool vector_loops;
 
-    /* The templates there are: products that may round what they multiply; a single row times a
-     * matrix; products whose stores compute; sums of exponentials in the loop that finds the
-     * largest. */
+    /* Available templates: products that may round their operands; products of a single row and a
+     * matrix; products with an epilogue; sums of exponentials in the loop that computes the
+     * maximum. */
     bool rounded_products, row_products, epilogues, online_softmax;
 
-    /* The widest heads of an attention that rounds; 0: what attend.c finds room for. Whether it
-     * stores gradients of its operands rounded. */
+    /* The widest heads of an attention with bf16 operands; 0: the limit of attend.c. Whether it
+     * stores gradients of its operands as bf16. */
     long rounded_heads;
     bool rounded_gradients;
 } Target;

@@ -1,10 +1,10 @@
-/* well_formed: is the program well formed? Run after every pass; what it finds is the mistake of
- * the pass that ran last.
+/* well_formed: checks the invariants of a program after every pass. An error is a bug in the pass
+ * that ran last.
  *
- * Tensors are listed once, have names of their own and known axes. Every subscript is an integer,
- * one for each dimension; every index is a loop of its statement or that of an enclosing
- * repeat; loops that are not on the left are reduced. A temporary is set before it is read or added
- * to, in the order of the text.
+ * Tensors are listed once and have unique names and known axes. Every dimension has one integer
+ * subscript. Every index is a loop of its statement or the index of an enclosing repeat. Loops that
+ * are not on the left are reduced. In program order, a temporary is set before a statement reads it
+ * or adds to it.
  */
 #include "ir/ir.h"
 
@@ -49,7 +49,7 @@ static bool is_identifier(const char *name) {
 
 static void check_tensor(Verify *verify, const Tensor *tensor, int place) {
     if (tensor->id != place)
-        error_message(verify, "tensor %s has number %d at place %d", tensor->name, tensor->id,
+        error_message(verify, "tensor %s has number %d at index %d", tensor->name, tensor->id,
                       place);
     if (!is_identifier(tensor->name))
         error_message(verify, "'%s' is not a name for a tensor", tensor->name);
@@ -69,7 +69,7 @@ static void check_tensor(Verify *verify, const Tensor *tensor, int place) {
         error_message(verify, "gradient %s belongs to no parameter", tensor->name);
 }
 
-/* A hash of a name, so that looking for equal names takes linear time. */
+/* A hash of a name: the search for equal names has linear time. */
 static unsigned name_slot(const char *name, unsigned mask) {
     unsigned hash = 2166136261u;
     for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
@@ -105,8 +105,8 @@ static bool is_open_repeat(const Verify *verify, const Index *index) {
 
 static void check_expr(Verify *verify, const Expr *expr);
 
-/* A plain subscript runs over the whole dimension; that of a repeat may stop short of a carried
- * tensor's last place, any of the end of a padded axis. */
+/* A plain subscript runs over the whole dimension. The subscript of a repeat may omit the last
+ * element of a carried tensor. Any subscript may omit the end of a padded axis. */
 static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const Expr *sub) {
     check_expr(verify, sub);
     if (verify->message) return;
@@ -121,8 +121,8 @@ static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const
                           sub->index->name, sub->index->axis->name, size, dimension, tensor->name,
                           axis->name, axis->size);
     } else if (sub->kind == EXPR_NUMBER && (sub->number < 0 || sub->number >= (double)axis->size)) {
-        error_message(verify, "place %g of %s is outside axis %s (%ld)", sub->number, tensor->name,
-                      axis->name, axis->size);
+        error_message(verify, "subscript %g of %s is outside axis %s (%ld)", sub->number,
+                      tensor->name, axis->name, axis->size);
     }
 }
 
@@ -140,7 +140,7 @@ static void check_read(Verify *verify, const Expr *read) {
     for (int i = 0; i < read->count; i++) check_sub(verify, tensor, i, read->args[i]);
 }
 
-/* An index that is in scope: in a call, every one that is not of a repeat stands for itself. */
+/* Checks that an index is in scope. In a call, every index that is not of a repeat is in scope. */
 static void check_index(Verify *verify, const Index *index) {
     const Statement *statement = verify->statement;
     if (index->of_repeat
@@ -178,7 +178,7 @@ static void check_may_be_set(Verify *verify, const Tensor *tensor) {
     const Graph graph = verify->program->graph;
     bool updating = graph == GRAPH_UPDATE || graph == GRAPH_STEP;
     if (tensor->role == ROLE_INPUT || (tensor->role == ROLE_PARAMETER && !updating))
-        error_message(verify, "%s is given, not computed", tensor->name);
+        error_message(verify, "%s is an input and cannot be computed", tensor->name);
     verify->set[tensor->id] = true;
 }
 
@@ -204,7 +204,7 @@ static void check_target(Verify *verify, const Statement *statement) {
     for (int i = 0; i < target->count; i++)
         for (int j = 0; j < i; j++)
             if (target->args[i]->kind == EXPR_INDEX && expr_equal(target->args[i], target->args[j]))
-                error_message(verify, "index %s stands twice on the left",
+                error_message(verify, "duplicate index %s on the left",
                               target->args[i]->index->name);
     if (statement->accumulate &&
         (statement->reduction == REDUCE_MAX || statement->reduction == REDUCE_MIN))
@@ -236,8 +236,8 @@ static void check_loop(Verify *verify, const Statement *statement) {
 
 /* ---- calls ---- */
 
-/* The dimensions of a call's operand that iterate: places fixed by steps of repeats and numbers are
- * left out. */
+/* The dimensions of a call operand that iterate, without those fixed by repeat indices and
+ * numbers. */
 typedef struct Shape {
     int rank;
     const Index *index[MAX_RANK];
@@ -301,7 +301,7 @@ static const Expr *operand(const List *list, int place) {
     return list->items[place];
 }
 
-/* A number for each place; a query finds its own there, too. */
+/* One document id per position, and queries read that of their own position. */
 static void check_documents(Verify *verify, const Statement *statement, const Shape shapes[3]) {
     const AttendOptions *options = &statement->attention;
     if (verify->message || !options->documents) return;
@@ -309,15 +309,15 @@ static void check_documents(Verify *verify, const Statement *statement, const Sh
     Shape found = operand_shape(verify, documents), wanted = shapes[1];
     wanted.rank -= 2;
     if (options->position) wanted.size[wanted.rank - 1] = verify->program->context;
-    check_like(verify, "the documents of the keys", &wanted, &found);
+    check_like(verify, "the document ids of the keys", &wanted, &found);
     if (documents->tensor->type != TYPE_REAL)
-        error_message(verify, "the documents are of integers");
+        error_message(verify, "the document ids are not integers");
     if (!options->position)
-        check_sizes(verify, "places of q and documents", shapes[0].size[shapes[0].rank - 3],
+        check_sizes(verify, "positions of q and document ids", shapes[0].size[shapes[0].rank - 3],
                     wanted.size[wanted.rank - 1]);
 }
 
-/* Keys or values of bytes come with a number for each row, and no others do. */
+/* Keys or values have a scale per row if and only if they are bytes. */
 static void check_scales(Verify *verify, const Statement *statement, const Shape shapes[3]) {
     const AttendOptions *options = &statement->attention;
     for (int i = 0; i < 2 && !verify->message; i++) {
@@ -331,20 +331,20 @@ static void check_scales(Verify *verify, const Statement *statement, const Shape
     }
 }
 
-/* A cache has room for all places or, where there is a window, for those that new queries see. */
+/* A cache has room for all positions or, with a sliding window, for those that new queries see. */
 static void check_places(Verify *verify, const AttendOptions *options, long queries, long keys) {
     long context = verify->program->context;
     bool ring = options->mask == MASK_WINDOW && keys < context;
     if (!options->position && options->mask != MASK_NONE)
-        check_sizes(verify, "places of q and k", queries, keys);
+        check_sizes(verify, "positions of q and k", queries, keys);
     if (options->position && !ring)
-        check_sizes(verify, "places of the sequence and k", context, keys);
+        check_sizes(verify, "positions of the sequence and k", context, keys);
     if (options->position && ring && keys < options->window + queries - 1)
-        error_message(verify, "%ld places of k for a window of %ld and %ld queries", keys,
+        error_message(verify, "%ld positions of k for a window of %ld and %ld queries", keys,
                       options->window, queries);
 }
 
-/* q k v (sink) (document) of both attention calls; fills q, k, v. */
+/* Checks q k v (sink) (document) of both attention calls; sets q, k, v. */
 static void check_query_key_value(Verify *verify, const Statement *statement, Shape shapes[3]) {
     static const char *const names[] = {"q", "k", "v"};
     const AttendOptions *options = &statement->attention;
@@ -358,7 +358,7 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Sh
     }
     for (int i = 0; i < 3; i++) check_lead(verify, q, &shapes[i], 3, names[i]);
     if (verify->message) return;
-    check_sizes(verify, "places of k and v", k->size[lead], v->size[lead]);
+    check_sizes(verify, "positions of k and v", k->size[lead], v->size[lead]);
     check_sizes(verify, "widths of q and k", q->size[lead + 2], k->size[lead + 2]);
     check_places(verify, options, q->size[lead], k->size[lead]);
     if (options->mask == MASK_WINDOW && options->window < 1)
@@ -374,7 +374,7 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Sh
         check_sizes(verify, "heads of q and sink", q->size[lead + 1], sink.size[0]);
 }
 
-/* o or do has the places and heads of q and the width of v; lse the places and heads. */
+/* o or do has the positions and heads of q and the width of v; lse the positions and heads. */
 static void check_attended(Verify *verify, const Shape shapes[3], const Expr *o, const Expr *lse) {
     Shape wanted = shapes[0];
     if (verify->message) return;
@@ -430,7 +430,7 @@ static void check_top(Verify *verify, const Statement *statement) {
         error_message(verify, "top marks %ld of %ld", statement->top.k, p.size[dimension]);
 }
 
-/* One output of pack over rows, whose number all of them share. */
+/* Checks one output of pack over rows; all of them have the same count. */
 static void check_rows(Verify *verify, const Statement *statement, int place, long *rows) {
     Shape shape = operand_shape(verify, operand(&statement->outputs, place));
     if (verify->message) return;
@@ -486,7 +486,7 @@ static bool lists(const List *list, const Tensor *tensor) {
     return false;
 }
 
-/* What others know of the body are its operands. */
+/* Every tensor that the body shares with other statements is an operand of the scan. */
 static void check_listed(Verify *verify, const Statement *scan, const Expr *expr) {
     if (expr->kind == EXPR_READ && !lists(&scan->inputs, expr->tensor) &&
         !lists(&scan->outputs, expr->tensor))
@@ -494,7 +494,7 @@ static void check_listed(Verify *verify, const Statement *scan, const Expr *expr
     for (int i = 0; i < expr->count; i++) check_listed(verify, scan, expr->args[i]);
 }
 
-/* A tensor that the body defines may be read before, at another place. */
+/* The body may read a tensor that it defines before its definition, at another position. */
 static void check_scan(Verify *verify, const Statement *scan) {
     const List *body = &scan->body.statements;
     if (!scan->index->of_repeat || is_open_repeat(verify, scan->index))
@@ -518,7 +518,7 @@ static void check_scan(Verify *verify, const Statement *scan) {
     verify->statement = scan;
 }
 
-/* Numbers of operands; pack takes any number. */
+/* The counts of operands; pack accepts any count. */
 static bool counts_are_right(const Statement *statement) {
     int sink = statement->attention.sink, position = statement->attention.position,
         own = attend_operands(&statement->attention);

@@ -1,8 +1,8 @@
-/* whole: whole numbers, what subscripts are made of.
+/* whole: integer arithmetic of subscripts.
  *
- * They have 64 bits and wrap as two's complement does. A remainder has the sign of its divisor, a
- * quotient is the largest whole number not above it; a % 0 is a. What stands for no whole number,
- * floor(a / 0) or a real beyond 64 bits, is the least of all: outside of every axis.
+ * Integers have 64 bits and wrap in two's complement. A remainder has the sign of its divisor; a
+ * quotient is rounded down; a % 0 is a. Values that are not integers, floor(a / 0) or a real beyond
+ * 64 bits, become the least integer, which is outside of every axis.
  */
 #include "ir/ir.h"
 
@@ -10,7 +10,7 @@
 
 #define MAX_CONSTANT 1e30
 
-/* names: temporaries whose equations are whole numbers count, whatever memory they have. */
+/* names: temporaries with integer equations count, independent of the type of their memory. */
 static bool is_whole(const Expr *expr, bool names);
 
 static bool are_whole(const Expr *expr, int first, bool names) {
@@ -141,7 +141,7 @@ static bool is_op(const Expr *expr, OpCode op) {
     return expr->kind == EXPR_APPLY && expr->op == op;
 }
 
-/* size * n + i with i below size: sets both. */
+/* Matches size * n + i with i below size: sets both. */
 static bool is_joined(const Expr *expr, double size, Expr **number, Expr **rest) {
     if (!is_op(expr, OP_ADD) || !is_op(expr->args[0], OP_MUL)) return false;
     const Expr *product = expr->args[0];

@@ -1,4 +1,4 @@
-/* barriers: threads of a block wait for each other where one looks at what another one stores.
+/* barriers: adds barriers where a thread of a block reads a value that another one stores.
  *
  *     group                                     barrier
  *         for s = thread() .. 64                for s = thread() .. 64
@@ -7,7 +7,7 @@
  *         y[s] = row[63 - s]                    for s = thread() .. 64
  *                                                   y[s] = row[63 - s]
  *
- * The first one is for those that still read what was there. Leaves no group.
+ * The first barrier waits for threads that still read the old values. Leaves no group.
  */
 #include "loop/form.h"
 

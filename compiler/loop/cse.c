@@ -1,5 +1,5 @@
-/* cse: what occurs more than once, in a value or in those of statements side by side, is computed
- * once.
+/* cse: computes a subexpression that occurs several times in a value, or in those of adjacent
+ * statements, once.
  *
  *     y[d] = (x[d] - mean) * (x[d] - mean)     -->     let float part = x[d] - mean
  *     z[d] = w[d] / (x[d] - mean)                      y[d] = part * part
@@ -7,17 +7,17 @@
  */
 #include "loop/form.h"
 
-/* A few operations, those of subscripts as well, are worth a name. */
+/* Minimum operations for a name, including those of subscripts. */
 enum { MANY_OPERATIONS = 3 };
 
-/* The value that a statement computes: not what it joins that to. */
+/* The value that a statement computes, without the term that it is added to. */
 static const Term *value_in(const Term *term) {
     const Term *found = term->value != NO_VALUE ? term : NULL;
     for (int i = 0; i < term->count && !found; i++) found = value_in(term->args[i]);
     return found;
 }
 
-/* The store or the let of a node, which may stand behind a condition on its line; NULL: neither. */
+/* The store or the let of a node, possibly under a condition on the same line; NULL: neither. */
 static FormNode *statement_of(FormNode *node) {
     if (node->kind == FORM_IF && node->layout == ON_SAME_LINE) node = node->body.first;
     bool computes = node->kind == FORM_SET || (node->kind == FORM_LET && node->values[0]);
@@ -32,13 +32,13 @@ static bool changes(const FormNode *statement, const Term *part) {
     return statement->kind == FORM_SET && term_uses(part, term_stored(statement->values[0]));
 }
 
-/* The statement behind this one, where `part` still has the same value; or NULL. */
+/* The statement after this one if `part` still has the same value there; or NULL. */
 static FormNode *next_with(const FormNode *node, const FormNode *statement, const Term *part) {
     return node->next && !changes(statement, part) ? statement_of(node->next) : NULL;
 }
 
-/* Calls of `part` in the values of the nodes from this one on, as long as it has the same value;
- * where `by` is given, that stands there instead. */
+/* Counts `part` in the values of the nodes from this one on, as long as it has the same value; with
+ * `by`, replaces it. */
 static int occurrences(Arena *arena, FormNode *node, const Term *part, const Term *by) {
     int count = 0;
     for (FormNode *at = statement_of(node); at; at = next_with(node, at, part), node = node->next) {
@@ -50,7 +50,7 @@ static int occurrences(Arena *arena, FormNode *node, const Term *part, const Ter
     return count;
 }
 
-/* The first part to name, from the inside out. */
+/* The first subexpression to name, innermost first. */
 static const Term *find_part(const Term *term, FormNode *node) {
     const Term *found = NULL;
     for (int i = 0; i < term->count && term->value != VALUE_READ && !found; i++)
@@ -60,7 +60,7 @@ static const Term *find_part(const Term *term, FormNode *node) {
     return is_long && occurrences(NULL, node, term, NULL) > 1 ? term : NULL;
 }
 
-/* Names come behind `before`; returns the last. */
+/* Inserts names after `before`; returns the last. */
 static FormNode *name_in(Arena *arena, FormBlock *block, FormNode *before, FormNode *node) {
     const Term **place = computed_by(statement_of(node)), *value, *part;
     while ((value = value_in(*place)) != NULL && (part = find_part(value, node)) != NULL) {

@@ -1,4 +1,4 @@
-/* dump: the lowered form as text, one node a line, bodies indented. */
+/* dump: the lowered form as text, one node per line, bodies indented. */
 #include "loop/form.h"
 
 #include <string.h>

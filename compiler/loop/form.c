@@ -1,4 +1,4 @@
-/* form: terms and nodes of the lowered form, and the questions they answer. */
+/* form: terms and nodes of the lowered form, and queries about them. */
 #include "loop/form.h"
 
 #include <stdarg.h>
@@ -48,7 +48,7 @@ const Term *term_constant(Arena *arena, long number, const char *name) {
     return made;
 }
 
-/* Operators as spellings have them between spaces, by how tightly they bind. */
+/* Operators with their surrounding spaces, by precedence. */
 static const struct {
     const char *sign;
     TermLevel level;
@@ -59,7 +59,7 @@ static const struct {
     {"-", LEVEL_ADDED},  {"*", LEVEL_FACTORS}, {"/", LEVEL_FACTORS}, {"%", LEVEL_FACTORS},
 };
 
-/* The operator that begins at `at` and ends with a space; LEVEL_WHOLE when there is none. */
+/* The operator that starts at `at` and ends with a space; LEVEL_WHOLE if there is none. */
 static TermLevel operator_at(const char *at) {
     size_t length = strcspn(at, " ");
     for (size_t i = 0; at[length] && i < sizeof operators / sizeof *operators; i++)
@@ -68,7 +68,7 @@ static TermLevel operator_at(const char *at) {
     return LEVEL_WHOLE;
 }
 
-/* The loosest operator outside of brackets. */
+/* The operator with the lowest precedence outside of brackets. */
 static TermLevel level_of(const char *spelling) {
     TermLevel level = strchr("-(&", spelling[0]) && spelling[1] ? LEVEL_PREFIX : LEVEL_WHOLE;
     int depth = 0;
@@ -88,7 +88,7 @@ const Term *term(Arena *arena, const char *spelling, ...) {
     va_start(arguments, spelling);
     for (int i = 0; i < made->count; i++) made->args[i] = va_arg(arguments, const Term *);
     va_end(arguments);
-    if (strcmp(spelling, "$0") == 0) return made->args[0]; /* binds as its argument does */
+    if (strcmp(spelling, "$0") == 0) return made->args[0]; /* has the precedence of its argument */
     made->level = level_of(spelling);
     return made;
 }
@@ -179,23 +179,23 @@ const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Ter
     return none ? scaled : term(arena, term_sum, scaled, b);
 }
 
-/* How tightly the operand of an operator has to bind to need no parentheses: to its left as much as
- * the operator, to its right more. Readers do not know by heart what "a + b & c" and "a && b || c"
- * are. */
+/* The precedence that an operand needs to stay without parentheses: on the left that of the
+ * operator, on the right a higher one. "a + b & c" and "a && b || c" get parentheses for
+ * readability. */
 static TermLevel needed_by(TermLevel level, bool right) {
     if (level == LEVEL_BITS) return LEVEL_PREFIX;
     if (level == LEVEL_EITHER) return LEVEL_BITS;
-    if (level == LEVEL_EQUAL) return LEVEL_ADDED; /* compilers warn of a < b == c */
+    if (level == LEVEL_EQUAL) return LEVEL_ADDED; /* compilers warn about a < b == c */
     bool chains = level == LEVEL_BOTH || level == LEVEL_ADDED || level == LEVEL_FACTORS;
     return chains && !right ? level : level + 1;
 }
 
-/* The same of what stands at `at` in a spelling; nothing between brackets and commas. */
+/* The same for the operand at `at` in a spelling; no requirement between brackets and commas. */
 static TermLevel level_at(const char *spelling, const char *at) {
     TermLevel left = LEVEL_LOOSE, right = LEVEL_LOOSE;
     const char *from = at > spelling ? at - 1 : "";
     if (*from && strchr("&!)", *from)) left = LEVEL_PREFIX;
-    if (*from == '-') left = LEVEL_WHOLE; /* no two signs beside each other */
+    if (*from == '-') left = LEVEL_WHOLE; /* avoid two adjacent signs */
     if (*from == ' ') {
         while (from > spelling && from[-1] != ' ') from--;
         TermLevel before = operator_at(from);
@@ -209,7 +209,7 @@ static TermLevel level_at(const char *spelling, const char *at) {
     return left > right ? left : right;
 }
 
-/* What stands for a term without operands. */
+/* The text of a term without operands. */
 static const char *spelling_of(const Term *term) {
     if (term->variable) return term->variable->name;
     return term->constant ? term->constant : term->text;

@@ -1,4 +1,4 @@
-/* form: what a kernel does, between its schedule and its text: a small loop language.
+/* form: the lowered form of a kernel, between its schedule and its text: a small loop language.
  *
  *     for iteration in block() .. 8, step blocks()
  *         let long b = iteration / 4
@@ -6,10 +6,9 @@
  *             y[b * 64 + s] = x[b * 64 + s] * scale[s]
  *         barrier
  *
- * Terms are values and places, nodes are statements. Names are terms of their own, so that whether
- * a name is used, whether two values are the same or whether a barrier stands there already are
- * questions to the form; nothing looks them up in a text. A variable of the form is one wherever it
- * stands; what it is called is found as it is written down (names.c).
+ * Terms are values and addresses, nodes are statements. Names are terms. The form therefore answers
+ * if a name is used, if two values are equal, or if a barrier exists; no pass searches a text. A
+ * variable is the same in all its uses and gets its name when it is printed (names.c).
  */
 #ifndef FORM_H
 #define FORM_H
@@ -19,15 +18,15 @@
 /* ---- terms ---- */
 
 typedef enum TermKind {
-    TERM_NAME,   /* a variable of the form, or what `text` names: an array, a parameter */
-    TERM_NUMBER, /* `text` as the targets spell it */
-    TERM_APPLY   /* `text` with its arguments in the places of $0 .. $5: an operation of op.def, one
-                    of whole numbers, an element "$0[$1]", a call of a template */
+    TERM_NAME,   /* a variable of the form, or an array or parameter named `text` */
+    TERM_NUMBER, /* `text` in the syntax of the targets */
+    TERM_APPLY   /* `text` with its arguments for $0 .. $5: an operation of op.def, an integer
+                    operation, an element "$0[$1]", a call of a template */
 } TermKind;
 
 enum { TERM_ARGUMENTS = 6 };
 
-/* How tightly a term binds, loosest first; a name, a call or an element is whole. */
+/* Precedence of a term, lowest first; names, calls and elements are whole. */
 typedef enum TermLevel {
     LEVEL_LOOSE,
     LEVEL_CHOICE,
@@ -44,15 +43,15 @@ typedef enum TermLevel {
 
 /* Declared by a node of the form. */
 typedef struct Variable {
-    const char *wanted, *name; /* name: what it is called, once names.c has said so */
-    struct Variable *base;     /* it is called as this one with `wanted` behind; or NULL */
+    const char *wanted, *name; /* name: set by names.c */
+    struct Variable *base;     /* its name is that of this one plus `wanted`; or NULL */
 } Variable;
 
-/* A value that may be found before the loops that do not change it: an element; what is computed of
- * some. */
+/* A value that may be hoisted out of loops that do not change it: an element, or an expression of
+ * elements. */
 typedef enum TermInvariant { NOT_FOUND_BEFORE, READ_ONCE, COMPUTED_ONCE } TermInvariant;
 
-/* What a real value is: worth a name where it occurs more than once and takes some time. */
+/* Cost class of a real value; an expensive value that occurs several times gets a name. */
 typedef enum TermValue { NO_VALUE, VALUE_READ, VALUE_SHORT, VALUE_LONG } TermValue;
 
 typedef struct Term {
@@ -64,24 +63,25 @@ typedef struct Term {
     const struct Term *args[TERM_ARGUMENTS];
     TermInvariant invariant;
     TermValue value;
-    const char *constant;  /* of a number: what stands for it in a text; or NULL */
-    const char *type, *of; /* of a variable for it: its type, the tensor that it is an element of */
+    const char *constant;  /* of a number: the constant that represents it in the text; or NULL */
+    const char *type, *of; /* of a variable for it: its type, the tensor of the element */
 } Term;
 
-/* Operations that passes look for, each told from others by the address of its spelling: an
- * element, a sum, a product; a read that may lie outside of its tensor; what is true or not. */
+/* Operations that passes look for, identified by the address of their spelling: an element, a sum,
+ * a product; a guarded read; a truth value. */
 extern const char term_element[], term_sum[], term_product[], term_guarded[], term_truth[];
 
 const Term *term_name(Arena *arena, const char *name);
-/* A new variable, called `wanted` where that is free; one called as `base` with an ending. */
+/* A new variable with the name `wanted` if that is free; one with the name of `base` plus an
+ * ending. */
 const Term *term_variable(Arena *arena, const char *wanted);
 const Term *term_variable_of(Arena *arena, const Term *base, const char *ending);
 const Term *term_number(Arena *arena, const char *text);
 const Term *term_whole(Arena *arena, long number);
-/* The same, written as the constant of that name. */
+/* The same, printed as the constant of that name. */
 const Term *term_constant(Arena *arena, long number, const char *name);
-/* An operation on as many terms as its spelling has places. It has no parentheses around itself or
- * its terms: those follow from what binds how tightly when it is written. */
+/* An operation on the terms for the $ of its spelling. It contains no parentheses around itself or
+ * its terms: precedence adds them when it is printed. */
 const Term *term(Arena *arena, const char *spelling, ...);
 bool term_equal(const Term *a, const Term *b);
 bool term_is_zero(const Term *term); /* the number 0 */
@@ -90,137 +90,139 @@ bool term_uses(const Term *term, const Term *name);
 const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invariant,
                            const char *type, const char *of);
 const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *of);
-/* The term with `by` wherever `part` stands in it. */
+/* The term with all occurrences of `part` replaced by `by`. */
 const Term *term_replace(Arena *arena, const Term *term, const Term *part, const Term *by);
-/* What is stored into by a place: "x" of "x[i]" and of "&x[i]". */
+/* The array of an address: "x" of "x[i]" and of "&x[i]". */
 const Term *term_stored(const Term *place);
-/* How often `part` stands in it. */
+/* The number of occurrences of `part`. */
 int term_count(const Term *term, const Term *part);
-/* How many operations are in it. */
+/* The number of operations. */
 int term_operations(const Term *term);
-/* a * size + b, as far as they are not 0. */
+/* a * size + b, without terms that are 0. */
 const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Term *b);
 const char *term_text(Arena *arena, const Term *term);
 
 /* ---- nodes ---- */
 
 typedef enum FormKind {
-    FORM_FOR,     /* name from values[0] up to values[1], step values[2] or 1 */
-    FORM_LET,     /* type name = values[0], or without a value; an array where it has a size */
-    FORM_SET,     /* values[0] becomes values[1], or joins it as `reduces` says */
+    FORM_FOR,     /* from values[0] up to values[1], step values[2] or 1 */
+    FORM_LET,     /* type name = values[0], or without a value; an array if it has a size */
+    FORM_SET,     /* values[0] = values[1], or their reduction by `reduces` */
     FORM_IF,      /* values[0] */
-    FORM_SCOPE,   /* its body, whose names are its own */
-    FORM_GROUP,   /* a loop that threads of a block share, and what they make of it together */
+    FORM_SCOPE,   /* its body, with its own names */
+    FORM_GROUP,   /* a loop that threads of a block share, and the combination of their results */
     FORM_BARRIER, /* of the threads of a block */
     FORM_DO       /* values[0], a call for its effect */
 } FormKind;
 
-/* Who runs the iterations of a loop: one after the other, or as these say. */
+/* Execution of the iterations of a loop: sequential, or as follows. */
 typedef enum FormRun {
-    RUN_PARALLEL = 1, /* threads, a part each */
-    RUN_VECTOR = 2,   /* side by side in the lanes of vectors */
-    RUN_UNROLLED = 4, /* written out */
-    RUN_ROLLED = 8    /* not written out */
+    RUN_PARALLEL = 1, /* by threads, a chunk each */
+    RUN_VECTOR = 2,   /* in vector lanes */
+    RUN_UNROLLED = 4, /* unrolled */
+    RUN_ROLLED = 8    /* not unrolled */
 } FormRun;
 
-/* Which threads of a device share out the iterations of a loop. */
+/* The threads of a GPU that share the iterations of a loop. */
 typedef enum FormBy {
-    BY_ONE,      /* none: whoever runs what is around it */
-    BY_ALL,      /* those of all blocks, each alone */
-    BY_BLOCKS,   /* a block one iteration; its threads share what is inside */
-    BY_COLUMNS,  /* a block 32 neighbouring ones, each several threads that share what is inside */
-    BY_THREADS,  /* those of a block */
-    BY_COLUMN,   /* those of a block that have the same column */
-    BY_THE_FIRST /* the first of a block alone */
+    BY_ONE,      /* none: each thread that runs the enclosing body */
+    BY_ALL,      /* threads of all blocks, each independently */
+    BY_BLOCKS,   /* one iteration per block; its threads share the inner loops */
+    BY_COLUMNS,  /* 32 adjacent iterations per block; several threads share the inner loops of
+                    each */
+    BY_THREADS,  /* threads of a block */
+    BY_COLUMN,   /* threads of a block with the same column */
+    BY_THE_FIRST /* the first thread of a block */
 } FormBy;
 
-/* Who looks at what a store leaves in memory that threads of a block share. */
+/* Readers of a value stored in the shared memory of a block. */
 typedef enum FormSeen {
-    SEEN_ALONE,   /* the thread that stored it */
-    SEEN_LATER,   /* others, after the loop that they share */
-    SEEN_AT_ONCE, /* others, from here on: one of them stores for all */
+    SEEN_ALONE,   /* only the thread that stored it */
+    SEEN_LATER,   /* other threads, after the loop that they share */
+    SEEN_AT_ONCE, /* other threads, from here on: one of them stores for all */
 } FormSeen;
 
-/* How the body of a loop or a condition stands behind it. */
+/* Position of the body of a loop or condition. */
 typedef enum FormLayout { IN_BRACES, ON_NEXT_LINE, ON_SAME_LINE } FormLayout;
 
 typedef struct FormNode FormNode;
 
 typedef struct FormBlock {
     FormNode *first, *last;
-    struct FormBlock *outer; /* the one that is written on when this one ends */
+    struct FormBlock *outer; /* the block that continues after this one */
 } FormBlock;
 
 struct FormNode {
     FormKind kind;
     const char *type, *text;
     const Term *name;
-    long rows, size; /* of an array; rows: of one with two dimensions */
+    long rows, size; /* of an array; rows: of a two-dimensional one */
     const Term *values[3];
-    Reduction reduces; /* of a set: what is there joins the value in this way, or REDUCE_NONE; of
-                          the let of a sum: how it is summed */
-    bool scatters;     /* of a store: other iterations of the innermost loop may store there, too */
-    FormSeen seen;     /* of a store, or of the condition around it */
-    bool stores;       /* of a set: into memory, or the row of a kernel */
-    bool again;        /* of a store: something else in the kernel touches that memory, too */
-    bool shared;       /* of an array: in the memory that threads of a block share */
-    bool rounds;       /* of a store: as bf16 */
-    bool optional;     /* a let that goes when nothing behind it uses the name */
-    bool head;         /* a let that comes before all else of an iteration: where that stands, what
-                          it keeps its rows in */
-    const char *sum_of; /* of a let that a sum is kept in: the tensor */
-    bool is_part;       /* of a let: for some of the terms of a sum */
-    bool independent;   /* of a loop: no two iterations touch the same element, or add to one sum */
+    Reduction reduces;  /* of a set: reduction of the stored value and the new one, or REDUCE_NONE;
+                          of the let of a sum: its reduction */
+    bool scatters;      /* of a store: other iterations of the innermost loop may store to the same
+                          element */
+    FormSeen seen;      /* of a store, or of its condition */
+    bool stores;        /* of a set: to memory, or to a row of the kernel */
+    bool again;         /* of a store: other nodes of the kernel access the memory */
+    bool shared;        /* of an array: in the shared memory of the block */
+    bool rounds;        /* of a store: as bf16 */
+    bool optional;      /* a let that is removed if no later node uses the name */
+    bool head;          /* a let before all other nodes of an iteration: its coordinates, its local
+                          rows */
+    const char *sum_of; /* of a let for a sum: the tensor */
+    bool is_part;       /* of a let: for a part of the terms of a sum */
+    bool independent;   /* of a loop: no two iterations access the same element or add to one sum */
     long iterations;    /* of a loop of the schedule; 0: of one that only moves results */
-    bool beyond;        /* of a loop: those up to `iterations` that it leaves out add nothing */
+    bool beyond;        /* of a loop: skipped iterations up to `iterations` contribute zero */
     FormBy by;          /* of a loop */
-    int width;          /* of a loop: so many neighbouring iterations at a time; 0: one */
-    int run;            /* of a loop: FormRun values joined by |; 0: one after the other */
-    long alone;         /* a loop that runs in parallel does so beyond so many iterations; or 0 */
+    int width;          /* of a loop: number of adjacent iterations at a time; 0: one */
+    int run;            /* of a loop: FormRun values combined by |; 0: sequential */
+    long alone;         /* a parallel loop is sequential up to this number of iterations; or 0 */
     FormLayout layout;
     FormBlock body;
     FormNode *next;
 };
 
-/* Names that mean something around a form. */
+/* Names in use around a form. */
 typedef struct Around {
     const char *const *tensors; /* some are NULL */
     int tensor_count;
     List others; /* const char * */
 } Around;
 
-/* What a kernel, or the store of a template, does. */
+/* The form of a kernel, or of the store of a template. */
 typedef struct KernelForm {
     const char *name;
     double work;   /* operations */
-    bool is_store; /* of a template, within its loops */
+    bool is_store; /* of a template, inside its loops */
     FormBlock block;
     Around around;
 } KernelForm;
 
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
-/* A serial loop from 0 up to `count`. */
+/* A sequential loop from 0 up to `count`. */
 FormNode *form_add_loop(Arena *arena, FormBlock *block, const char *name, long count);
-/* Puts a new node behind `before`, which may be NULL: at the beginning. */
+/* Inserts a new node after `before`; NULL: at the start. */
 FormNode *form_insert(Arena *arena, FormBlock *block, FormNode *before, FormKind kind);
 FormBlock form_copy(Arena *arena, const FormBlock *block);
-/* The same variable by another name, where it is declared, too. */
+/* Replaces a variable by another one, including in its declaration. */
 void form_rename(Arena *arena, FormNode *first, const Term *name, const Term *by);
-/* `by` wherever `part` stands from `first` on. */
+/* Replaces `part` by `by` from `first` on. */
 void form_replace(Arena *arena, FormNode *first, const Term *part, const Term *by);
-/* Moves the nodes of `body` behind those of `block`. */
+/* Moves the nodes of `body` after those of `block`. */
 void form_append(FormBlock *block, FormBlock *body);
-/* Some node in it is wanted, however deep. */
+/* True if it contains a node with `wanted`, at any depth. */
 bool form_has(const FormBlock *block, bool (*wanted)(const FormNode *node));
 bool form_is_loop(const FormNode *node);
-/* Some node in it uses the name, however deep. */
+/* True if it contains a node that uses the name, at any depth. */
 bool form_uses(const FormBlock *block, const Term *name);
-/* Some node of it, not of what is inside those, names a value so. */
+/* True if one of its direct nodes declares the name. */
 bool form_declares(const FormBlock *block, const Term *name);
 
 /* ---- passes.c ---- */
 
-/* The passes over the form of a kernel, in their order; `moec dump --after NAME` shows each. */
+/* The passes over the form of a kernel, in order; `moec dump --after NAME` prints each. */
 typedef struct FormPass {
     const char *name;
     void (*run)(Arena *arena, KernelForm *form, const Target *target);
@@ -229,74 +231,74 @@ typedef struct FormPass {
 extern const FormPass form_passes[];
 extern const int form_pass_count;
 
-/* The pass of that name over all forms. */
+/* Runs the pass of that name on all forms. */
 void form_pass(Arena *arena, const List *forms, const char *name, const Target *target);
 
 /* ---- parallel.c ---- */
 
-/* Threads of a processor share out the outermost loops. */
+/* Distributes the outermost loops among CPU threads. */
 void parallel(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- owners.c ---- */
 
-/* What several threads have at hand, one of them stores. */
+/* One thread stores a value that several threads hold. */
 void owners(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- shared.c ---- */
 
-/* Rows that threads of a block share out lie in the memory that they share. */
+/* Puts rows that threads of a block share into shared memory. */
 void shared_rows(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- licm.c ---- */
 
-/* What a loop does not change is found before it. */
+/* Hoists loop-invariant values. */
 void hoist(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- cse.c ---- */
 
-/* What occurs more than once in a value gets a name. */
+/* Names subexpressions that occur several times in a value. */
 void name_common(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- vectors.c ---- */
 
-/* The iterations of innermost loops run side by side where they may and the target asks for it. */
+/* Vectorizes innermost loops if this is valid and the target requests it. */
 void vectors(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- unroll.c ---- */
 
-/* A sum kept in a row takes several of its terms at a time. */
+/* Unrolls the terms of a sum in a row. */
 void unroll(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- guards.c ---- */
 
-/* What is the same in all lanes of a vector loop is asked before it. */
+/* Hoists loop-invariant conditions out of vectorized loops. */
 void guards(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- rolled.c ---- */
 
-/* A kernel of a device that is nothing but short loops keeps those that hold loops. */
+/* In a GPU kernel of short loops only, keeps loops that contain loops rolled. */
 void rolled(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- barriers.c ---- */
 
-/* Threads wait for each other where one looks at what another one stores. */
+/* Adds barriers where a thread reads a value that another one stores. */
 void barriers(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- unused.c ---- */
 
-/* Drops what is optional and not used. */
+/* Removes optional lets that are unused. */
 void unused(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- names.c ---- */
 
-/* `wanted`, changed where C has the name already or something around does. */
+/* `wanted`, changed if C or a surrounding name uses it. */
 const char *free_name(Arena *arena, const Around *around, const char *wanted);
-/* Says what each variable is called. */
+/* Sets the name of each variable. */
 void name_variables(Arena *arena, const KernelForm *form);
 
 /* ---- dump.c ---- */
 
-/* KernelForm * as `moec dump` shows them. */
+/* KernelForm * as printed by `moec dump`. */
 const char *dump_forms(Arena *arena, const List *forms);
 
 /* ---- print.c ---- */
@@ -304,9 +306,9 @@ const char *dump_forms(Arena *arena, const List *forms);
 /* The name of a let, with the sizes of an array: "power[64]". */
 const char *declared_text(Arena *arena, const FormNode *let);
 
-/* A block as lines of C or CUDA, indented by so many levels. */
+/* Prints a block as lines of C or CUDA with this indentation. */
 void print_block(Text *text, const FormBlock *block, int indent);
-/* One line; broken where it is too long. */
+/* Prints one line; breaks it if it is too long. */
 void print_line(Text *text, int indent, const char *line);
 
 #endif

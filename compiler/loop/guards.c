@@ -1,4 +1,4 @@
-/* guards: what is the same in all lanes of a vector loop is found before it, questions above all.
+/* guards: hoists loop-invariant values and conditions out of vectorized loops.
  *
  *     for c = 0 .. 64 vector                      let long at = s - 1 >= 0 ? (s - 1) * 64 : 0
  *         y[s * 64 + c] = w[c] *          -->     let unsigned inside = moec_mask(s - 1 >= 0)
@@ -6,22 +6,21 @@
  *              x[(s - 1) * 64 + c] : 0)               y[s * 64 + c] = w[c] *
  *                                                         moec_masked(x[at + c], inside)
  *
- * Compilers take such questions for branches, and reload what they cannot tell from what the loop
- * stores: either way the loop has no vectors. Where all of the body stands behind a question, so
- * does the loop.
+ * C compilers treat such conditions as branches and reload values that the loop may overwrite. Both
+ * prevent vectorization. A condition around the whole body moves outside of the loop.
  */
 #include "loop/form.h"
 
-/* A vector loop and where it stands. */
+/* A vectorized loop and its insertion point. */
 typedef struct Lanes {
     Arena *arena;
     FormBlock *block;
-    FormNode *before; /* the loop comes behind this one; NULL: first */
-    FormNode *first;  /* of what is found before the loop; NULL: nothing yet */
+    FormNode *before; /* the node before the loop; NULL: the loop is first */
+    FormNode *first;  /* first hoisted node; NULL: none yet */
     FormNode *loop;
 } Lanes;
 
-/* ---- what is the same in all lanes ---- */
+/* ---- loop-invariant values ---- */
 
 static bool sets(const FormNode *node, const Term *term) {
     if (node->kind == FORM_SET && term_uses(term, term_stored(node->values[0]))) return true;
@@ -30,7 +29,7 @@ static bool sets(const FormNode *node, const Term *term) {
     return false;
 }
 
-/* Or does what is not known. */
+/* True also for unknown variables. */
 static bool declares(const FormNode *node, const Term *term) {
     if (node->name && term_uses(term, node->name)) return true;
     for (const FormNode *inner = node->body.first; inner; inner = inner->next)
@@ -55,9 +54,9 @@ static bool reads_or_asks(const Term *term) {
     return false;
 }
 
-/* ---- what stands before the loop ---- */
+/* ---- nodes before the loop ---- */
 
-/* The variable that has the value there. */
+/* A variable before the loop with that value. */
 static const Term *found_before(Lanes *lanes, const char *type, const char *wanted,
                                 const Term *value) {
     for (FormNode *node = lanes->first; node && node != lanes->loop; node = node->next)
@@ -72,8 +71,8 @@ static const Term *found_before(Lanes *lanes, const char *type, const char *want
     return let->name;
 }
 
-/* A subscript that stays in the tensor where `guard` does not hold: its parts that all lanes share
- * are 0 there. NULL: it is none of which that is known. */
+/* A subscript that stays inside the tensor if `guard` is false: its loop-invariant parts are 0
+ * then. NULL: its form is unknown. */
 static const Term *kept_inside(Lanes *lanes, const Term *guard, const Term *subscript) {
     static const char long_type[] = "const long";
     Arena *arena = lanes->arena;
@@ -91,7 +90,7 @@ static const Term *kept_inside(Lanes *lanes, const Term *guard, const Term *subs
 
 /* ---- the loop ---- */
 
-/* A read behind a question: the same without one, or NULL. */
+/* A read under a condition as a masked read without a branch, or NULL. */
 static const Term *masked(Lanes *lanes, const Term *choice) {
     static const char mask_type[] = "const unsigned";
     Arena *arena = lanes->arena;
@@ -106,7 +105,7 @@ static const Term *masked(Lanes *lanes, const Term *choice) {
     return term(arena, "moec_masked($0, $1)", term_replace(arena, read, place, safe), mask);
 }
 
-/* A part of a value that goes for something else; it is set in `by`. */
+/* Finds a subexpression with a replacement; sets `by`. */
 static const Term *find_part(Lanes *lanes, const Term *part, const Term **by) {
     static const char real_type[] = "const float";
     const Term *found = NULL;
@@ -140,7 +139,8 @@ static bool replace_one(Lanes *lanes, FormNode *first) {
     return false;
 }
 
-/* Puts the loop into the condition that all of its body stands behind; what stands there now. */
+/* Moves the loop into the condition that encloses its whole body; returns the node that is now
+ * there. */
 static FormNode *swap_with_condition(Lanes *lanes) {
     FormNode *loop = lanes->loop, *inner = loop->body.first;
     if (!inner || inner->next || inner->kind != FORM_IF || !is_fixed(lanes, inner->values[0]))

@@ -1,16 +1,16 @@
-/* licm: subscripts that are read, and numbers, are found where the outermost loop begins that they
- * can be found in.
+/* licm: hoists subscripts and scalars that are read out of the loops that do not change them, as
+ * far out as possible.
  *
  *     for s = 0 .. 64                           for s = 0 .. 64
  *         for d = 0 .. 8                            let long tokens_at = (long)tokens[s]
  *             y[s * 8 + d] =          -->           for d = 0 .. 8
  *                 x[tokens[s] * 8 + d]                  y[s * 8 + d] = x[tokens_at * 8 + d]
  *
- * Only what the lowering has marked, and nothing that the kernel writes.
+ * Hoists only terms marked by the lowering, and none that the kernel writes.
  */
 #include "loop/form.h"
 
-/* ---- what changes ---- */
+/* ---- changes ---- */
 
 static void find_written(Arena *arena, const FormBlock *block, List *written) {
     for (const FormNode *node = block->first; node; node = node->next) {
@@ -25,7 +25,7 @@ static void find_written(Arena *arena, const FormBlock *block, List *written) {
     }
 }
 
-/* Something from `first` on declares a variable that the term uses. */
+/* True if a node from `first` on declares a variable that the term uses. */
 static bool is_made_inside(const FormNode *first, const Term *term) {
     for (const FormNode *node = first; node; node = node->next)
         if ((node->name && term_uses(term, node->name)) || is_made_inside(node->body.first, term))
@@ -33,7 +33,7 @@ static bool is_made_inside(const FormNode *first, const Term *term) {
     return false;
 }
 
-/* ---- what is found before ---- */
+/* ---- hoisting ---- */
 
 typedef struct Search {
     Arena *arena;
@@ -48,7 +48,7 @@ static bool may_move(const Search *search, const Term *term) {
     return !is_made_inside(search->first, term);
 }
 
-/* From the inside out, so that what is computed of an element finds it read. */
+/* Innermost terms first: an expression of an element then uses the hoisted element. */
 static const Term *find_in_term(const Search *search, const Term *term) {
     const Term *found = NULL;
     for (int i = 0; i < term->count && !found; i++) found = find_in_term(search, term->args[i]);
@@ -70,7 +70,7 @@ static const char *name_for(Arena *arena, const Term *found) {
     return found->of ? arena_format(arena, "%s_at", found->of) : "at";
 }
 
-/* In the order of the statements; first what is read, so that it is the same wherever it stands. */
+/* In statement order; reads first, because their value is then the same in all uses. */
 static void hoist_to(Search *search, FormBlock *block) {
     FormNode *at = NULL;
     for (FormNode *node = block->first; node && node->head; node = node->next) at = node;
@@ -96,8 +96,7 @@ static void hoist_inside(Search *search, FormBlock *block) {
     }
 }
 
-/* The threads of a device make few iterations each of the one loop of a kernel: nothing is found
- * before that. */
+/* The only loop of a GPU kernel has few iterations per thread; nothing is hoisted out of it. */
 static bool is_one_loop(const KernelForm *form) {
     const FormNode *node = form->block.first;
     while (node && node->kind == FORM_LET) node = node->next;

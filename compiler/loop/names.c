@@ -1,5 +1,5 @@
-/* names: what the variables of a form are called: as they want to be where that is free, from
- * outside to inside.
+/* names: assigns names to the variables of a form: their wanted name if it is free, from outside to
+ * inside.
  *
  *     for s                          for s
  *         let sum = 0       -->          let sum = 0
@@ -10,7 +10,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Keywords of C and of C++, which CUDA is. */
+/* Keywords of C and of C++, which CUDA uses. */
 static const char *const keywords[] = {
     "alignas",
     "alignof",
@@ -109,8 +109,8 @@ static const char *const keywords[] = {
     "xor_eq",
 };
 
-/* Macros in small letters, and what generated functions call: types, functions, CUDA's variables.
- * Macros with parentheses do no harm, nothing of a spec is followed by one. */
+/* Lowercase macros, and names used by generated functions: types, functions, CUDA variables. Macros
+ * with parameters are harmless, because no name of a spec is followed by a parenthesis. */
 static const char *const called[] = {
     "complex", "errno",     "imaginary", "linux",    "i386",        "math_errhandling", "noreturn",
     "stderr",  "stdin",     "stdout",    "unix",     "unreachable", "int32_t",          "int64_t",
@@ -118,10 +118,10 @@ static const char *const called[] = {
     "gridDim", "threadIdx", "warpSize",  "assert",   "main",
 };
 
-/* Variables of generated functions that are not bound as indices and tensors are. */
+/* Variables of generated functions that are not indices or tensors. */
 static const char *const variables[] = {"chunk", "run", "iteration"};
 
-/* Names that begin so belong to C, to the kernels or to the simulated device. */
+/* Prefixes reserved for C, the kernels or the simulated GPU. */
 static const char *const reserved_starts[] = {"_", "moec", "kernel_", "run_", "omp_", "sim_"};
 
 static bool is_among(const char *name, const char *const *list, size_t count) {
@@ -132,7 +132,7 @@ static bool is_among(const char *name, const char *const *list, size_t count) {
 
 #define IS_AMONG(name, list) is_among(name, list, sizeof(list) / sizeof *(list))
 
-/* Capital letters belong to macros, of whatever headers and compilers there are, and to the types
+/* Names in capital letters are reserved for macros of any headers and compilers, and for the types
  * of the kernels. */
 static bool is_reserved(const char *name) {
     if (IS_AMONG(name, keywords) || IS_AMONG(name, called) || IS_AMONG(name, variables))
@@ -156,9 +156,8 @@ static bool is_taken(const Around *around, const char *name) {
     return is_listed(&around->others, name);
 }
 
-/* A number may follow: "kernel_2" begins as what belongs to the kernels. What has the prefix of
- * reserved names already is
- * only kept apart from its own kind. */
+/* A number may follow: "kernel_2" has a reserved prefix. A name that already has a reserved prefix
+ * only needs to differ from other names. */
 const char *free_name(Arena *arena, const Around *around, const char *wanted) {
     Text text = {.arena = arena};
     bool avoided = is_reserved(wanted) || is_reserved(arena_format(arena, "%s_", wanted));
@@ -178,7 +177,7 @@ static void forget_names(const FormBlock *block) {
     }
 }
 
-/* in_scope: what is around it, and all variables from outside to inside. */
+/* in_scope: surrounding names, and all variables from outside to inside. */
 static void name_one(Arena *arena, Variable *variable, Around *in_scope) {
     const char *wanted = variable->wanted;
     if (variable->name) return;

@@ -1,16 +1,16 @@
-/* owners: what all threads of a block, or of a column, have at hand, one of them stores.
+/* owners: one thread stores a value that all threads of a block or column hold.
  *
  *     for iteration by blocks                   for iteration by blocks
  *         ...                                       ...
  *         store y[iteration] = sum     -->          if thread() == 0
  *                                                       store y[iteration] = sum
  *
- * The others may have read what was there, and may read it again: where something else in the
- * kernel touches that memory, the store says who looks at it, for the barriers.
+ * Other threads may have read the old value and may read the new one. If other nodes of the kernel
+ * access the memory, the store records its readers for the barriers.
  */
 #include "loop/form.h"
 
-/* The condition for the one of the threads that store, or NULL: each stores its own. */
+/* The condition for the storing thread, or NULL: each thread stores its own value. */
 static const Term *owner_of(Arena *arena, FormBy by) {
     if (by == BY_ONE || by == BY_BLOCKS) return term(arena, "moec_thread() == 0");
     if (by != BY_COLUMNS) return NULL;

@@ -1,14 +1,14 @@
-/* parallel: threads of a processor share out the outermost loops of a large kernel.
+/* parallel: distributes the outermost loops of a large kernel among CPU threads.
  *
- * Loops whose iterations touch nothing in common become one:
+ * Loops with independent iterations become one:
  *
  *     for b = 0 .. 2                            for iteration = 0 .. 96 parallel
  *         for s = 0 .. 48                           let b = iteration / 48
  *             ...                     -->           let s = iteration % 48
  *                                                   ...
  *
- * A sum over everything is cut into chunks whose number does not depend on the threads, so that its
- * value does not either:
+ * A sum over everything is split into chunks. Their number, and therefore the result, does not
+ * depend on the number of threads:
  *
  *     let sum = 0                               let parts[64]
  *     for i = 0 .. 6400                         for chunk = 0 .. 64 parallel
@@ -23,10 +23,10 @@
  */
 #include "loop/form.h"
 
-/* Parts of a sum over everything; elements of a parameter that one thread updates alone. */
+/* Chunks of a sum over everything; elements of a parameter that one thread updates alone. */
 enum { CHUNKS = 64, MAX_ALONE = 16384 };
 
-/* ---- loops that become one ---- */
+/* ---- joined loops ---- */
 
 static bool is_innermost(const FormBlock *block) {
     for (const FormNode *node = block->first; node; node = node->next)
@@ -34,13 +34,13 @@ static bool is_innermost(const FormBlock *block) {
     return true;
 }
 
-/* The loop that is all of the body of another. */
+/* The loop that is the whole body of another one. */
 static FormNode *loop_inside(const FormNode *loop) {
     FormNode *inside = loop->body.first;
     return inside && inside->kind == FORM_FOR && !inside->next ? inside : NULL;
 }
 
-/* How many loops run in parallel as one. */
+/* The number of loops that run in parallel as one. */
 static int chain_length(const FormNode *loop) {
     int length = 0;
     for (; loop && loop->independent && term_is_zero(loop->values[0]); loop = loop_inside(loop)) {
@@ -50,8 +50,8 @@ static int chain_length(const FormNode *loop) {
     return length;
 }
 
-/* The place of one of the loops that became one: b = iteration / (s * h), s = iteration / h % s,
- * h = iteration % h. */
+/* The index of one of the joined loops: b = iteration / (s * h), s = iteration / h % s, h =
+ * iteration % h. */
 static const Term *place_in_chain(Arena *arena, const FormNode *loop, const Term *iteration,
                                   long inner, bool outermost) {
     const Term *place = iteration;
@@ -61,7 +61,7 @@ static const Term *place_in_chain(Arena *arena, const FormNode *loop, const Term
     return loop->values[2] ? term(arena, term_product, place, loop->values[2]) : place;
 }
 
-/* Makes one loop of the first and `length` - 1 inside it. */
+/* Joins the first loop with the `length` - 1 loops inside it. */
 static void collapse(Arena *arena, FormNode *loop, int length) {
     const Term *iteration = term_name(arena, "iteration");
     FormBlock body = {0};
@@ -99,7 +99,7 @@ static const FormNode *sum_named(const FormBlock *sums, const Term *name) {
     return NULL;
 }
 
-/* Nothing comes of the block but those sums; parts: names of their parts. */
+/* True if the only results of the block are these sums; parts: names of their partial sums. */
 static bool only_sums(Arena *arena, const FormBlock *block, const FormBlock *sums, List *parts) {
     for (const FormNode *node = block->first; node; node = node->next) {
         const Term *place = node->values[0];
@@ -117,7 +117,7 @@ static bool only_sums(Arena *arena, const FormBlock *block, const FormBlock *sum
     return true;
 }
 
-/* Joins or sets one sum, or each of its columns: in a loop of their own. */
+/* Joins or sets one sum, or each of its columns in a separate loop. */
 static void add_set(Arena *arena, FormBlock *block, const FormNode *sum, const Term *const pair[2],
                     Reduction reduces, FormLayout layout) {
     const Term *terms[2] = {pair[0], pair[1]};
@@ -134,7 +134,7 @@ static void add_set(Arena *arena, FormBlock *block, const FormNode *sum, const T
     set->reduces = reduces;
 }
 
-/* A sum, what it is called in a chunk, and those of all chunks. */
+/* A sum, its name in a chunk, and the array of all chunks. */
 typedef struct Chunked {
     const FormNode *sum;
     const Term *inside, *parts;
@@ -157,7 +157,7 @@ static List chunked_sums(Arena *arena, FormBlock *block, const FormBlock *sums, 
     return list;
 }
 
-/* One chunk of the loop, summed by itself. */
+/* Sums one chunk of the loop. */
 static void add_chunk(Arena *arena, FormNode *chunk, const FormBlock *sums, const List *chunked,
                       FormNode *loop) {
     const Term *number = chunk->name, *size = loop->values[1];
@@ -184,7 +184,7 @@ static void add_chunk(Arena *arena, FormNode *chunk, const FormBlock *sums, cons
     }
 }
 
-/* Each chunk sums by itself, then the chunks are summed in order. */
+/* Sums each chunk, then the chunks in order. */
 static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode *loop) {
     long chunks = loop->iterations < CHUNKS ? loop->iterations : CHUNKS;
     List chunked = chunked_sums(arena, block, sums, chunks);
@@ -205,7 +205,7 @@ static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode
 
 /* ---- a whole kernel ---- */
 
-/* How many iterations it has, only the run knows. */
+/* True if the number of iterations is known only at run time. */
 static bool has_unknown_count(const FormNode *loop) {
     return loop->values[1]->kind == TERM_NAME;
 }
@@ -219,7 +219,7 @@ static void share_out(Arena *arena, FormNode *loop, int length) {
     if (has_unknown_count(loop)) loop->alone = MAX_ALONE;
 }
 
-/* The sums of the loop behind them, with what they begin with. */
+/* True for the sums of the loop and their initial values. */
 static bool belongs_to_sums(const FormBlock *sums, const FormNode *node) {
     if (node->kind == FORM_LET) return node->sum_of != NULL;
     return sums->first && node->kind == FORM_FOR && node->layout == ON_SAME_LINE;

@@ -1,4 +1,4 @@
-/* passes: what is done to the form of a kernel between its lowering and its text. */
+/* passes: the passes over the form of a kernel between its lowering and its text. */
 #include "loop/form.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* print: the lowered form as lines of C or CUDA, which spell it alike; what only one of them has
- * stands in the terms and hints that were lowered for it. */
+/* print: the lowered form as lines of C or CUDA, which have the same syntax; differences are in the
+ * terms and hints of the lowering. */
 #include "loop/form.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@ static bool is_among(char c, const char *set) {
     return c && strchr(set, c) != NULL;
 }
 
-/* How loosely a space holds together what stands around it: behind a comma or before what stands
- * apart, before operators by their precedence, behind an assignment. UNBROKEN: it is none. */
+/* How well a line breaks at a space: after a comma or before a separate part, before operators by
+ * precedence, after an assignment. UNBROKEN: not at all. */
 static int looseness(const char *line, size_t i) {
     char next = line[i + 1], last = line[i - 1];
     if (line[i] != ' ' || !next || last == ' ') return UNBROKEN;
@@ -27,8 +27,8 @@ static int looseness(const char *line, size_t i) {
     return is_among(next, "*/%") ? 4 : UNBROKEN;
 }
 
-/* Where a long line is broken: between as few brackets as can be, there where it is held together
- * most loosely, at the last such place that fits, but not at the very beginning. 0: nowhere. */
+/* The position of a line break: inside as few brackets as possible, at the loosest space, and the
+ * last of these that fits, but not at the start. 0: none. */
 static size_t break_at(const char *line, size_t room) {
     size_t place = 0;
     int depth = 0, least = 0;
@@ -59,7 +59,7 @@ void print_line(Text *text, int indent, const char *line) {
     text_add(text, "%*s%s\n", spaces, "", line);
 }
 
-/* Where a thread, or a block, begins and how far it goes from one of its iterations to the next. */
+/* The first iteration of a thread or block, and the step to its next one. */
 static const struct {
     const char *first, *step;
 } spellings[] = {[BY_ALL] = {"moec_first()", "moec_step()"},
@@ -69,7 +69,7 @@ static const struct {
                  [BY_COLUMN] = {"moec_thread() / 32", "moec_threads() / 32"},
                  [BY_THE_FIRST] = {"moec_thread() == 0 ? 0 : $0", NULL}};
 
-/* So many times the term. */
+/* The term times `width`. */
 static const Term *times(Arena *arena, int width, const Term *one) {
     return width > 1 ? term(arena, term_product, term_whole(arena, width), one) : one;
 }
@@ -103,7 +103,7 @@ const char *declared_text(Arena *arena, const FormNode *let) {
     return let->size ? arena_format(arena, "%s[%ld]", name, let->size) : name;
 }
 
-/* What is rounded, a largest and a smallest are called for. */
+/* Rounding, maximum and minimum are calls. */
 static const char *set_text(Arena *arena, const FormNode *node) {
     const Term *target = node->values[0], *value = node->values[1];
     bool added = node->reduces == REDUCE_SUM;
@@ -117,7 +117,7 @@ static const char *set_text(Arena *arena, const FormNode *node) {
                         term_text(arena, value));
 }
 
-/* Adds the variables from outside that a block joins values into in one way: "max:a, b". */
+/* Adds the outer variables of one reduction in a block: "max:a, b". */
 static void add_joined(Text *text, const FormBlock *block, Reduction reduction, const char *sign) {
     for (const FormNode *node = block->first; node; node = node->next) {
         const Term *target = node->values[0];
@@ -129,7 +129,7 @@ static void add_joined(Text *text, const FormBlock *block, Reduction reduction, 
     }
 }
 
-/* What a loop says to the target's compiler in the line before it. */
+/* Prints the hint for the C compiler in the line before a loop. */
 static void print_run(Text *text, const FormNode *node, int indent) {
     static const char *const signs[] = {"", "+", "max", "min"};
     Text line = {.arena = text->arena};
@@ -151,7 +151,7 @@ static void print_run(Text *text, const FormNode *node, int indent) {
     print_line(text, indent, line.text);
 }
 
-/* What stands in the line of a node, without its body. */
+/* The line of a node, without its body. */
 static const char *node_text(Arena *arena, const FormNode *node) {
     const char *value = node->values[0] ? term_text(arena, node->values[0]) : NULL;
     switch (node->kind) {

@@ -1,24 +1,28 @@
-/* rolled: a kernel of a device that is nothing but short loops keeps those that hold loops.
+/* rolled: in a GPU kernel of short loops only, keeps loops that contain loops rolled.
  *
  *     for e = 0 .. 4                    for e = 0 .. 4 rolled
  *         for d = 0 .. 6         -->        for d = 0 .. 6
  *             sum += ...                        sum += ...
  *
- * Its compiler writes them all out, one behind the other, and reads ahead what they read as far as
- * registers go and beyond. Kernels that are short even so are left alone; so are loops that count
- * places of a row which a thread keeps to itself: it is in registers only where those are numbers.
+ * The CUDA compiler unrolls all of them and prefetches their reads until registers spill. Kernels
+ * that are short when unrolled are not changed. Loops over a row that one thread owns stay unrolled
+ * as well, because it is in registers only with constant subscripts.
  */
 #include "loop/form.h"
 
-enum { WRITTEN_OUT = 512, SHORT = 1024 }; /* operations: of a loop, at most; of a kernel */
+enum {
+    WRITTEN_OUT = 512,
+    SHORT = 1024
+}; /* operations: maximum of an unrolled loop, maximum of a
+                                             short kernel */
 
-/* Iterations of a loop that are written out where each is of so many operations, else 1. */
+/* Iterations of a loop that the compiler unrolls with this number of operations each, else 1. */
 static long copies_of(const FormNode *node, long operations) {
     bool serial = node->kind == FORM_FOR && node->by == BY_ONE && !node->run && node->iterations;
     return serial && node->iterations * operations <= WRITTEN_OUT ? node->iterations : 1;
 }
 
-/* In the text of the block once short loops are written out. */
+/* Operations in the block after short loops are unrolled. */
 static long operations_of(const FormBlock *block) {
     long count = 0;
     for (const FormNode *node = block->first; node; node = node->next) {
@@ -29,7 +33,7 @@ static long operations_of(const FormBlock *block) {
     return count;
 }
 
-/* Adds the names of rows that a thread keeps to itself. */
+/* Adds the names of rows that one thread owns. */
 static void find_rows(Arena *arena, const FormBlock *block, List *rows) {
     for (const FormNode *node = block->first; node; node = node->next) {
         if (node->kind == FORM_LET && node->size && !node->shared)
@@ -47,7 +51,7 @@ static bool term_counts(const Term *term, const List *rows, const Term *name) {
     return false;
 }
 
-/* The block counts places of one of the rows by that name. */
+/* True if the block subscripts one of the rows with that name. */
 static bool counts_places(const FormBlock *block, const List *rows, const Term *name) {
     for (const FormNode *node = block->first; node; node = node->next) {
         for (int i = 0; i < 3 && node->values[i]; i++)

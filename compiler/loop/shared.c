@@ -1,4 +1,4 @@
-/* shared: rows that threads of a block share out lie in the memory that they share.
+/* shared: puts rows that threads of a block share into shared memory.
  *
  *     for iteration by blocks                   for iteration by blocks
  *         let row[64]                               let shared row[64]

@@ -1,4 +1,4 @@
-/* unroll: a sum kept in a row takes several of its terms at a time.
+/* unroll: adds several terms to a sum in a row at a time.
  *
  *     for k = 0 .. 64                           for k = 0 .. 64 step 4
  *         for c = 0 .. 64 vector                    for c = 0 .. 64 vector
@@ -6,21 +6,21 @@
  *                                                       sum[c] += a[k + 1] * b[(k + 1) * 64 + c]
  *                                                       ...
  *
- * The row is read and stored for every fourth term; the order of the sum is as it was.
+ * The row is read and stored for every fourth term; the order of the sum does not change.
  */
 #include "loop/form.h"
 
 enum { TERMS = 4 };
 
-/* It has a multiple of TERMS iterations; one that goes `beyond` may run past its limit, where terms
- * add nothing. */
+/* True if it has a multiple of TERMS iterations; one with `beyond` may exceed its limit, where
+ * terms are zero. */
 static bool ends_with_step(const FormNode *loop) {
     bool known = loop->values[1]->kind == TERM_NUMBER || loop->beyond;
     return known && term_is_zero(loop->values[0]) && !loop->values[2] && loop->iterations > 0 &&
            loop->iterations % TERMS == 0;
 }
 
-/* All that the lanes do is to add to elements that this loop does not move. */
+/* True if the lanes only add to elements that this loop does not move. */
 static bool adds_to_row(const FormNode *loop, const FormNode *lanes) {
     for (const FormNode *set = lanes->body.first; set; set = set->next)
         if (set->kind != FORM_SET || set->stores || set->reduces != REDUCE_SUM ||

@@ -1,4 +1,4 @@
-/* unused: places of loops that nothing reads are not computed.
+/* unused: removes loop indices that are not read.
  *
  *     let? long b = iteration / 4                   let long s = iteration % 4
  *     let? long s = iteration % 4         -->       store y[s] = x[s]
@@ -13,7 +13,7 @@ static bool is_used(const FormNode *first, const Term *name) {
 
 static void drop_unused(FormBlock *block);
 
-/* From the end on: a place may be read by another one alone. */
+/* From last to first, because an index may be used only by another unused one. */
 static FormNode *without_unused(FormNode *node) {
     if (!node) return NULL;
     node->next = without_unused(node->next);

@@ -1,10 +1,10 @@
-/* vectors: the iterations of an innermost loop run side by side, in the lanes of vectors.
+/* vectors: marks innermost loops for vectorization.
  *
  *     for d = 0 .. 64                           for d = 0 .. 64 vector
  *         sum += x[d] * w[d]            -->         sum += x[d] * w[d]
  *
- * Not where one of them may store where another one stores. What a reduction is kept in, each lane
- * has for itself; the printer names those.
+ * Not if two iterations may store to the same element. Each lane has its own copy of the variables
+ * of a reduction; the printer lists them.
  */
 #include "loop/form.h"
 

@@ -1,14 +1,13 @@
-/* buffer_reuse: a tensor that is made where another is read for the last time takes over its
- * memory.
+/* buffer_reuse: a tensor reuses the memory of another tensor that is read for the last time
+ * where the first one is written.
  *
- *     y[b,v] = x[b,v] - m[b]         x is not read again: y lies where x lay
+ *     y[b,v] = x[b,v] - m[b]         x is not read again: y uses the memory of x
  *
- * One statement must read the old element that it replaces and no other; what else of the same
- * kernel reads the old tensor comes before it, in the same iterations of the loops that both are
- * in. */
+ * One statement must read exactly the old element that it replaces. Other reads of the old tensor
+ * in the same kernel must come before it, in the same iterations of the shared loops. */
 #include "schedule/nest.h"
 
-/* For less, loops that know that nothing else lies there are worth more than the memory. */
+/* Below this size, loops without aliasing are worth more than the memory. */
 enum { MIN_TAKEN = 1 << 20 };
 
 typedef struct Lives {
@@ -25,7 +24,7 @@ static bool is_block(const Place *place) {
     return place->bytes >= MIN_TAKEN && !place->slots && !place->taken;
 }
 
-/* The statement sets every element of its target, one for each iteration of its loops. */
+/* True if the statement sets every element of its target, one per iteration of its loops. */
 static bool sets_all(const Statement *statement) {
     const Expr *target = statement->target;
     if (statement->accumulate || statement->reduction != REDUCE_NONE) return false;
@@ -41,8 +40,8 @@ static bool same_subs(const Expr *one, const Expr *other) {
     return one->count == other->count;
 }
 
-/* What a member reads at `read` the other has not yet replaced: it comes first in each iteration
- * that they share. */
+/* True if the writer has not yet replaced the element that a member reads at `read`: the reader
+ * comes first in each iteration that they share. */
 static bool reads_before(const Member *reader, const Expr *read, const Member *writer) {
     const Expr *target = writer->statement->target;
     for (int level = 0; level < reader->depth && level < writer->depth; level++) {
@@ -75,7 +74,7 @@ static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tens
     return true;
 }
 
-/* The tensor whose memory the target of a member may have, or NULL. */
+/* The tensor whose memory the target of a member may use, or NULL. */
 static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
     const Statement *statement = ((Member *)lives->kernel->members.items[writer])->statement;
     const Tensor *made = statement->target->tensor;

@@ -1,11 +1,10 @@
-/* dual_gemm: two products over packed rows that add up in one place are one.
+/* dual_gemm: joins two products over dispatched rows whose results are added.
  *
- *     y[r,d] = sum[f] a[r,f] * up[n[r],d,f]           one product of which the sum goes on in a
+ *     y[r,d] = sum[f] a[r,f] * up[n[r],d,f]           one product whose sum continues with a
  *     ...                                      -->    second pair of operands: y is written once
  *     y[r,d] += sum[f] b[r,f] * down[n[r],d,f]        and never read
  *
- * Where both have tiles of operands that are stored as bf16, and what stands between has to do with
- * neither.
+ * Requires tiles of bf16 operands for both, and statements in between that are independent of both.
  */
 #include "schedule/nest.h"
 

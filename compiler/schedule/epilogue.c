@@ -1,44 +1,43 @@
-/* epilogue: pointwise statements around a product over packed rows or around an attention move into
- * the store of its result.
+/* epilogue: moves pointwise statements around a product or an attention into the store of its
+ * result.
  *
  * Needs:   the statements of one block and the products among them.
- * Leaves:  for a product that something follows, a Kernel: the statement of the product, then those
- *          that are computed while its result is still in registers, each over the loops of its
- *          target. Everything else keeps its order. What is said of products here goes for
- *          attentions as well, whose target is their output.
+ * Leaves:  for a product with an epilogue, a Kernel: the statement of the product, then the
+ *          statements computed while its result is in registers, each over the loops of its target.
+ *          All other statements keep their order. An attention is treated like a product; its
+ *          target is its output.
  *
  *     a[r,f] = sum[d] x[r,d] * up[n[r],d,f]       product
  *     t[r,f] = silu(g[r,f])                -->      t = silu(g)
  *     h[r,f] = t[r,f] * a[r,f]                      h = t * a
  *
- * A statement goes in when it reads what is in there already at the same indices, or when what it
- * makes is wanted in there (and it can wait for the product, or be done before its time): no two
- * iterations of the loops may then have to do with each other. What nobody else asks for needs no
- * memory.
+ * A statement joins if it reads values of the kernel at the same indices, or if the kernel needs
+ * its result and it can move to the product or before it. Different iterations of the loops must
+ * then be independent. A result without other readers needs no memory.
  *
- * Any statement may go into a product over packed rows or of a single row, which is ours, and into
- * the latter another product of that row, whose result at each place is then at hand as well; into
- * another dense one, which is a library's, only what gemm_epilogue.c takes, and only where that
- * saves a pass over memory.
+ * A product over dispatched rows or of a single row uses our own kernel and accepts any statement.
+ * A product of a single row also accepts another product of the same row, whose result is then
+ * available for each column. Other dense products use a library. They accept only the epilogues of
+ * gemm_epilogue.c, and only if that saves a pass over memory.
  */
 #include "schedule/nest.h"
 
-/* More than this is slow to compile; registers run out. */
+/* A larger epilogue compiles slowly and spills registers. */
 enum { MAX_INSIDE = 16 };
 
 typedef struct Folding {
     Program *program;
     const List *statements;
-    Contraction *const *products; /* by place in statements, NULL when it is none */
-    int *touched;                 /* by tensor->id: statements of the program that touch it */
-    bool *taken;                  /* by place: in an epilogue */
-    int *when;                    /* by place: where it is computed */
+    Contraction *const *products; /* by index in statements, NULL if it is none */
+    int *touched;                 /* by tensor->id: statements of the program that access it */
+    bool *taken;                  /* by index: in an epilogue */
+    int *when;                    /* by index: index of the statement where it is computed */
 
-    int product;     /* the place of the one that is being looked at */
-    Member **inside; /* by place: what is in its epilogue */
-    int *order;      /* the places of those, as they went in */
+    int product;     /* index of the current product */
+    Member **inside; /* by index: members of its epilogue */
+    int *order;      /* their indices, in the order of joining */
     int count;
-    int *lifted, *was; /* places of what goes before it, and where they were computed */
+    int *lifted, *was; /* indices of statements that move before it, and where they were computed */
     int lifted_count;
 } Folding;
 
@@ -53,7 +52,7 @@ static List touched_by(const Folding *folding, const Statement *statement) {
     return list;
 }
 
-/* ---- the same iteration of the same loops ---- */
+/* ---- same iteration of the same loops ---- */
 
 static bool is_loop(const Expr *sub) {
     return sub->kind == EXPR_INDEX && !sub->index->of_repeat && loop_size(sub->index) > 1;
@@ -65,7 +64,8 @@ static int level_of(const Member *member, const Index *index) {
     return -1;
 }
 
-/* The loops of `member` that stand where those of `other` stand in an access of the same tensor. */
+/* Matches the loops of `member` with those of `other` that subscript the same dimensions of a
+ * tensor. */
 static bool match_loops(Member *member, const Expr *mine, const Member *other, const Expr *theirs) {
     for (int i = 0; i < mine->count; i++) {
         if (!is_loop(theirs->args[i]) || !is_loop(mine->args[i])) continue;
@@ -101,8 +101,8 @@ static bool names(const List *accesses, int from, const Tensor *tensor) {
     return false;
 }
 
-/* A call reads more than what belongs to the element that it stores, and its further results come
- * later: a member neither writes the one nor reads the other. */
+/* A call reads more than the element that it stores, and its further results come later. A member
+ * must neither write its inputs nor read its further results. */
 static bool keeps_off(const Folding *folding, const Statement *statement) {
     const Statement *call = at_place(folding, folding->product);
     List touched = touched_by(folding, statement), reads = {0};
@@ -113,7 +113,7 @@ static bool keeps_off(const Folding *folding, const Statement *statement) {
     return !names(&reads, 0, statement->target->tensor);
 }
 
-/* What one writes the other touches in the same iteration only. */
+/* True if each accesses elements that the other writes in the same iteration only. */
 static bool in_step(Folding *folding, const Member *one, const Member *other) {
     const Expr *write = one->statement->target;
     List touched = touched_by(folding, other->statement);
@@ -125,7 +125,7 @@ static bool in_step(Folding *folding, const Member *one, const Member *other) {
     return true;
 }
 
-/* ---- whether a statement can go in ---- */
+/* ---- conditions ---- */
 
 static void notice_random(Expr *expr, void *data) {
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) *(bool *)data = true;
@@ -155,8 +155,8 @@ static int loops_of_target(const Statement *statement) {
     return count;
 }
 
-/* The product at `place` can be done in the tiles of the one that is looked at, which are of lines
- * across the sum: a row is read once, and the store has a result of each. */
+/* True if the product at `place` can use the tiles of the current one, whose rows run across the
+ * sum. The row is then read once, and the store has both results. */
 static bool is_dual(const Folding *folding, int place) {
     const Contraction *one = folding->products[folding->product], *other = folding->products[place];
     if (!one || !other || !one->row || !other->row || folding->taken[place] ||
@@ -202,7 +202,7 @@ static Member *as_member(Folding *folding, int place) {
 
 static bool join(Folding *folding, int place);
 
-/* Takes out what came in and goes before the product since there were so many. */
+/* Undoes the joins and moves after the given counts. */
 static void leave(Folding *folding, int count, int lifted) {
     while (folding->count > count) folding->inside[folding->order[--folding->count]] = NULL;
     while (folding->lifted_count > lifted) {
@@ -211,7 +211,8 @@ static void leave(Folding *folding, int count, int lifted) {
     }
 }
 
-/* No product, or a dense one with nothing at its side that would have to come along. */
+/* True for a statement that is no product, or for a dense product without an accumulated or dual
+ * product. */
 static bool is_alone(const Folding *folding, int place) {
     const Contraction *product = folding->products[place];
     if (product && product->kind != CONTRACTION_PRODUCT) return false;
@@ -220,7 +221,7 @@ static bool is_alone(const Folding *folding, int place) {
     return true;
 }
 
-/* Whether a statement can go before the product, with those that it needs. */
+/* Tries to move a statement before the product, with the statements that it depends on. */
 static bool lift(Folding *folding, int place) {
     Arena *arena = folding->program->arena;
     const Statement *statement = at_place(folding, place);
@@ -243,7 +244,7 @@ static bool lift(Folding *folding, int place) {
     return true;
 }
 
-/* Everything between the product and a later statement lets it pass. */
+/* True if all statements between the product and a later statement are independent of it. */
 static bool moves_up(Folding *folding, int place) {
     const Statement *statement = at_place(folding, place);
     for (int i = 0; i < folding->statements->count; i++) {
@@ -259,7 +260,7 @@ static bool moves_up(Folding *folding, int place) {
     return true;
 }
 
-/* An earlier statement can be done after the product. */
+/* True if an earlier statement can run after the product. */
 static bool moves_down(Folding *folding, int place) {
     for (int i = 0; i <= folding->product; i++) {
         const Statement *between = at_place(folding, i);
@@ -272,7 +273,7 @@ static bool moves_down(Folding *folding, int place) {
     return true;
 }
 
-/* Takes a statement in, with those that it needs; or leaves everything as it was. */
+/* Adds a statement with those that it depends on; or changes nothing. */
 static bool join(Folding *folding, int place) {
     if (folding->count == MAX_INSIDE) return false;
     if (!is_pointwise(folding, place) && !is_dual(folding, place)) return false;
@@ -291,7 +292,7 @@ static bool join(Folding *folding, int place) {
     return false;
 }
 
-/* ---- which are worth it ---- */
+/* ---- selection ---- */
 
 static bool reads_inside(const Folding *folding, const Statement *statement) {
     for (int i = 0; i < folding->count; i++)
@@ -301,7 +302,7 @@ static bool reads_inside(const Folding *folding, const Statement *statement) {
     return false;
 }
 
-/* Later statements that read what is inside, as often as that lets more in. */
+/* Adds later statements that read values of the kernel, until nothing more can join. */
 static void take_readers(Folding *folding) {
     for (bool again = true; again;) {
         again = false;
@@ -321,7 +322,7 @@ static bool touches(Folding *folding, const Statement *statement, const Tensor *
     return names(&list, 0, tensor);
 }
 
-/* Earlier statements whose result is wanted nowhere else: it then needs no memory. */
+/* Adds earlier statements whose result has no other reader and then needs no memory. */
 static void take_makers(Folding *folding) {
     for (int i = folding->product - 1; i >= 0; i--) {
         const Statement *statement = at_place(folding, i);
@@ -338,7 +339,7 @@ static void take_makers(Folding *folding) {
 
 /* ---- dense products ---- */
 
-/* The first later statement that reads the tensor, or -1; *last: the place of the last one. */
+/* The first later statement that reads the tensor, or -1; *last: the index of the last one. */
 static int reader_of(Folding *folding, const Tensor *tensor, int *last) {
     int first = -1;
     for (int i = folding->product + 1; i < folding->statements->count; i++) {
@@ -349,8 +350,8 @@ static int reader_of(Folding *folding, const Tensor *tensor, int *last) {
     return first;
 }
 
-/* Whether a result lies in memory anyway: others than loops read it, or loops that are no kernel
- * because something stands between. Only then is a pass over memory saved. */
+/* True if a result is stored in memory anyway, because a call or a product reads it, or loops in
+ * another kernel. Only then a pass over memory is saved. */
 static bool is_stored(Folding *folding, const Tensor *tensor) {
     int last = folding->product, count = 0;
     for (int i = 0; i < folding->statements->count; i++)
@@ -362,9 +363,9 @@ static bool is_stored(Folding *folding, const Tensor *tensor) {
     return false;
 }
 
-/* What follows a dense product, one statement after the other, while it can be part of its epilogue
- * and takes nothing else along. A single column, and a row that is not ours, are left alone: the
- * library has kernels of their own for those, which do nothing else. */
+/* Adds the statements after a dense product, one by one, while they fit its epilogue and need no
+ * others. A single column, or a row without our own kernel, is left alone: the library has special
+ * kernels without epilogues for these. */
 static void take_epilogues(Folding *folding, Contraction *product) {
     const Member *first = folding->inside[folding->product];
     Contraction best = *product, fused = *product;
@@ -432,7 +433,7 @@ static Kernel *kernel_of(Folding *folding) {
     return kernel;
 }
 
-/* An attention as a statement that stores what it makes of its inputs. */
+/* An attention as a statement that stores a value computed from its inputs. */
 static Statement *with_target(Folding *folding, const Statement *statement) {
     Statement *copy = arena_alloc(folding->program->arena, sizeof *copy);
     *copy = *statement;
@@ -440,7 +441,7 @@ static Statement *with_target(Folding *folding, const Statement *statement) {
     return copy;
 }
 
-/* Puts the statement of the product, with the loops of its target, in first. */
+/* Adds the statement of the product, with the loops of its target, as first member. */
 static void begin(Folding *folding, int product) {
     Statement *statement = at_place(folding, product);
     if (statement->kind == STATEMENT_CALL) statement = with_target(folding, statement);
@@ -459,7 +460,7 @@ static void begin(Folding *folding, int product) {
     folding->lifted_count = 0;
 }
 
-/* Its store can compute. */
+/* True if its store can compute. */
 static bool stores_elements(const Folding *folding, int place) {
     const Statement *statement = at_place(folding, place);
     const Contraction *product = folding->products[place];
@@ -467,8 +468,8 @@ static bool stores_elements(const Folding *folding, int place) {
     return product && product->kind != CONTRACTION_ROWS_BY_ROWS;
 }
 
-/* The last product first: what lies between two of them waits for the second, so that the memory
- * between is that of the first result alone. */
+/* Starts with the last product: statements between two products go to the second, and only the
+ * result of the first is stored in between. */
 void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
               Kernel **epilogues, int *when) {
     size_t count = (size_t)statements->count + 1;

@@ -1,8 +1,8 @@
-/* first_sums: which products make a gradient, so that nobody need clear it.
+/* first_sums: finds products that can overwrite a gradient, which then need not be cleared.
  *
- * Gradients add up over the micro-batches of a step. The first product to touch one, where it makes
- * all of it, stores in the first micro-batch and adds in the others. What other gradients hold is
- * cleared where the program begins (emit_program.c).
+ * Gradients accumulate over the micro-batches of a step. The first product that accesses one, if it
+ * writes all of it, stores in the first micro-batch and adds in the others. Other gradients are
+ * cleared at the start of the program (emit_program.c).
  *
  *     repeat i < 6 downwards                        clear  d_bias
  *         d_w[i,d,f] += sum[s] x[s,d] * dy[s,f]     repeat i < 6 downwards
@@ -15,13 +15,14 @@
 
 typedef struct Search {
     Program *program;
-    const Statement **toucher; /* by tensor->id: the last statement so far that touches it */
-    bool *shared;              /* by tensor->id: there are others */
-    bool *met;                 /* by tensor->id: a unit before this one touches it */
-    List repeats;              /* Index *, those around it */
+    const Statement **toucher; /* by tensor->id: the last statement so far that accesses it */
+    bool *shared;              /* by tensor->id: other statements access it as well */
+    bool *met;                 /* by tensor->id: an earlier unit accesses it */
+    List repeats;              /* Index *, of the enclosing repeats */
 } Search;
 
-/* Where a row's group lies in the result of all groups; one without rows is made, too: of zeros. */
+/* True if the subscript selects the group of a row in the result of all groups. Groups without rows
+ * are set to zero. */
 static bool is_group(const Contraction *product, const Expr *place) {
     const Relation *relation = product->relation;
     for (int i = 0; relation && i < relation->group_of_count; i++)
@@ -29,8 +30,8 @@ static bool is_group(const Contraction *product, const Expr *place) {
     return false;
 }
 
-/* Every element of the target is written in some iteration of the loops and repeats, and nothing
- * adds to it in an iteration before. */
+/* True if every element of the target is written in an iteration of the loops and repeats, and none
+ * is added to in an earlier iteration. */
 static bool makes_all(const Search *search, const Contraction *product, const Expr *target) {
     List found = {0};
     for (int i = 0; i < target->count; i++) {
@@ -48,7 +49,7 @@ static bool makes_all(const Search *search, const Contraction *product, const Ex
     return !search->met[target->tensor->id];
 }
 
-/* Not one that a loop around it adds up. */
+/* True unless a loop around it sums it. */
 static bool stores(const Contraction *product) {
     if (product->kind == CONTRACTION_ROWS_BY_WEIGHT || product->second) return false;
     for (int i = 0; i < product->outer_count; i++)
@@ -56,7 +57,7 @@ static bool stores(const Contraction *product) {
     return product->product.accumulate;
 }
 
-/* What a statement reads or writes. */
+/* All reads and writes of a statement. */
 static List touched_by(const Search *search, const Statement *statement) {
     List touched = {0};
     reads_of(search->program->arena, statement, &touched);

@@ -1,13 +1,13 @@
-/* fuse: put every statement of a program into a unit of work.
+/* fuse: assigns every statement of a program to a unit of work.
  *
- * Needs:   simplify (no dead statements); after route where there is anything to route.
- * Leaves:  a Schedule; matrix products, calls and repeats are units of their own, all other
- * statements are in kernels, as many in one as share loops. Order is kept, except that a statement
- * may go up to the last kernel when nothing between the two concerns it, and on a device a sum may
- * wait for another one that reads the same. What is made again stays: the derivative that reads the
- * same values goes up to it.
+ * Needs:   simplify (no dead statements); after route if there are masks.
+ * Leaves:  a Schedule. Matrix products, calls and repeats are units of their own. All other
+ *          statements are in kernels, as many in one as share loops. The order changes only if a
+ *          statement moves up to the last kernel past independent units, or if, on a GPU, a sum
+ *          waits for another one that reads the same tensor. A recomputed statement does not move;
+ *          the derivative that reads its values moves up to it.
  *
- * Products of a single row that do not concern each other stand beside each other.
+ * Independent products of a single row share a launch.
  *
  *     a[s,f] = sum[d] x[s,d] * w[d,f]        product
  *     t[s,f] = a[s,f] * sigmoid(a[s,f])      kernel (s, f):  t = a * sigmoid(a);  u = t * b
@@ -17,19 +17,19 @@
 
 #include <string.h>
 
-/* How many units back a statement may move; how many rows share a launch at most. */
+/* Maximum distance of a move in units; maximum number of rows in a launch. */
 enum { MAX_BACK = 8, MAX_BESIDE = 4 };
 
 typedef struct Fusion {
     Program *program;
     Schedule *schedule;
-    Kernel **users; /* by tensor->id: the only kernel that touches it */
-    bool *shared;   /* by tensor->id: several units touch it */
-    int *touched;   /* by tensor->id: how many statements touch it; NULL without epilogues */
-    bool ordered;   /* in a repeat whose statements stay where they are */
+    Kernel **users; /* by tensor->id: the only kernel that accesses it */
+    bool *shared;   /* by tensor->id: several units access it */
+    int *touched;   /* by tensor->id: number of statements that access it; NULL without epilogues */
+    bool ordered;   /* in a repeat whose statements keep their order */
 } Fusion;
 
-/* Looks for the statement at which the second part of training begins. */
+/* Search for the first statement of the second training phase. */
 typedef struct Seam {
     Program *program;
     bool found;
@@ -58,7 +58,7 @@ static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement
     return false;
 }
 
-/* Adds the statement to a kernel that is there already. */
+/* Adds the statement to an existing kernel. */
 static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
     const bool stays = fusion->ordered || statement->remade;
     const int most = stays ? 1 : MAX_BACK;
@@ -72,8 +72,8 @@ static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
     return false;
 }
 
-/* Statements that were derived from one another share indices, but may run their loops in different
- * orders. In a kernel an index stands for one loop: each statement gets its own. */
+/* Statements derived from one another share indices, but may run their loops in different orders.
+ * In a kernel an index is one loop; each statement therefore gets its own indices. */
 static void own_indices(Program *program, Statement *statement) {
     int count = statement->loop_count;
     Index *own[MAX_LOOPS];
@@ -87,7 +87,7 @@ static void own_indices(Program *program, Statement *statement) {
     memcpy(statement->loops, own, (size_t)count * sizeof *own);
 }
 
-/* The statement of a kernel that does nothing but add up a gradient, or NULL. */
+/* The statement of a kernel that only accumulates a gradient, or NULL. */
 static Statement *lone_sum(const ScheduleUnit *unit) {
     if (unit->kind != UNIT_KERNEL || unit->kernel->members.count != 1) return NULL;
     Statement *statement = ((Member *)unit->kernel->members.items[0])->statement;
@@ -107,8 +107,8 @@ static bool reads_the_same(Arena *arena, const Statement *one, const Statement *
     return false;
 }
 
-/* Nobody asks for the sum of a gradient: an earlier one waits for the last kernel, when that is one
- * as well and reads the same tensor, which then comes from memory once.
+/* The sum of a gradient has no early readers. An earlier one moves to the last kernel if that is a
+ * gradient sum of the same tensor; the tensor is then read once.
  *
  *     shift[d] += sum[s] dy[s,d]                      root = f(x)
  *     root = f(x)                             -->     shift[d] += sum[s] dy[s,d]
@@ -178,8 +178,8 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
     }
 }
 
-/* A product goes before kernels that it has nothing to do with: so what works on its result can
- * join what those made for it, and that need not go through memory. */
+/* A product moves before independent kernels. Statements that use its result can then join these
+ * kernels, and the results of these kernels stay out of memory. */
 static void move_up(Fusion *fusion, List *units) {
     ScheduleUnit *unit = units->items[units->count - 1];
     for (int i = units->count - 1; i > 0 && i >= units->count - MAX_BACK; i--) {
@@ -199,8 +199,8 @@ static bool units_meet(Fusion *fusion, const ScheduleUnit *before, const Schedul
     return false;
 }
 
-/* A row, the last unit, goes behind earlier ones that share its launch. False when there are none
- * that it may reach: what lies between, and they, have nothing to do with it. */
+/* Moves a row, the last unit, after earlier rows to share their launch. False if there are none
+ * before a unit that it depends on. */
 static bool join_rows(Fusion *fusion, List *units) {
     const int last = units->count - 1;
     ScheduleUnit *unit = units->items[last];
@@ -223,7 +223,7 @@ static bool join_rows(Fusion *fusion, List *units) {
     return true;
 }
 
-/* The later statement of two that are one product: it adds only when the first one does. */
+/* The later statement of two that form one product: it accumulates only if the first one does. */
 static Statement *as_one(Fusion *fusion, const Statement *statement, const Contraction *product) {
     Statement *one = arena_alloc(fusion->program->arena, sizeof *one);
     *one = *statement;
@@ -253,7 +253,7 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
     }
 }
 
-/* Notes who touches which tensor; kernel NULL: a unit that is no kernel. */
+/* Records the accesses to tensors; kernel NULL: by a unit that is no kernel. */
 static void note_users(Fusion *fusion, const Statement *statement, Kernel *kernel) {
     List touched = {0};
     reads_of(fusion->program->arena, statement, &touched);
@@ -297,7 +297,7 @@ static void choose_in(Fusion *fusion, const List *units) {
     }
 }
 
-/* What plan cannot see in the statements: tables that a grouped product reads. */
+/* Records the tables that a grouped product reads, which its statement does not contain. */
 static void note_tables(Fusion *fusion) {
     for (int i = 0; i < fusion->program->relations.count; i++) {
         const Relation *relation = fusion->program->relations.items[i];
@@ -318,8 +318,8 @@ static void find_second(Statement *statement, void *data) {
         seam->found |= ((Expr *)writes.items[i])->tensor->role == ROLE_GRADIENT;
 }
 
-/* The statements before the first one that needs the cotangent, or adds to a gradient; all of them
- * where training is of one part. */
+/* The number of statements before the first one that needs the cotangent or adds to a gradient; all
+ * of them without two phases. */
 static int first_part(Program *program) {
     Seam seam = {.program = program};
     List *all = &program->body.statements;
@@ -331,7 +331,7 @@ static int first_part(Program *program) {
     return all->count;
 }
 
-/* What the caller of the first part wants is made there. */
+/* Reports outputs of the first phase that are computed in the second. */
 static void check_output(Statement *statement, void *data) {
     const Program *program = data;
     List writes = {0};
@@ -340,12 +340,13 @@ static void check_output(Statement *statement, void *data) {
         const Tensor *output = ((Expr *)writes.items[i])->tensor;
         bool own = output->role == ROLE_OUTPUT && !output->probe;
         if (own && strncmp(output->path, "gradient:", 9) != 0)
-            report_error(program->reports, output->span, "the output '%s' depends on '%s'",
+            report_error(program->reports, output->span,
+                         "output '%s' depends on input '%s' of the second training phase",
                          output->path, program->cotangent->path);
     }
 }
 
-/* Nothing of one part goes into the other. */
+/* Units never contain statements of both phases. */
 static void add_parts(Fusion *fusion) {
     const List *all = &fusion->program->body.statements;
     List *units = &fusion->schedule->units, second = {0};

@@ -1,22 +1,22 @@
-/* gemm_epilogue: what a dense product does with its result before it is stored.
+/* gemm_epilogue: the epilogue of a dense product in a library.
  *
  *     t[b,s,f] = sum[d] x[b,s,d] * w[d,f]      one product that adds bias[f], keeps a and stores h
  *     a[b,s,f] = t[b,s,f] + bias[f]      -->
  *     h[b,s,f] = gelu(a[b,s,f])
  *
- * It is what a library of products can do, in its order: a factor; what is added, with the shape of
- * the result; what is added to each row; the function, of which the library knows one, or its
- * derivative. Every operand has the type of what is stored.
+ * A library can do the following, in this order: multiply by a number; add a tensor with the shape
+ * of the result; add a bias to each row; apply its function or the derivative.
+ * Every operand has the type of the stored result.
  */
 #include "schedule/nest.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Elements that begin at a multiple of 16 bytes, as the library wants them of what is kept. */
+/* These functions require kept elements aligned to 16 bytes. */
 enum { FUNCTIONS = MOEC_GELU | MOEC_GELU_BACK };
 
-/* How many loops of the result make its rows; -1 when rows and columns are not apart. */
+/* The number of loops of the result that form its rows; -1 if rows and columns are not separate. */
 static int row_loops(const Contraction *product, const Member *first) {
     long rows = 1, all = 1;
     int count = 0;
@@ -26,7 +26,7 @@ static int row_loops(const Contraction *product, const Member *first) {
     return rows == product->product.m && all == rows * product->product.n ? count : -1;
 }
 
-/* Loops that lie behind each other are one with the stride of the innermost. */
+/* Contiguous loops become one with the stride of the innermost. */
 static bool join_strides(const Member *member, const long *strides, int from, int to,
                          long *joined) {
     *joined = to > from ? strides[to - 1] : 0;
@@ -35,7 +35,7 @@ static bool join_strides(const Member *member, const long *strides, int from, in
     return true;
 }
 
-/* Subscripts are loops or places that are there whatever the step is. */
+/* Subscripts are loops, or numbers that do not depend on the step. */
 static bool is_plain(const Expr *access) {
     for (int i = 0; i < access->count; i++) {
         const Expr *sub = access->args[i];
@@ -63,12 +63,12 @@ static bool as_matrix(const Expr *access, const Member *member, int rows, Matrix
 /* ---- sums ---- */
 
 typedef struct Sum {
-    Contraction *fused; /* receives the terms */
+    Contraction *fused; /* to which the terms are added */
     const Member *member;
     int rows, results;
 } Sum;
 
-/* A number times the result, as long as nothing has been added to that. */
+/* Accepts a number times the result, unless a term has been added. */
 static bool take_factor(Contraction *fused, const Expr *term) {
     for (int i = 0; i < 2; i++) {
         const Expr *factor = term->args[i], *result = term->args[1 - i];
@@ -83,7 +83,7 @@ static bool take_factor(Contraction *fused, const Expr *term) {
     return false;
 }
 
-/* Every term is the result, once, or something that can be added to it. */
+/* Accepts a sum if its terms are the result, once, and addable tensors. */
 static bool take_terms(Sum *sum, Expr *term) {
     Contraction *fused = sum->fused;
     Matrix matrix;
@@ -106,7 +106,7 @@ static bool take_terms(Sum *sum, Expr *term) {
 
 /* ---- the function ---- */
 
-/* Whether the result and one other element, *other, are all that the value depends on. */
+/* True if the value depends only on the result and on one other element, *other. */
 static bool depends_on(Expr *expr, const Tensor *result, Expr **other) {
     if (expr->kind == EXPR_READ && expr->tensor != result) {
         if (!*other) *other = expr;
@@ -132,8 +132,8 @@ static double gelu(double x, double *slope) {
     return 0.5 * x * (1 + t);
 }
 
-/* The function of the result, or the result times its derivative at the other element. Told by its
- * values: an equation can be written in many ways. */
+/* The function of the result, or the result times its derivative at the other element. Compares
+ * values, because an equation can be written in many ways. */
 static int function_of(const Expr *expr, const Tensor *result, const Expr *other) {
     bool forward = !other, back = other;
     for (double at = -6; at <= 6; at += 0.37) {
@@ -151,7 +151,8 @@ static bool has_type(const Expr *operand, Type type) {
     return !operand || operand->tensor->type == type;
 }
 
-/* The statement as the last of the epilogue, a function; kept: others read the result, too. */
+/* Adds the statement, a function, as the end of the epilogue; kept: the result has other
+ * readers. */
 static bool end_in_function(Contraction *fused, const Member *next, int rows, bool kept) {
     Expr *other = NULL, *value = next->statement->value;
     Matrix matrix = {fused->product.c_m, 1};

@@ -1,8 +1,9 @@
-/* kernel: how a program is executed: products, calls, fused loop nests, and where each tensor
- * lives.
+/* kernel: the execution of a program: products, calls, fused loop nests, and the memory of each
+ * tensor.
  *
- * contraction recognises matrix products, fuse groups everything else into loop nests, plan gives
- * every tensor a place. An emitter turns the result, a Schedule, into the text of one target.
+ * contraction recognizes matrix products, fuse groups all other statements into loop nests, plan
+ * assigns memory to every tensor. An emitter turns the result, a Schedule, into the text of one
+ * target.
  */
 #ifndef KERNEL_H
 #define KERNEL_H
@@ -13,7 +14,7 @@
 
 typedef struct Nest Nest;
 
-/* A statement inside a nest. `order` are its loops from outside to inside, path[j] the nest that
+/* A statement inside a nest. `order` has its loops from outside to inside; path[j] is the nest that
  * iterates order[j]. */
 typedef struct Member Member;
 struct Member {
@@ -23,45 +24,44 @@ struct Member {
     Nest *path[MAX_LOOPS + 1];
     int kept;    /* loops before the first reduced one; == depth without a reduction */
     bool column; /* the last loop belongs to the target and runs inside the reduced loops: one sum
-                    for each of its iterations */
-    bool across; /* where no sum is a column: neighbours in memory are iterations of the target's
+                    per iteration */
+    bool across; /* without column sums: adjacent elements in memory are iterations of the target's
                     last loop */
-    int block;   /* place in order of the loop over blocks of the last one, or -1 */
+    int block;   /* index in `order` of the loop over blocks of the last loop, or -1 */
     long block_size;
-    const Relation *listed; /* the first loop is over rows that this relation lists by where they
-                               are added: it goes by those lists; or NULL */
-    Member *online_max; /* sums exponentials less this largest of the same loop: online_softmax.c */
-    bool is_online_max; /* is such a largest */
-    /* What a reduction is kept in, given by the lowering. */
+    const Relation *listed; /* the first loop runs over the rows of this relation, in the order of
+                               the lists of its targets; or NULL */
+    Member *online_max;     /* the sum of exponentials subtracts the maximum of the same loop:
+                           online_softmax.c */
+    bool is_online_max;     /* it is such a maximum */
+    /* Terms of a reduction, set by the lowering: its sum and partial sum. */
     const struct Term *sum, *part;
-    const struct Term
-        *before;              /* what the largest was before this iteration, or this thread's own */
-    const struct Term *given; /* the value, where it is at hand and not computed; or NULL */
+    const struct Term *before; /* the maximum before this iteration, or that of this thread */
+    const struct Term *given;  /* the value, if already computed; or NULL */
     bool sum_is_local;
 };
 
-/* A loop with what runs inside it, or one member. */
+/* A loop with its body, or one member. */
 struct Nest {
     Member *member; /* a leaf; NULL for a loop */
     Index *index;
     long size; /* iterations */
-    long
-        step; /* >1: a loop over blocks of `step` iterations of a loop further in, `total` in all */
+    long step; /* >1: a loop over blocks of `step` iterations of an inner loop, `total` in all */
     long total;
     Nest *block;                       /* a loop over one block: the loop over the blocks */
     List children;                     /* Nest * */
-    const struct Term *variable, *end; /* given by the lowering */
+    const struct Term *variable, *end; /* set by the lowering */
 };
 
-/* Where a tensor that is used in one nest only is kept there. */
+/* A tensor used in one nest only is kept there. */
 typedef enum LocalKind { LOCAL_SCALAR, LOCAL_ROW } LocalKind;
 
 typedef struct Local {
     Tensor *tensor;
     LocalKind kind;
-    bool stored;   /* scalars: the tensor has memory as well, because others read it */
-    Nest *scope;   /* the loop in whose body it is declared */
-    int covered;   /* how many loops of the target are fixed there */
+    bool stored;   /* scalars: the tensor is in memory as well, for other readers */
+    Nest *scope;   /* the loop whose body declares it */
+    int covered;   /* number of loops of the target that are fixed there */
     long size;     /* rows: elements */
     Member *first; /* writes it first */
 } Local;
@@ -79,49 +79,51 @@ typedef enum UnitKind { UNIT_KERNEL, UNIT_CONTRACTION, UNIT_CALL, UNIT_REPEAT } 
 
 typedef struct ScheduleUnit {
     UnitKind kind;
-    int first, last;      /* places in the linear order, a repeat covers its body */
+    int first, last;      /* indices in execution order; a repeat covers its body */
     Statement *statement; /* contraction, call, repeat */
     Kernel *kernel;
     Contraction *contraction;
-    Kernel *epilogue; /* of a contraction or a call: its statement and what is computed as its
-                         result is stored; or NULL */
+    Kernel *epilogue; /* of a contraction or a call: its statement and the statements computed in
+                         its store; or NULL */
     List body;        /* ScheduleUnit * */
     bool once;
-    bool beside; /* a row that shares a launch with the unit before: neither touches what the other
-                    writes */
+    bool beside; /* a row that shares a launch with the previous unit: neither accesses a tensor
+                    that the other writes */
 } ScheduleUnit;
 
-/* Where a tensor lives. */
+/* The memory of a tensor. */
 typedef struct Place {
     bool used;    /* some unit needs its memory */
-    bool slots;   /* a carried tensor: iteration t lives in slot t & 1 */
+    bool slots;   /* a carried tensor: iteration t is in slot t & 1 */
     bool cleared; /* zero at the start of each run */
     int first, last;
     size_t bytes, offset;
-    const Tensor *over; /* it lies where this one lay, or NULL: see buffer_reuse.c */
-    bool taken;         /* another tensor takes over its memory */
+    const Tensor *over; /* its memory was that of this tensor, or NULL: see buffer_reuse.c */
+    bool taken;         /* another tensor reuses its memory */
 } Place;
 
 typedef struct Schedule {
     Program *program;
     List units;    /* ScheduleUnit * */
-    int second;    /* which of them begins the second part of training; 0: there is none */
+    int second;    /* index of the unit that starts the second training phase; 0: there is none */
     Place *places; /* by tensor->id */
     size_t arena_bytes;
 } Schedule;
 
-/* fuse: every statement of a program in a unit. */
+/* fuse: assigns every statement of a program to a unit. */
 Schedule *fuse(Program *program);
 
 /* The local of a tensor in a kernel, or NULL. */
 Local *local_in(const Kernel *kernel, const Tensor *tensor);
 
-/* buffer_reuse: which tensors take over the memory of another; after lifetimes, before offsets. */
+/* buffer_reuse: finds tensors that reuse the memory of another; after lifetimes, before
+ * offsets. */
 void buffer_reuse(Schedule *schedule);
 
-/* plan: a place for every tensor that needs memory; no two that live at the same time overlap. */
+/* plan: assigns memory to every tensor that needs it; simultaneously live tensors do not
+ * overlap. */
 void plan(Schedule *schedule);
-/* The plan as text: one line a tensor, offsets and lifetimes, then the total. */
+/* The plan as text: one line per tensor with offset and lifetime, then the total. */
 char *print_plan(Arena *arena, const Schedule *schedule);
 
 #endif

@@ -1,8 +1,8 @@
-/* locals: keep in variables what only one nest needs.
+/* locals: keeps tensors that only one nest uses in variables.
  *
- * A tensor whose every use in the kernel sits in the same iteration of all its loops becomes a
- * scalar; one that shares only the outer loops with its uses becomes a row on the stack. Without
- * users elsewhere it then needs no memory at all.
+ * A tensor whose uses in the kernel are all in the same iteration of all its loops becomes a
+ * scalar. One that shares only the outer loops with its uses becomes a row on the stack. Without
+ * users elsewhere it needs no memory.
  */
 #include "schedule/nest.h"
 
@@ -53,7 +53,7 @@ static const Use *first_write(const Uses *uses) {
     return NULL;
 }
 
-/* On an axis of one element a variable has no subscript: every use must name that element. */
+/* On an axis of one element a variable has no subscript: every use must select that element. */
 static bool names_the_one(const Uses *uses, int dimension) {
     for (int i = 0; i < uses->count; i++) {
         const Expr *sub = uses->items[i].access->args[dimension];
@@ -62,7 +62,8 @@ static bool names_the_one(const Uses *uses, int dimension) {
     return true;
 }
 
-/* Every subscript of the write is a loop of its own or fixed, and all uses agree on the fixed ones.
+/* True if every subscript of the write is a distinct loop or fixed, and all uses agree on the fixed
+ * ones.
  */
 static bool is_regular(const Use *write, const Uses *uses) {
     for (int i = 0; i < write->access->count; i++) {
@@ -80,8 +81,7 @@ static bool is_regular(const Use *write, const Uses *uses) {
     return true;
 }
 
-/* How many loops from outside all uses share with the first write, one iteration of both at a time.
- * */
+/* The number of outer loops that all uses share with the first write, in the same iteration. */
 static int shared_by_all(const Use *write, const Uses *uses) {
     const Member *member = write->member;
     int shared = member->block >= 0 ? member->block : member->kept;

@@ -1,17 +1,18 @@
-/* loop_order: the loops of one statement from outside to inside.
+/* loop_order: orders the loops of one statement from outside to inside.
  *
- *     y[b,s] = sum[d] x[b,s,d]        b s d     one sum, along what lies side by side in memory
- *     g[d] += sum[b,s] x[b,s,d]       D b s d   a block D of sums at once, again along memory
- *     e[tokens[b,s],d] += x[b,s,d]    D b s d   a scatter: what two iterations may both hit stays
- *                                               in one thread
- *     y[at[r],d] += x[r,d]            r d       nor where the rows r are listed by their places: a
- *                                               thread takes all rows of a place
- *     p[at[r],n[r]] += x[r]           r         nor where no two rows have the same place
+ *     y[b,s] = sum[d] x[b,s,d]        b s d     one sum along contiguous memory
+ *     g[d] += sum[b,s] x[b,s,d]       D b s d   a block D of sums at once, along memory
+ *     e[tokens[b,s],d] += x[b,s,d]    D b s d   a scatter: iterations with possibly equal targets
+ *                                               stay in one thread
+ *     y[at[r],d] += x[r,d]            r d       unless lists order the rows r by target: a thread
+ *                                               processes all rows of a target
+ *     p[at[r],n[r]] += x[r]           r         or no two rows have the same target
  */
 #include "schedule/nest.h"
 
-/* Sums kept at once: a few vector registers. A scatter takes less of short rows, so that there are
- * blocks enough for threads, but no more of them: each reads a piece of every row. */
+/* Sums kept at once: a few vector registers. A scatter of short rows uses smaller blocks, to have
+ * enough of them for all threads. It uses no more blocks than necessary, because each reads a piece
+ * of every row. */
 enum { SUM_BLOCK = 64, LEAST_BLOCK = 16, SCATTER_BLOCKS = 8 };
 
 typedef struct Work {
@@ -49,7 +50,7 @@ static void count_contiguous(Expr *expr, void *data) {
         contiguous->count--;
 }
 
-/* How many reads of the statement move by one element with the index, less those that jump. */
+/* The number of reads that move by one element with the index, minus those that move further. */
 static int contiguity(const Statement *statement, Index *index) {
     Contiguous contiguous = {index, 0};
     expr_walk(statement->value, count_contiguous, &contiguous);
@@ -64,8 +65,7 @@ static bool is_plain_target(const Statement *statement, const Index *index) {
     return false;
 }
 
-/* What each iteration decides alone, and what several iterations put together; loops of one
- * iteration are left out. */
+/* Loops of the target and loops of sums; loops of one iteration are left out. */
 typedef struct Split {
     Index *kept[MAX_LOOPS], *summed[MAX_LOOPS];
     int kept_count, summed_count;
@@ -122,8 +122,8 @@ static long block_of(const Statement *statement, long size) {
     return part > LEAST_BLOCK ? part : LEAST_BLOCK;
 }
 
-/* The relation by whose lists a scatter of rows goes, place by place; NULL: there is none, or no
- * more than one place. */
+/* The relation whose lists order the rows of a scatter by target; NULL: none, or only one
+ * target. */
 static const Relation *places_listed(const Program *program, const Statement *statement,
                                      const Split *split) {
     if (statement->reduction != REDUCE_NONE || split->summed_count != 1 || split->kept_count != 1)

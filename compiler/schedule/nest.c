@@ -1,8 +1,8 @@
-/* nest: add a statement to the loops of a kernel.
+/* nest: adds a statement to the loops of a kernel.
  *
- * From outside to inside, a statement joins the loop written last when both loops run equally
- * often and nothing that one statement writes in one iteration is touched by another in a different
- * iteration. Below the loops that it shares it gets its own.
+ * From outside to inside, a statement joins the last loop if both have the same number of
+ * iterations and no statement accesses an element that another one writes in a different iteration.
+ * Inside the shared loops it gets its own.
  *
  *     m[b,s] = sum[d] x[b,s,d]               for b, s:
  *     t[b,s] = rsqrt(m[b,s] / 64)      -->       for d: m += x
@@ -11,8 +11,7 @@
  */
 #include "schedule/nest.h"
 
-/* A kernel that grows beyond this is slow to compile and to read; loops that run in parallel should
- * have so many iterations at least. */
+/* A larger kernel compiles slowly and is hard to read; minimum iterations of parallel loops. */
 enum { MAX_MEMBERS = 32, MIN_PARALLEL = 64 };
 
 typedef struct Accesses {
@@ -26,8 +25,8 @@ static Accesses accesses_of(Program *program, const Statement *statement) {
     return accesses;
 }
 
-/* No element that `writes` of one member touch in one iteration of the loop at `level` is among
- * `touched` in another iteration. */
+/* True if no element that `writes` of one member touch in one iteration of the loop at `level` is
+ * among `touched` in another iteration. */
 static bool apart(const List *writes, const Index *write_index, const List *touched,
                   const Index *touch_index) {
     for (int i = 0; i < writes->count; i++)
@@ -55,8 +54,8 @@ static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, 
     return true;
 }
 
-/* A loop over which one sums and the other does not can only be split among threads by what is
- * outside of it. */
+/* A loop that one member sums over and another does not can be split among threads only by the
+ * loops outside of it. */
 static bool same_sort(const Kernel *kernel, const Nest *loop, const Member *added, int level) {
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
@@ -82,7 +81,7 @@ static Nest *last_loop(const Nest *nest) {
     return last && !last->member ? last : NULL;
 }
 
-/* How many loops the statement shares with the kernel's last nest. */
+/* The number of loops that the statement shares with the last nest of the kernel. */
 static int shared_loops(Program *program, const Kernel *kernel, Member *added, bool small) {
     const Nest *at = kernel->root;
     double iterations = 1;
@@ -112,8 +111,8 @@ static Nest *new_loop(Program *program, Nest *parent, const Member *added, int l
     return loop;
 }
 
-/* On a device the nests of a large kernel are launched apart: numbers that one hands to the next
- * would keep all of it in one block. */
+/* On a GPU the nests of a large kernel are launched separately; scalars passed between them would
+ * keep all of it in one block. */
 static bool hands_over_numbers(const Program *program, const Kernel *kernel) {
     if (!program->target->launches || program->graph == GRAPH_UPDATE) return false;
     for (int i = 0; i < kernel->members.count; i++)

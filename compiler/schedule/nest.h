@@ -1,4 +1,4 @@
-/* nest: what fuse needs to build loop nests. */
+/* nest: functions that build loop nests for fuse. */
 #ifndef NEST_H
 #define NEST_H
 
@@ -8,58 +8,58 @@
 
 /* ---- loop_order.c ---- */
 
-/* A statement with its loops in the order in which they shall run. */
+/* A statement with its loops in execution order. */
 Member *order_loops(Program *program, Statement *statement);
-/* How many operations a statement makes. */
+/* The number of operations of a statement. */
 double statement_work(const Statement *statement);
 
 /* ---- nest.c ---- */
 
-/* Adds a statement to the kernel when that is allowed and sensible; `fresh`: in a nest of its own,
- * always. */
+/* nest_add: adds a statement to the kernel if that is allowed and useful; `fresh`: always, in its
+ * own nest. */
 /* Kernels with fewer operations are small: see Target. */
 double small_work(const Program *program);
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
 
 /* ---- epilogue.c ---- */
 
-/* For each product of a block, by place, the kernel of what its store computes; nothing is written
- * where there is nothing. when: the place of each statement, or that of the product in whose store
- * or before which it is computed now. */
+/* Sets the kernel of the epilogue of each product of a block, by index; NULL if it has none. when:
+ * the index of each statement, or of the product that computes it in its store or directly
+ * before. */
 void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
               Kernel **epilogues, int *when);
 
 /* ---- gemm_epilogue.c ---- */
 
-/* Makes the next statement on the way of a dense product's result part of its epilogue when it can
- * be one. first, next: the product and that statement, with loops that stand for each other; kept:
- * others read the result, too. */
+/* Adds the next statement after a dense product to its epilogue if possible. first, next: the
+ * product and that statement, with corresponding loops; kept: the result has other readers. */
 bool gemm_epilogue(Contraction *product, const Member *first, const Member *next, bool kept);
 
 /* ---- dual_gemm.c ---- */
 
-/* Whether two statements read the same element where their loops stand at the same iterations. */
+/* True if two statements read the same element in the same iterations of their loops. */
 bool same_place(const Expr *one, const Expr *other);
 
-/* The place of an earlier product that can be done in the tiles of the one at `place`, or -1. */
+/* The index of an earlier product that can use the tiles of the one at `place`, or -1. */
 int find_pair(Program *program, const List *statements, Contraction *const *products,
               Kernel *const *epilogues, const int *when, int place);
 
 /* ---- first_sums.c ---- */
 
-/* Which products make a gradient in the first micro-batch of a step: Contraction.begins. */
+/* Sets Contraction.begins of products that overwrite a gradient in the first micro-batch of a
+ * step. */
 void first_sums(Schedule *schedule);
 
 /* ---- locals.c ---- */
 
-/* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that
- * touches it, or NULL. */
+/* Selects tensors of a kernel that live in variables. users[tensor->id] is the only kernel that
+ * accesses it, or NULL. */
 void choose_locals(Program *program, Kernel *kernel, Kernel *const *users);
 
 /* ---- online_softmax.c ---- */
 
-/* Sums of exponentials less their largest, found in the loop of that. True when there are any:
- * more may live in variables now. */
+/* Moves sums of exponentials minus their maximum into the loop of the maximum. True if there are
+ * any: more tensors may then live in variables. */
 bool online_softmax(Program *program, const Kernel *kernel);
 
 #endif

@@ -1,16 +1,16 @@
-/* online_softmax: a sum of exponentials less their largest is taken while the largest is found.
+/* online_softmax: computes a sum of exponentials minus their maximum in the loop of the maximum.
  *
- * Needs:   loop nests of a program for a device, and what lives in variables.
- * Leaves:  one loop instead of two, so that a long row is read once less. The sum is that of the
- *          exponentials less the largest so far; where a larger one comes it fades by as much, and
- *          the sums of several threads are made less the same before they are added.
+ * Needs:   loop nests of a program for a GPU, after locals.
+ * Leaves:  one loop instead of two, which reads a long row only once. The sum is over exponentials
+ *          minus the current maximum. A larger maximum rescales it, and sums of several threads are
+ *          rescaled to a common maximum before they are added.
  *
  *     for v: m = max(m, x[s,v])           for v: m' = max(m, x[s,v])
  *     for v: z += exp(x[s,v] - m)    -->         z = z * exp(m - m') + exp(x[s,v] - m');  m = m'
  */
 #include "schedule/nest.h"
 
-/* A shorter row is still at hand when it is read again. */
+/* A shorter row is still in the cache when it is read again. */
 enum { MIN_ITERATIONS = 1024 };
 
 static bool is_reduced(const Nest *loop, const Member *member, Reduction reduction) {
@@ -19,7 +19,7 @@ static bool is_reduced(const Nest *loop, const Member *member, Reduction reducti
            member->path[member->kept] == loop && loop->step == 1 && !loop->block;
 }
 
-/* The largest that a loop finds of what it may compute besides; else NULL. */
+/* The maximum in a loop, which may compute other values as well; else NULL. */
 static Member *largest_of(const Nest *loop) {
     Member *largest = NULL;
     for (int i = 0; i < loop->children.count; i++) {
@@ -33,7 +33,7 @@ static Member *largest_of(const Nest *loop) {
     return largest;
 }
 
-/* The sum that is all there is in a loop; else NULL. */
+/* The sum that is the whole body of a loop; else NULL. */
 static Member *sum_of(const Nest *loop) {
     const Nest *leaf = loop->children.count == 1 ? loop->children.items[0] : NULL;
     bool sum = leaf && leaf->member && is_reduced(loop, leaf->member, REDUCE_SUM);
@@ -56,7 +56,7 @@ static const Expr *moved(Program *program, Expr *expr, const Member *from, const
     return expr_substitute(program, expr, from->order, loops, from->depth);
 }
 
-/* exp(x - m), x what the other member looks for the largest of and m that one. */
+/* True for exp(x - m), where the other member computes m as the maximum of x. */
 static bool follows(Program *program, const Member *sum, const Member *largest) {
     const Expr *less = operand(sum->statement->value, OP_EXP, 0), *m = operand(less, OP_SUB, 1);
     const Expr *stopped = operand(m, OP_STOP, 0);
@@ -66,7 +66,7 @@ static bool follows(Program *program, const Member *sum, const Member *largest) 
     return expr_equal(x, less->args[0]) && !expr_reads(x, m->tensor);
 }
 
-/* What the sum reads of the other loop is computed in the same iteration. */
+/* True if the other loop computes the operands of the sum in the same iteration. */
 static bool reads_this_iteration(Program *program, const Nest *loop, const Member *sum) {
     List reads = {0};
     reads_of(program->arena, sum->statement, &reads);
@@ -82,7 +82,7 @@ static bool reads_this_iteration(Program *program, const Nest *loop, const Membe
     return true;
 }
 
-/* The loop of a sum becomes part of the one before it, which finds the largest. */
+/* Moves the loop of a sum into the previous one, which computes the maximum. */
 static bool join(Program *program, const Kernel *kernel, Nest *loop, const Nest *next) {
     Member *largest = largest_of(loop), *sum = sum_of(next);
     if (!largest || !sum || largest->kept != sum->kept || loop->size != next->size ||

@@ -1,17 +1,17 @@
-/* plan: give every temporary a place in one block of memory.
+/* plan: assigns an offset in one block of memory to every temporary.
  *
  * Needs:   fuse.
- * Leaves:  for each tensor that needs memory an offset; tensors that live together do not overlap.
+ * Leaves:  an offset for each tensor that needs memory; simultaneously live tensors do not overlap.
  *
- * Time is the linear order of the units. What is used inside one repeat only lives for one step;
- * what is used inside and outside of it, or has a place for each step, lives as long as the whole
- * repeat, which may be a part of a step of another one. A tensor that a repeat hands from step to
- * step and nobody reads otherwise needs two places instead of one for each step:
+ * Time is the linear order of the units. A tensor used inside one repeat only lives for one
+ * iteration. A tensor that is used inside and outside of a repeat, or that has a slice per
+ * iteration, lives for the whole repeat. The repeat may be a part of an iteration of another one. A
+ * carried tensor without other readers needs two slots instead of one per iteration:
  *
  *     x[0,b,s,d] = ...
- *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] lives in slot t & 1
+ *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] is in slot t & 1
  *
- * Some take over the memory of another: buffer_reuse.c.
+ * Some tensors reuse the memory of another one: buffer_reuse.c.
  */
 #include "schedule/nest.h"
 
@@ -20,17 +20,17 @@
 
 enum { ALIGNMENT = 64 };
 
-/* A repeat and those around it. */
+/* A repeat and the repeats that enclose it. */
 typedef struct Around {
     const ScheduleUnit *repeat;
-    const struct Around *outside; /* NULL: it is the outermost */
+    const struct Around *outside; /* NULL: outermost */
 } Around;
 
 typedef struct Touch {
     const Expr *access;
-    bool write, defines; /* defines: sets all elements of the step without looking at them */
+    bool write, defines; /* defines: sets all elements of the step without reading them */
     int at;
-    const ScheduleUnit *repeat; /* the innermost around it, or NULL */
+    const ScheduleUnit *repeat; /* the innermost enclosing one, or NULL */
     const Around *around;
 } Touch;
 
@@ -41,7 +41,7 @@ typedef struct Planning {
     int clock;
 } Planning;
 
-/* ---- who touches what, when ---- */
+/* ---- accesses over time ---- */
 
 static void touch(Planning *planning, const Expr *access, const Statement *writer, Touch touch) {
     Touch *copy = arena_alloc(planning->arena, sizeof *copy);
@@ -75,7 +75,7 @@ static void touch_statement(Planning *planning, const Statement *statement, cons
     }
 }
 
-/* A scatter goes by the lists of its rows: on a device each, elsewhere where the kernel says so. */
+/* A scatter reads the lists of its rows: on a GPU always, elsewhere if the kernel has `listed`. */
 static void touch_member(Planning *planning, const Kernel *kernel, const Member *member,
                          Touch base) {
     const Program *program = planning->schedule->program;
@@ -129,7 +129,8 @@ static bool is_inside(const Touch *touch, const Around *around) {
     return !around;
 }
 
-/* Is it made of the index? What is looked up elsewhere by it may be the same in every step. */
+/* True if the subscript is computed from the index. A table lookup by the index may be the same in
+ * every step. */
 static bool goes_by(const Expr *sub, const Index *index) {
     if (sub->kind == EXPR_INDEX) return sub->index == index;
     for (int i = 0; sub->kind == EXPR_APPLY && i < sub->count; i++)
@@ -137,7 +138,7 @@ static bool goes_by(const Expr *sub, const Index *index) {
     return false;
 }
 
-/* It has a place for each step of the repeat. */
+/* True if it has a slice per iteration of the repeat. */
 static bool has_steps(const List *touches, const ScheduleUnit *repeat) {
     for (int i = 0; i < touches->count; i++) {
         const Expr *access = ((const Touch *)touches->items[i])->access;
@@ -147,7 +148,7 @@ static bool has_steps(const List *touches, const ScheduleUnit *repeat) {
     return false;
 }
 
-/* The innermost repeat of which the tensor lives for one step alone, or NULL. */
+/* The innermost repeat for one iteration of which the tensor lives, or NULL. */
 static const Around *home_of(const List *touches) {
     const Touch *first = touches->items[0];
     const Around *home = first->defines ? first->around : NULL;
@@ -181,14 +182,14 @@ static void find_lifetime(Place *place, const List *touches) {
 typedef struct Carry {
     const ScheduleUnit *repeat;
     double read, written; /* offsets from the step */
-    bool defined;         /* in this step, so far */
+    bool defined;         /* so far in this step */
 } Carry;
 
 static const Expr *carried_sub(const Touch *touch) {
     return touch->access->count ? touch->access->args[0] : NULL;
 }
 
-/* The repeat that hands the tensor on, and at which offset it writes. */
+/* The repeat that carries the tensor, and the offset of its writes. */
 static bool find_carry(const List *touches, Carry *carry) {
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
@@ -214,8 +215,8 @@ static bool fits_inside(const Touch *touch, Carry *carry) {
     return carry->defined;
 }
 
-/* Outside, only the place that the first step reads is touched before, the one that the last step
- * writes after. */
+/* True if the access outside of the repeat is to the slice of the first step before it, or to the
+ * slice of the last step after it. */
 static bool fits_outside(const Touch *touch, const Carry *carry) {
     const Index *step;
     double place, last = (double)carry->repeat->statement->index->axis->size - 1;
@@ -239,7 +240,7 @@ static bool is_carried(const Tensor *tensor, const List *touches) {
     return true;
 }
 
-/* ---- places ---- */
+/* ---- offsets ---- */
 
 static bool lives_with(const Place *a, const Place *b) {
     return a->first <= b->last && b->first <= a->last;
@@ -251,8 +252,8 @@ static int by_bytes(const void *a, const void *b) {
     return one < other ? -1 : 1;
 }
 
-/* The lowest offset where the place meets none of those before it, which are in the order of their
- * offsets: what is in its way moves it up, until nothing that follows reaches down to it. */
+/* The lowest offset without an overlap with the earlier entries, which are sorted by offset. Each
+ * overlapping entry moves it up, until no later entry reaches down to it. */
 static size_t first_fit(Place *const *placed, int count, const Place *place) {
     size_t offset = 0;
     for (int i = 0; i < count; i++) {
@@ -264,14 +265,14 @@ static size_t first_fit(Place *const *placed, int count, const Place *place) {
     return offset;
 }
 
-/* Puts the place behind all those of its offset or a lower one. */
+/* Inserts the entry after all those with the same or a lower offset. */
 static void insert(Place **placed, int count, Place *place) {
     int at = count;
     for (; at > 0 && placed[at - 1]->offset > place->offset; at--) placed[at] = placed[at - 1];
     placed[at] = place;
 }
 
-/* The tensor that had the memory first. */
+/* The original owner of the memory. */
 static Place *first_owner(const Schedule *schedule, Place *place) {
     while (place->over) place = &schedule->places[place->over->id];
     return place;
@@ -287,7 +288,7 @@ static void assign(Schedule *schedule, Arena *arena) {
         owned[i] = *place;
         if (place->bytes && !place->over) order[count++] = &owned[i];
     }
-    /* A memory is in use as long as whatever takes it over. */
+    /* Memory is in use until the end of the last tensor in it. */
     for (int i = 0; i < total; i++) {
         Place *place = &schedule->places[i];
         if (!place->over) continue;
@@ -349,7 +350,7 @@ static void add_units(Text *text, const List *units, int depth) {
         const ScheduleUnit *unit = units->items[i];
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         text_add(text, "%*s%s%s%s\n", 2 * depth, "", names[unit->kind],
-                 unit->beside ? ", beside the one before" : "", unit->once ? ", once" : "");
+                 unit->beside ? ", shares a launch" : "", unit->once ? ", once" : "");
         for (int j = 0; kernel && j < kernel->members.count; j++)
             add_line(text, depth + 1, ((const Member *)kernel->members.items[j])->statement);
         if (!kernel && unit->kind != UNIT_REPEAT) add_line(text, depth + 1, unit->statement);
@@ -357,7 +358,7 @@ static void add_units(Text *text, const List *units, int depth) {
     }
 }
 
-/* What is computed together; once there is a plan, where tensors lie. */
+/* The units; after planning also the offsets of tensors. */
 char *print_plan(Arena *arena, const Schedule *schedule) {
     Text text = {.arena = arena};
     const Program *program = schedule->program;
@@ -377,6 +378,6 @@ char *print_plan(Arena *arena, const Schedule *schedule) {
                  place->cleared ? " (cleared)" : "", over ? " (over " : "", over ? over : "",
                  over ? ")" : "");
     }
-    text_add(&text, "%12zu bytes in all\n", schedule->arena_bytes);
+    text_add(&text, "%12zu bytes total\n", schedule->arena_bytes);
     return text.text;
 }

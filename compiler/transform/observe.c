@@ -1,11 +1,11 @@
-/* observe: activations become outputs, under the name of the weight that made them.
+/* observe: adds activations to the outputs, named after the weights that produce them.
  *
- * Needs:   a program as it was elaborated, forward only, with parameter_facts.
- * Leaves:  what a parameter's product ends in (parameter_flow), and what a repeat hands on, as
- *          outputs; those inside a repeat with the iteration as first axis, those that join what
- *          they were made from (a residual branch) with a + behind their name. Results of single
- *          instances (chosen or not) are left out. They come before the outputs that the model
- *          declares, in the order in which they are computed.
+ * Needs:   an elaborated forward program, with parameter_facts.
+ * Leaves:  the destination of every parameter's product (parameter_flow) and the values that a
+ *          repeat carries, as outputs. Those inside a repeat have the iteration as first axis.
+ *          Those that are added to their own input (a residual branch) have the suffix +. Results
+ *          of single instances of a layer are left out. They precede the outputs declared by the
+ *          model, in the order of computation.
  */
 #include "analysis/parameter_flow.h"
 #include "passes.h"
@@ -34,7 +34,7 @@ static void add(Arena *arena, List *list, const Tensor *tensor, const char *name
     list_push(arena, list, one);
 }
 
-/* out[i, ...] = read, behind what made it. */
+/* out[i, ...] = read, after the statement that computes it. */
 static Statement *copy_out(Program *program, const Expr *read, const char *name, Index *step,
                            Span span) {
     Axis *axes[MAX_RANK];
@@ -57,7 +57,7 @@ static Statement *copy_out(Program *program, const Expr *read, const char *name,
                           0, (Expr *)read, span);
 }
 
-/* The first read of what an earlier iteration left: x[i, b, s, d]. */
+/* The first read of a value from an earlier iteration: x[i, b, s, d]. */
 static Expr *carried_read(const Program *program, Expr *expr, const Index *step) {
     if (expr->kind == EXPR_READ && expr->tensor->role == ROLE_TEMP && expr->count > 2 &&
         tensor_has_axis(expr->tensor, program->batch) && expr->args[0]->kind == EXPR_INDEX &&

@@ -1,8 +1,8 @@
-/* tables: what follows from places and numbers alone is found once, in double precision.
+/* tables: computes values that depend only on positions and constants once, in double precision.
  *
- * In single precision an angle of 100,000 is off by 0.004, and its cosine with it. Such values are
- * few beside those that depend on data, so each gets a tensor of its own wherever an equation has a
- * long operation in it, parts with fewer axes first:
+ * In single precision an angle of 100,000 has an error of 0.004, and so has its cosine. There are
+ * few such values compared with those that depend on data. Each gets its own tensor if an equation
+ * contains an expensive operation in it, subexpressions with fewer axes first:
  *
  *     y[b,s,e] = x[b,s,e] * cos(s * 10000^(-e / 64))
  *   -->
@@ -10,25 +10,26 @@
  *     y_table[s,e] = cos(s * y_table_2[e])     in double, stored as float
  *     y[b,s,e] = x[b,s,e] * y_table[s,e]
  *
- * Needs: a program with its backward pass, before `simplify`, which makes one of equal ones.
- * Leaves: `in_double` on statements that are computed so; temporaries between them are TYPE_DOUBLE.
+ * Needs:   a program with its backward pass, before `simplify`, which merges equal tables.
+ * Leaves:  `in_double` on statements computed in double; temporaries between them are TYPE_DOUBLE.
  */
 #include "analysis/def_use.h"
 #include "ir/rewrite.h"
 #include "passes.h"
 
-/* An operation that takes so long, and rounds in single precision what it takes. */
+/* The cost of an expensive operation, which loses accuracy in single precision. */
 enum { LONG_OPERATION = 10 };
 
 typedef struct Tables {
     Program *program;
     const DefUse *def_use;
-    Tensor **exact; /* by tensor id: itself as TYPE_DOUBLE where it follows from places; or NULL */
+    Tensor **exact; /* by tensor id: its TYPE_DOUBLE copy if it depends on positions only; or
+                       NULL */
     int count;
-    Block *block; /* that is written */
+    Block *block; /* that receives the statements */
 } Tables;
 
-/* ---- what an expression follows from ---- */
+/* ---- dependence of an expression ---- */
 
 static Tensor *exact_of(const Tables *tables, const Tensor *tensor) {
     return tensor->id < tables->count ? tables->exact[tensor->id] : NULL;
@@ -47,7 +48,7 @@ static bool follows_from_places(const Tables *tables, const Expr *expr) {
     return true;
 }
 
-/* Something in it takes long. */
+/* True if it contains an expensive operation. */
 static bool is_long(const Expr *expr) {
     if (expr->kind != EXPR_APPLY) return false;
     if (op_table[expr->op].cost >= LONG_OPERATION) return true;
@@ -61,8 +62,8 @@ static void find_exact(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_DOUBLE) *found = true;
 }
 
-/* The indices of an expression, each once; false where a repeat's is one of them, where the size of
- * one is not known, or two run over time: pairs of places are too many. */
+/* The distinct indices of an expression. False for the index of a repeat, for an unknown size and
+ * for two indices over time: pairs of positions are too many. */
 static bool find_indices(const Expr *expr, Index **indices, int *count) {
     if (expr->kind == EXPR_INDEX) {
         if (expr->index->of_repeat || expr->index->axis->kind == AXIS_ELEMENTS) return false;
@@ -78,14 +79,14 @@ static bool find_indices(const Expr *expr, Index **indices, int *count) {
     return times <= 1;
 }
 
-/* ---- parts of equations ---- */
+/* ---- subexpressions of equations ---- */
 
 static Expr *exact_read(Program *program, Expr *read, void *data) {
     Tensor *exact = exact_of(data, read->tensor);
     return exact ? expr_read(program, exact, read->args) : NULL;
 }
 
-/* A part of an equation moves to a tensor of its own, by what it depends on, before it. */
+/* Moves a subexpression to a new tensor over the indices that it depends on, computed before. */
 static Expr *add_table(Tables *tables, const Statement *of, Expr *value, Index *const *indices,
                        int count, Type type) {
     Program *program = tables->program;
@@ -107,7 +108,7 @@ static Expr *add_table(Tables *tables, const Statement *of, Expr *value, Index *
     return expr_read(program, table, from);
 }
 
-/* Takes the largest parts that follow from fewer indices than the equation has. */
+/* Replaces the largest subexpressions that depend on fewer indices than the equation. */
 static Expr *with_tables(Tables *tables, const Statement *of, Expr *expr, bool inside) {
     Index *indices[MAX_RANK];
     int count = 0;
@@ -131,7 +132,7 @@ static Expr *with_tables(Tables *tables, const Statement *of, Expr *expr, bool i
 
 /* ---- equations ---- */
 
-/* An equation of places alone, as reals; what it makes is one for those behind it, too. */
+/* True for an equation of positions only, as reals; its result then counts as one, too. */
 static bool is_of_places(const Tables *tables, const Statement *statement) {
     Index *indices[MAX_RANK];
     int count = 0;
@@ -141,8 +142,8 @@ static bool is_of_places(const Tables *tables, const Statement *statement) {
            find_indices(statement->value, indices, &count);
 }
 
-/* The tensor of such an equation a second time, for those that are computed in double as well.
- * `simplify` drops the one that nobody reads. */
+/* A second copy of the tensor of such an equation, for those computed in double. `simplify` removes
+ * it if it is unused. */
 static void add_exact(Tables *tables, const Statement *statement) {
     Program *program = tables->program;
     Tensor *tensor = statement->target->tensor;

@@ -1,7 +1,7 @@
-/* tune: parameters get what a transfer made for them.
+/* tune: applies the settings of a transfer to the parameters.
  *
- * Needs:   a program as it was elaborated, with parameter_facts.
- * Leaves:  initialisations, numbers of the optimizer; a factor on what a product makes.
+ * Needs:   an elaborated program, with parameter_facts.
+ * Leaves:  initializations, optimizer settings, and a factor on the result of a product.
  *
  *     y[s,d] = sum[f] h[s,f] * down[f,d]   -->   whole[s,d] = sum[f] h[s,f] * down[f,d]
  *                                                y[s,d] = 0.125 * whole[s,d]

@@ -16,7 +16,7 @@ MODEL
 measure() {
     moec dump "$work/fine.moe" --graph train --after plan --target "$1" --set train.precision="$2" --set ffn.experts=$((4 * $3)) \
         --set ffn.top=$((2 * $3)) --set ffn.expert.hidden=$((256 / $3)) >"$work/plan"
-    awk '/bytes in all/ { all = $1 } $5 ~ /^(expert|act)_/ && $4 - $3 > 30 { kept += $2 } END { print kept, all }' "$work/plan"
+    awk '/bytes total/ { all = $1 } $5 ~ /^(expert|act)_/ && $4 - $3 > 30 { kept += $2 } END { print kept, all }' "$work/plan"
 }
 
 # same TARGET PRECISION MOST: finer experts keep no more; all is at most so many hundredths of what it was.
@@ -34,7 +34,7 @@ END
         [ "$kept_fine" -le $((kept * 102 / 100)) ] ||
             wrong "$*: $fine times finer experts keep $kept_fine bytes instead of $kept"
         [ "$all_fine" -le $((all * most / 100)) ] ||
-            wrong "$*: $fine times finer experts want $all_fine bytes in all instead of $all"
+            wrong "$*: $fine times finer experts want $all_fine bytes total instead of $all"
         echo "$*: $fine times finer: $kept_fine of $kept, $all_fine of $all"
     done
 }

@@ -161,11 +161,11 @@ awk -v a="$(losses tuned --data text)" -v b="$(losses start --data text)" 'BEGIN
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
 fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x
 fails "no architecture of GGUF" moec export near.safetensors --as gguf --out nowhere
-fails "window is 5 here, 0 there" moec export near.safetensors --as gguf_llama --out nowhere
-fails "window is 5 here, 0 there" moec export near.safetensors --as llama --out nowhere
+fails "window is 5, but 0 after export" moec export near.safetensors --as gguf_llama --out nowhere
+fails "window is 5, but 0 after export" moec export near.safetensors --as llama --out nowhere
 fails "no place for  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --as llama --out nowhere
-fails "cap is 30 here, 0 there" moec export capped.safetensors --as llama --out nowhere
-fails "attention.heads.v is 4 here, 2 there" moec export uneven.safetensors --as llama --out nowhere
+fails "cap is 30, but 0 after export" moec export capped.safetensors --as llama --out nowhere
+fails "attention.heads.v is 4, but 2 after export" moec export uneven.safetensors --as llama --out nowhere
 fails "there is no layout 'lama'" moec export m.safetensors --as lama --out nowhere
 fails "m already holds a model" moec export m.safetensors --as llama --out m
 fails "run_m already holds a run" moec import m --out run_m

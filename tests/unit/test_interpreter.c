@@ -651,7 +651,7 @@ static void pack_case(bool grouped) {
     expect_ints(eval, start, (long[]){0, 2, 3, 4});
     interpreter_real(eval, mask)[0] = 0;
     assert_string_equal(interpreter_run(eval, 7, true),
-                        "a mask has 3 true entries where 4 rows were foreseen");
+                        "a mask has 3 nonzero entries, expected 4");
     end(program, eval);
 }
 

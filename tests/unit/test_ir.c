@@ -241,7 +241,7 @@ static void test_verify_complains(void **state) {
 
     small = small_new();
     product(&small)->target = read2(&small, small.w, small.id, small.jf);
-    expect_complaint(&small, "w is given, not computed");
+    expect_complaint(&small, "w is an input and cannot be computed");
 
     small = small_new();
     product(&small)->value = read2(&small, small.y, small.is, small.jf);

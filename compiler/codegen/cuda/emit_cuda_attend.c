@@ -1,4 +1,4 @@
-/* emit_cuda_attend: attention as launches of the templates in runtime/kernels, written out for its
+/* emit_cuda_attend: attention as launches of the templates in runtime/kernels, instantiated for its
  * sizes.
  *
  *     struct options_train_3 {
@@ -10,12 +10,12 @@
  *         moec_attend_rounded<options_train_3, MoecShape<2, 32, 69632>>(q, k, v, ...);
  *     }
  *
- * What warpgroups can do, too, is written in a further variant, NAME_wgmma: the host takes the
- * faster. */
+ * If warpgroups can compute it as well, there is a further variant, NAME_wgmma: the host selects
+ * the faster one. */
 #include "analysis/attend.h"
 #include "codegen/emit.h"
 
-/* Queries or keys of a block of the exact templates at least. */
+/* Minimum queries or keys of a block of the exact templates. */
 enum {
     MIN_PLACES = 8,
     MAX_GRID = 1 << 20,
@@ -23,10 +23,10 @@ enum {
     MAX_TASKS = 4096,
     STEP_BLOCKS = 384,
     STEP_PARTS = 128,
-    STEP_KEYS = 64 /* keys of a part at least */
+    STEP_KEYS = 64 /* minimum keys of a part */
 };
 
-/* One attention on its way. */
+/* An attention under construction. */
 typedef struct Attend {
     Emitter *emitter;
     const Statement *statement;
@@ -56,7 +56,7 @@ static long leading(const Shape *shape, int own) {
     return product;
 }
 
-/* Blocks of a step in tiles for each part of the keys. */
+/* Blocks of a step in tiles per part of the keys. */
 static long step_tasks(const Attend *attend) {
     long groups = attend_groups(attend->statement),
          rows = 16L * attend_step(attend->statement).tiles;
@@ -64,7 +64,7 @@ static long step_tasks(const Attend *attend) {
     return attend->batch * groups * ceil_div(heads * dimension(&attend->q, 3), rows);
 }
 
-/* In how many parts the keys of a step are read: enough for all of a device. */
+/* The number of parts of the keys of a step: enough to fill the GPU. */
 static long parts_of(const Attend *attend) {
     if (steps_in_tiles(attend)) {
         long parts = STEP_BLOCKS / step_tasks(attend),
@@ -102,10 +102,10 @@ static void add_options(const Attend *attend) {
     end_piece(emitter->device, NULL);
 }
 
-/* ---- kernels and what they are given ---- */
+/* ---- kernels and their arguments ---- */
 
-/* A kernel that calls a template: its parameters, what the template gets of them, what a launch
- * gives. The names of its parameters are taken until it is written. */
+/* A kernel that calls a template: its parameters, the template arguments, the launch arguments. The
+ * names of its parameters stay in use until it is written. */
 typedef struct Call {
     Emitter *emitter;
     const char *name; /* of the template, without "moec_" */
@@ -145,7 +145,7 @@ static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool
          pointer_text(&emitter->lower, operand));
 }
 
-/* What there is not for every attention: a sink, documents. */
+/* Optional operands: a sink, document ids. */
 static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
     give(call, "const float *", name, operand ? pointer_text(&emitter->lower, operand) : "NULL");
 }
@@ -160,7 +160,7 @@ static void give_attended(const Attend *attend, Call *call) {
                  options->documents ? in->items[attend_document(options)] : NULL, "documents");
 }
 
-/* What rows of keys and of values are times. */
+/* The scales of the rows of keys and values. */
 static void give_scales(const Attend *attend, Call *call) {
     static const char *const names[] = {"k_scale", "v_scale"};
     const AttendOptions *options = &attend->statement->attention;
@@ -175,7 +175,7 @@ static const char *scratch_text(Emitter *emitter) {
                         emitter->lower.schedule->arena_bytes);
 }
 
-/* What lies behind the temporaries for one call. */
+/* Scratch memory of one call, after the temporaries. */
 static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
                          const char *name) {
     Emitter *emitter = attend->emitter;
@@ -183,7 +183,7 @@ static void give_scratch(const Attend *attend, Call *call, size_t floats, const 
     give(call, type, name, scratch_text(emitter));
 }
 
-/* One variant of a kernel. further: parameters of the template behind the options. */
+/* One variant of a kernel. further: template parameters after the options. */
 typedef struct Variant {
     const char *name, *template, *further;
     int threads;
@@ -244,7 +244,7 @@ typedef struct Variants {
     long rows, others;
 } Variants;
 
-/* Whether warpgroups can do it, too: their operands come by copies alone. */
+/* True if warpgroups can compute it: all operands arrive by asynchronous copies. */
 static bool has_groups(const Attend *attend, const Variants *variants) {
     if (!attend->emitter->target->variants || !attend->rounds || !variants->groups.tiles)
         return false;
@@ -280,21 +280,21 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
 
 /* ---- forward ---- */
 
-/* How many loops there are over places; a loop of one iteration is not written. */
+/* The number of loops over positions; a loop of one iteration is not written. */
 static int loops_of_places(const Shape *o) {
     int count = 0;
     for (int i = 0; i < o->rank - 2; i++) count += o->size[i] > 1;
     return count;
 }
 
-/* moec_store_rows hands over two neighbours where it can; the other templates have one in each of
- * the threads that follow each other. */
+/* True if the template passes two adjacent elements. moec_store_rows does so if possible; the other
+ * templates have one element in each of the adjacent threads. */
 static bool takes_pairs(const Attend *attend) {
     return attend->rounds && !attend->statement->attention.position &&
            dimension(&attend->v, 1) % 2 == 0;
 }
 
-/* Where the template stores o, and what it computes there besides. */
+/* The store of o by the template, with its epilogue. */
 static void give_store(const Attend *attend, Call *call) {
     Emitter *emitter = attend->emitter;
     const Expr *o = attend->statement->outputs.items[0];
@@ -312,7 +312,7 @@ static void give_store(const Attend *attend, Call *call) {
         arena_format(emitter->lower.arena, "MOEC_POINTER(%s)", pointer_text(&emitter->lower, o)));
 }
 
-/* What is written, as entries of MoecWritten; false when that cannot be said. */
+/* Adds written elements as entries of MoecWritten; false if they are unknown. */
 static bool written_by(const Attend *attend, Text *written) {
     Emitter *emitter = attend->emitter;
     const List *out = &attend->statement->outputs;
@@ -347,7 +347,7 @@ static void give_position(const Attend *attend, Call *call) {
     give_operand(attend->emitter, call, position, false, "position");
 }
 
-/* Of all scores the best: the scratch holds one for each key. */
+/* Attention to the best scores only: the scratch memory has one score per key. */
 static void emit_best(const Attend *attend, long rows) {
     Call call = call_of(attend, "attend_best");
     give_attended(attend, &call);
@@ -359,7 +359,7 @@ static void emit_best(const Attend *attend, long rows) {
     launch(attend, &call, rows);
 }
 
-/* The scratch holds the unfinished sums of parts of the keys. */
+/* The scratch memory has the partial sums of parts of the keys. */
 static void emit_parts(const Attend *attend, long rows) {
     Emitter *emitter = attend->emitter;
     const Statement *statement = attend->statement;
@@ -416,8 +416,8 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     return call;
 }
 
-/* The gradients of keys, of values or of both. Warpgroups compute both one after the other where a
- * thread has no room for both. */
+/* The gradients of keys, of values or of both. Warpgroups compute them one after the other if a
+ * thread has too few registers for both. */
 static void launch_keys(const Attend *attend, const char *name, bool keys, bool values) {
     Emitter *emitter = attend->emitter;
     const Statement *statement = attend->statement;
@@ -447,7 +447,7 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
         launch(attend, &call, heads * ceil_div(places, MIN_PLACES));
 }
 
-/* The gradient of queries; the totals lie where give_scratch says. */
+/* The gradient of queries; the totals are in the memory of give_scratch. */
 static void launch_queries(const Attend *attend) {
     Emitter *emitter = attend->emitter;
     const Statement *statement = attend->statement;

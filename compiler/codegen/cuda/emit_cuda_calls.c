@@ -1,12 +1,12 @@
-/* emit_cuda_calls: choices and packs as launches of the templates in runtime/kernels. */
+/* emit_cuda_calls: top and pack as launches of the templates in runtime/kernels. */
 #include "codegen/emit.h"
 
 #include <string.h>
 
-/* Where small choices and packs go another way; the largest grid. */
+/* Limits of the variants for small tops and packs; the largest grid. */
 enum {
-    TOP_FEW = 256, /* numbers that a warp chooses among */
-    PACK_FEW = 32, /* entries of a group at the most where one block packs */
+    TOP_FEW = 256, /* numbers that a warp selects among */
+    PACK_FEW = 32, /* maximum entries of a group if one block packs */
     MAX_GRID = 1 << 20
 };
 
@@ -26,7 +26,7 @@ static void put_all(Emitter *emitter, Text *arguments, const List *operands, int
         put(arguments, pointer_text(&emitter->lower, operands->items[i]));
 }
 
-/* ---- choices and packs ---- */
+/* ---- top and pack ---- */
 
 static void emit_top(Emitter *emitter, const Statement *statement) {
     long sizes[3];

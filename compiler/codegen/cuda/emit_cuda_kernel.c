@@ -1,5 +1,5 @@
-/* emit_cuda_kernel: a kernel of a schedule as kernels of a device, one for each nest, and the lines
- * that launch them.
+/* emit_cuda_kernel: a kernel of a schedule as GPU kernels, one for each nest, and the lines that
+ * launch them.
  *
  *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
  *     extern "C" __global__ void kernel_train_3(long i, const float *__restrict__ x, ...)
@@ -23,7 +23,7 @@ void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long sh
               launch.grid, launch.block, shared, arguments);
 }
 
-/* The number of a kernel; as many as there are when it has none yet. */
+/* The number of a kernel; the count of kernels if it has none yet. */
 static int number_of(const DeviceText *device, const char *kernel) {
     int number = 0;
     while (number < device->kernels.count && strcmp(device->kernels.items[number], kernel) != 0)
@@ -49,7 +49,7 @@ void end_piece(DeviceText *device, const char *kernel) {
 typedef enum Part {
     WHOLE_KERNEL,
     ONE_NEST,
-    PARTS_OF_SUMS, /* and all behind it: with the sums of parts in memory of their own */
+    PARTS_OF_SUMS, /* and later values: with partial sums in separate memory */
     SUMS_OF_PARTS,
     PARTS_OF_COLUMNS,
     SUMS_OF_COLUMNS
@@ -74,11 +74,11 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     return lower_device_block(&emitter->lower, nest);
 }
 
-/* So many threads find room whatever registers the compiler gives them, 255 of 65536 at most; more
- * of them must be told of, or the launch may be refused. */
+/* A block of this size fits with any register count of the compiler, at most 255 of 65536 per
+ * thread. A larger block needs launch bounds, or the launch may fail. */
 enum { FREE_THREADS = 256 };
 
-/* Closes a kernel whose parameters are known, and launches it. */
+/* Completes a kernel with known parameters, and launches it. */
 static void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest,
                                  Launch launch) {
     Text begin = {.arena = emitter->lower.arena};
@@ -116,7 +116,7 @@ static Part part_of(Emitter *emitter, Kernel *kernel, Nest *nest) {
     return part;
 }
 
-/* Nests can be launched apart when nothing but memory goes from one to the next. */
+/* True if nests can be launched separately: only memory connects them. */
 static bool are_apart(const Kernel *kernel) {
     for (int i = 0; i < kernel->root->children.count; i++)
         if (((Nest *)kernel->root->children.items[i])->member) return false;
@@ -125,7 +125,7 @@ static bool are_apart(const Kernel *kernel) {
     return true;
 }
 
-/* One block would take the iterations of some nest one thread each, and those are long. */
+/* True if one block would run long iterations of a nest with one thread each. */
 static bool wants_blocks(Emitter *emitter, Kernel *kernel) {
     bool wants = false;
     emitter->lower.kernel = kernel;

@@ -1,5 +1,5 @@
 /* emit_cuda_products: products as launches of the templates in runtime/kernels/product.cuh; those
- * over packed rows with what their stores compute.
+ * over dispatched rows with epilogues.
  *
  *     (* a[r,f] = sum[d] x[r,d] * up[n[r],d,f]
  *        h[r,f] = silu(g[r,f]) * a[r,f] *)
@@ -11,24 +11,24 @@
  *         });
  *     }
  *
- * A kernel that warpgroups can do, too, is written in further variants, NAME_wgmma and NAME_wide:
- * the host takes the fastest one. Their last parameters are tensor maps of what they multiply,
- * which the host makes of the operands that the launch describes. */
+ * If warpgroups can compute a kernel as well, there are further variants, NAME_wgmma and NAME_wide:
+ * the host selects the fastest one. Their last parameters are tensor maps, which the host creates
+ * from the operands of the launch. */
 #include "codegen/emit.h"
 
 #include <string.h>
 
-/* Threads of a block, as the templates want them; blocks of a launch at most. */
+/* Threads of a block, as required by the templates; maximum blocks of a launch. */
 enum {
     MAX_GRID = 1 << 20,
     WIDE = 256,
-    FEW_ROWS = 64 /* packed rows that are few */
+    FEW_ROWS = 64 /* dispatched rows that are few */
 };
 
 /* ---- tiles ---- */
 
-/* Tiles are as large as what they have to do, so that little of them stands idle. A warpgroup has
- * 64 rows and at least as many columns: half of 64 by 64 is too small. */
+/* Tiles match the size of the product, to keep most of each tile in use. A warpgroup has 64 rows
+ * and at least as many columns; for less than half of 64 by 64 it is too large. */
 static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
@@ -59,7 +59,7 @@ static const Tile rounded_tile = {
     "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false,
     MOEC_TILE_THREADS};
 
-/* So few rows that hardly two of them share a weight. */
+/* True if there are so few rows that hardly two of them share a weight. */
 static bool has_few_rows(const Contraction *contraction) {
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
@@ -82,8 +82,8 @@ static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
 
 /* ---- dense products ---- */
 
-/* Every line of the operand of a dense product begins at a multiple of 16 bytes; across: the stride
- * between its lines. */
+/* True if every row of the operand of a dense product is aligned to 16 bytes; across: the stride
+ * between its rows. */
 static bool begins_in_vectors(const Contraction *contraction, const Expr *read, long across,
                               const long batch[2]) {
     return lies_in_vectors(read) && !contraction->outer_count && across % MOEC_VECTOR == 0 &&
@@ -113,7 +113,7 @@ static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
                   MOEC_TILE_THREADS};
 }
 
-/* The kernel of all dense products of one sort, for hosts that have none. */
+/* The kernel of all dense products of one kind, for hosts without a library. */
 static const char *dense_kernel(Emitter *emitter, const Contraction *contraction,
                                 const Tile *tile) {
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
@@ -148,7 +148,7 @@ static const char *epilogue_of(Emitter *emitter, const Contraction *contraction)
                         operand_of(emitter, contraction->kept));
 }
 
-/* For the numbers that the product has in the table. */
+/* Adds the kernel for the entries of the product in the table. */
 static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
     const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
                               contraction->add, contraction->bias, contraction->kept};
@@ -177,20 +177,20 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
               kernel, tiles < MAX_GRID ? tiles : MAX_GRID);
 }
 
-/* ---- kernels over packed rows ---- */
+/* ---- kernels over dispatched rows ---- */
 
 /* The first parameters of a kernel, then the maps of its other variants. */
 enum { PARAMETERS = 6, NAMES = 8 };
 static const char *const parameter_names[NAMES] = {"grouped", "group", "a_gather", "b_gather",
                                                    "a",       "b",     "a_map",    "b_map"};
 
-/* What a kernel of a product is made of. */
+/* The parts of the kernel of a product. */
 typedef struct Body {
     const char *name, *parameters, *store;
     const char *const *names; /* NAMES */
 } Body;
 
-/* One of the variants of a kernel. boxed: its operands come in boxes. */
+/* One of the variants of a kernel. boxed: its operands arrive in boxes. */
 typedef struct Variant {
     const char *tile, *ending, *bounds;
     bool boxed;
@@ -256,7 +256,7 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
     }
 }
 
-/* ---- what a kernel stores ---- */
+/* ---- stores of a kernel ---- */
 
 void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written) {
     text_add(written, "%s{%s, %ld, %s, %d}", written->length ? ", " : "",
@@ -264,7 +264,8 @@ void put_written(Emitter *emitter, const Expr *target, long count, bool rounded,
              target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", rounded);
 }
 
-/* The elements from the one on where all loops are 0. False when they do not follow the loops. */
+/* The elements from the one where all loops are 0. False if they are not contiguous in the order of
+ * the loops. */
 static bool put_target(Emitter *emitter, const Statement *statement, bool rounded, Text *written) {
     long strides[MAX_LOOPS], count = 1;
     if (!strides_of(statement->target, statement->loops, statement->loop_count, strides))
@@ -294,9 +295,9 @@ static void put_result(Emitter *emitter, const Contraction *contraction, Text *w
                 written);
 }
 
-/* ---- products over packed rows ---- */
+/* ---- products over dispatched rows ---- */
 
-/* The kernel of all products of one sort that only store. */
+/* The kernel of all products of one kind without an epilogue. */
 static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                                 Text *arguments) {
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
@@ -319,8 +320,8 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     return name.text;
 }
 
-/* How many neighbours of a row the store takes: what it reads and writes of them is one access
- * each. The tile without tensor cores hands over single results. */
+/* The number of adjacent elements of a row per store: each read and write of them is one access.
+ * The tile without tensor cores passes single results. */
 static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
     enum { WIDTH = 4 };
     const Nest *nest = epilogue->root;
@@ -329,13 +330,13 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
     return !tile->single && count > rows && nest->size % WIDTH == 0 ? WIDTH : 1;
 }
 
-/* A kernel of its own for a product with an epilogue. */
+/* A separate kernel for a product with an epilogue. */
 static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                               Kernel *epilogue, Text *arguments) {
     const char *names[NAMES];
     int bindings = emitter->lower.binding_count;
     for (int i = 0; i < NAMES; i++) names[i] = bind_name(&emitter->lower, NULL, parameter_names[i]);
-    /* A loop of one iteration is not written: a single row leaves all loops to the column. */
+    /* A loop of one iteration is not written: for a single row all loops belong to the column. */
     int rows = contraction->relation->rows->size > 1;
     int width = store_width(epilogue, tile, rows);
     Functor functor = emit_functor(emitter, epilogue, rows, width);
@@ -377,14 +378,14 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
              pointer_text(&emitter->lower, contraction->b));
 }
 
-/* ---- products over packed rows, and whichever variant ---- */
+/* ---- products over dispatched rows in several variants ---- */
 
 static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
     text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
              pointer_text(&emitter->lower, read), shape[0], shape[1], shape[2], shape[3], shape[4]);
 }
 
-/* What a product multiplies: packed rows and weights, or packed rows twice. */
+/* The operands of a product: dispatched rows and weights, or dispatched rows twice. */
 static void put_operands(Emitter *emitter, const Contraction *contraction, Text *operands) {
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
@@ -400,7 +401,7 @@ static void put_operands(Emitter *emitter, const Contraction *contraction, Text 
     if (contraction->second) put_operands(emitter, contraction->second, operands);
 }
 
-/* A block for each tile: as many as moec_by_weight, moec_by_rows give numbers to. */
+/* One block per tile: the count that moec_by_weight and moec_by_rows number. */
 static long grid_of(const Contraction *contraction, long height, long breadth) {
     const Product *product = &contraction->product;
     long groups = product->batch[0], rows = contraction->relation->rows->size;
@@ -411,7 +412,7 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
     return tiles < 1 ? 1 : tiles < MAX_GRID ? tiles : MAX_GRID;
 }
 
-/* A launch of whichever variant of a kernel the host likes best. */
+/* A launch of the variant of a kernel that the host selects. */
 static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
                         const Tile *tile, const Text *written, const Text *arguments) {
     Text operands = {.arena = emitter->lower.arena};

@@ -1,16 +1,17 @@
-/* emit_cuda_rows: single rows times matrices, as one launch of the template in
- * runtime/kernels/product_row.cuh: a block finds its product by its number.
+/* emit_cuda_rows: products of single rows and matrices as one launch of the template in
+ * runtime/kernels/product_row.cuh. A block selects its product by its number.
  *
  *     if (blockIdx.x < 16)
- *         moec_row_by_matrix<...>(blockIdx.x, 1024, 1024, 1024, a, b, [&](...) { q[column] = sum;
- * }); else moec_row_by_matrix<...>(blockIdx.x - 16, ..., a, b_2, [&](...) { k[column] = sum; });
+ *         moec_row_by_matrix<...>(blockIdx.x, ..., a, b, [&](...) { q[column] = sum; });
+ *     else
+ *         moec_row_by_matrix<...>(blockIdx.x - 16, ..., a, b_2, [&](...) { k[column] = sum; });
  */
 #include "codegen/emit.h"
 
 #include <string.h>
 
-/* Tiles of one row: threads as the template wants them; the broadest tile and the narrowest; how
- * many blocks there are at least, while tiles can be made narrower. */
+/* Tiles of one row: threads required by the template; the widest and the narrowest tile; minimum
+ * number of blocks while tiles can be made narrower. */
 enum { ROW_BREADTH = 64, MIN_BREADTH = 16, ROW_BLOCKS = 128 };
 
 Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
@@ -30,17 +31,17 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
         .threads = MOEC_ROW_THREADS};
 }
 
-/* A parameter: its name and what it is given. */
+/* A parameter: its name and its argument. */
 typedef struct Operand {
     const char *name;
     const Term *pointer;
 } Operand;
 
-/* Rows that share a launch: the parameters and arguments of its kernel, the calls of the template,
- * the blocks so far. */
+/* Rows that share a launch: parameters and arguments of its kernel, calls of the template, blocks
+ * so far. */
 typedef struct Rows {
     Text parameters, arguments, calls;
-    Kernel *stores; /* all of them, to look things up in */
+    Kernel *stores; /* all of them, for lookups */
     List operands;  /* Operand * */
     long columns, blocks;
 } Rows;
@@ -54,7 +55,7 @@ static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
     rows->columns += unit->contraction->product.n;
 }
 
-/* The name of an operand, which is a parameter once. */
+/* The name of an operand, which becomes a parameter at its first use. */
 static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
     const Term *pointer = pointer_term(&emitter->lower, read);
     for (int i = 0; i < rows->operands.count; i++) {
@@ -71,7 +72,7 @@ static const char *row_operand(Emitter *emitter, const Expr *read, const char *w
     return operand->name;
 }
 
-/* A call for the blocks that come next; one of `count` kernels in a launch. */
+/* A call for the next blocks; one of `count` kernels in a launch. */
 static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
                     const char *const names[3]) {
     const Contraction *contraction = unit->contraction, *dual = contraction->dual;
@@ -96,7 +97,7 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
         store_text(emitter, unit->epilogue, (Store){0, 1, dual ? dual->statement : NULL, indent}));
 }
 
-/* One kernel, written for the sizes of the rows: a block finds its own by its number. */
+/* One kernel for the sizes of the rows: a block selects its row by its number. */
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     Arena *arena = emitter->lower.arena;
     int bindings = emitter->lower.binding_count;

@@ -1,4 +1,4 @@
-/* emit_cuda_stores: what the store of a template computes from its result, as a function in place:
+/* emit_cuda_stores: the epilogue of a template's store, as a lambda:
  *
  *     [&](long row, long column, float sum) {
  *         h[row * 64 + column] = moec_silu(g[row * 64 + column]) * sum;
@@ -6,7 +6,7 @@
  */
 #include "codegen/emit.h"
 
-/* What it gets from its template: the names of its parameters. */
+/* The names of its parameters, which the template sets. */
 typedef struct Given {
     const char *row, *column, *sum, *other;
 } Given;

@@ -1,12 +1,12 @@
-/* emit_cuda_update: the optimizer's step as a kernel over all parameters. */
+/* emit_cuda_update: the optimizer step as a kernel over all parameters. */
 #include "analysis/parameter_facts.h"
 #include "codegen/emit.h"
 
-/* Elements that one block of a device takes. */
+/* Elements per block. */
 enum { SHARE = 8192 };
 
-/* Where each parameter that is trained begins, as the table of the kernel; returns how many blocks
- * there are. each: elements of a block, 0: a parameter is not divided. *shares: rows of the table.
+/* Adds the start of each trained parameter to the table of the kernel; returns the number of
+ * blocks. each: elements per block, 0: a parameter is not divided. *shares: rows of the table.
  */
 static long add_shares(Module *module, long each, int *shares) {
     const Layout *weights = &module->weights;
@@ -28,13 +28,13 @@ static long add_shares(Module *module, long each, int *shares) {
     return blocks ? blocks : 1;
 }
 
-/* What a block finds out before it begins: its span of a parameter. */
+/* Adds the span of a parameter that a block updates. */
 static void add_span(Text *text, int shares, int states, int scalars, long each) {
     int step = 1;
     while (2 * step < shares) step *= 2;
     text_add(
         text,
-        "    int moec_at = 0; /* the last share that begins here or before */\n"
+        "    int moec_at = 0; /* last share that starts at or before this block */\n"
         "    for (int step = %d; step > 0; step /= 2)\n"
         "        if (moec_at + step < %d && update_shares[moec_at + step].block <= moec_block())\n"
         "            moec_at += step;\n"
@@ -65,7 +65,7 @@ void emit_cuda_update(Module *module, const Update *update) {
     const Launch launch = update->launch;
     Text list = {.arena = module->arena}, given = {.arena = module->arena};
     Text *text = &module->device.text;
-    long each = launch.grid ? 0 : SHARE; /* a grid of its own: one block does it all */
+    long each = launch.grid ? 0 : SHARE; /* a separate grid: one block updates everything */
     int shares;
     text_add(&list, "%s", "");
     text_add(&given, "%s", "");
@@ -95,8 +95,8 @@ void emit_cuda_update(Module *module, const Update *update) {
         blocks, launch.block, given.text, module->rounded ? ", &rounded" : "");
 }
 
-/* Statements without elements come first and every thread makes them for itself, unless what
- * follows is more than one loop over the elements. */
+/* Statements without elements come first and every thread computes them, unless more than one loop
+ * over the elements follows. */
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel) {
     Nest *root = kernel->root;
     Nest *last = root->children.items[root->children.count - 1];

@@ -1,31 +1,31 @@
-/* lower_columns: sums of a few long columns of a device, in two launches.
+/* lower_columns: sums of a few long columns on a GPU, in two launches.
  *
  *     g[d] += sum[b,s] x[b,s,d]
  *
- * 32 columns are one block's, and a few of those leave most of a device idle. So each column is cut
- * into slices: the blocks of the first launch leave the sum of each slice behind, the second adds
- * those in their order.
+ * A block sums 32 columns; a few of these blocks leave most of a GPU idle. Each column is therefore
+ * split into slices. The blocks of the first launch store the sum of each slice; the second launch
+ * adds these in order.
  */
 #include "loop/lower/lower.h"
 
 enum {
     COLUMNS = 32,
-    BLOCKS = 264,    /* keep a device busy */
+    BLOCKS = 264,    /* keep a GPU busy */
     MIN_SLICE = 128, /* terms */
     MAX_SLICES = 32,
     THREADS = 64,      /* of a block that adds slices */
-    MIN_WORK = 1 << 18 /* less is not worth two launches */
+    MIN_WORK = 1 << 18 /* less work is not worth two launches */
 };
 
-/* The columns of a nest and what is summed. */
+/* The columns of a nest and the summed loops. */
 typedef struct Columns {
     Nest *loops[MAX_LOOPS + 1];
     int length;
-    Nest *last, *sum; /* the last loop of the columns, the first that is summed over */
+    Nest *last, *sum; /* the last loop of the columns, the first summed loop */
     long iterations, terms, slices;
 } Columns;
 
-/* How many there are of each sum; -1 where there is anything but sums, one loop in another. */
+/* The number of terms of each sum; -1 if the loops contain more than sums in a single chain. */
 static long terms_of(const Lowering *lower, const Nest *sum) {
     const Member *member;
     long terms = 1;
@@ -68,14 +68,14 @@ static void bind_columns(Lowering *lower, const Columns *columns) {
     for (int i = 0; i < columns->length; i++) bind_loop(lower, columns->loops[i]);
 }
 
-/* Where the launch before leaves the sum of a slice, and the next one finds it. */
+/* The partial sum of a slice, stored by the first launch and read by the second. */
 static const Term *slice_term(Lowering *lower, const Columns *columns, int number) {
     return term(lower->arena, "moec_parts[($0 + moec_slice) * $1 + $2]",
                 whole(lower, columns->slices * number), whole(lower, columns->iterations),
                 named(lower, "iteration"));
 }
 
-/* The slice of a task, and the column of a thread in it. */
+/* Sets the slice of a task, and the column of a thread in it. */
 static void begin_slice(Lowering *lower, const Columns *columns, long blocks, long each) {
     Arena *arena = lower->arena;
     lower_shared(lower, named(lower, "moec_task"), whole(lower, blocks * columns->slices),

@@ -1,23 +1,23 @@
-/* lower_device: the loops of a kernel, shared out among the threads of a device.
+/* lower_device: distributes the loops of a kernel among the threads of a GPU.
  *
- * The outer loops of a nest that no statement sums over become one: its iterations go to threads,
- * to columns or to blocks.
+ * The outer loops of a nest that no statement sums over become one. Its iterations are distributed
+ * to threads, columns or blocks.
  *
- *     threads   y[b,s,d] = x[b,s,d] * t[b,s]   one thread an iteration, alone with what is inside
- *     columns   g[d] += sum[b,s] x[b,s,d]      32 neighbours side by side, as in memory; the other
- *                                              threads of a block share the sum of each
- *     blocks    y[b,s,d] = x[b,s,d] / sum ...  one block an iteration; its threads share the loops
- *                                              inside, rows lie in their common memory
+ *     threads   y[b,s,d] = x[b,s,d] * t[b,s]   one iteration per thread, including inner loops
+ *     columns   g[d] += sum[b,s] x[b,s,d]      32 adjacent iterations per block; the other threads
+ *                                              of the block share the sum of each
+ *     blocks    y[b,s,d] = x[b,s,d] / sum ...  one iteration per block; its threads share the inner
+ *                                              loops, rows are in shared memory
  *
- * A sum is kept by each thread for its iterations, then the threads' sums are added in a fixed
- * order. A small kernel runs in one block.
+ * Each thread sums its own iterations; the sums of the threads are added in a fixed order. A small
+ * kernel runs in one block.
  */
 #include "loop/lower/lower.h"
 
-/* Neighbours in a block of columns; iterations inside a thread that are not worth sharing out. */
+/* Columns per block; iterations inside a thread below which sharing is not worthwhile. */
 enum { COLUMNS = 32, FEW_ITERATIONS = 16, MAX_BLOCKS = 1 << 20 };
 
-/* ---- what may be shared out ---- */
+/* ---- loops that may be shared ---- */
 
 static bool sums_at(const Lowering *lower, const Nest *nest, int level) {
     const Member *member;
@@ -37,7 +37,7 @@ int chain_of(const Lowering *lower, const Nest *nest) {
     return length;
 }
 
-/* Threads may take iterations of a loop inside: each keeps its elements or its part of a sum. */
+/* True if threads may share an inner loop: each owns its elements or its partial sum. */
 static bool may_share(const Lowering *lower, const Nest *nest, int level) {
     const Member *member;
     for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
@@ -47,7 +47,7 @@ static bool may_share(const Lowering *lower, const Nest *nest, int level) {
     return true;
 }
 
-/* How many loops from `nest` inwards can be shared out as one. */
+/* The number of loops from `nest` inwards that can be shared as one. */
 static int shared_chain(const Lowering *lower, const Nest *nest, int level) {
     int length = 1;
     for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
@@ -71,7 +71,7 @@ static bool has_rows(const Lowering *lower, const Nest *nest) {
     return false;
 }
 
-/* Iterations of the longest loops inside. */
+/* Iterations of the longest inner loops. */
 static long iterations_inside(const Nest *nest) {
     long most = 1;
     for (int i = 0; i < nest->children.count; i++) {
@@ -87,7 +87,7 @@ static bool is_register(const Lowering *lower, const Member *member) {
     return local && local->kind == LOCAL_SCALAR && !local->stored;
 }
 
-/* Something in the loop is stored that other threads may see. */
+/* True if the loop stores a value that other threads may read. */
 static bool stores_inside(const Lowering *lower, const Nest *nest) {
     const Member *member;
     for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
@@ -130,7 +130,7 @@ static bool by_column(Sharing sharing) {
     return sharing == COLUMNS_OF_THREADS || sharing == COLUMNS_IN_SLICES;
 }
 
-/* The threads' sums into one that all of them know. */
+/* Joins the sums of the threads into one that all of them hold. */
 static void join_sums(Lowering *lower, const Nest *nest, Sharing sharing) {
     static const char *const joins[][2] = {{"", ""},
                                            {"moec_block_sum($0)", "moec_column_sum($0)"},
@@ -192,7 +192,7 @@ static void lower_iterations(Lowering *lower, Nest *last, int level, Lanes *lane
         lower_body(lower, last, level);
 }
 
-/* The place of the innermost loop is that of the first lane. */
+/* The index of the innermost loop is that of the first lane. */
 static void lower_places_of(Lowering *lower, Nest *const *loops, int length, const Term *iteration,
                             const Lanes *lanes) {
     Nest *last = loops[length - 1];
@@ -230,7 +230,7 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) 
     lower_end(lower);
 }
 
-/* What threads that share an iteration do in it. */
+/* The body of an iteration that several threads share. */
 static void lower_shared_body(Lowering *lower, Nest *nest, int level, Sharing sharing) {
     lower_rows(lower, nest);
     for (int i = 0; i < nest->children.count; i++) {
@@ -246,7 +246,7 @@ static void lower_shared_body(Lowering *lower, Nest *nest, int level, Sharing sh
 
 /* ---- the outer loops ---- */
 
-/* Threads for so many iterations at a time: a power of two, a warp at least. */
+/* Threads for this number of iterations at a time: a power of two, at least a warp. */
 static int threads_for(long iterations, int most) {
     int threads = 32;
     while (threads < iterations && threads < most) threads *= 2;
@@ -266,7 +266,8 @@ static void lower_inside(Lowering *lower, Nest *last, int length, Sharing sharin
         lower_shared_body(lower, last, length - 1, sharing);
 }
 
-/* own: each block has iterations of its own. lanes: what a thread takes together, or NULL. */
+/* own: each block has its own iterations. lanes: iterations that a thread processes together, or
+ * NULL. */
 static void open_iterations(Lowering *lower, Sharing sharing, const Term *iterations,
                             const Lanes *lanes, bool own) {
     bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !own;

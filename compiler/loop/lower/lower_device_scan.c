@@ -1,8 +1,8 @@
-/* lower_device_scan: a recurrence as one launch, however many places it has.
+/* lower_device_scan: a recurrence as one launch, independent of the number of positions.
  *
- * A block takes a cell: its threads share the elements of each statement and wait for each other
- * before the next one. Where every loop is one of the cells, a thread takes a cell and waits for
- * nobody.
+ * A block runs an instance: its threads share the elements of each statement, with a barrier before
+ * the next statement. If every loop belongs to the instances, a thread runs an instance without
+ * barriers.
  *
  *     for cell in block() .. 32, step blocks()
  *         for s in 0 .. 1024
@@ -24,12 +24,12 @@ static long elements_of(Index *const *loops, int count) {
     return elements;
 }
 
-/* Neighbouring elements that are added up in one place go one after the other. */
+/* Iterations of a scatter may add to the same element and are therefore sequential. */
 static bool goes_alone(const Statement *statement) {
     return statement_is_scatter(statement);
 }
 
-/* The loops of the target as one, of which the threads take parts. */
+/* The loops of the target as one, shared by the threads. */
 static void lower_elements(Lowering *lower, const Statement *statement) {
     Arena *arena = lower->arena;
     Index *loops[MAX_LOOPS];

@@ -1,8 +1,8 @@
-/* lower_lanes: neighbours in memory read and written together.
+/* lower_lanes: reads and writes adjacent elements in memory together.
  *
- * A thread takes several iterations of an innermost loop at once. What the loop's index subscripts
- * last is read before them and written after them, 16 bytes at a time; in between each iteration, a
- * lane, has its own.
+ * A thread processes several iterations of an innermost loop at once. Elements whose last subscript
+ * is the index of the loop are read before them and written after them, 16 bytes at a time. In
+ * between, each iteration (lane) has its own variable.
  *
  *     for (long d_from = 4 * moec_thread(); d_from < 1024; d_from += 4 * moec_threads()) {
  *         float x_lanes[4], y_lanes[4];
@@ -12,17 +12,17 @@
  *         moec_write(&y[s * 1024 + d_from], y_lanes);
  *     }
  *
- * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over;
- * but of the elements of a parameter, of which only as many are read and written as there are, and
- * of a loop that stops short of the end of what it goes along (see pad.c), whose last lanes do
- * nothing. What is subscripted in any other way is read and written lane by lane.
+ * Sizes are multiples of the lanes and tensors are aligned to 32 bytes, with two exceptions. The
+ * update of a parameter reads and writes only existing elements. The last lanes of a loop that
+ * stops before the end of its axis (see pad.c) do nothing. Elements with other subscripts are read
+ * and written lane by lane.
  */
 #include "loop/lower/lower.h"
 
-/* Reals to a lane's 16 bytes; twice as many where bf16 is read or written. */
+/* Reals in 16 bytes; twice as many if bf16 is read or written. */
 enum { LANES = 4, MAX_LANES = 8 };
 
-/* One address that is read or written by lanes. */
+/* An address that lanes read or write. */
 typedef struct LaneAccess {
     const Tensor *tensor;
     const Term *address, *name;
@@ -33,15 +33,16 @@ struct Lanes {
     const Nest *nest;
     int width;
     const Term *from, *lane; /* of the first iteration, the number of an iteration */
-    bool *apart;             /* by tensor->id: one lane may touch what another writes */
-    bool ends_early;         /* the last ones may be too many */
+    bool *apart;             /* by tensor->id: a lane may access an element that another one
+                                writes */
+    bool ends_early;         /* the last lanes may be beyond the end */
     List accesses;           /* LaneAccess * */
-    FormBlock body, *outer;  /* of one iteration, while it is written; where it goes */
+    FormBlock body, *outer;  /* of one iteration during its lowering; the block that receives it */
 };
 
-/* ---- which accesses ---- */
+/* ---- accesses ---- */
 
-/* The index runs in that loop, in one of the statements inside. */
+/* True if the index runs in that loop, in one of the statements inside. */
 static bool is_of_loop(const Lowering *lower, const Nest *nest, const Index *index) {
     const Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
@@ -61,8 +62,8 @@ static bool is_multiple(const Expr *expr, int width) {
     return expr->kind == EXPR_NUMBER && (long)expr->number % width == 0;
 }
 
-/* Neighbouring iterations of the loop, beginning at a multiple of the width, are neighbours there.
- * */
+/* True if adjacent iterations of the loop, starting at a multiple of the width, are adjacent
+ * elements. */
 static bool goes_along(const Lowering *lower, const Nest *nest, const Expr *sub, int width) {
     if (sub->kind == EXPR_INDEX) return index_in(lower, nest, sub) != NULL;
     if (sub->kind != EXPR_APPLY) return false;
@@ -74,7 +75,7 @@ static bool goes_along(const Lowering *lower, const Nest *nest, const Expr *sub,
 static bool is_along(const Lowering *lower, const Nest *nest, const Expr *access, int width) {
     const Tensor *tensor = access->tensor;
     int last = access->count - 1;
-    const bool uneven = nest->size % width != 0; /* the last lanes may lie behind the end */
+    const bool uneven = nest->size % width != 0; /* the last lanes may be beyond the end */
     if (uneven &&
         (last < 0 || !tensor->axes[last]->padded || access->args[last]->kind != EXPR_INDEX))
         return false;
@@ -97,7 +98,7 @@ static bool is_in_variable(const Lowering *lower, const Tensor *tensor, bool kno
     return false;
 }
 
-/* Where the first of the lanes has it, NULL when that is not certain to be there. */
+/* The address of the first lane, NULL if the element may not exist. */
 static const Term *address_of(Lowering *lower, const Nest *nest, const Term *from,
                               const Expr *access) {
     int bindings = lower->binding_count;
@@ -126,7 +127,7 @@ static void def_use_access(DefUse *def_use, const Expr *access, bool write) {
     bool *used = &def_use->lower->used[access->tensor->id], was = *used;
     if (is_along(def_use->lower, lanes->nest, access, lanes->width))
         address = address_of(def_use->lower, lanes->nest, lanes->from, access);
-    *used = was; /* looking is no use */
+    *used = was; /* a query must not mark the tensor as used */
     bool same = address && (def_use->count == 0 ||
                             (def_use->address && term_equal(address, def_use->address)));
     def_use->apart |= !same;
@@ -135,7 +136,7 @@ static void def_use_access(DefUse *def_use, const Expr *access, bool write) {
     def_use->count++;
 }
 
-/* A tensor that is written may be read ahead and written behind only at one address. */
+/* A tensor that is written may be read before and written after the lanes only at one address. */
 static bool stays_apart(Lowering *lower, const Lanes *lanes, const Tensor *tensor) {
     DefUse def_use = {.lower = lower, .lanes = lanes, .tensor = tensor};
     const Member *member;
@@ -150,7 +151,7 @@ static bool stays_apart(Lowering *lower, const Lanes *lanes, const Tensor *tenso
     return def_use.written && def_use.apart;
 }
 
-/* Whether any access goes by lanes of that width; *halves: one of them of bf16. */
+/* True if an access has lanes of that width; *halves: one of them of bf16. */
 static bool has_lanes(Lowering *lower, const Nest *nest, int width, bool *halves) {
     const Member *member;
     bool found = false;
@@ -172,8 +173,7 @@ static bool has_lanes(Lowering *lower, const Nest *nest, int width, bool *halves
     return found;
 }
 
-/* Beyond the last element there are lanes with nothing in them: no sum and no access of its own may
- * see those. */
+/* Lanes after the last element are empty. No sum and no other access may use them. */
 static bool may_end_early(Lowering *lower, const Lanes *lanes) {
     const Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
@@ -266,7 +266,7 @@ const Term *lane_term(Lowering *lower, const Expr *access, bool read, bool write
 
 /* ---- reads, an iteration, writes ---- */
 
-/* Moves all lanes of an access; of a parameter only as many elements as are left. */
+/* Moves all lanes of an access; of a parameter only the remaining elements. */
 static void lower_move(Lowering *lower, const Lanes *lanes, const LaneAccess *access,
                        const char *whole_move, const char *part_move) {
     lower_do(lower, term(lower->arena, lanes->ends_early ? part_move : whole_move, access->name,

@@ -1,7 +1,7 @@
-/* lower_loops: the loops of a kernel, one after the other. */
+/* lower_loops: the loops of a kernel, in order. */
 #include "loop/lower/lower.h"
 
-/* ---- who is in a nest ---- */
+/* ---- members of a nest ---- */
 
 bool is_inside(const Member *member, const Nest *nest) {
     for (int i = 0; i < member->depth; i++)
@@ -20,7 +20,7 @@ bool is_innermost(const Nest *nest) {
     return true;
 }
 
-/* Member number `at` of the kernel that is being written, NULL after the last. */
+/* Member number `at` of the current kernel, NULL after the last. */
 Member *member_at(const Lowering *lower, int at) {
     const List *members = &lower->kernel->members;
     return at < members->count ? members->items[at] : NULL;
@@ -28,7 +28,7 @@ Member *member_at(const Lowering *lower, int at) {
 
 /* ---- sums ---- */
 
-/* The least number, not less: two of those have no difference. */
+/* The least finite number for online softmax, because the difference of infinities is undefined. */
 static const char *start_of(const Member *member) {
     return member->is_online_max                        ? "-3.402823466e+38f"
            : member->statement->reduction == REDUCE_SUM ? "0.0f"
@@ -44,18 +44,18 @@ static long column_size(const Member *member) {
     return member->block >= 0 ? member->block_size : column_nest(member)->size;
 }
 
-/* The sum of a tensor that lives in a variable anyway can be that variable. */
+/* True if the local variable of a tensor can hold its sum. */
 static bool is_direct(const Member *member, const Local *local) {
     return local && !member->column && !local->stored && local->first == member &&
            !member->statement->accumulate;
 }
 
-/* The elements of a sum that is kept for each column. */
+/* The element of a sum for the current column. */
 static const Term *column_of(Lowering *lower, const Term *sum) {
     return term(lower->arena, "$0[j]", sum);
 }
 
-/* Declares what a sum is kept in. */
+/* Declares the variables of a sum. */
 static void declare_sum(Lowering *lower, const Member *member) {
     const Term *start = term_number(lower->arena, start_of(member));
     bool zeroed = member->statement->reduction == REDUCE_SUM;
@@ -71,7 +71,7 @@ static void declare_sum(Lowering *lower, const Member *member) {
     }
 }
 
-/* Declares what the sums of a loop are kept in, before it. */
+/* Declares the variables of the sums of a loop, before it. */
 void begin_sums(Lowering *lower, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
@@ -86,8 +86,8 @@ void begin_sums(Lowering *lower, const Nest *nest) {
     }
 }
 
-/* A sum over several loops is kept for each iteration of the outer ones first: so long chains of
- * additions do not lose digits. */
+/* A sum over several loops has a partial sum for each iteration of the outer ones, which keeps long
+ * sums accurate. */
 static bool sums_in_parts(const Member *member, const Nest *nest) {
     int innermost = member->depth - (member->column ? 2 : 1);
     return member->statement->reduction == REDUCE_SUM && innermost > member->kept &&
@@ -165,7 +165,7 @@ void close_loop(Lowering *lower, int bindings) {
     lower->binding_count = bindings;
 }
 
-/* Puts the sums where they belong, after the loop. */
+/* Stores the sums after the loop. */
 void end_sums(Lowering *lower, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
@@ -195,7 +195,7 @@ void lower_rows(Lowering *lower, const Nest *nest) {
     for (int i = 0; i < lower->kernel->locals.count; i++) {
         const Local *local = lower->kernel->locals.items[i];
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
-        bool rounds = local->tensor->type == TYPE_BF16; /* a row on the stack does not */
+        bool rounds = local->tensor->type == TYPE_BF16; /* a row on the stack does not round */
         const char *type = rounds ? "float" : type_name(local->tensor);
         lower_array(lower, type, lower->locals[i], local->size, NULL)->head = true;
         lower->known[i] = true;
@@ -220,7 +220,7 @@ void lower_body(Lowering *lower, Nest *nest, int level) {
     }
 }
 
-/* Each statement inside has an element of its own in every iteration. */
+/* True if each statement inside has its own element in every iteration. */
 static bool is_independent(const Lowering *lower, const Nest *nest, int level) {
     const Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
@@ -228,7 +228,8 @@ static bool is_independent(const Lowering *lower, const Nest *nest, int level) {
     return true;
 }
 
-/* The member that goes through the rows of a nest by lists of where they are added, or NULL. */
+/* The member that iterates over the rows of a nest in the order of the lists of their targets, or
+ * NULL. */
 static const Member *listed_member(const Lowering *lower, const Nest *nest) {
     const Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++)
@@ -236,7 +237,7 @@ static const Member *listed_member(const Lowering *lower, const Nest *nest) {
     return NULL;
 }
 
-/* Place by place, and of each all rows that are added there:
+/* Target by target, over all rows that are added to it:
  *
  *     for (place)
  *         for (n = start[place]; n < start[place + 1]; n++) { r = list[n]; y[at[r], .] += ... } */

@@ -1,10 +1,10 @@
-/* lower_names: what is bound to which name while a kernel is lowered. What a spec calls its tensors
- * is kept where C allows it. */
+/* lower_names: bindings of names during the lowering of a kernel. Tensors keep their name from the
+ * spec if it is valid in C. */
 #include "loop/lower/lower.h"
 
 #include <string.h>
 
-/* What the functions of an update call their parameters. */
+/* Parameter names of the functions of an update. */
 static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",
                                                   "state",    "step",    "steps"};
 
@@ -45,8 +45,8 @@ const Term *bind_variable(Lowering *lower, const Index *index, const char *wante
     return variable;
 }
 
-/* What scatters and products of a device call their variables: no index in them has such a name,
- * and no tensor. */
+/* Variable names of scatters and products on a GPU, which no index and no tensor in them may
+ * have. */
 void bind_scatter_names(Lowering *lower) {
     static const char *const names[] = {
         "row", "own",    "earlier", "from", "end",    "part", "hit",         "hits",   "found",
@@ -54,7 +54,7 @@ void bind_scatter_names(Lowering *lower) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) bind_name(lower, NULL, names[i]);
 }
 
-/* Before anything else has a name. */
+/* Must run before any other name is bound. */
 void name_tensors(Lowering *lower, bool device) {
     int bindings = lower->binding_count;
     if (device) bind_scatter_names(lower);

@@ -1,4 +1,4 @@
-/* lower_nodes: nodes of the lowered form, added where the lowering stands. */
+/* lower_nodes: adds nodes of the lowered form to the current block. */
 #include "loop/lower/lower.h"
 
 FormNode *lower_let(Lowering *lower, const char *type, const Term *name, const Term *value) {

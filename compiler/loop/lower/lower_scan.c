@@ -1,6 +1,6 @@
-/* lower_scan: a recurrence as one kernel: a loop over places, and inside it the statements of the
- * body, one after the other. What knows nothing of each other, sequences of a batch, heads, columns
- * of a state, is shared out among threads around it.
+/* lower_scan: a recurrence as one kernel: a loop over positions that contains the statements of the
+ * body in order. Independent instances (sequences of a batch, heads, columns of a state) are
+ * distributed among threads.
  *
  *     for iteration in parallel 0 .. 32                     b = iteration / 4, h = iteration % 4
  *         for s in 0 .. 1024
@@ -8,14 +8,13 @@
  */
 #include "loop/lower/lower.h"
 
-/* Sums that are kept side by side; more cells than these would only tear apart what lies together
- * in the memory of a processor. */
+/* Maximum number of column sums. More instances than ENOUGH_CELLS would separate elements that are
+ * contiguous in the memory of a CPU. */
 enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8 };
 
-/* ---- cells ---- */
+/* ---- instances ---- */
 
-/* The dimension of each tensor of a scan that is the one of a cell, by tensor id; -1: none known.
- * */
+/* The dimension of each tensor of a scan that runs over an instance, by tensor id; -1: unknown. */
 typedef struct Class {
     const Statement *scan;
     int *dimension;
@@ -44,7 +43,7 @@ static void set_dimension(Class *class, const Tensor *tensor, int dimension) {
     *known = dimension;
 }
 
-/* Both name the same element of the cells, or neither is known to. */
+/* Checks that both have the same element of the instance, or that neither is known to. */
 static void agree(Class *class, const Expr *target, const Expr *read) {
     int at = class->dimension[target->tensor->id], there = class->dimension[read->tensor->id];
     if (read->kind != EXPR_READ || !class->written[read->tensor->id]) return;
@@ -63,7 +62,7 @@ static void agree_all(Class *class, const Expr *target, const Expr *expr) {
     for (int i = 0; i < expr->count; i++) agree_all(class, target, expr->args[i]);
 }
 
-/* The cells along a dimension of what the first statement makes; false when there are none. */
+/* The instances along a dimension of the first target; false if there are none. */
 static bool find_class(Arena *arena, const Program *program, const Statement *scan, int dimension,
                        Class *class) {
     const List *body = &scan->body.statements;
@@ -95,7 +94,7 @@ static bool find_class(Arena *arena, const Program *program, const Statement *sc
     return class->good;
 }
 
-/* Neighbours in memory stay in one cell: they go into vectors, or to neighbouring threads. */
+/* Adjacent elements in memory stay in one instance, for vectors or adjacent threads. */
 static bool is_innermost_of(const Class *class, int tensors) {
     for (int i = 0; i < class->scan->body.statements.count; i++) {
         const Tensor *tensor = body_at(class->scan, i)->target->tensor;
@@ -143,7 +142,7 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
     return cells;
 }
 
-/* ---- what both targets write ---- */
+/* ---- both targets ---- */
 
 Kernel *scan_kernel(Lowering *lower, const Statement *scan) {
     Kernel *kernel = arena_alloc(lower->arena, sizeof *kernel);
@@ -205,7 +204,7 @@ int free_loops(const Lowering *lower, const Statement *statement, Index **loops,
     return count;
 }
 
-/* The place of the scan below which a loop has something to add, or NULL:
+/* The position of the scan that bounds the nonzero terms of a loop, or NULL:
  *
  *     sum[j] where(j < i, x[j], 0)
  */
@@ -221,7 +220,7 @@ static const Index *limit_of(const Statement *statement, const Index *index) {
     return fits ? limit->index : NULL;
 }
 
-/* adds: what stands in the loop adds to something that is there. */
+/* adds: the body of the loop accumulates. */
 static void open_loop(Lowering *lower, const Statement *statement, Index *index, bool adds) {
     const Index *limit = adds ? limit_of(statement, index) : NULL;
     const Term *below = limit ? bound_index(lower, (Index *)limit) : NULL;
@@ -232,8 +231,8 @@ static void open_loop(Lowering *lower, const Statement *statement, Index *index,
     loop->beyond = below != NULL;
 }
 
-/* At the first place a product of what the place before left has nothing to add. On a processor
- * that is asked once: a question about each element keeps the loops from being vectors. */
+/* At the first position, a product with the previous state is zero. On a CPU this is one condition:
+ * a condition per element would prevent vectorization. */
 static bool open_guard(Lowering *lower, const Statement *statement) {
     if (lower->program->target->launches || statement->reduction != REDUCE_SUM) return false;
     const Term *guard = product_guard(lower, statement->value);
@@ -264,9 +263,9 @@ void lower_reduction(Lowering *lower, const Statement *statement, Index **loops,
     lower_write(lower, statement, statement->accumulate, sum);
 }
 
-/* ---- processors ---- */
+/* ---- CPU ---- */
 
-/* How many reads have neighbours in memory along the loop. */
+/* The number of reads of adjacent elements along the loop. */
 static int neighbours(const Expr *expr, const Index *index) {
     int count = 0;
     if (expr->kind == EXPR_READ && expr->count) {
@@ -277,8 +276,8 @@ static int neighbours(const Expr *expr, const Index *index) {
     return count;
 }
 
-/* The sums for all iterations of the target's last loop side by side, since that is how what they
- * sum lies in memory. */
+/* True if the sums for all iterations of the target's last loop are computed together, because
+ * their terms are contiguous in this order. */
 static bool sums_by_column(const Statement *statement, Index **loops, int kept, int count) {
     if (statement->reduction != REDUCE_SUM || !kept || count == kept) return false;
     if (loops[kept - 1]->axis->size > MAX_COLUMNS) return false;

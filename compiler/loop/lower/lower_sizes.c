@@ -1,8 +1,8 @@
 /* lower_sizes: sizes of axes, as constants at the top of a text: `enum { BATCH = 2, D = 64 };`.
  *
- * A constant has the axis's name in capital letters, which no variable has; axes of one name and
- * several sizes are numbered. To the passes over the lowered form, and to the compiler that reads
- * the text, it is the number that it stands for.
+ * A constant has the name of the axis in capital letters, which no variable has. Axes of one name
+ * and several sizes are numbered. For the passes over the lowered form and for the C compiler it is
+ * a number.
  */
 #include "loop/lower/lower.h"
 
@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Capital letters that mean something in headers that the text includes. */
+/* Capital letters with a meaning in included headers. */
 static const char *const taken[] = {"BUFSIZ",   "EOF", "HUGE",   "I",
                                     "INFINITY", "NAN", "NDEBUG", "NULL"};
 static const char *const taken_starts[] = {
@@ -55,7 +55,7 @@ SizeConstant *size_constant(const List *sizes, const Axis *axis) {
     return NULL;
 }
 
-/* The constant of an axis that has a text of its own to stand in; NULL where that has none. */
+/* The constant of an axis in a text with constants; NULL in other texts. */
 static SizeConstant *constant_of(Lowering *lower, const Axis *axis) {
     List *sizes = lower->sizes;
     if (!sizes || axis->kind == AXIS_ELEMENTS || axis->size < 2 || axis->size > INT_MAX)
@@ -91,7 +91,7 @@ void add_sizes(Text *text, const List *sizes, bool only_kernels) {
     }
     if (!line.length) return;
     text_add(&line, " };");
-    text_add(text, "/* Sizes of axes. */\n");
+    text_add(text, "/* Axis sizes. */\n");
     print_line(text, 0, line.text);
     text_add(text, "\n");
 }

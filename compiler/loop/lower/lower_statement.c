@@ -1,4 +1,4 @@
-/* lower_statement: what one statement does within its loops: its value, and where that goes. */
+/* lower_statement: one statement within its loops: its value and its store. */
 #include "loop/lower/lower.h"
 
 void begin_kernel(Lowering *lower, Kernel *kernel) {
@@ -15,7 +15,7 @@ void begin_kernel(Lowering *lower, Kernel *kernel) {
         const Local *local = kernel->locals.items[i];
         const char *name = lower->names[local->tensor->id];
         const char *wanted = local->stored ? arena_format(lower->arena, "%s_now", name) : name;
-        /* A tensor without memory leaves its name to the variable. */
+        /* The variable gets the name of a tensor without memory. */
         if (!local->stored) lower->names[local->tensor->id] = NULL;
         lower->locals[i] = named(lower, bind_name(lower, NULL, wanted));
         lower->names[local->tensor->id] = name;
@@ -40,7 +40,7 @@ static bool *known_local(Lowering *lower, const Local *local) {
     return NULL;
 }
 
-/* Something else in the kernel that is being written touches the memory of a tensor as well. */
+/* True if other statements of the kernel access the memory of a tensor as well. */
 static bool is_touched_again(const Lowering *lower, const Tensor *tensor) {
     const Local *local = local_in(lower->kernel, tensor);
     const Place *place = &lower->schedule->places[tensor->id];
@@ -77,7 +77,7 @@ static void write_member(Lowering *lower, const Member *member, bool adds, const
                       !member->column;
 }
 
-/* What stands in memory, even when a variable holds the value as well. */
+/* The element in memory, even if a variable holds the value as well. */
 static const Term *memory_term(Lowering *lower, const Expr *target) {
     const Term *inside, *lane = lane_term(lower, target, true, false);
     return lane ? lane : element_term(lower, target, &inside);
@@ -96,7 +96,7 @@ static void store_scalar(Lowering *lower, Member *member, const Local *local, co
     } else {
         lower_let(lower, type_name(local->tensor), name, value);
     }
-    *known = false; /* while it is written to its memory */
+    *known = false; /* during the store to memory */
     if (local->stored) write_member(lower, member, false, name);
     *known = true;
 }
@@ -124,7 +124,7 @@ void keep_before(Lowering *lower, Member *largest) {
     lower_let(lower, "const float", largest->before, largest->sum);
 }
 
-/* The value of a sum that looks at the largest so far, which is in a variable already. */
+/* The value of a sum with the current maximum, which is in a variable. */
 static const Term *online_value(Lowering *lower, const Member *member) {
     Local *local = NULL;
     scalar_of(lower, member->online_max, &local);
@@ -135,7 +135,7 @@ static const Term *online_value(Lowering *lower, const Member *member) {
     return value;
 }
 
-/* Adds to what a reduction is kept in. */
+/* Adds to the variable of a reduction. */
 static void join_value(Lowering *lower, const Member *member, const Term *sum, const Term *value) {
     Arena *arena = lower->arena;
     if (member->online_max)

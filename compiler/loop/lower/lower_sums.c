@@ -1,17 +1,17 @@
-/* lower_sums: nests of a device whose loops all put together what they compute: sums over
- * everything, in two launches, and scatters, row by row of the target.
+/* lower_sums: nests on a GPU whose loops are all reduced: sums over everything, in two launches,
+ * and scatters, one row of the target at a time.
  *
- *     e[tokens[b,s],d] += x[b,s,d]    a block for each token; where it is the first that names its
- *                                     row of e, it looks through those behind it for that row and
- *                                     adds what belongs to them, in their order; where e has fewer
- *                                     rows than there are tokens, a block for each row does so
+ *     e[tokens[b,s],d] += x[b,s,d]    one block per token. The block of the first token with a row
+ *                                     of e searches later tokens for the same row and adds their
+ *                                     values in order. If e has fewer rows than there are tokens,
+ *                                     one block per row does so.
  */
 #include "loop/lower/lower.h"
 
 #include <string.h>
 
-/* Blocks of a sum in two launches; fewer operations than MIN_WORK are not worth two. */
-/* AT_ONCE: places that a thread looks at between two looks at what the others have found. */
+/* Blocks of a sum in two launches; less work than MIN_WORK is not worth two. */
+/* AT_ONCE: entries that a thread checks before it checks the results of the others. */
 enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, MIN_WORK = 1 << 18, MAX_ROWS = 1 << 20 };
 
 /* ---- sums over everything ---- */
@@ -89,7 +89,7 @@ static long iterations_of(const Member *member, int from, int to) {
     return iterations;
 }
 
-/* Rows of the target: the places that computed subscripts can name. */
+/* Rows of the target: the possible values of computed subscripts. */
 static long rows_of(const Member *member) {
     const Expr *target = member->statement->target;
     double rows = 1;
@@ -128,7 +128,7 @@ bool scatters_rows(const Lowering *lower, const Nest *nest) {
            iterations_of(member, member->kept, member->depth) < 1L << 31;
 }
 
-/* The row that an iteration adds to, and the condition under which there is one. */
+/* The row that an iteration adds to, and the condition under which it exists. */
 static const Term *row_term(Lowering *lower, const Expr *target, const Term **inside) {
     const Term *row = NULL;
     element_term(lower, target, inside);
@@ -142,8 +142,7 @@ static const Term *row_term(Lowering *lower, const Expr *target, const Term **in
     return row;
 }
 
-/* Does what `spelling` says with `name` and the row that iteration `part` adds to, if there is one.
- * */
+/* Emits `spelling` with `name` and the row that iteration `part` adds to, if it exists. */
 static void lower_row_of_part(Lowering *lower, const Member *member, const char *name,
                               const char *spelling) {
     Nest *loops[MAX_LOOPS + 1];
@@ -156,7 +155,7 @@ static void lower_row_of_part(Lowering *lower, const Member *member, const char 
     if (inside) lower_end(lower);
 }
 
-/* Which of the next iterations add to `row`: their numbers in order, in `hits`. */
+/* Finds the next iterations that add to `row`: their numbers in order, in `hits`. */
 static void lower_hits(Lowering *lower, const Member *member, long iterations) {
     Arena *arena = lower->arena;
     lower_head(lower, "const long", "part", term(arena, "from + moec_thread()"));
@@ -173,7 +172,8 @@ static void lower_hits(Lowering *lower, const Member *member, long iterations) {
     lower_barrier(lower);
 }
 
-/* The iteration whose number is `place`, and what it does with `sum`, or with that of each lane. */
+/* The iteration with number `place`: adds its value to `sum`, or to that of each lane, or stores
+ * it. */
 static void lower_iteration(Lowering *lower, Lanes *lanes, Member *member, const Term *place,
                             bool store) {
     const Term *sum = named(lower, "sum");
@@ -191,7 +191,7 @@ static void lower_iteration(Lowering *lower, Lanes *lanes, Member *member, const
     if (lanes) end_lanes(lower, lanes);
 }
 
-/* The places of the columns that a thread takes. */
+/* The columns of a thread. */
 static void begin_columns(Lowering *lower, const Member *member, Lanes *lanes) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
     const Term *variable = last ? last->variable : NULL;
@@ -203,15 +203,15 @@ static void begin_columns(Lowering *lower, const Member *member, Lanes *lanes) {
     if (last) last->variable = variable;
 }
 
-/* The iterations that add to a row: the number of one of them; a loop over all, and in it the
- * number of each. */
+/* The iterations that add to a row: the number of one of them; a loop over all, with the number of
+ * each. */
 typedef struct Additions {
     const Term *first;
     const char *type;
     const Term *from, *to, *place;
 } Additions;
 
-/* Adds up what belongs to a row, column by column, and adds the sum to it. */
+/* Sums the values of a row, column by column, and adds the sum to it. */
 static void lower_additions(Lowering *lower, Member *member, const Additions *additions) {
     Lanes *lanes = member->kept ? lanes_around(lower, member->path[member->kept - 1]) : NULL;
     begin_columns(lower, member, lanes);
@@ -226,7 +226,7 @@ static void lower_additions(Lowering *lower, Member *member, const Additions *ad
     lower_end(lower);
 }
 
-/* Looks through the iterations before the block's own for its row. */
+/* Searches the iterations before the block's own for its row. */
 static void lower_search_before(Lowering *lower, const Member *member) {
     Arena *arena = lower->arena;
     const Term *step = term(arena, "$0 * moec_threads()", whole(lower, AT_ONCE));
@@ -243,8 +243,8 @@ static void lower_search_before(Lowering *lower, const Member *member) {
     lower_end(lower);
 }
 
-/* The row of the block's own iteration, and whether one before has it already: then that one's
- * block adds to it. */
+/* The row of the block's own iteration. If an earlier iteration has the same row, the block of that
+ * one adds to it. */
 static void lower_first(Lowering *lower, const Member *member) {
     Arena *arena = lower->arena;
     lower_let(lower, "long", named(lower, "row"), term(arena, "-1"));
@@ -273,7 +273,7 @@ static void lower_searched(Lowering *lower, Member *member, const Term *first, l
     lower_end(lower);
 }
 
-/* The same where a relation has listed the rows of each entry. */
+/* The same with the lists of rows of a relation. */
 static void lower_listed(Lowering *lower, Member *member, const Relation *relation) {
     Arena *arena = lower->arena;
     const Term *start = named(lower, lower->names[relation->start->id]),
@@ -288,8 +288,8 @@ static void lower_listed(Lowering *lower, Member *member, const Relation *relati
     lower_end(lower);
 }
 
-/* The last dimensions are the columns, whole and in order; returns how many dimensions are left, or
- * -1. */
+/* The number of dimensions before the columns, if the last dimensions are the columns, whole and in
+ * order; or -1. */
 static int before_columns(const Expr *access, const Member *member) {
     int left = access->count;
     for (int i = member->kept - 1; i >= 0; i--) {
@@ -302,7 +302,7 @@ static int before_columns(const Expr *access, const Member *member) {
     return left;
 }
 
-/* Whole rows of a tensor are added to whole rows of the target. */
+/* True if whole rows of a tensor are added to whole rows of the target. */
 static bool adds_rows(const Member *member) {
     const Expr *value = member->statement->value, *target = member->statement->target;
     if (value->kind != EXPR_READ) return false;
@@ -316,7 +316,8 @@ static bool adds_rows(const Member *member) {
     return true;
 }
 
-/* By a template, several columns at a time; rows: of the target. False when that cannot be. */
+/* Uses a template for several columns at a time; rows: of the target. False if that is
+ * impossible. */
 static bool lower_added_rows(Lowering *lower, const Member *member, const Relation *relation,
                              long rows, Launch *launch) {
     const Expr *value = member->statement->value, *target = member->statement->target;

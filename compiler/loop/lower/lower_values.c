@@ -1,8 +1,7 @@
 /* lower_values: expressions and addresses as terms.
  *
- * Subscripts are computed in integers (lower_whole.c); whatever may fall outside its axis is
- * guarded and reads 0. What is known to be inside, because its smallest and largest value are, is
- * not.
+ * Subscripts are computed in integers (lower_whole.c). A subscript that may leave its axis is
+ * guarded and reads 0. One with known bounds inside the axis has no guard.
  */
 #include "loop/lower/lower.h"
 
@@ -41,7 +40,7 @@ static bool contains_read(const Expr *expr) {
     return false;
 }
 
-/* What is read for it, or computed of that, may be found once. */
+/* A subscript; terms that are read for it, or computed from these, may be hoisted. */
 static const Term *subscript_term(Lowering *lower, const Expr *sub) {
     const Term *place = integer_term(lower, sub);
     if (!contains_read(sub)) return place;
@@ -55,7 +54,7 @@ static const Term *slot_term(Lowering *lower, const Expr *sub) {
     return term(lower->arena, "$0 & 1", subscript_term(lower, sub));
 }
 
-/* Dimensions of a row on the stack that its place in the nest fixes. */
+/* True for dimensions of a row on the stack that are fixed in its nest. */
 static bool is_fixed(const Local *local, int dimension) {
     const Expr *sub = local->first->statement->target->args[dimension];
     if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return true;
@@ -84,7 +83,7 @@ static const Term *element_of(Lowering *lower, const Term *array, const Term *of
     return term(lower->arena, term_element, array, offset);
 }
 
-/* The element of a tensor without axes, which may be read once. */
+/* The element of a tensor without axes, which may be hoisted. */
 static const Term *number_of(Lowering *lower, const Term *element, const Tensor *tensor) {
     return term_invariant(lower->arena, element, READ_ONCE,
                           arena_format(lower->arena, "const %s", type_name(tensor)), tensor->name);
@@ -105,7 +104,7 @@ const Term *element_term(Lowering *lower, const Expr *access, const Term **insid
     return access->count ? element : number_of(lower, element, tensor);
 }
 
-/* A subscript that moves with a loop that is not written out. */
+/* True for a subscript that depends on a loop that is not written. */
 static bool moves(const Lowering *lower, const Expr *sub) {
     if (sub->kind == EXPR_INDEX) return !bound_index(lower, sub->index);
     for (int i = 0; i < sub->count; i++)
@@ -113,8 +112,7 @@ static bool moves(const Lowering *lower, const Expr *sub) {
     return false;
 }
 
-/* Every value of a subscript is a multiple of the lowest bit of this where the loops that are not
- * written out are at 0. */
+/* A number whose lowest bit divides every value of a subscript, with unwritten loops at 0. */
 static long bits_of(const Lowering *lower, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return (long)sub->number;
     if (sub->kind == EXPR_INDEX) return bound_index(lower, sub->index) != NULL;
@@ -134,8 +132,8 @@ long place_alignment(const Lowering *lower, const Expr *access) {
     return bits & -bits;
 }
 
-/* What keeps the subscripts of a read inside, of those that the loops written out fix; NULL: they
- * are. */
+/* The condition under which the subscripts that only depend on written loops are inside; NULL:
+ * always. */
 static const Term *fixed_guard(Lowering *lower, const Expr *read) {
     const Term *guard = NULL;
     for (int i = 0; i < read->count; i++) {
@@ -154,8 +152,8 @@ const Term *product_guard(Lowering *lower, const Expr *value) {
     return a && b && term_equal(a, b) ? a : NULL;
 }
 
-/* A subscript in the first iteration of all loops that are not written out. The table of a gather
- * is an operand of its own, so a subscript that reads it begins at 0. */
+/* A subscript in the first iteration of all unwritten loops. The table of a gather is a separate
+ * operand; a subscript that reads it starts at 0. */
 static Expr *first_subscript(Lowering *lower, Expr *sub) {
     if (!moves(lower, sub)) return sub;
     if (sub->kind != EXPR_APPLY || contains_read(sub)) return expr_number(lower->program, 0);
@@ -184,7 +182,7 @@ const char *pointer_text(Lowering *lower, const Expr *access) {
 
 /* ---- reals ---- */
 
-/* An operation that takes so long is worth a name. */
+/* The cost of an operation that gets a name. */
 enum { LONG_OPERATION = 10 };
 
 const char *number_text(Arena *arena, double number) {
@@ -194,7 +192,7 @@ const char *number_text(Arena *arena, double number) {
     if (number < -3.4e38) return "-INFINITY";
     char *digits = arena_format(arena, "%.9g", number);
     for (char *c = digits; *c; c++)
-        if (*c == ',') *c = '.'; /* whatever the locale says */
+        if (*c == ',') *c = '.'; /* independent of the locale */
     bool whole = strpbrk(digits, ".e") == NULL;
     return arena_format(arena, "%s%sf", digits, whole ? ".0" : "");
 }
@@ -279,7 +277,8 @@ const Term *real_term(Lowering *lower, const Expr *expr) {
 
 /* ---- in double precision ---- */
 
-/* What an operation means, of a, b and c, as a spelling: "pow(a, b)" as "moec_math(pow)($0, $1)".
+/* The definition of an operation on a, b and c as a spelling: "pow(a, b)" as "moec_math(pow)($0,
+ * $1)".
  */
 static const char *double_spelling(Arena *arena, OpCode op) {
     Text text = {.arena = arena};

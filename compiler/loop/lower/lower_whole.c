@@ -1,14 +1,14 @@
-/* lower_whole: whole numbers as terms, and what is known of their values.
+/* lower_whole: integer expressions as terms, with their ranges.
  *
- * Plain C arithmetic stands where every value is known to fit; what may leave 64 bits goes through
- * functions of the prelude that wrap, as the definition does (whole.c).
+ * Values that are known to fit use plain C arithmetic. Those that may exceed 64 bits use functions
+ * of the prelude that wrap, as the definition does (whole.c).
  */
 #include "loop/lower/lower.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Operations that are computed in integers among reals, too: choices and signs are not. */
+/* Operations that are computed in integers among reals, too; selections and signs are not. */
 static bool is_arithmetic(OpCode op) {
     switch (op) {
     case OP_FLOOR:
@@ -87,13 +87,13 @@ static const Term *arithmetic(Lowering *lower, const Expr *expr, const char *nam
     return term(lower->arena, operation, first, second);
 }
 
-/* A whole number as a condition in C. */
+/* An integer as a condition in C. */
 static const Term *condition(Lowering *lower, const Expr *expr) {
     const Term *value = integer_term(lower, expr);
     return expr_is_truth(expr) ? value : term(lower->arena, "$0 != 0", value);
 }
 
-/* An operation on whole numbers whose result has no sign that could be lost. */
+/* An operation on integers whose result cannot lose a sign. */
 static const Term *choice(Lowering *lower, const Expr *expr) {
     Arena *arena = lower->arena;
     if (expr->op == OP_AND || expr->op == OP_OR)
@@ -115,13 +115,13 @@ static const Term *choice(Lowering *lower, const Expr *expr) {
     }
 }
 
-/* Whole numbers made of reals. */
+/* Integers computed from reals. */
 static const Term *whole_of_real(Lowering *lower, const Expr *expr) {
     if (expr->op == OP_WHERE)
         return term(lower->arena, "$0 != 0.0f ? $1 : $2", real_term(lower, expr->args[0]),
                     integer_term(lower, expr->args[1]), integer_term(lower, expr->args[2]));
     const Term *real = real_term(lower, expr->op == OP_SIGN ? expr->args[0] : expr);
-    if (expr->op == OP_SIGN) /* of what is no number: 0 */
+    if (expr->op == OP_SIGN) /* of NaN: 0 */
         return term(lower->arena, "($0 > 0.0f) - ($0 < 0.0f)", real);
     return term(lower->arena, expr->op == OP_FLOOR ? "moec_whole($0)" : "(long)$0", real);
 }

@@ -1,19 +1,19 @@
-/* adjoint: what reaches a tensor on the way back, and how it is added up.
+/* adjoint: sums the contributions to an adjoint.
  *
- * Sums are written at once, the first one assigning and the others adding. Pointwise contributions
- * and scatters wait until the adjoint is read, so that the pointwise ones become one statement and
- * nothing is zeroed for a scatter without need:
+ * Sums are written at once: the first assigns, the others add. Pointwise contributions and scatters
+ * are pending until the adjoint is read. The pointwise ones then become one statement, and an
+ * adjoint is zeroed for a scatter only if necessary:
  *
  *     y[s] = x[s] * a[s];  z[s] = x[s] + b[s]      -->    d_x[s] = d_y[s] * a[s] + d_z[s]
  *     h[s,d] = table[token[s],d]                   -->    d_table[token[s],d] += d_h[s,d]
  *     y[s] = sum[w] x[s - w] * f[w]                -->    d_x[s] = sum[w] d_y[s + w] * f[w]
  *
- * What lives outside a repeat and is reached from inside is zeroed before the repeat and added to
- * in every step.
+ * The adjoint of a tensor outside of a repeat with uses inside is zeroed before the repeat; every
+ * iteration adds to it.
  */
 #include "transform/autodiff/gradient.h"
 
-/* One contribution on its way: the product of factors, for all loops, into subs. */
+/* A contribution in progress: the product of factors, for all loops, into subs. */
 typedef struct Contribution {
     Expr *subs[MAX_RANK];
     Index *loops[2 * MAX_LOOPS];
@@ -31,14 +31,14 @@ static Slot *find_slot(Backward *backward, Adjoint *adjoint, Expr *slice) {
     }
     Slot *slot = arena_alloc(backward->program->arena, sizeof *slot);
     slot->slice = slice;
-    /* A carried tensor: slice i+1 is left by the step before or from outside, slice 0 by the last
-     * step. */
+    /* A carried tensor: the step before or a statement outside writes slice i+1, the last step
+     * slice 0. */
     if (slice) slot->started = slice->kind == EXPR_APPLY || expr_is_number(slice, 0);
     list_push(backward->program->arena, &adjoint->slots, slot);
     return slot;
 }
 
-/* The adjoint's own loops are named like those of `subs`, where these are loops. */
+/* The adjoint's own loops have the names of the loops in `subs`. */
 static Adjoint *adjoint_of(Backward *backward, Tensor *tensor, Expr *const *subs) {
     Program *program = backward->program;
     Adjoint *adjoint = &backward->adjoints[tensor->id];
@@ -114,7 +114,7 @@ Expr *adjoint_read(Backward *backward, Expr *target) {
     return slot->started ? expr_read(backward->program, adjoint->tensor, target->args) : NULL;
 }
 
-/* ---- computed subscripts turned round ---- */
+/* ---- inversion of computed subscripts ---- */
 
 static int uses(const Contribution *contribution, int rank, const Index *index) {
     int count = 0;
@@ -128,7 +128,7 @@ static bool is_loop(const Contribution *contribution, const Expr *sub) {
     return false;
 }
 
-/* Is sub a loop's index plus a constant? */
+/* True if sub is the index of a loop plus a constant. */
 static bool match_shift(const Contribution *contribution, const Expr *sub, Index **index,
                         double *shift) {
     if (is_loop(contribution, sub)) {
@@ -148,7 +148,7 @@ static bool match_shift(const Contribution *contribution, const Expr *sub, Index
     return true;
 }
 
-/* Does a factor say `index < limit` for a limit of at most `size`? */
+/* True if a factor is the condition `index < limit` for a limit of at most `size`. */
 static bool is_below(const Contribution *contribution, const Index *index, double size) {
     if ((double)index->axis->size <= size) return true;
     for (int i = 0; i < contribution->factors.count; i++) {
@@ -161,8 +161,8 @@ static bool is_below(const Contribution *contribution, const Index *index, doubl
     return false;
 }
 
-/* Would the product be 0 for a value of the index outside its axis, since a read of a place outside
- * is 0? */
+/* True if the product is 0 for a value of the index outside of its axis, because a read outside of
+ * an axis is 0. */
 static bool vanishes_outside(const Contribution *contribution, const Index *index) {
     for (int i = 0; i < contribution->factors.count; i++) {
         const Expr *factor = contribution->factors.items[i];
@@ -179,7 +179,7 @@ static void add_comparison(Program *program, Contribution *contribution, OpCode 
         list_push(program->arena, &contribution->factors, comparison);
 }
 
-/* Does the value depend on the loop in another way than by reads at the subscript `inside`? */
+/* True if the value depends on the loop in another way than by reads at the subscript `inside`. */
 static bool leaves(const Expr *expr, const Index *loop, const Expr *inside) {
     if (expr->kind == EXPR_INDEX) return expr->index == loop;
     for (int i = 0; i < expr->count; i++)
@@ -189,8 +189,8 @@ static bool leaves(const Expr *expr, const Index *loop, const Expr *inside) {
     return false;
 }
 
-/* May the value be infinite or undefined where reads that leave their axis by the loop are 0? Reads
- * at the subscript `inside` do not. */
+/* True if the value may be infinite or undefined where reads that the loop moves outside of their
+ * axis are 0. Reads at the subscript `inside` do not count. */
 static bool may_be_infinite(const Expr *expr, const Index *loop, const Expr *inside) {
     if (expr->kind != EXPR_APPLY) return false;
     switch (expr->op) {
@@ -211,7 +211,7 @@ static bool may_be_infinite(const Expr *expr, const Index *loop, const Expr *ins
     return false;
 }
 
-/* Replaces loop `old` by `fresh`, `old` being `value` of it. */
+/* Replaces loop `old` by `fresh`, with `old` equal to `value`, a function of `fresh`. */
 static void replace_loop(Program *program, Contribution *contribution, Index *old, Index *fresh,
                          Expr *value) {
     List factors = {0};
@@ -223,16 +223,17 @@ static void replace_loop(Program *program, Contribution *contribution, Index *ol
         if (contribution->loops[i] == old) contribution->loops[i] = fresh;
 }
 
-/* Loop `old` is `value` of loop `fresh`, which may leave the axis of `old` below or above. */
+/* Loop `old` is `value`, a function of loop `fresh`, which may be below or above the axis of
+ * `old`. */
 typedef struct Exchange {
     Index *old, *fresh;
     Expr *value;
     bool below, above;
 } Exchange;
 
-/* The same for the loop of a dimension's subscript. The product becomes 0 where the value leaves
- * the axis. So does a factor such as 1 / x[i] that may be infinite there: 0 times infinity is not
- * 0. */
+/* The same for the loop of a subscript. The product becomes 0 where the value leaves the axis. A
+ * factor such as 1 / x[i] that may be infinite there becomes 0 as well, because 0 times infinity is
+ * not 0. */
 static void replace_loop_inside(Program *program, Contribution *contribution, int dimension,
                                 const Exchange *exchange) {
     Index *old = exchange->old;
@@ -257,7 +258,7 @@ static void replace_loop_inside(Program *program, Contribution *contribution, in
         add_comparison(program, contribution, OP_LT, exchange->value, (double)old->axis->size);
 }
 
-/* Turns x[(i + c) % n] or x[i + c] round: the place is j, and i is (j - c) % n or j - c. */
+/* Inverts x[(i + c) % n] or x[i + c]: with j as subscript, i is (j - c) % n or j - c. */
 static void invert_shift(Program *program, Contribution *contribution, const Tensor *tensor,
                          int dimension) {
     Expr *sub = contribution->subs[dimension];
@@ -270,7 +271,7 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
     if (!match_shift(contribution, sub, &old, &shift)) return;
     Axis *axis = tensor->axes[dimension];
     if (uses(contribution, tensor->rank, old) != 1) return;
-    if (size == 0 && shift == 0 && old->axis->size != axis->size) return; /* stays computed */
+    if (size == 0 && shift == 0 && old->axis->size != axis->size) return; /* remains computed */
     if (size != 0 && (!is_below(contribution, old, size) || size > (double)axis->size)) return;
 
     Index *fresh = index_new(program, old->name, axis);
@@ -292,9 +293,9 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
     contribution->subs[dimension] = place;
 }
 
-/* What a loop of the subscript is where the subscript is `place`, by the other indices there: s is
- * j + w where s - w is j. Of a loop about as long as the axis, lest there be more to go through
- * than there was. NULL: there is none. */
+/* Solves a subscript with value `place` for one of its loops, in terms of the other indices: s is j
+ * + w where s - w is j. Only for a loop about as long as the axis, to avoid more iterations than
+ * before. NULL: no such loop. */
 static Expr *solved(Program *program, const Contribution *contribution, const Expr *sub,
                     Expr *place, double size, Index **index) {
     if (is_loop(contribution, sub) && size <= 2 * (double)sub->index->axis->size) {
@@ -313,7 +314,7 @@ static Expr *solved(Program *program, const Contribution *contribution, const Ex
     return found && !expr_uses_index(left, *index) ? found : NULL;
 }
 
-/* Turns x[s - w] round: the place is j, and s is j + w. */
+/* Inverts x[s - w]: with j as subscript, s is j + w. */
 static void invert_moved(Program *program, Contribution *contribution, const Tensor *tensor,
                          int dimension) {
     Index *old;
@@ -330,7 +331,7 @@ static void invert_moved(Program *program, Contribution *contribution, const Ten
     contribution->subs[dimension] = place;
 }
 
-/* Is sub `size * number + rest` over all rests, or that many from the end? */
+/* True if sub is `size * number + rest` over all rests, or that distance from the end. */
 static bool match_joined(const Contribution *contribution, const Expr *sub, Index **number,
                          Index **rest, Expr **end) {
     *end = NULL;
@@ -349,12 +350,12 @@ static bool match_joined(const Contribution *contribution, const Expr *sub, Inde
     return *number != *rest && expr_is_number(product->args[1], (double)(*rest)->axis->size);
 }
 
-/* `place`, or that many from the end. */
+/* `place`, or that distance from the end. */
 static Expr *from_end(Program *program, Expr *end, Expr *place) {
     return end ? expr_apply(program, OP_SUB, end, place, NULL) : place;
 }
 
-/* Turns x[C*n + i] round: the place is s, n is floor(s / C) and i is s % C. */
+/* Inverts x[C*n + i]: with s as subscript, n is floor(s / C) and i is s % C. */
 static void invert_joined(Program *program, Contribution *contribution, const Tensor *tensor,
                           int dimension) {
     Index *number, *rest;
@@ -383,7 +384,7 @@ static void invert_joined(Program *program, Contribution *contribution, const Te
     }
 }
 
-/* Is sub floor(place / size) where the next one is place % size? Sets the loop of the place. */
+/* True if sub is `floor(place / size)` and the next one `place % size`. Sets the loop. */
 static bool match_split(const Contribution *contribution, const Expr *sub, const Expr *next,
                         Index **loop, Expr **end) {
     if (!expr_is_quotient(sub) || next->kind != EXPR_APPLY || next->op != OP_MOD) return false;
@@ -399,7 +400,7 @@ static bool match_split(const Contribution *contribution, const Expr *sub, const
     return is_loop(contribution, place);
 }
 
-/* Turns x[floor(s / C), s % C] round: the places are n and i, and s is C * n + i. */
+/* Inverts x[floor(s / C), s % C]: with subscripts n and i, s is C * n + i. */
 static void invert_split(Program *program, Contribution *contribution, const Tensor *tensor,
                          int dimension) {
     Index *old;
@@ -426,7 +427,7 @@ static void invert_split(Program *program, Contribution *contribution, const Ten
     subs[1] = expr_index(program, rest);
 }
 
-/* The n of a factor that says floor(s / C) == n for s % C, an index; NULL: there is none. */
+/* The n of a factor floor(s / C) == n for the index s % C; NULL: there is none. */
 static Expr *quotient_of(const Contribution *contribution, const Expr *remainder, int *factor) {
     for (*factor = 0; *factor < contribution->factors.count; ++*factor) {
         const Expr *equal = contribution->factors.items[*factor];
@@ -443,7 +444,7 @@ static Expr *quotient_of(const Contribution *contribution, const Expr *remainder
     return NULL;
 }
 
-/* Turns x[s % C] round where floor(s / C) is n: the place is i, and s is C * n + i. */
+/* Inverts x[s % C] where floor(s / C) is n: with i as subscript, s is C * n + i. */
 static void invert_remainder(Program *program, Contribution *contribution, const Tensor *tensor,
                              int dimension) {
     const Expr *sub = contribution->subs[dimension];
@@ -465,7 +466,7 @@ static void invert_remainder(Program *program, Contribution *contribution, const
     contribution->subs[dimension] = expr_index(program, rest);
 }
 
-/* x[i,i]: the second place gets a loop of its own, and the product is 0 where the two differ. */
+/* x[i,i]: the second subscript gets its own loop, and the product is 0 where they differ. */
 static void separate(Program *program, Contribution *contribution, const Tensor *tensor,
                      int dimension) {
     Expr *sub = contribution->subs[dimension];
@@ -501,7 +502,7 @@ static bool covers(const Contribution *contribution, const Tensor *tensor, int f
     return true;
 }
 
-/* Splits the loops into those that the subscripts use and the rest; returns the number of the rest.
+/* Splits the loops into those used by the subscripts and the rest; returns the count of the rest.
  */
 static int other_loops(const Contribution *contribution, int rank, Index **used, int *used_count,
                        Index **rest) {
@@ -517,7 +518,7 @@ static int other_loops(const Contribution *contribution, int rank, Index **used,
     return count;
 }
 
-/* Adds up what does not depend on the subscripts first, then scatters the sums. */
+/* First sums the factors that do not depend on the subscripts, then scatters the sums. */
 static void write_scatter(Backward *backward, Block *block, Contribution *contribution,
                           Tensor *tensor) {
     Program *program = backward->program;
@@ -540,7 +541,7 @@ static void write_scatter(Backward *backward, Block *block, Contribution *contri
                    REDUCE_NONE, used, used_count, value, contribution->span);
 }
 
-/* Keeps a pointwise value for later, over the adjoint's own indices. */
+/* Adds a pointwise value over the adjoint's own indices to the pending ones. */
 static void keep_pointwise(Backward *backward, const Adjoint *adjoint, Slot *slot,
                            Contribution *contribution) {
     Program *program = backward->program;

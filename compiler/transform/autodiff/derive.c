@@ -2,7 +2,7 @@
  *
  *     tanh(x)   row: "1 - $y * $y"   -->   1 - result * result
  *
- * The texts are short, so they are read anew each time, straight into expressions:
+ * The texts are short. They are parsed directly into expressions at each use:
  *
  *     compare = sum [("<=" | "<" | ">=" | ">" | "!=" | "==") sum]
  *     sum     = product {("+" | "-") product}
@@ -97,7 +97,7 @@ static Expr *read_sum(Reader *reader) {
     }
 }
 
-/* What is 0 or 1 already needs no comparison with 0. */
+/* A value of 0 or 1 needs no comparison with 0. */
 static Expr *compare(const Reader *reader, OpCode op, Expr *left, Expr *right) {
     if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_NE) return left;
     if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_EQ)

@@ -1,9 +1,9 @@
-/* factors: target (+)= sum over indices of a product of factors, written so that contractions stay
- * contractions.
+/* factors: writes target (+)= sum over indices of a product of factors, such that contractions
+ * remain contractions.
  *
- * Factors that do not depend on the summed indices go outside the sum; the others are gathered into
- * groups by their indices. Two groups that each lack an index of the other are a matrix product,
- * and become a sum of two plain reads; of more than two, the cheapest pair is summed first:
+ * Factors that do not depend on the summed indices move outside of the sum. The others form groups
+ * by their indices. Two groups that each lack an index of the other are a matrix product and become
+ * a sum of two plain reads. Of more than two groups, the cheapest pair is summed first:
  *
  *     d[b,f] = sum[o] 2 * g[b] * dy[b,o] * tanh(w[f,o])
  * -->
@@ -42,7 +42,7 @@ static unsigned loops_of_list(const Product *product, const List *factors) {
     return set;
 }
 
-/* Splits a factor into factors: products, signs and quotients are taken apart, numbers go into the
+/* Splits a factor into factors: products, signs and quotients are separated, numbers multiply the
  * scale. */
 static void add_factor(Product *product, Expr *factor) {
     Program *program = product->program;
@@ -99,7 +99,7 @@ static bool is_plain_read(const Expr *expr) {
     return true;
 }
 
-/* A new tensor over the loops in `set`, read at them. */
+/* Creates a tensor over the loops in `set` and reads it at them. */
 static Expr *new_temp(Product *product, const char *name, unsigned set) {
     Axis *axes[MAX_RANK];
     Index *indices[MAX_RANK];
@@ -114,7 +114,7 @@ static Expr *new_temp(Product *product, const char *name, unsigned set) {
     return expr_read_indices(product->program, tensor, indices);
 }
 
-/* The product of a group as a plain read, computed before when it is not one already. */
+/* The product of a group as a plain read; computed before the sum unless it is one already. */
 static Expr *group_read(Product *product, const Group *group) {
     Program *program = product->program;
     Expr *first = group->factors.items[0];
@@ -137,8 +137,8 @@ static double set_size(const Product *product, unsigned set) {
     return size;
 }
 
-/* The largest sets of loops among the factors inside; every factor goes to the smallest set that
- * holds its own. */
+/* The maximal sets of loops among the factors inside; every factor goes to the smallest set that
+ * contains its own loops. */
 static int make_groups(const Product *product, Group *groups) {
     int count = 0;
     for (int i = 0; i < product->inside.count; i++) {
@@ -163,7 +163,7 @@ static int make_groups(const Product *product, Group *groups) {
     return count;
 }
 
-/* Emits the sum; with `split` into a temporary of its own, which is then scaled and spread onto the
+/* Writes the sum; with `split` into a temporary, which is then scaled and broadcast to the
  * target. */
 static void write_sum(Product *product, Expr *target, bool accumulate, Expr *value, bool split) {
     Program *program = product->program;
@@ -185,8 +185,8 @@ static void write_sum(Product *product, Expr *target, bool accumulate, Expr *val
                    multiply(program, &factors, product->scale), product->span);
 }
 
-/* The reduced loops that only these two groups have: what can be summed as soon as they are
- * multiplied. */
+/* The reduced loops that only these two groups have; they can be summed directly after the
+ * multiplication of the groups. */
 static unsigned private_loops(const Product *product, const Group *groups, int count, int a,
                               int b) {
     unsigned own = groups[a].loops | groups[b].loops;
@@ -202,7 +202,7 @@ static void drop_loops(Product *product, unsigned set) {
     product->loop_count = count;
 }
 
-/* Sums over the loops in `summed` the product of two groups, which become one factor. */
+/* Sums the product of two groups over the loops in `summed`; the result becomes one factor. */
 static void join_pair(Product *product, const Group *groups, int count, int a, int b,
                       unsigned summed) {
     Program *program = product->program;
@@ -225,8 +225,8 @@ static void join_pair(Product *product, const Group *groups, int count, int a, i
     product->inside = inside;
 }
 
-/* Joins the pair of groups that leaves the least work, its own included; false when all at once is
- * no more. */
+/* Joins the pair of groups with the least total work, including its own; false if a single sum is
+ * not more expensive. */
 static bool join_cheapest(Product *product, const Group *groups, int count) {
     unsigned all = loops_of_list(product, &product->inside);
     double best = set_size(product, all);
@@ -247,7 +247,7 @@ static bool join_cheapest(Product *product, const Group *groups, int count) {
     return true;
 }
 
-/* Is a factor outside worth more than a multiplication in every iteration of the sum? */
+/* True if a factor outside costs more than a multiplication in every iteration of the sum. */
 static bool is_costly(const List *factors) {
     for (int i = 0; i < factors->count; i++) {
         const Expr *factor = factors->items[i];
@@ -257,7 +257,7 @@ static bool is_costly(const List *factors) {
     return false;
 }
 
-/* Reduced loops that nothing inside depends on are a number. */
+/* Reduced loops that no factor inside depends on become a number. */
 static void drop_unused_loops(Product *product) {
     unsigned used = loops_of_list(product, &product->inside);
     int count = product->target_count;

@@ -1,26 +1,23 @@
 /* gradient: the backward pass, derived symbolically and appended to the program.
  *
  * Needs:   a forward program with program->loss; every statement has at most one reduction, on top.
- * Leaves:  a gradient tensor for every parameter, which statements only add to (the runtime zeroes
- *          them), seeded with the input `loss_scale`; where that is wanted, an output for every
- * real
- *          input. A repeat is followed backwards by a reverse
- *          repeat.
+ * Leaves:  a gradient tensor for every parameter. Statements only add to it; the runtime zeroes it.
+ *          The adjoint of the loss is the input `loss_scale`. On request, an output for every real
+ *          input. A repeat gets a reverse repeat.
  *
  *     h[b,f] = sum[d] x[b,d] * w[d,f]          d_y[b,f] = ...
  *     y[b,f] = tanh(h[b,f])              -->   d_h[b,f] = d_y[b,f] * (1 - y[b,f] * y[b,f])
  *     loss = sum[b,f] ... y[b,f] ...           d_w[d,f] += sum[b] x[b,d] * d_h[b,f]
  *
- * No gradient passes through a comparison, floor, sign, stop or the choice of the largest. A
- * largest or smallest value passes its gradient to every entry that is equal to it: ties are not
- * told apart.
+ * No gradient passes through a comparison, floor, sign, stop or top. The gradient of a maximum or
+ * minimum goes to the first entry with that value.
  */
 #include "transform/autodiff/gradient.h"
 #include "passes.h"
 
 #include <string.h>
 
-/* ---- which tensors matter ---- */
+/* ---- tensors that need an adjoint ---- */
 
 static void find_needed(Backward *backward) {
     const Reach reach = gradient_reach(backward->program);
@@ -28,14 +25,14 @@ static void find_needed(Backward *backward) {
         backward->adjoints[i].needed = reach.from_parameter[i] && reach.to_loss[i];
 }
 
-/* ---- where tensors live ---- */
+/* ---- lifetimes of tensors ---- */
 
-/* Every place where a tensor is read or written. */
+/* A read or write of a tensor. */
 typedef struct Use {
     Tensor *tensor;
     Expr *slice;       /* leading subscript, NULL for rank 0 */
     Statement *repeat; /* NULL: outside */
-    int position;      /* of the statement, or of the repeat around it, in the program */
+    int position;      /* of the statement, or of the repeat that encloses it, in the program */
     bool write, step;  /* step: a subscript is the index of the repeat */
 } Use;
 
@@ -91,8 +88,8 @@ static List *find_uses(const Backward *backward) {
     return lists;
 }
 
-/* The repeat in whose step the tensor lives: every use is there, and no step writes a place of its
- * own. */
+/* The repeat whose iterations contain all uses of the tensor, if no iteration writes elements of
+ * its own; else NULL. */
 static Statement *find_home(const List *uses) {
     if (!uses->count) return NULL;
     Statement *repeat = ((Use *)uses->items[0])->repeat;
@@ -103,15 +100,15 @@ static Statement *find_home(const List *uses) {
     return repeat;
 }
 
-/* Is slice the step (offset 0) or the step plus one (offset 1)? */
+/* True if slice is the step (offset 0) or the step plus one (offset 1). */
 static bool is_step_slice(const Expr *slice, const Index *step, int offset) {
     if (!offset) return slice->kind == EXPR_INDEX && slice->index == step;
     return slice->kind == EXPR_APPLY && slice->op == OP_ADD &&
            is_step_slice(slice->args[0], step, 0) && expr_is_number(slice->args[1], offset);
 }
 
-/* Is the tensor carried by one repeat: [0] written before, [i] read and [i+1] written in it, the
- * last one read after? */
+/* True if one repeat carries the tensor: [0] is written before, [i] read and [i+1] written in it,
+ * the last one read after it. */
 static bool is_carried(const Tensor *tensor, const List *uses) {
     const Use *step = NULL;
     if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP)
@@ -154,7 +151,7 @@ static bool is_needed(const Backward *backward, const Expr *expr) {
            backward->adjoints[expr->tensor->id].needed;
 }
 
-/* Follows the value down to its reads; `result` stands for the value of expr. */
+/* Follows the value down to its reads; `result` is an expression for the value of expr. */
 static void find_paths(const Backward *backward, Expr *expr, Expr *result, List factors,
                        List *paths) {
     Arena *arena = backward->program->arena;
@@ -175,7 +172,7 @@ static void find_paths(const Backward *backward, Expr *expr, Expr *result, List 
     }
 }
 
-/* Joins the paths to the same read: the derivatives add up behind the `common` first factors. */
+/* Joins paths to the same read: their derivatives are added after the `common` first factors. */
 static void join_paths(Program *program, List *paths, int common) {
     for (int i = 0; i < paths->count; i++) {
         Path *path = paths->items[i];
@@ -196,7 +193,7 @@ static void join_paths(Program *program, List *paths, int common) {
     }
 }
 
-/* A fresh tensor with the shape of an operand, read at the operand's loops. */
+/* A new tensor with the shape of an operand, read at the loops of the operand. */
 static Expr *fresh_like(Backward *backward, const Expr *operand, const char *prefix, Index **loops,
                         int *loop_count) {
     Program *program = backward->program;
@@ -214,11 +211,12 @@ static Expr *fresh_like(Backward *backward, const Expr *operand, const char *pre
     return expr_read_indices(program, tensor, loops);
 }
 
-/* Which entry of a largest or smallest one takes the gradient: the first of those that equal it.
+/* Selects the entry of a maximum or minimum that receives the gradient: the first one that equals
+ * it.
  *
  *     y[s] = max[n,d] x[s,n,d]  -->  first[s] = min[n,d] where(x[s,n,d] == y[s], 3 * n + d, 15)
  *
- * and the factor 3 * n + d == first[s]. */
+ * with the factor 3 * n + d == first[s]. */
 static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *value,
                           Expr *target) {
     Program *program = backward->program;
@@ -266,7 +264,8 @@ void reverse_loop(Backward *backward, const Statement *statement) {
     }
 }
 
-/* `like` with one element more along its last dimension: first, then what `rest` holds, or zeros.
+/* `like` with one more element along its last dimension: `first`, then the elements of `rest`, or
+ * zeros.
  */
 static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const Expr *rest,
                         Axis *wide) {
@@ -296,12 +295,13 @@ static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const
     return result;
 }
 
-/* The adjoint of the normaliser as that of one element more of what comes out: values have a 0 in
- * front and what came out a -1, so it reaches every score, a sink's too, with its weight.
+/* Adds the adjoint of the log-sum-exp by widening the values by one element: 0 in the values and -1
+ * in the adjoint of the output. Every score, including that of a sink, then receives it times its
+ * weight.
  *
  *     d_score[s,t] = weight[s,t] * (sum[c] do[s,c] * v[t,c] - sum[c] do[s,c] * o[s,c] + dlse[s])
  *
- * Whoever computes the gradient of attention need not know of it. */
+ * The gradient of attention needs no further change. */
 static void widen_attend(Backward *backward, List *inputs, int own, Expr *normaliser) {
     Program *program = backward->program;
     const Expr *value = inputs->items[2], *output = inputs->items[own],
@@ -315,7 +315,7 @@ static void widen_attend(Backward *backward, List *inputs, int own, Expr *normal
     inputs->items[own + 2] = with_first(backward, output, normaliser, adjoint, wide);
 }
 
-/* The gradient of an operand at its loops; of widened values all but the first. */
+/* The gradient of an operand at its loops; of widened values all but the first element. */
 static Expr *attend_part(Backward *backward, Statement *call, int place, const Expr *operand,
                          Index **loops, int *loop_count) {
     Program *program = backward->program;
@@ -364,7 +364,7 @@ static void reverse_attend(Backward *backward, Statement *statement) {
 
 static void reverse_block(Backward *backward, const Block *block, int count);
 
-/* Writes out what waits on tensors from outside, and zeroes those that the steps will add to. */
+/* Writes pending contributions of tensors outside, and zeroes those that the iterations add to. */
 static void enter_repeat(Backward *backward, const Statement *repeat, const List *uses) {
     Program *program = backward->program;
     for (int id = 0; id < backward->count; id++) {
@@ -385,7 +385,7 @@ static void enter_repeat(Backward *backward, const Statement *repeat, const List
     }
 }
 
-/* Writes out what the step left for the slice of the step before. */
+/* Writes the contributions of this step to the slice of the previous step. */
 static void leave_step(Backward *backward, const Statement *repeat, const List *uses) {
     for (int id = 0; id < backward->count; id++) {
         const Adjoint *adjoint = &backward->adjoints[id];
@@ -456,7 +456,8 @@ static void find_places(Backward *backward, const List *uses) {
 }
 
 static void reverse_program(Backward *backward, const List *uses, bool recompute) {
-    const Block forward = backward->program->body; /* what follows is appended to the same list */
+    const Block forward = backward->program->body; /* the backward pass is appended to the same
+                                                      list */
     int count = forward.statements.count;
     Statement **items = arena_alloc(backward->program->arena, (size_t)count * sizeof *items);
     memcpy(items, forward.statements.items, (size_t)count * sizeof *items);
@@ -470,7 +471,7 @@ static void reverse_program(Backward *backward, const List *uses, bool recompute
     }
 }
 
-/* Updates of states run when everything else has read the old values. */
+/* Moves updates of states after all readers of the old values. */
 static void updates_last(Program *program) {
     List *all = &program->body.statements, kept = {0}, last = {0};
     for (int i = 0; i < all->count; i++) {
@@ -508,7 +509,7 @@ static void give_inputs(Backward *backward) {
     program->outputs = all;
 }
 
-/* What a loss is good for that is only there to be differentiated. */
+/* Removes a loss that exists only to be differentiated. */
 static void forget_loss(Program *program) {
     const List all = program->outputs;
     program->outputs = (List){0};
@@ -525,7 +526,7 @@ static void forget_loss(Program *program) {
 
 void gradient(Program *program, bool recompute) {
     if (!program->loss) return;
-    simplify(program); /* lest the way back keep what is not needed, or the same in every step */
+    simplify(program); /* the backward pass then saves no dead or loop-invariant values */
     Backward backward = {
         .program = program, .block = &program->body, .count = program->tensors.count};
     backward.adjoints =

@@ -1,11 +1,11 @@
-/* gradient: what the files of the backward pass share.
+/* gradient: declarations shared by the files of the backward pass.
  *
  *     gradient.c   the statements in reverse
  *     derive.c     the derivative of one operation, from its row in op.def
- *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
- *     factors.c    a sum over a product as clean contractions
- *     recurrence.c a scan by a scan the other way
- *     rematerialize.c  what the backward step of a repeat needs of the forward one
+ *     adjoint.c    the sum of contributions to one adjoint: assignment, addition, zeroing
+ *     factors.c    a sum over a product as contractions
+ *     recurrence.c the reverse scan of a scan
+ *     rematerialize.c  saves or recomputes activations for the backward pass of a repeat
  */
 #ifndef GRADIENT_H
 #define GRADIENT_H
@@ -13,12 +13,12 @@
 #include "analysis/reach.h"
 #include "ir/ir.h"
 
-/* derive: the derivative of an application by one of its arguments, or NULL when no gradient passes
- * there. `result` is an expression of the value of the application itself. */
+/* derive: the derivative of an application by one of its arguments, or NULL if no gradient passes
+ * there. `result` is an expression for the value of the application itself. */
 Expr *derive(Program *program, const Expr *apply, int argument, Expr *result);
 
-/* The product of factors (List of Expr *) from `first` on. Where a condition among them fails, the
- * others do not matter: they may not even be finite. */
+/* The product of factors (List of Expr *) from `first` on. Where a condition among them is false,
+ * the other factors do not matter and may not even be finite. */
 Expr *expr_product(Program *program, const List *factors, int first);
 
 /* statement_product: target (+)= sum over reduced of the product of `factors` (List of Expr *).
@@ -26,19 +26,19 @@ Expr *expr_product(Program *program, const List *factors, int first);
 void statement_product(Program *program, Block *block, Expr *target, bool accumulate,
                        Index *const *reduced, int reduced_count, const List *factors, Span span);
 
-/* What reaches one tensor, or one slice of a tensor that a repeat carries. */
+/* Contributions to the adjoint of one tensor, or of one slice of a tensor that a repeat carries. */
 typedef struct Slot {
     Expr *slice;    /* leading subscript; NULL: the whole tensor */
-    bool started;   /* something was assigned: what follows adds */
-    List pointwise; /* Expr *: values over Adjoint.indices, not yet written */
-    List scatters;  /* Statement *: not yet written */
+    bool started;   /* already assigned: later contributions add */
+    List pointwise; /* Expr *: pending values over Adjoint.indices */
+    List scatters;  /* Statement *: pending */
 } Slot;
 
 typedef struct Adjoint {
-    bool needed;     /* reached from a parameter, and reaches the loss */
-    bool sliced;     /* carried by a repeat: one slot for each slice */
-    Statement *home; /* the repeat in whose step the tensor lives and dies; NULL: outside */
-    Tensor *tensor;  /* the adjoint; NULL until something reaches it */
+    bool needed;     /* depends on a parameter and contributes to the loss */
+    bool sliced;     /* carried by a repeat: one slot per slice */
+    Statement *home; /* the repeat whose iterations contain all uses of the tensor; NULL: none */
+    Tensor *tensor;  /* the adjoint; NULL before the first contribution */
     Index *indices[MAX_RANK];
     List slots; /* Slot * */
 } Adjoint;
@@ -47,39 +47,38 @@ typedef struct Backward {
     Program *program;
     Adjoint *adjoints; /* by tensor id */
     int count;         /* tensors of the forward program */
-    Block *block;      /* where statements go */
-    Statement *repeat; /* the forward repeat that is being reversed, or NULL */
+    Block *block;      /* that receives the statements */
+    Statement *repeat; /* the forward repeat that is processed in reverse, or NULL */
     Index *step;       /* index of its reverse */
-    /* by tensor id: what the scan that is being reversed defines, or NULL. `recurring`: of the
-     * reads of a statement these alone are followed; else all but these. */
+    /* by tensor id: defined by the scan that is processed in reverse, or NULL. With `recurring`,
+     * only reads of these tensors are followed; otherwise only reads of all others. */
     const bool *scanned;
     bool recurring;
 } Backward;
 
-/* gradient.c: what one statement passes back; any statement as it is in the reverse repeat. */
+/* gradient.c: adds the contributions of one statement, as it is inside the reverse repeat. */
 void reverse_loop(Backward *backward, const Statement *statement);
 
-/* recurrence: see there. */
+/* recurrence: see recurrence.c. */
 void reverse_scan(Backward *backward, const Statement *scan);
 
 /* adjoint: adds the product of `factors`, summed over the loops that `read` does not use, to the
  * adjoint of `read`. */
 void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_count,
                  const List *factors, Span span);
-/* The adjoint of what `target` writes, everything that reached it written out; NULL when nothing
- * did. */
+/* The adjoint of the tensor written by `target`, with all contributions written; NULL without
+ * any. */
 Expr *adjoint_read(Backward *backward, Expr *target);
-/* Makes the gradient tensor of a real parameter, when nothing has reached it. */
+/* Creates the gradient tensor of a real parameter if it has no contribution. */
 void adjoint_declare(Backward *backward, Tensor *parameter);
-/* Writes out what is pending on a tensor; with `zero`, a tensor that nothing reached is zeroed. */
+/* Writes pending contributions of a tensor; with `zero`, an adjoint without any is zeroed. */
 void adjoint_flush(Backward *backward, Tensor *tensor, bool zero);
 /* The same for one slice of a carried tensor. */
 void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool zero);
 
-/* save: makes what `reverse` reads of the steps of `forward` available there. */
+/* Saves or recomputes the values of the forward repeat that `reverse` reads. */
 void rematerialize(Program *program, Statement *forward, Statement *reverse, bool recompute);
-/* The same of what stands outside of repeats: the first `forward` statements are followed back by
- * the others. */
+/* The same outside of repeats: the first `forward` statements are the forward pass. */
 void rematerialize_body(Program *program, int forward);
 
 #endif

@@ -1,7 +1,7 @@
-/* reassociate: a factor on what a product made goes to what the product is made of.
+/* reassociate: moves a factor of a product result to an operand of the product.
  *
  * Needs:   elaborate, before gradient.
- * Leaves:  the same numbers, but for rounding.
+ * Leaves:  the same values, except for rounding.
  *
  *     y[n,s,d] = sum[f] h[n,s,f] * down[n,f,d]
  *     z[s,d] = sum[n] chosen[s,n] * w[s,n] * y[n,s,d]
@@ -10,14 +10,14 @@
  *     y[n,s,d] = sum[f] u[n,s,f] * down[n,f,d]
  *     z[s,d] = sum[n] chosen[s,n] * y[n,s,d]
  *
- * The derivative of w asks for y in the first form, for h in the second: h is there anyway, because
- * the derivative of `down` asks for it, so that y need not be kept from one pass to the other,
- * however many n there are. And what comes back to y is what came back to z, gathered; it is never
- * weighed row by row. Choices stay where they are: they say what is wanted.
+ * The derivative by w needs y in the first form and h in the second. The derivative by `down` needs
+ * h anyway. The second form therefore does not save y for the backward pass, whose size is
+ * proportional to n. The adjoint of y is the gathered adjoint of z without a multiplication per
+ * row. Selections do not move, because they mark the required entries.
  *
- * A number goes on to the statement that makes an operand, where nothing else reads that and it is
- * no mere function of a value, which a product may end in: no pass over the result, none over what
- * comes back to it.
+ * A number moves further, to the statement that computes an operand. That statement must have no
+ * other reader and must not be a function of one value, which could be an epilogue. This saves a
+ * pass over the result and one over its adjoint.
  *
  *     u[s,d] = x[s,d] * w[d]                              u[s,d] = 0.125 * (x[s,d] * w[d])
  *     y[s,v] = sum[d] u[s,d] * head[d,v]             -->  z[s,v] = sum[d] u[s,d] * head[d,v]
@@ -31,15 +31,15 @@ enum { MAX_FACTORS = 8 };
 
 typedef struct Reassociation {
     Program *program;
-    bool *choice; /* by tensor->id: made by a choice of the largest */
+    bool *choice; /* by tensor->id: computed by top */
     int *touched; /* by tensor->id: accesses in the whole program */
-    int tensors;  /* when those were counted */
+    int tensors;  /* at the time of counting */
 } Reassociation;
 
 /* z = sum of factors, one of which reads y; y = sum of a product, one factor of which reads h. */
 typedef struct Match {
     Statement *outer, *inner;
-    int place; /* of inner in the block */
+    int place; /* index of inner in the block */
     Expr *factors[MAX_FACTORS];
     int count, read; /* factors[read] reads y */
     int side;        /* of h in the value of inner */
@@ -93,7 +93,7 @@ static bool is_sum(const Statement *statement) {
            !statement->accumulate && !statement->once;
 }
 
-/* Made by one statement of this block, for one reader. */
+/* Finds the statement of this block that alone writes the tensor, for one reader. */
 static bool find_inner(const Reassociation *reassociation, const Block *block, int outer,
                        Match *match) {
     const Tensor *made = match->factors[match->read]->tensor;
@@ -112,7 +112,7 @@ static bool find_inner(const Reassociation *reassociation, const Block *block, i
     return false;
 }
 
-/* Every index of the factor is one of y that goes through to h. */
+/* True if every index of the factor is an index of y that also subscripts h. */
 static bool goes_through(const Match *match, const Expr *factor) {
     const Expr *y = match->factors[match->read], *h = match->inner->value->args[match->side];
     for (int i = 0; i < match->outer->loop_count; i++) {
@@ -137,7 +137,7 @@ static void notice(Expr *expr, void *data) {
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) found[0] = true;
 }
 
-/* Of both operands, the one that is a value and not a weight. */
+/* Selects the operand that is an activation and not a weight. */
 static bool find_moves(const Reassociation *reassociation, Match *match) {
     for (match->side = 0; match->side < 2; match->side++) {
         const Expr *h = match->inner->value->args[match->side];
@@ -194,7 +194,7 @@ static void count_elements(Expr *expr, void *data) {
     list_push(program->arena, elements, expr);
 }
 
-/* A function of one value, as it stands: a product before it may end in that. */
+/* A function of one value in its current form, which may be the epilogue of an earlier product. */
 static bool may_be_epilogue(Program *program, Statement *statement) {
     List elements = {0};
     void *data[2] = {program, &elements};
@@ -202,7 +202,7 @@ static bool may_be_epilogue(Program *program, Statement *statement) {
     return elements.count < 2;
 }
 
-/* What makes the tensor, element by element and for one reader alone; or NULL. */
+/* The elementwise statement that computes the tensor for one reader only, or NULL. */
 static Statement *find_maker(const Reassociation *reassociation, const Block *block, int before,
                              const Tensor *made) {
     if (made->role != ROLE_TEMP || made->type != TYPE_REAL || made->id >= reassociation->tensors ||
@@ -232,7 +232,7 @@ static Expr *times(Program *program, Expr *a, Expr *b) {
     return a ? expr_apply(program, OP_MUL, a, b, NULL) : b;
 }
 
-/* u = factors * h, and u in the place of h. */
+/* u = factors * h, and u replaces h. */
 static void scale_operand(Program *program, const Match *match, Block *before) {
     const Expr *y = match->factors[match->read], *target = match->inner->target;
     Expr *h = match->inner->value->args[match->side], *value = NULL, *to[MAX_RANK];
@@ -264,7 +264,7 @@ static void scale_operand(Program *program, const Match *match, Block *before) {
     match->inner->value = expr_apply(program, OP_MUL, args[0], args[1], NULL);
 }
 
-/* The product waits for its factors: it now stands just before its reader. */
+/* The product must follow its factors: it moves directly before its reader. */
 static void apply(Program *program, Block *block, int place, const Match *match) {
     Block before = {{0}};
     List kept = {0};
@@ -285,7 +285,7 @@ static void apply(Program *program, Block *block, int place, const Match *match)
     block->statements = kept;
 }
 
-/* number * expr: of each term of a sum, and of what makes it where it can be. */
+/* number * expr: multiplies each term of a sum, and the statement that computes it if possible. */
 static Expr *scaled(const Reassociation *reassociation, const Block *block, Expr *number,
                     Expr *expr) {
     Program *program = reassociation->program;
@@ -300,7 +300,7 @@ static Expr *scaled(const Reassociation *reassociation, const Block *block, Expr
     return expr;
 }
 
-/* The product makes z, and its operand has the number. */
+/* The product computes z directly, and its operand is scaled. */
 static void scale_maker(const Reassociation *reassociation, Block *block, const Match *match,
                         Statement *maker) {
     Program *program = reassociation->program;
@@ -328,7 +328,7 @@ static void reassociate_block(Reassociation *reassociation, Block *block) {
             scale_maker(reassociation, block, &match, maker), i--;
         else if (find_match(reassociation, block, i, &match)) {
             apply(reassociation->program, block, i, &match);
-            i++; /* one statement more before this one */
+            i++; /* one more statement precedes this one */
         }
     }
 }

@@ -1,8 +1,7 @@
-/* recurrence: a scan by a scan the other way.
+/* recurrence: the reverse scan of a scan.
  *
- * The adjoint of what a place hands on is a recurrence again, from the last place to the first. It
- * alone runs place by place; what the places pass on to everything else is a sum over all of them
- * at once, behind it:
+ * The adjoint of the state is a recurrence from the last position to the first. Only this
+ * recurrence is sequential. All other contributions are sums over all positions after it:
  *
  *     scan s: S[s,h] = a[s,h] * S[s-1,h]        scan s downwards: d_S[s-1,h] += d_S[s,h] * a[s,h]
  *             + x[s,h]                    -->   d_a[s,h] = d_S[s,h] * S[s-1,h]
@@ -15,7 +14,8 @@ typedef struct Scanned {
     bool *defined; /* by tensor id */
 } Scanned;
 
-/* What the body defines is added to there, so it begins before: with what reached it, or with 0. */
+/* The scan adds to the adjoints of its tensors; they start with the contributions so far, or with
+ * 0. */
 static void begin_adjoints(const Scanned *scanned, const Statement *scan) {
     Backward *backward = scanned->backward;
     for (int i = 0; i < scan->body.statements.count; i++) {
@@ -26,7 +26,7 @@ static void begin_adjoints(const Scanned *scanned, const Statement *scan) {
     }
 }
 
-/* The statements of the body from the last to the first, with `place` for the place. */
+/* Processes the statements of the body from last to first, with `place` as position. */
 static void reverse_body(Backward *backward, const Statement *scan, Index *place) {
     Index *from = scan->index;
     Expr *to = expr_index(backward->program, place);

@@ -1,9 +1,8 @@
-/* rematerialize: what the backward step of a repeat needs of the forward step is kept, or computed
- * again.
+/* rematerialize: saves or recomputes each activation that the backward pass of a repeat reads.
  *
- * A tensor that lives for one step is gone when the steps are followed backwards. Kept, it gets the
- * axis of the repeat; computed again, its statement is repeated in the backward step just before it
- * is first wanted.
+ * A tensor that lives for one step does not exist in the reverse repeat. A saved tensor gets the
+ * axis of the repeat. A recomputed one gets a copy of its statement in the reverse repeat, before
+ * its first use.
  *
  *     repeat i < 6                                 repeat i < 6
  *         h[b,f] = ...                                 h[i,b,f] = ...
@@ -12,16 +11,16 @@
  *         d_h[b,f] = t[b,f] * h[b,f]                   t_again[b,f] = tanh(h[i,b,f])
  *                                                      d_h[b,f] = t_again[b,f] * h[i,b,f]
  *
- * With `recompute` all but the carried tensors is computed again; otherwise only what is pointwise,
- * cheap, and made of values that are kept anyway or of such ones, and what says so itself
- * (`again`). Outside of repeats, where all is there on the way back, what says so alone.
+ * With `recompute`, all tensors except carried ones are recomputed. Otherwise only statements
+ * marked `again` are, and cheap pointwise ones whose operands are saved anyway or recomputed.
+ * Outside of repeats, where all tensors exist in the backward pass, only marked statements are.
  */
 #include "analysis/access.h"
 #include "ir/rewrite.h"
 
 #include <string.h>
 
-enum { CHEAP = 64 }; /* operations an element */
+enum { CHEAP = 64 }; /* operations per element */
 
 typedef enum Fate { FATE_NONE, FATE_KEPT, FATE_AGAIN } Fate;
 
@@ -32,8 +31,8 @@ typedef struct Saving {
     int count;   /* tensors */
     bool *local; /* by tensor id: lives for one step of forward */
     Fate *fate;
-    Tensor **again; /* the tensor of the backward step */
-    Index *step;    /* of the statement that is being rewritten */
+    Tensor **again; /* by tensor id: its copy in the backward step */
+    Index *step;    /* of the statement that is rewritten */
 } Saving;
 
 /* ---- looking ---- */
@@ -56,7 +55,7 @@ static bool mentions(Program *program, Statement *statement, const Tensor *tenso
     return search.found;
 }
 
-/* The first statement of the backward step that mentions a tensor, or -1. */
+/* The first statement of the backward step that accesses a tensor, or -1. */
 static int first_mention(const Saving *saving, const Tensor *tensor) {
     const List *statements = &saving->reverse->body.statements;
     for (int i = 0; i < statements->count; i++)
@@ -64,8 +63,8 @@ static int first_mention(const Saving *saving, const Tensor *tensor) {
     return -1;
 }
 
-/* A tensor lives for one step when the step writes it, at a place that is the same in every step,
- * and nobody outside asks. */
+/* A tensor lives for one step if the step writes the same elements in every iteration and no
+ * statement outside reads it. */
 static void find_local(Saving *saving) {
     Program *program = saving->program;
     const List *statements = &saving->forward->body.statements;
@@ -94,8 +93,9 @@ static void find_local(Saving *saving) {
 typedef struct Recomputation {
     const Saving *saving;
     double cost;
-    bool state;   /* reads a state: it may be another one by then */
-    bool missing; /* reads what the backward step has not, and what is not pointwise either */
+    bool state;   /* reads a state, which may change before the recomputation */
+    bool missing; /* reads a tensor that the backward step does not have and that is not
+                     pointwise */
     bool gather;
 } Recomputation;
 
@@ -104,7 +104,7 @@ static bool is_pointwise(const Statement *statement) {
            !statement->accumulate && !statement_is_scatter(statement);
 }
 
-/* The statement of the step that makes all of a tensor value by value, or NULL. */
+/* The pointwise statement of the step that computes all of a tensor, or NULL. */
 static const Statement *pointwise_maker(const Saving *saving, const Tensor *tensor) {
     const List *statements = &saving->forward->body.statements;
     const Statement *maker = NULL;
@@ -124,14 +124,14 @@ static void find_remainder(Expr *expr, void *data) {
     if (expr->kind == EXPR_APPLY && expr->op == OP_MOD) *(bool *)data = true;
 }
 
-/* Read at other places of its row, as rotations do: a row of it would have to be held. */
+/* True for reads at other positions of a row, as in rotations: recomputation would store a row. */
 static bool is_turned(Expr *read) {
     bool found = false;
     for (int i = 0; i < read->count; i++) expr_walk(read->args[i], find_remainder, &found);
     return found;
 }
 
-/* What the backward step has not and what is pointwise is computed again as well. */
+/* Pointwise operands that the backward step does not have are recomputed as well. */
 static void add_cost(Expr *expr, void *data) {
     Recomputation *remat = data;
     if (expr->kind == EXPR_APPLY) remat->cost += op_table[expr->op].cost;
@@ -148,7 +148,7 @@ static void add_cost(Expr *expr, void *data) {
         if (expr->args[i]->kind == EXPR_READ) remat->gather = true;
 }
 
-/* The choice of the largest is always kept: another rounding could choose otherwise. */
+/* The result of top is always saved: rounding could change the selection. */
 static bool is_computed_again(const Saving *saving, const Statement *statement) {
     bool recompute = saving->recompute || statement->again;
     if (statement->kind == STATEMENT_CALL) return recompute && statement->call != CALL_TOP;
@@ -177,7 +177,8 @@ static void insert_copy(Saving *saving, const Statement *statement, int position
     statements->items[position] = copy;
 }
 
-/* The tensors of one statement share their fate: a call makes all its results again. */
+/* The tensors of one statement are saved or recomputed together: a call recomputes all its
+ * results. */
 static void decide(Saving *saving, Statement *statement) {
     List targets = {0};
     writes_of(saving->program->arena, statement, &targets);
@@ -251,11 +252,12 @@ void rematerialize(Program *program, Statement *forward, Statement *reverse, boo
 
 /* ---- outside of repeats ---- */
 
-/* The way back of a body: what stands there, and copies of forward statements before them. */
+/* The backward pass of a body: its statements and the recomputed copies before them. */
 typedef struct Return {
     Program *program;
-    List *copies; /* by statement of the way back: Statement *, the last one first */
-    int *first;   /* by tensor id: the first statement that mentions it, or as many as there are */
+    List *copies;   /* by statement of the backward pass: Statement *, the last one first */
+    int *first;     /* by tensor id: the first statement that accesses it, or the count of
+                     statements */
     Tensor **again; /* by tensor id, or NULL */
     int count, tensors, position;
 } Return;
@@ -274,7 +276,7 @@ static Expr *read_again(Program *program, Expr *read, void *data) {
     return again ? expr_read(program, again, read->args) : NULL;
 }
 
-/* What a statement writes, and where the way back first mentions it; false: nowhere. */
+/* The tensors that a statement writes, and their first access in the backward pass; false: none. */
 static bool is_wanted(Return *back, const Statement *statement, List *targets) {
     writes_of(back->program->arena, statement, targets);
     back->position = back->count;

@@ -1,24 +1,26 @@
-/* absorb: attention reads what is cached as it is cached, where keys and values are linear in it.
+/* absorb: MLA weight absorption: attention reads the cached tensors directly if keys and values are
+ * linear in them.
  *
  *     k[b,s,h,w] = where(w < 4, sum[r] x[b,s,r] * up[r,h,w], z[b,s,w - 4])      cache x, cache z
  *     v[b,s,h,c] = sum[r] x[b,s,r] * down[r,h,c]
  *     o = attend(q, k, v)
  *   -->
- *     joined[b,s,u] = x and z side by side                                      cached
- *     query[b,s,h,u] = sum[w] q[b,s,h,w] * (what k[w] grows by with joined[u])
+ *     joined[b,s,u] = x and z concatenated                                      cached
+ *     query[b,s,h,u] = sum[w] q[b,s,h,w] * (derivative of k[w] by joined[u])
  *     inner = attend(query, joined, joined)
  *     o[b,s,h,c] = sum[r] inner[b,s,h,r] * down[r,h,c]
  *
- * for q k = q (A x) = (q A) x, and sum p (D x) = D (sum p x). So an earlier place costs a step what
- * the cache is wide, and not the way from it to the keys and values of all heads. Where it would
- * cost more, or the way depends on the place or is not linear, all is computed again.
+ * because q k = q (A x) = (q A) x, and sum p (D x) = D (sum p x). The cost of an earlier position
+ * is then proportional to the width of the cache; keys and values of all heads are not recomputed.
+ * If this costs more, or if the map depends on the position or is not linear, keys and values are
+ * recomputed.
  */
 #include "transform/decode/decode.h"
 
-enum { MAX_PARTS = 4, MAX_EQUATIONS = 32 /* on the way, each as often as it is read */ };
+enum { MAX_PARTS = 4, MAX_EQUATIONS = 32 /* in the derivation, counted once per read */ };
 
-/* A cached tensor: [leading..., place, one dimension, others of size 1], columns first .. first +
- * size - 1 of the joined one. */
+/* A cached tensor: [leading..., position, one dimension, others of size 1], columns first .. first
+ * + size - 1 of the joined tensor. */
 typedef struct Part {
     Tensor *tensor;
     int dimension;
@@ -28,16 +30,16 @@ typedef struct Part {
 typedef struct Absorb {
     Decode *decode;
     const Region *region;
-    const Expr *query; /* [leading..., place, head, width] */
+    const Expr *query; /* [leading..., position, head, width] */
     Part parts[MAX_PARTS];
     int count;
     long width;  /* of the joined tensor */
-    double work; /* of the way from it to keys and values, for one place */
+    double work; /* of keys and values, per position */
     int equations;
     bool fits;
 } Absorb;
 
-/* What is cached of some parts. */
+/* The joined cache of some parts. */
 typedef struct Join {
     Absorb of;
     const Block *block;
@@ -48,7 +50,7 @@ static Program *program_of(const Absorb *absorb) {
     return absorb->decode->program;
 }
 
-/* ---- what is cached ---- */
+/* ---- cached tensors ---- */
 
 static const Part *find_part(const Absorb *absorb, const Tensor *tensor) {
     for (int i = 0; i < absorb->count; i++)
@@ -81,7 +83,7 @@ static void collect_reads(Expr *expr, void *data) {
         collect(absorb, expr->tensor);
 }
 
-/* The parts that a tensor is computed of, which follows from them. */
+/* Collects the parts from which a tensor is computed. */
 static void collect(Absorb *absorb, Tensor *tensor) {
     if (!absorb->fits) return;
     if (tensor->cached) {
@@ -99,7 +101,7 @@ static void collect(Absorb *absorb, Tensor *tensor) {
     expr_walk(writer->value, collect_reads, absorb);
 }
 
-/* ---- how a value grows with them ---- */
+/* ---- derivatives by the parts ---- */
 
 typedef struct Slope {
     const Absorb *absorb;
@@ -121,7 +123,7 @@ static bool uses_place(const Slope *slope, Expr *expr) {
 
 static Expr *slope_of(const Slope *slope, Expr *expr);
 
-/* sum[r] x[s,r] * factor[r] grows with x[s,u] by factor[u]. */
+/* The derivative of sum[r] x[s,r] * factor[r] by x[s,u] is factor[u]. */
 static Expr *slope_of_sum(const Slope *slope, const Statement *writer, Expr *value) {
     Program *program = program_of(slope->absorb);
     if (value->kind != EXPR_APPLY || value->op != OP_MUL) return NULL;
@@ -140,7 +142,7 @@ static Expr *slope_of_sum(const Slope *slope, const Statement *writer, Expr *val
     return expr_substitute(program, factor, &sub->index, (Expr *const[]){slope->column}, 1);
 }
 
-/* The equation of a tensor where it is read. */
+/* The derivative of the equation of a tensor at a read. */
 static Expr *slope_of_read(const Slope *slope, const Expr *read) {
     Program *program = program_of(slope->absorb);
     const Part *part = find_part(slope->absorb, read->tensor);
@@ -170,8 +172,8 @@ static Expr *slope_of_read(const Slope *slope, const Expr *read) {
     return value ? expr_substitute(program, value, from, to, count) : NULL;
 }
 
-/* By how much the expression grows with one column of the part: that depends on no place. NULL
- * where it does, or where it is not in proportion to what is cached. */
+/* The derivative of the expression by one column of the part, if it does not depend on the
+ * position. NULL if it does, or if the expression is not linear in the part. */
 static Expr *slope_of(const Slope *slope, Expr *expr) {
     Program *program = program_of(slope->absorb);
     if (expr->kind == EXPR_READ && uses_place(slope, expr)) return slope_of_read(slope, expr);
@@ -192,7 +194,7 @@ static Expr *slope_of(const Slope *slope, Expr *expr) {
     return grown ? expr_apply(program, expr->op, left ? a : grown, left ? grown : b, NULL) : NULL;
 }
 
-/* The slope of an operand of attention, its last two subscripts a head and a width. */
+/* The derivative of an operand of attention, whose last two subscripts are a head and a width. */
 static Expr *operand_slope(const Absorb *absorb, const Part *part, const Expr *operand, Expr *head,
                            Expr *width, Expr *column) {
     Program *program = program_of(absorb);
@@ -213,7 +215,7 @@ static Expr *operand_slope(const Absorb *absorb, const Part *part, const Expr *o
 
 /* ---- the statements ---- */
 
-/* expr as a subscript of an axis of that size, wherever it is. */
+/* expr as a subscript of an axis of that size, clamped to it. */
 static Expr *inside(Program *program, Expr *expr, long size) {
     expr = expr_apply(program, OP_MIN, expr, expr_number(program, (double)size - 1), NULL);
     return expr_apply(program, OP_MAX, expr, expr_number(program, 0), NULL);
@@ -238,7 +240,7 @@ static Expr *side_by_side(const Absorb *absorb, Index *u, Expr *const *values) {
     return all;
 }
 
-/* A tensor like the one read, but for the size of its last dimensions. */
+/* A tensor like the one read, with other sizes of its last dimensions. */
 static Expr *like(const Absorb *absorb, const Expr *read, const char *name, Index *const *last,
                   int count) {
     Program *program = program_of(absorb);
@@ -271,7 +273,7 @@ static bool same_parts(const Absorb *a, const Absorb *b) {
     return same;
 }
 
-/* All that is cached, side by side, a head of its own; the same for all attention in a block. */
+/* All cached parts, concatenated, as one head; shared by all attention in a block. */
 static Expr *join(const Absorb *absorb, const Statement *attend, Axis *wide) {
     for (int i = 0; i < absorb->decode->joins.count; i++) {
         const Join *join = absorb->decode->joins.items[i];
@@ -310,8 +312,8 @@ static void drop_bound(Expr *expr, void *data) {
         *expr = *index;
 }
 
-/* sum[w] q[w] * where(w < N, f[min(w, N - 1)], 0) is sum[e] q[e] * f[e] with an index of N: a
- * product. The slope becomes f, and the query read its first columns. */
+/* sum[w] q[w] * where(w < N, f[min(w, N - 1)], 0) is the product sum[e] q[e] * f[e] with an index
+ * of size N. The derivative becomes f, and the query read its first columns. */
 static Expr *narrowed(const Absorb *absorb, const Statement *attend, Expr *query, Expr **slope) {
     Program *program = program_of(absorb);
     Expr *width = query->args[query->count - 1], *head = query->args[query->count - 2];
@@ -333,7 +335,7 @@ static Expr *narrowed(const Absorb *absorb, const Statement *attend, Expr *query
     return first;
 }
 
-/* The query for one part, read at the column that it has among all. */
+/* The query for one part, read at the column of the part among all. */
 static Expr *query_for(const Absorb *absorb, const Statement *attend, const Part *part,
                        Index *column, Expr *slope, Index *u) {
     Program *program = program_of(absorb);
@@ -349,7 +351,7 @@ static Expr *query_for(const Absorb *absorb, const Statement *attend, const Part
     return expr_read(program, own->tensor, subs);
 }
 
-/* Queries for what is cached; false where keys are not in proportion to it. */
+/* Queries for the joined cache; false if keys are not linear in it. */
 static bool join_query(const Absorb *absorb, Statement *attend, Axis *wide) {
     Program *program = program_of(absorb);
     Expr *query = attend->inputs.items[0], *values[MAX_PARTS], *slopes[MAX_PARTS];
@@ -371,8 +373,8 @@ static bool join_query(const Absorb *absorb, Statement *attend, Axis *wide) {
     return true;
 }
 
-/* The one part that values are made of, and how they grow with a column of it; NULL where they are
- * of several. */
+/* The single part from which values are computed, and their derivative by one of its columns; NULL
+ * if there are several. */
 static const Part *part_of_values(const Absorb *absorb, const Statement *attend, Index **column,
                                   Expr **slope) {
     Program *program = program_of(absorb);
@@ -391,7 +393,7 @@ static const Part *part_of_values(const Absorb *absorb, const Statement *attend,
     return found;
 }
 
-/* What comes out is that of the cache; o is computed of the columns that are values. */
+/* Attention returns sums of cached columns; o is computed from those of the values. */
 static void take_values(const Absorb *absorb, Statement *attend, const Part *part, Index *column,
                         Expr *slope, Axis *wide) {
     Program *program = program_of(absorb);
@@ -408,7 +410,7 @@ static void take_values(const Absorb *absorb, Statement *attend, const Part *par
     put(absorb, attend, 1, own, expr_read(program, inner->tensor, subs), NULL);
 }
 
-/* Whether a step does less so: of an earlier place, without the way from it. */
+/* True if this reduces the work of a step: per earlier position, without recomputation. */
 static bool is_less(const Absorb *absorb, const Statement *attend) {
     const Expr *query = attend->inputs.items[0], *value = attend->inputs.items[2];
     double heads = (double)query->tensor->axes[query->count - 2]->size;

@@ -1,13 +1,13 @@
-/* decode: the program of one step, which computes a few new places and remembers what later ones
- * look back at.
+/* decode: the program of one decoding step, which computes a few new positions and caches the
+ * tensors that later steps read.
  *
  * Needs:   an elaborated GRAPH_DECODE program over the whole sequence.
- * Leaves:  the sequence axis has `tokens` places, of which the first stands at the input
- * `position`; caches hold what attention and x[s-1] read, and nothing else. What sums or chooses
- * along the sequence is reported.
+ * Leaves:  the sequence axis has `tokens` positions, the first of which is the input `position`.
+ *          Caches hold exactly the tensors that attention and x[s-1] read. Sums and selections
+ *          along the sequence are reported.
  *
  *     x[b,s,d] = embedding[tokens[b,s],d]        x[b,s,d] = embedding[tokens[b,s],d]
- *     k[b,s,h,e] = ...                           k[b,s,h,e] = ...               (s: new places)
+ *     k[b,s,h,e] = ...                           k[b,s,h,e] = ...            (s: new positions)
  *     o = attend(q, k, v)                 -->    cache_k[b,position + s,h,e] = k[b,s,h,e]
  *                                                o = attend(q, cache_k, cache_v, position)
  */
@@ -37,7 +37,8 @@ static void move_indices(Statement *statement, void *data) {
         expr_walk(statement->outputs.items[i], move_index, data);
 }
 
-/* Everything but weights shrinks to the new places; of several places, the one at hand does. */
+/* Reduces every tensor except weights to the new positions; of several dimensions, the current
+ * one. */
 static void move_to_step(Decode *decode) {
     Program *program = decode->program;
     block_walk(&program->body, move_indices, decode);
@@ -48,10 +49,10 @@ static void move_to_step(Decode *decode) {
     program->sequence = decode->step;
 }
 
-/* ---- what looks back ---- */
+/* ---- reads of earlier positions ---- */
 
-/* Whether a subscript of the sequence makes the read one of earlier places: one that is computed,
- * or runs over all of them. */
+/* True if a subscript of the sequence reads earlier positions: it is computed, or runs over all of
+ * them. */
 static bool looks_elsewhere(const Decode *decode, const Expr *read) {
     int dimension = dimension_of(read->tensor, decode->step);
     if (dimension < 0) return false;
@@ -59,7 +60,7 @@ static bool looks_elsewhere(const Decode *decode, const Expr *read) {
     return sub->kind != EXPR_INDEX || sub->index->axis != decode->step;
 }
 
-/* A place used as a number counts from the start of the sequence, as does one that subscripts
+/* A position used as a number counts from the start of the sequence, and so does a subscript of
  * weights. */
 static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
     Program *program = decode->program;
@@ -117,9 +118,9 @@ static void visit_attend(Decode *decode, Statement *statement, const Region *reg
         rewrite_attend(decode, statement, region);
 }
 
-/* What a cache holds of places still to come is no number to count on: there the equation is what
- * is left of it, sum[t] x[t] * (t <= s) becomes sum[t] where(t <= s, x[t], 0). Where nothing is
- * left, p[s,t] itself cannot be counted on, and needs no care. */
+/* Cache entries of later positions are undefined. The equation therefore keeps only its value for
+ * earlier ones: sum[t] x[t] * (t <= s) becomes sum[t] where(t <= s, x[t], 0). If nothing remains,
+ * p[s,t] is itself undefined and needs no change. */
 static void leave_out_ahead(Decode *decode, Statement *statement) {
     Program *program = decode->program;
     const Tensor *target = statement->target->tensor;
@@ -149,7 +150,7 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
     statement->value = rewrite_expr(decode, statement->value, region);
 }
 
-/* Goes over a copy of the list: the block grows while its statements are rewritten. */
+/* Iterates over a copy of the list, because the block grows during the rewrite. */
 static void visit_block(Decode *decode, Region region, Visit *visit) {
     List statements = {NULL, 0, 0};
     for (int i = 0; i < region.block->statements.count; i++)
@@ -163,7 +164,7 @@ static void visit_block(Decode *decode, Region region, Visit *visit) {
     }
 }
 
-/* A cache that grows has a place for each token; a state is as large for any number. */
+/* A cache that grows has an entry per token; the size of a state is independent of their number. */
 static bool grows(const Tensor *cache) {
     for (int i = 0; i < cache->rank; i++)
         if (cache->axes[i]->kind == AXIS_SEQUENCE) return true;
@@ -209,7 +210,7 @@ void decode(Program *program, long tokens) {
     decode.position->path = "position";
     decode.position->input = MOEC_INPUT_SCALAR;
     decode.position->scalar = MOEC_SCALAR_POSITION;
-    /* What is computed again is copied from equations that still count places from the start. */
+    /* Recomputation copies equations that still count positions from the start. */
     visit_block(&decode, (Region){.block = &program->body}, visit_attend);
     find_back(&decode);
     visit_block(&decode, (Region){.block = &program->body}, visit_loop);

@@ -1,8 +1,8 @@
-/* kv_cache: tensors over all places so far, for what looks back.
+/* kv_cache: tensors over all positions so far, for reads of earlier positions.
  *
- * A tensor that is read at earlier places is written to a cache at position+s, right after it is
- * computed. When the layer said `cache t` of tensors that it follows from place by place, these
- * have the caches instead, and it is computed again for all places:
+ * A tensor that is read at earlier positions is written to a cache at position+s, directly after
+ * its computation. If the layer has `cache t` for tensors from which it is computed position by
+ * position, these are cached instead, and it is recomputed for all positions:
  *
  *     k[b,s,h,e] = sum[r] t[b,s,r] * up[r,h,e]
  *     o = attend(q, k, v)
@@ -11,8 +11,8 @@
  *     k_past[b,t,h,e] = sum[r] cache_t[b,t,r] * up[r,h,e]
  *     o = attend(q, k_past, v_past, position)
  *
- * What attention sees through a window is kept as a ring, with room for the window and the new
- * places of a step:
+ * Keys and values of sliding-window attention are kept in ring buffers, with room for the window
+ * and the new positions of a step:
  *
  *     window_k[b,(position + s) % places,h,e] = k[b,s,h,e]
  *     o = attend(q, window_k, window_v, position; window)
@@ -57,7 +57,7 @@ void insert(Decode *decode, Block *block, int position, Statement *statement) {
     list_insert(decode->program->arena, &block->statements, position, &(List){&item, 1, 1});
 }
 
-/* The tensor has a dimension over a repeat already: one part for each of its steps. */
+/* True if a dimension of the tensor already runs over a repeat: one slice per iteration. */
 static bool is_stacked(const Tensor *tensor) {
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->axes[i]->kind == AXIS_REPEAT) return true;
@@ -75,7 +75,7 @@ Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
 
 /* ---- caches ---- */
 
-/* Where the cache has the place: in a ring it takes that of an earlier one. */
+/* The row of a position in the cache; in a ring buffer it replaces an earlier one. */
 static Expr *row_of(Decode *decode, const Axis *rows, Expr *place) {
     Program *program = decode->program;
     Expr *row = place_in_time(decode, place);
@@ -83,7 +83,8 @@ static Expr *row_of(Decode *decode, const Axis *rows, Expr *place) {
     return expr_apply(program, OP_MOD, row, expr_number(program, (double)rows->size), NULL);
 }
 
-/* cache[..., position + s, ...] = tensor[..., s, ...] over all of what the statement wrote. */
+/* cache[..., position + s, ...] = tensor[..., s, ...] over all elements that the statement
+ * wrote. */
 static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr *wrote,
                         const Statement *repeat) {
     Program *program = decode->program;
@@ -103,7 +104,7 @@ static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr
                           tensor->span);
 }
 
-/* The repeat whose body writes the tensor, NULL outside of any; *found: some statement writes it.
+/* The repeat whose body writes the tensor, NULL outside of any; *found: a statement writes it.
  */
 static const Statement *find_writer(Block *block, const Tensor *tensor, const Statement *repeat,
                                     bool *found) {
@@ -121,7 +122,7 @@ static const Statement *find_writer(Block *block, const Tensor *tensor, const St
     return result;
 }
 
-/* Puts a store behind the last statement of each block that writes the tensor. */
+/* Inserts a store after the last statement of each block that writes the tensor. */
 static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *past,
                        const Statement *repeat) {
     int last = -1;
@@ -136,8 +137,9 @@ static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *pas
     insert(decode, block, last + 1, store(decode, tensor, past, wrote, repeat));
 }
 
-/* A cache of so many rows for a tensor that is computed for the new places, filled where that is.
- * One that each step of a repeat computes anew gets the repeat's axis as a first dimension. */
+/* A cache with `rows` rows for a tensor over the new positions, stored after its computation. A
+ * tensor that each iteration of a repeat computes gets the axis of the repeat as first
+ * dimension. */
 static Tensor *new_cache(Decode *decode, const char *name, Tensor *tensor, Axis *rows) {
     Program *program = decode->program;
     bool found = false;
@@ -155,7 +157,7 @@ static Tensor *new_cache(Decode *decode, const char *name, Tensor *tensor, Axis 
     return past;
 }
 
-/* The cache over all places so far; made when it is first wanted. */
+/* The cache over all positions so far; created at its first use. */
 Tensor *cache(Decode *decode, Tensor *tensor) {
     Program *program = decode->program;
     Tensor *past = find_kept(&decode->kept, tensor);
@@ -163,13 +165,13 @@ Tensor *cache(Decode *decode, Tensor *tensor) {
     const char *name = arena_format(program->arena, "cache_%s", tensor->name);
     past = new_cache(decode, name, tensor, decode->past);
     program->has[HAS_KV_CACHE] = true;
-    bool both = find_kept(&decode->states, tensor); /* its last place is kept, too */
+    bool both = find_kept(&decode->states, tensor); /* its last position is a state as well */
     past->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
     keep(program, &decode->kept, tensor, past);
     return past;
 }
 
-/* ---- computing again ---- */
+/* ---- recomputation ---- */
 
 /* The only statement of the block that writes the tensor, a plain equation; else NULL. */
 Statement *only_writer(const Block *block, const Tensor *tensor) {
@@ -199,7 +201,7 @@ static void check_follows(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ || !follow->all) return;
     int dimension = dimension_of(expr->tensor, follow->decode->step);
     if (dimension < 0) {
-        /* what is computed within the step but not place by place is at hand; so are weights */
+        /* weights, and values of the step that do not run over positions, are available */
         return;
     }
     if (expr->args[dimension]->kind != EXPR_INDEX || !tensor_follows(follow, expr->tensor))
@@ -214,7 +216,7 @@ static bool value_follows(const Follow *follow, const Tensor *tensor) {
     Follow inner = *follow;
     inner.all = true;
     expr_walk(writer->value, check_follows, &inner);
-    return inner.all; /* also what depends on the number of the place alone */
+    return inner.all; /* also a value that depends on the number of the position only */
 }
 
 static bool tensor_follows(Follow *follow, const Tensor *tensor) {
@@ -223,7 +225,7 @@ static bool tensor_follows(Follow *follow, const Tensor *tensor) {
     return *known == FOLLOWS;
 }
 
-/* Whether the tensor can be had from what `cache` was said of. */
+/* True if the tensor can be recomputed from tensors named by `cache`. */
 bool follows(Decode *decode, const Tensor *tensor, const Region *region) {
     size_t count = (size_t)decode->program->tensors.count;
     Follow follow = {.decode = decode, .region = region};
@@ -258,8 +260,8 @@ static Index *place_index(const Decode *decode, const Statement *statement) {
     return target->args[dimension_of(target->tensor, decode->step)]->index;
 }
 
-/* The equation of the tensor once more, over all places, right before the statement that looks
- * back. */
+/* Copies the equation of the tensor, over all positions, directly before the statement that reads
+ * earlier positions. */
 static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *region,
                              const Statement *user) {
     Program *program = decode->program;
@@ -280,7 +282,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
     Statement *statement =
         statement_loop(program, &made, expr_read(program, past, subs), false, writer->reduction,
                        writer->loops, writer->loop_count, value, writer->span);
-    int kept = 0; /* the place of the writer is not one of the new statement */
+    int kept = 0; /* the position of the writer is not one of the new statement */
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] != again.place) statement->loops[kept++] = statement->loops[i];
     statement->loop_count = kept;
@@ -300,10 +302,10 @@ Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Sta
 
 /* ---- windows ---- */
 
-enum { ROWS = 16 }; /* a device reads so many rows of a cache at once */
+enum { ROWS = 16 }; /* a GPU reads this number of cache rows at once */
 
-/* Whether the ring can do for what attention reads: not where all places are kept anyway, or are
- * computed again. */
+/* True if ring buffers are sufficient for the attention: not if all positions are cached anyway, or
+ * are recomputed. */
 static bool sees_rings(Decode *decode, const Statement *attend, const Region *region) {
     bool kept = true;
     for (int i = 1; i <= 2; i++) {
@@ -314,8 +316,9 @@ static bool sees_rings(Decode *decode, const Statement *attend, const Region *re
     return attend->attention.mask == MASK_WINDOW && !kept;
 }
 
-/* window_rows: see decode.h. The first new query sees what is a window behind it while the key of
- * the last one is there. As many for a step of one token as for one of many: they share caches. */
+/* window_rows: see decode.h. The window before the first new query and the key of the last new
+ * position are present at the same time. Steps of one token and of many have the same size, because
+ * they share caches. */
 Axis *window_rows(Decode *decode, const Statement *attend, const Region *region) {
     long tokens = decode->step->size;
     if (tokens < MOEC_STEP_TOKENS) tokens = MOEC_STEP_TOKENS;

@@ -1,9 +1,9 @@
-/* measure: what evaluation wants of a model: how unlikely it makes the tokens that come next.
+/* measure: the negative log-likelihood of the next tokens, for evaluation.
  *
- * Needs:   an elaborated GRAPH_MEASURE program, which is a forward one so far.
- * Leaves:  instead of outputs of many numbers one number a token, so that nothing as large as the
- *          logits has to be whole. A model whose logits are not one row a token keeps its outputs,
- *          and every model its probes.
+ * Needs:   an elaborated GRAPH_MEASURE program, still a forward one.
+ * Leaves:  one number per token instead of the large outputs; the logits are never stored in full.
+ *          A model whose logits are not one row per token keeps its outputs. Every model keeps its
+ *          probes.
  *
  *     output logits[b,s,v]    -->    most[b,s] = max[v] logits[b,s,v]
  *                                    total[b,s] = sum[v] exp(logits[b,s,v] - most[b,s])
@@ -22,7 +22,7 @@ static Tensor *find_output(const Program *program, const char *name) {
     return NULL;
 }
 
-/* The input of that kind which the logits have a row for each element of, or NULL. */
+/* The input of that kind whose elements each have a row of logits, or NULL. */
 static Tensor *find_input(const Program *program, MoecInput kind, const Tensor *logits) {
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
@@ -45,7 +45,7 @@ static Tensor *next_tokens(Program *program, const Tensor *logits) {
     return next;
 }
 
-/* to[row] = reduction over the last axis of logits of what `value` makes of it. */
+/* to[row] = reduction of `value`, an expression of logits, over the last axis of logits. */
 static Expr *add_rows(Program *program, const char *name, Reduction reduction, const Tensor *logits,
                       Index *const *loops, Expr *value) {
     int rank = logits->rank - 1;

@@ -1,11 +1,11 @@
-/* recurrent_state: what the last place of a scan leaves to the next step, and nothing else.
+/* recurrent_state: the state of a scan after the last position, which the next step reads.
  *
  *     scan s: S[b,s,h] = a * S[b,s-1,h] + ...
  *
- * becomes, for the few new places of a step,
+ * becomes, for the new positions of a step,
  *
- *     scan s: S[b,s,h] = a * where(position + s > 0, where(s > 0, S[b,s-1,h], cache_S[b,h]), 0) +
- * ...
+ *     scan s: S[b,s,h] = a * where(position + s > 0,
+ *                                  where(s > 0, S[b,s-1,h], cache_S[b,h]), 0) + ...
  *     cache_S[b,h] = S[b,last,h]
  */
 #include "transform/decode/decode.h"
@@ -18,8 +18,8 @@ bool is_scanned(const Statement *scan, const Tensor *tensor) {
     return false;
 }
 
-/* The subscripts of the cache where those of the tensor are given: without the place, with the step
- * of the repeat around the scan. */
+/* The subscripts of the cache from those of the tensor: without the position, with the index of the
+ * repeat that encloses the scan. */
 static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
                       const Statement *repeat) {
     Expr *subs[MAX_RANK];
@@ -46,7 +46,7 @@ static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat
     return cache;
 }
 
-/* cache[...] = tensor[..., last, ...], right behind the scan. */
+/* cache[...] = tensor[..., last, ...], directly after the scan. */
 static void store_last(Decode *decode, Tensor *tensor, Tensor *cache, const Region *region) {
     Program *program = decode->program;
     Expr *subs[MAX_RANK];

@@ -1,26 +1,26 @@
-/* ring_cache: the last few places of what is looked back at by a known number of them.
+/* ring_cache: the last few positions of tensors that are read at a bounded distance.
  *
  *     y[b,s,d] = x[b,s - 1,d] + x[b,s - 3,d]
  *
- * keeps three places, each over the one three before it, once all of a step have been read:
+ * keeps three positions. Each replaces the one three before it, after all reads of the step:
  *
  *     y[b,s,d] = where(position + s - 1 >= 0, ring_x[b,(position + s - 1) % 3,d], 0) + ...
  *     ring_x[b,(position + s) % 3,d] = x[b,s,d]
  *
- * Of several new places those among them are read where they are. The size of the ring does not
- * depend on how many are new: a prompt and the steps behind it share it.
+ * With several new positions, those among them are read directly. The size of the ring buffer does
+ * not depend on the number of new positions, because a prompt and the steps after it share it.
  */
 #include "analysis/range.h"
 #include "transform/decode/decode.h"
 
-/* ---- how far back ---- */
+/* ---- maximum distance ---- */
 
 typedef struct Looking {
     Decode *decode;
     const Statement *repeat, *scan;
 } Looking;
 
-/* How many places a subscript is behind `s`, the place at hand: s - 2 * w; NULL for others. */
+/* The distance of a subscript from the current position `s`, as in s - 2 * w; NULL for others. */
 static const Expr *places_back(const Decode *decode, const Expr *sub) {
     if (sub->kind != EXPR_APPLY || sub->op != OP_SUB || sub->args[0]->kind != EXPR_INDEX ||
         sub->args[0]->index->axis != decode->step)
@@ -38,7 +38,7 @@ static void find_step(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ) *found = true;
 }
 
-/* The largest number of places, or -1: any. */
+/* The maximum distance, or -1: unbounded. */
 static long most_back(const Decode *decode, const Expr *sub) {
     const Expr *back = places_back(decode, sub);
     bool moves = false;
@@ -59,7 +59,7 @@ static void look(Expr *expr, void *data) {
     Back *back = &decode->back[expr->tensor->id];
     long places = most_back(decode, sub);
     if (places > back->places) back->places = places;
-    /* a ring is written at the end of the block that writes the tensor, behind all readers */
+    /* the block that writes the tensor stores the ring buffer at its end, after all readers */
     const Statement *writer = looking->repeat;
     bool outside = back->block == &decode->program->body;
     if (places < 0 || (!outside && (!writer || back->block != &writer->body))) back->any = true;
@@ -77,7 +77,7 @@ static void look_in(Looking *looking, Block *block) {
     }
 }
 
-/* Where each tensor is written. */
+/* Finds the block that writes each tensor. */
 static void find_blocks(Decode *decode, Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
@@ -104,13 +104,13 @@ void find_back(Decode *decode) {
             decode->back[i].any |= tensor->axes[j]->kind == AXIS_REPEAT;
         decode->back[i].any |= tensor->rank == MAX_RANK;
     }
-    for (int i = 0; i < decode->kept.count; i++) /* attention wants all places */
+    for (int i = 0; i < decode->kept.count; i++) /* attention reads all positions */
         decode->back[((Kept *)decode->kept.items[i])->tensor->id].any = true;
     find_blocks(decode, &program->body);
     look_in(&looking, &program->body);
 }
 
-/* ---- the ring ---- */
+/* ---- the ring buffer ---- */
 
 static Tensor *new_ring(Decode *decode, Tensor *tensor, const Back *back, const Statement *repeat) {
     Program *program = decode->program;
@@ -122,7 +122,7 @@ static Tensor *new_ring(Decode *decode, Tensor *tensor, const Back *back, const 
         axes[rank++] = tensor->axes[i] == decode->step ? places : tensor->axes[i];
     const char *name = arena_format(program->arena, "ring_%s", tensor->name);
     Tensor *ring = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
-    bool both = find_kept(&decode->states, tensor); /* its last place is kept, too */
+    bool both = find_kept(&decode->states, tensor); /* its last position is a state as well */
     ring->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
     return ring;
 }
@@ -132,7 +132,7 @@ static Expr *slot(Decode *decode, const Back *back, Expr *place) {
     return expr_apply(program, OP_MOD, place, expr_number(program, (double)back->places), NULL);
 }
 
-/* ring[(position + s) % places] = tensor[s] of the last new places, as many as it holds. */
+/* `ring[(position + s) % places] = tensor[s]` for the last new positions that fit. */
 static void store_last(Decode *decode, Tensor *tensor, const Back *back, const Statement *repeat) {
     Program *program = decode->program;
     long fresh = decode->step->size, kept = fresh < back->places ? fresh : back->places;

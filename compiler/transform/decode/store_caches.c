@@ -1,11 +1,11 @@
-/* store_caches: what is kept of every place takes less room.
+/* store_caches: stores caches in fewer bytes.
  *
  * Needs:   the program of a step with its caches as f32, and program->caches (train.cache).
- * Leaves:  keys, values and what `cache` was said of stored as that says.
+ * Leaves:  keys, values and tensors named by `cache` with that type.
  *
- * bf16 is a type and nothing else. For int8 each row of the last axis is whole numbers of -127 ..
- * 127 times one number, its largest by 127, found where the row is stored. Attention takes both:
- * it sums products with the whole numbers in f32, and multiplies by the scale once a row:
+ * bf16 changes only the type. For int8, each row of the last axis is integers in -127 .. 127 times
+ * a scale: its largest absolute value divided by 127, computed when the row is stored. Attention
+ * reads both: it sums products with the integers in f32 and multiplies by the scale once per row:
  *
  *     cache_k[b,position + s,h,e] = k[b,s,h,e]
  *     o = attend(q, cache_k, v, position)
@@ -15,9 +15,8 @@
  *     cache_k[b,position + s,h,e] = floor(where(most > 0, k[b,s,h,e] / most, 0) * 127 + 0.5)
  *     o = attend(q, cache_k, v, cache_k_scale, position; k scaled)
  *
- * Any other equation reads cache_k[...] * cache_k_scale[...]. What a recurrence hands from place to
- * place stays f32: there is as much of it for any number of places, and each would round it once
- * more.
+ * Any other equation reads cache_k[...] * cache_k_scale[...]. The state of a recurrence stays f32:
+ * its size does not grow with the positions, and each position would round it again.
  */
 #include "transform/decode/decode.h"
 
@@ -27,14 +26,15 @@
 
 enum { LARGEST = 127 };
 
-/* Has rows: numbers of documents have none, and one of one number would take more room. */
+/* True if the cache has rows: document ids have none, and a row of one number would need more
+ * memory. */
 static bool fits(const Tensor *cache) {
     if (cache->role != ROLE_CACHE || cache->type != TYPE_REAL) return false;
     const Axis *row = cache->rank ? cache->axes[cache->rank - 1] : NULL;
     return row && row->kind == AXIS_PLAIN && row->size > 1;
 }
 
-/* Gives a cache its type, and a scale where rows have one. */
+/* Sets the type of a cache, and its scale if it has one. */
 static void choose(Decode *decode, Tensor *cache) {
     Program *program = decode->program;
     if (!fits(cache)) return;
@@ -53,9 +53,10 @@ static void choose_attended(Statement *statement, void *data) {
         choose(data, ((Expr *)statement->inputs.items[i])->tensor);
 }
 
-/* ---- what is stored ---- */
+/* ---- stores ---- */
 
-/* The statements before that of a cache: most and the scale; its value becomes whole numbers. */
+/* The statements before the store of a cache: most and the scale; the stored value becomes
+ * integers. */
 static void store_bytes(Decode *decode, Block *block, int place, Tensor *scale) {
     Program *program = decode->program;
     Statement *store = block->statements.items[place];
@@ -87,7 +88,7 @@ static void store_bytes(Decode *decode, Block *block, int place, Tensor *scale) 
                    expr_apply(program, OP_ADD, value, expr_number(program, 0.5), NULL), NULL, NULL);
 }
 
-/* ---- what is read ---- */
+/* ---- reads ---- */
 
 static void find_bytes(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_BYTE) *(bool *)data = true;
@@ -99,7 +100,7 @@ static bool reads_bytes(Expr *expr) {
     return found;
 }
 
-/* The expression with what rows are times. */
+/* The expression with the scales of rows as factors. */
 static Expr *times_scales(Decode *decode, Expr *expr) {
     Program *program = decode->program;
     if (!reads_bytes(expr)) return expr;
@@ -145,13 +146,14 @@ static void visit(Decode *decode, Block *block) {
 
 /* ---- the pass ---- */
 
-/* What stays as it is although it was asked for. */
+/* Reports states, which keep their type. */
 static void tell_states(const Decode *decode) {
     for (int i = 0; i < decode->states.count; i++) {
         const Tensor *state = ((const Kept *)decode->states.items[i])->tensor;
         report_warning(decode->program->reports, state->span,
-                       "'%s' is the state of a recurrence: it stays f32", state->name);
-        report_help(decode->program->reports, "train.cache is for what is kept of every place");
+                       "'%s' is the state of a recurrence and stays f32", state->name);
+        report_help(decode->program->reports,
+                    "train.cache applies to tensors that are cached for every position");
     }
 }
 

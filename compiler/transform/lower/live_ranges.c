@@ -1,8 +1,8 @@
-/* live_ranges: the temporaries of one part of a repeat live where they are wanted.
+/* live_ranges: shortens the lifetimes of temporaries in one chunk of a repeat.
  *
- * Needs:   a body each iteration of which stands for itself, as strip_mine makes it.
- * Leaves:  the same values. Where most memory is alive, what is not touched there is made later, or
- *          again where that is cheap, or is used up sooner.
+ * Needs:   a body with independent iterations, made by strip_mine.
+ * Leaves:  the same values. Temporaries that are alive at the memory peak without a use there are
+ *          computed later, recomputed if that is cheap, or consumed earlier.
  *
  *     key[j,e] = k[64*n+j,e]                key[j,e] = k[64*n+j,e]
  *     a[i,j] = sum[e] q[i,e] * key[j,e]     a[i,j] = sum[e] q[i,e] * key[j,e]
@@ -17,24 +17,24 @@
 
 #include <string.h>
 
-/* How often something is moved, how often made again; operations an element of what is. */
+/* Limits for moved and for recomputed statements; maximum operations per recomputed element. */
 enum { MAX_MOVES = 64, MAX_AGAIN = 12, CHEAP = 64 };
 
-/* A statement of the body, with the tensors that it touches. */
+/* A statement of the body with its accesses. */
 typedef struct Link {
     Statement *statement;
     List reads, writes; /* Expr * */
-    bool refused;       /* to move it has not helped */
+    bool refused;       /* moving it has not helped */
 } Link;
 
-/* Where the body touches a tensor. */
+/* The accesses of the body to a tensor. */
 typedef struct Life {
-    bool known; /* local to the body, which writes all of it before it looks at it */
+    bool known; /* local to the body, which writes all of it before reading it */
     int first, last;
     int writers;
 } Life;
 
-/* What is alive at once: at most, at which statement first, at how many of them. */
+/* Peak of live memory: bytes, the first statement with it, number of statements with it. */
 typedef struct Peak {
     long bytes;
     int at, width;
@@ -48,24 +48,24 @@ typedef struct Ranges {
     int tensors;
     Life *lives; /* by tensor->id */
     Peak peak;
-    int again; /* how often something is made again */
+    int again; /* number of recomputations */
 } Ranges;
 
-/* The statement at `from` goes before the one at `to`, or a copy of it where `copied` is what it
- * makes. */
+/* Moves the statement at `from` before the one at `to`, or inserts a copy that computes `copied`
+ * there. */
 typedef struct Move {
-    long bytes; /* gained at the peak */
+    long bytes; /* saved at the peak */
     int from, to;
     Tensor *copied;
 } Move;
 
-/* ---- who lives when ---- */
+/* ---- lifetimes ---- */
 
 static Tensor *tensor_at(const List *accesses, int i) {
     return ((const Expr *)accesses->items[i])->tensor;
 }
 
-/* Is it the first access of the list to its tensor? */
+/* True if it is the first access of the list to its tensor. */
 static bool is_new(const List *accesses, int i) {
     for (int j = 0; j < i; j++)
         if (tensor_at(accesses, j) == tensor_at(accesses, i)) return false;
@@ -139,16 +139,16 @@ static bool lives_at_peak(const Ranges *ranges, const Tensor *tensor) {
     return life->known && life->first <= ranges->peak.at && life->last >= ranges->peak.at;
 }
 
-/* The last statement before another one that touches the tensor. */
+/* The last statement before `at` that accesses the tensor. */
 static int touched_before(const Ranges *ranges, const Tensor *tensor, int at) {
     do at--;
     while (!touches(&ranges->links[at], tensor));
     return at;
 }
 
-/* ---- what can be moved ---- */
+/* ---- possible moves ---- */
 
-/* Does a statement between the two change what the one at `from` reads? */
+/* True if a statement between the two writes an operand of the one at `from`. */
 static bool reads_change(const Ranges *ranges, int from, int to) {
     const List *reads = &ranges->links[from].reads;
     for (int i = 0; i < reads->count; i++)
@@ -157,7 +157,7 @@ static bool reads_change(const Ranges *ranges, int from, int to) {
     return false;
 }
 
-/* Bytes that are alive at the peak only when the statement comes behind it. */
+/* Bytes that are alive at the peak only if the statement comes after it. */
 static long bytes_held(const Ranges *ranges, int from) {
     const List *reads = &ranges->links[from].reads;
     long bytes = 0;
@@ -190,7 +190,7 @@ static bool is_cheap(const Statement *statement) {
     return !making.random && making.cost <= CHEAP;
 }
 
-/* Makes the tensor, which is alive at the peak only for later, behind it. */
+/* Computes a tensor that is alive at the peak, but used only later, after the peak. */
 static Move later(const Ranges *ranges, Tensor *tensor) {
     const Life *life = &ranges->lives[tensor->id];
     const Link *maker = &ranges->links[life->first];
@@ -206,7 +206,7 @@ static Move later(const Ranges *ranges, Tensor *tensor) {
     return (Move){bytes, life->first, to, copied ? tensor : NULL};
 }
 
-/* Uses up before the peak what is alive there for the statement at `from` alone. */
+/* Moves the statement at `from` before the peak if only that statement keeps its operands alive. */
 static Move sooner(const Ranges *ranges, int from) {
     Arena *arena = ranges->program->arena;
     const Link *link = &ranges->links[from];
@@ -231,7 +231,7 @@ static Move sooner(const Ranges *ranges, int from) {
     return to > ranges->peak.at ? (Move){0} : (Move){bytes, from, to, NULL};
 }
 
-/* Nothing is made again while something can be moved. */
+/* Recomputes only if nothing can be moved. */
 static bool is_better(const Ranges *ranges, const Move *move, const Move *than) {
     if (move->bytes <= 0 || ranges->links[move->from].refused) return false;
     if (than->bytes <= 0) return true;
@@ -254,7 +254,7 @@ static Move best_move(const Ranges *ranges) {
     return best;
 }
 
-/* ---- moving ---- */
+/* ---- moves ---- */
 
 static void make_again(Ranges *ranges, const Move *move) {
     Program *program = ranges->program;
@@ -274,7 +274,7 @@ static void make_again(Ranges *ranges, const Move *move) {
     program->has[HAS_STRIP_RECOMPUTED] = true;
 }
 
-/* The link at `from` comes to `to`; those between make room. */
+/* Moves the link at `from` to `to` and shifts those between. */
 static void shift(Ranges *ranges, int from, int to) {
     const Link moved = ranges->links[from];
     const int by = from < to ? 1 : -1;
@@ -282,7 +282,7 @@ static void shift(Ranges *ranges, int from, int to) {
     ranges->links[to] = moved;
 }
 
-/* False, and nothing has changed: as much is alive at as many statements. */
+/* Returns false and undoes the move if it does not reduce the peak. */
 static bool try_move(Ranges *ranges, const Move *move) {
     const Peak old = ranges->peak;
     const int to = move->to > move->from ? move->to - 1 : move->to;

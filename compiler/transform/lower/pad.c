@@ -1,28 +1,28 @@
-/* pad: lines of what a product of a device touches begin at multiples of 16 bytes.
+/* pad: aligns the rows of product operands on a GPU to 16 bytes.
  *
- * Needs:   storage, so that types are known.
- * Leaves:  temporaries whose last axis is a little longer than the loops over it. The places behind
- *          its end belong to nobody: nothing is read from them that counts.
+ * Needs:   storage, which sets the types.
+ * Leaves:  temporaries whose last axis is slightly longer than the loops over it. Elements after
+ *          the end are unused: no result depends on them.
  *
- *     logits[b,s,v] = sum[d] x[b,s,d] * w[v,d]      v is 50257: each line of logits lies at another
- *     dx[b,s,d] = sum[v] dlogits[b,s,v] * w[v,d]    distance from a multiple of 16 bytes, and a
- *                                                   library has slow products for those only
+ *     logits[b,s,v] = sum[d] x[b,s,d] * w[v,d]      v is 50257: the rows of logits have different
+ *     dx[b,s,d] = sum[v] dlogits[b,s,v] * w[v,d]    alignments, for which libraries have only slow
+ *                                                   products
  *
- * Tensors that the host or an attention, a choice or a pack sees keep their shape.
+ * Tensors that the host, an attention, a top or a pack accesses keep their shape.
  */
 #include "analysis/access.h"
 #include "analysis/contraction.h"
 #include "passes.h"
 
-/* Elements of 16 bytes where they are of bf16; a shorter axis is not worth more memory. */
+/* Elements of 16 bytes in bf16; padding a shorter axis is not worth the memory. */
 enum { VECTOR = 8, MIN_SIZE = 16 };
 
 typedef struct Padding {
     Program *program;
-    bool *wanted, *fixed; /* by tensor->id: operand or result of a product; has to stay as it is */
+    bool *wanted, *fixed; /* by tensor->id: operand or result of a product; must keep its shape */
 } Padding;
 
-/* The last subscript is a loop over all of the axis, or a number that is never behind its end. */
+/* True if the last subscript is a loop over the whole axis, or a number within it. */
 static bool stays_before_end(const Expr *access) {
     const Axis *axis = access->tensor->axes[access->count - 1];
     const Expr *sub = access->args[access->count - 1];

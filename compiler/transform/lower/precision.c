@@ -1,9 +1,9 @@
-/* precision: which products may round what they multiply.
+/* precision: selects the products that may round their operands.
  *
- * Needs: a program with `rounded` set: operands of its products are rounded to bf16, sums are f32.
- * Leaves: `exact` on the statements that decide a choice, back to the product that makes the
- * scores:
- *          who is chosen shall not depend on rounding.
+ * Needs:   a program with `rounded` set: operands of its products are rounded to bf16, sums are
+ *          f32.
+ * Leaves:  `exact` on the statements that a selection depends on, back to the product of the
+ *          scores. Selections therefore do not depend on rounding.
  *
  *     scores[b,s,n] = sum[d] x[b,s,d] * router[d,n]        exact
  *     p[b,s,n] = exp(scores[b,s,n] - ...)                  exact
@@ -15,7 +15,7 @@
 
 typedef struct Search {
     Program *program;
-    bool *wanted; /* by tensor->id: a choice depends on it */
+    bool *wanted; /* by tensor->id: a selection depends on it */
     bool changed;
 } Search;
 

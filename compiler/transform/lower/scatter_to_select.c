@@ -1,9 +1,9 @@
-/* scatter_to_select: what is added at one place of each row becomes part of the equation that
- * makes the row.
+/* scatter_to_select: replaces adding to one element of each row by a selection in the equation of
+ * the row.
  *
- * Needs:   a program for a device, where a pass over memory costs more than a comparison, or one
- *          whose rows only products read that round them.
- * Leaves:  fewer scatters; the program means the same.
+ * Needs:   a program for a GPU, where a pass over memory costs more than a comparison, or one whose
+ *          rows are read only by products that round them.
+ * Leaves:  fewer scatters; the same values.
  *
  *     d[b,v] = f(x[b,v])                      d[b,v] = f(x[b,v]) + where(v == at[b], e[b], 0)
  *     d[b,at[b]] += e[b]            -->
@@ -24,7 +24,7 @@ static bool is_loop_of(const Statement *statement, const Expr *sub) {
     return false;
 }
 
-/* The dimension whose place is computed, all others being one loop each and all loops among them;
+/* The dimension with a computed subscript, if all others are one loop each and include all loops;
  * else -1. */
 static int placed_dimension(const Statement *statement) {
     const Expr *target = statement->target;
@@ -49,8 +49,8 @@ static bool makes_rows(const Statement *statement, const Tensor *tensor) {
     return statement->loop_count == target->count;
 }
 
-/* The statement before `at` that makes the rows to which that one adds, when nothing in between
- * would notice; else NULL. */
+/* The statement before `at` that computes the rows to which the one at `at` adds, if no statement
+ * between accesses them; else NULL. */
 static Statement *maker_of(Program *program, const Block *block, int at) {
     const Statement *adder = block->statements.items[at];
     for (int i = at - 1; i >= 0; i--) {

@@ -1,16 +1,16 @@
-/* smaller_weights: products read parameters from copies that take less room.
+/* smaller_weights: products read parameters from copies with fewer bytes.
  *
- * Needs:   a program that trains nothing, with `weights` set (train.weights).
- * Leaves:  reads of ROLE_ROUNDED tensors in place of those of parameters that products multiply.
- *          All else, what is looked up, scales, biases, activations and sums, stays f32: the
- *          products are those of the rounded parameters, exactly.
+ * Needs:   a program without training, with `weights` set (train.weights).
+ * Leaves:  reads of ROLE_ROUNDED tensors instead of the parameters that products multiply. Lookup
+ *          tables, scales, biases, activations and sums stay f32: the products are exactly those of
+ *          the rounded parameters.
  *
  *     y[b,f] = sum[d] x[b,d] * up[d,f]        y[b,f] = sum[d] x[b,d] * up_rounded[d,f]
  *
- * bf16 is the nearest number of 8 binary digits. int8 is one of -127 .. 127 times the largest of a
- * group of INT8_GROUP neighbors in memory divided by 127. A product reads groups whole: a
- * parameter whose rows, as the product sees them, are no multiple of a group stays f32. So does a
- * parameter that decides a choice, that is small, or, with int8, that a scan multiplies.
+ * bf16 rounds to 8 binary digits. int8 is -127 .. 127 times a scale: the largest absolute value of
+ * a group of INT8_GROUP adjacent elements divided by 127. A product reads whole groups. Parameters
+ * stay f32 if their rows in the product are not a multiple of a group, if a selection depends on
+ * them, or if they are small; with int8 also if a scan multiplies them.
  */
 #include "transform/lower/smaller_weights.h"
 
@@ -45,7 +45,8 @@ static bool is_whole(long step) {
     return step % INT8_GROUP == 0;
 }
 
-/* Operand b of the product lies in whole groups: its rows, and what is between them. */
+/* True if operand b of the product consists of whole groups: its rows and the strides between
+ * them. */
 static bool lies_in_groups(const Contraction *found) {
     const Product *product = &found->product;
     bool batches = true;
@@ -55,7 +56,8 @@ static bool lies_in_groups(const Contraction *found) {
                                          : is_whole(product->k) && is_whole(product->b_n));
 }
 
-/* What stands before the axes of a row is a step or a group, which are whole, too. */
+/* True if it starts at a group: the axes before those of a row are steps and groups, which are
+ * whole. */
 static bool begins_with_group(const Expr *read) {
     long elements = 1;
     for (int i = read->count - 1; i >= 0; i--) {
@@ -68,8 +70,8 @@ static bool begins_with_group(const Expr *read) {
     return is_whole(elements);
 }
 
-/* Fewer elements are no product with a single row. Programs of any number of rows round the same
- * parameters. */
+/* A parameter with fewer elements is not multiplied with a single row by a kernel. Programs of all
+ * row counts round the same parameters. */
 enum { MIN_ELEMENTS = 256 };
 
 static void read_smaller(Program *program, Statement *statement) {
@@ -87,7 +89,7 @@ static void read_smaller(Program *program, Statement *statement) {
     read_instead(program, statement, operand, expr_read(program, copy, read->args));
 }
 
-/* The body of a scan is plain loops without kernels for products. Loops read bf16, not int8. */
+/* The body of a scan is loops without product kernels. Loops read bf16, but not int8. */
 static void visit_block(Program *program, Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
@@ -117,8 +119,8 @@ void choose_weights(Program *program, const char *weights) {
 bool weights_fit(const Program *program, Reports *reports) {
     if (program->weights == TYPE_REAL) return true;
     if (reports->errors) return false;
-    report_error(reports, (Span){0}, "train.weights = %s is for processors",
+    report_error(reports, (Span){0}, "train.weights = %s is available on CPUs only",
                  program->weights == TYPE_INT8 ? "int8" : "bf16");
-    report_help(reports, "on a device train.precision = bf16 halves what is read");
+    report_help(reports, "on a GPU train.precision = bf16 halves the bytes of the weights");
     return false;
 }

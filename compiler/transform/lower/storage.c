@@ -1,42 +1,44 @@
-/* storage: what is only ever rounded is stored rounded.
+/* storage: stores values as bf16 if all readers round them.
  *
- * Needs:   precision: which products round what they multiply.
- * Leaves:  every operand of a product that rounds is a tensor of bf16. No number changes by that:
- *          the product would have rounded the same element to the same value, but it reads half
- *          the bytes.
+ * Needs:   precision, which selects the products that round their operands.
+ * Leaves:  every operand of a product that rounds is a bf16 tensor. Results do not change: the
+ *          product would round the same element to the same value, but it reads half the bytes.
  *
- * Only products read a tensor: it is bf16 itself, and so is the stack of it that is kept for the
- * way back. An attention that rounds does so with queries, keys and values as a product does; what
- * a step of decoding keeps for it, it keeps so.
+ * If only products read a tensor, it becomes bf16, including the stack of it that is saved for the
+ * backward pass. An attention that rounds treats queries, keys and values like a product; its
+ * caches for decoding are bf16.
  *
  *     h[b,s,f] = ...                      h: bf16
  *     y[b,s,d] = sum[f] h * down
  *
- * Others read it exactly besides: it has a copy, made once behind what wrote it.
+ * If other statements read it exactly, it gets a copy, made once after its last write.
  *
  *     x[b,s,d] = ...                      x_rounded[b,s,d] = x[b,s,d]
  *     q = sum[d] x * wq; ... x + q        q = sum[d] x_rounded * wq; ... x + q
  *
- * The others do so in the step that writes it, and when the steps are followed backwards only
- * products are left: the stack is bf16, the step has a tensor of its own.
+ * If the others are in the step that writes it and the backward pass has only products, the stack
+ * is bf16 and the step has its own tensor.
  *
  *     t[i,b,f] = ...                      t_step[b,f] = ...; t[i,b,f] = t_step[b,f]
  *     u = exp(t[i,b,f])                   u = exp(t_step[b,f])
  *
- * Four things round more than the products would; none of them is better than the operands were.
- * A product that rounds made it, perhaps with a bias added or a function taken of it, or an
- * attention that rounds, and it is kept for the way back: as bf16. Besides what rounds it only sums
- * that are the gradient of a parameter read it: they add up bf16. Products over packed rows made
- * it, and all that is done with it is that rows are added to where they belong: as bf16, for there
- * are more of these rows than of anything else. A bias that is added to a result that is stored as
- * bf16 is bf16 itself, so that the product can add it: see gemm_epilogue.c.
+ * Four cases round more than the products would, but only results of rounded operands:
+ *
+ *   - The result of a product or attention that rounds, possibly with a bias or a function, is
+ *     saved for the backward pass. It becomes bf16.
+ *   - Only rounding readers and sums for a parameter gradient read a tensor. These sums then add
+ *     bf16.
+ *   - The result of a product over dispatched rows is only scattered to its positions. It becomes
+ *     bf16, because these rows are larger than any other tensor.
+ *   - A bias that is added to a result stored as bf16 becomes bf16, which lets the product add it:
+ *     see gemm_epilogue.c.
  *
  *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
  *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
  *     dbias[f] += sum[b] da[b,f]              da: bf16
  *
- * A parameter has a copy beside all weights, made by the host or the optimizer whenever the weights
- * have changed and not by the program.
+ * The copy of a parameter is stored with the weights. The host or the optimizer updates it after
+ * each change of the weights, not the program.
  */
 #include "analysis/access.h"
 #include "analysis/attend.h"
@@ -49,21 +51,21 @@
 typedef struct Scope {
     struct Scope *outer;
     Block *block;
-    Statement *repeat; /* NULL: the program */
+    Statement *repeat; /* NULL: the body of the program */
 } Scope;
 
-/* One statement that touches a tensor. */
+/* A statement that accesses a tensor. */
 typedef struct Use {
     Statement *statement;
     Scope *scope;
     Expr *access;
-    bool write, stores; /* stores: sets elements and never looks at them */
-    bool takes;         /* reads: rounds it, but takes it as it comes */
-    bool result;        /* stores what a product or an attention made that rounds */
-    bool rows;          /* is written by a product over packed rows that rounds */
-    bool placed;        /* reads: adds it to a place that is computed */
+    bool write, stores; /* stores: sets elements and never reads them */
+    bool takes;         /* reads: rounds it, but accepts either type */
+    bool result;        /* stores the result of a product or attention that rounds */
+    bool rows;          /* written by a product over dispatched rows that rounds */
+    bool placed;        /* reads: adds it to an element with a computed subscript */
     bool sums;          /* reads: adds all of it to a gradient */
-    int operand;        /* reads: number of the operand that the statement rounds, or -1 */
+    int operand;        /* reads: index of the operand that the statement rounds, or -1 */
 } Use;
 
 typedef struct Storage {
@@ -72,15 +74,15 @@ typedef struct Storage {
     List made;  /* Made * */
 } Storage;
 
-/* A copy of a tensor that is there already. */
+/* An existing copy of a tensor. */
 typedef struct Made {
-    const Expr *read; /* what it is of */
+    const Expr *read; /* its source */
     const Block *block;
     const Statement *after; /* the last statement before it that writes the tensor, or NULL */
     Tensor *copy;
 } Made;
 
-/* ---- who uses what ---- */
+/* ---- uses ---- */
 
 static void add_use(Storage *storage, Use use) {
     Use *copy = arena_alloc(storage->program->arena, sizeof *copy);
@@ -118,7 +120,7 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
                            .result = stores && rounds, .rows = rows, .operand = -1});
 }
 
-/* Queries, keys, values; on the way back also the output and its gradient. */
+/* True for queries, keys, values; in the backward pass also the output and its gradient. */
 static bool is_attended(const Statement *statement, const Expr *read) {
     int own = attend_operands(&statement->attention);
     bool back = statement->call == CALL_ATTEND_GRAD;
@@ -128,9 +130,8 @@ static bool is_attended(const Statement *statement, const Expr *read) {
     return false;
 }
 
-/* An attention with tensor cores takes f32 and bf16 as they come: what it multiplies is rounded
- * either way. Its output and the gradient of that meet once more, in a sum that is f32: there the
- * kept ones are good enough. */
+/* An attention on tensor cores accepts f32 and bf16 and rounds both. Its output and their gradient
+ * are also read by a sum in f32, for which the saved bf16 values are accurate enough. */
 static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
     bool attend = statement->call == CALL_ATTEND, grad = statement->call == CALL_ATTEND_GRAD;
     bool rounds = (attend || grad) && attend_rounds(storage->program, statement);
@@ -186,8 +187,8 @@ static bool is_only_rounded(const List *uses) {
     return read;
 }
 
-/* The bias that the statement adds to what a product made that rounds, and nothing else is done
- * with that; or NULL. */
+/* The bias that the statement adds to the result of a product that rounds, if it does nothing else;
+ * or NULL. */
 static Expr *added_bias(const Storage *storage, const Statement *statement) {
     const Expr *value = statement->value;
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
@@ -207,7 +208,7 @@ static Expr *added_bias(const Storage *storage, const Statement *statement) {
     return NULL;
 }
 
-/* The only tensor that the value reads, or NULL; *reads: how often. */
+/* The only tensor that the value reads, or NULL; *reads: the number of reads. */
 static const Tensor *only_read(const Expr *value, int *reads) {
     const Tensor *only = value->kind == EXPR_READ ? value->tensor : NULL;
     *reads += value->kind == EXPR_READ;
@@ -220,7 +221,8 @@ static const Tensor *only_read(const Expr *value, int *reads) {
     return value->kind == EXPR_INDEX ? NULL : only;
 }
 
-/* The statement stores a function of what a product made that rounds, and nobody else sees that. */
+/* True if the statement stores a function of the result of a product that rounds and no other
+ * statement reads that result. */
 static bool is_function_of_result(const Storage *storage, const Statement *statement) {
     int reads = 0;
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
@@ -235,7 +237,7 @@ static bool is_function_of_result(const Storage *storage, const Statement *state
     return first->write && first->result;
 }
 
-/* A stack of results of products or attentions that round, of which no choice is made. */
+/* True for a stack of results of products or attentions that round, without a selection by them. */
 static bool is_kept_result(const Storage *storage, const Tensor *tensor, const List *uses) {
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
     for (int i = 0; i < uses->count; i++) {
@@ -248,7 +250,7 @@ static bool is_kept_result(const Storage *storage, const Tensor *tensor, const L
     return true;
 }
 
-/* What products made for rows that are then added up, each at its place. */
+/* True for results of products over rows that are then scattered, each to its position. */
 static bool is_placed_result(const List *uses) {
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
@@ -257,10 +259,10 @@ static bool is_placed_result(const List *uses) {
     return uses->count > 1;
 }
 
-/* ---- stacks that only the step itself reads exactly ---- */
+/* ---- stacks with exact readers in the same step only ---- */
 
-/* The repeat that writes the stack, one step of it at a time: all else is done with it in the same
- * step, or rounds it. */
+/* The repeat that writes one slice of the stack per step, if all other accesses are in the same
+ * step or round it. */
 static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
     const Scope *scope = NULL;
     bool rounded = false;
@@ -286,7 +288,7 @@ static void insert(Program *program, Block *block, int place, Statement *stateme
     list->items[place] = statement;
 }
 
-/* to[...] = from[...] with fresh indices; a subscript that `fixed` has stands in `from` only. */
+/* to[...] = from[...] with new indices; a subscript in `fixed` occurs in `from` only. */
 static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Expr *const *fixed,
                                  bool fixed_in_target) {
     const Tensor *whole = fixed_in_target ? to : from;
@@ -350,7 +352,7 @@ static bool writes(Arena *arena, const Statement *statement, const Tensor *tenso
     return false;
 }
 
-/* The same steps of one tensor: subscripts that iterate may differ. */
+/* True if both read the same slice of one tensor: subscripts that iterate may differ. */
 static bool same_part(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
@@ -383,7 +385,8 @@ static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *
     return copy;
 }
 
-/* A copy of what `use` reads, made behind what wrote it, outside of repeats that do not change it.
+/* A copy of the tensor that `use` reads, made after its last write, outside of repeats that do not
+ * change it.
  */
 static Tensor *copy_for(Storage *storage, const Use *use) {
     Program *program = storage->program;
@@ -412,7 +415,7 @@ static Tensor *copy_for(Storage *storage, const Use *use) {
     return made->copy;
 }
 
-/* Operand number use->operand of the product becomes a read of a copy. */
+/* Operand number use->operand of the product reads a copy. */
 static void read_copy(Storage *storage, const Use *use) {
     Program *program = storage->program;
     Expr *read = use->access, *subs[MAX_RANK];
@@ -429,7 +432,7 @@ static void read_copy(Storage *storage, const Use *use) {
     read_instead(program, use->statement, use->operand, expr_read(program, copy, subs));
 }
 
-/* t + bias of a statement becomes t + bias_rounded. */
+/* Replaces t + bias of a statement by t + bias_rounded. */
 static void read_rounded_bias(Program *program, Statement *statement, Expr *bias) {
     Expr *value = statement->value, *both[2] = {value->args[0], value->args[1]};
     Expr *copy =

@@ -1,9 +1,10 @@
-/* strip_mine: compute large temporaries a part of their rows at a time.
+/* strip_mine: computes large temporaries in chunks of rows.
  *
  * Needs:   gradient, simplify, route.
  * Leaves:  the statements around a large temporary, in the body of the program or of a repeat, in a
- *          repeat over parts of its outer axis, or of its two outer axes; what only they use is as
- *          large as one part. Sums over these axes are added up part by part.
+ *          repeat over chunks of its outer axis, or of its two outer axes. Temporaries that only
+ *          they use have the size of one chunk. Sums over these axes are accumulated chunk by
+ *          chunk.
  *
  *     y[b,s,v] = sum[d] x[b,s,d] * w[d,v]         dw, l = 0
  *     l = sum[b,s,v] f(y[b,s,v])                  repeat i < 4
@@ -13,14 +14,15 @@
  *                                                     dx[2*i+b,s,d] = sum[v] dy[b,s,v] * w[d,v]
  *                                                     dw[d,v] += sum[b,s] x[2*i+b,s,d] * dy[b,s,v]
  *
- * Whatever depends on one of these statements while another depends on it goes with them. Where one
- * of them needs a sum over all parts before the next part may begin, the temporary stays whole.
- * Packed rows stay whole, too: a product over them is one of all groups, and a part of the rows has
+ * A statement joins if it depends on one of these statements and another one depends on it. If a
+ * statement needs a sum over all chunks before the next chunk can start, the temporary stays whole.
+ * Dispatched rows stay whole, too: a product over them covers all groups, and a chunk of rows has
  * no groups.
  *
- * Where each element of the two outer axes has matrices of its own, slabs, as heads of a recurrence
- * by chunks have, products do not suffer from parts, and all that is connected goes into one
- * repeat, but by what is kept for the way back. In the body of a repeat such parts alone are made.
+ * If each element of the two outer axes has its own matrices (slabs), as heads of a chunked
+ * recurrence have, chunks do not slow down products. Then all connected statements go into one
+ * repeat, except at tensors that are saved for the backward pass. In the body of a repeat only such
+ * chunks are made.
  */
 #include "transform/lower/strip_mine.h"
 
@@ -30,11 +32,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A part is large enough that its products are as fast as the whole's, and that adding a weight's
- * gradient up, which reads and writes all of it once a part, costs little beside them. */
+/* A chunk of this size has products at full speed. The accumulation of a weight gradient, which
+ * reads and writes all of it once per chunk, is cheap compared with them. */
 enum { MIN_BYTES = 64 << 20 };
 
-/* ---- who touches what ---- */
+/* ---- accesses ---- */
 
 static void add_leaf(Arena *arena, Statement *statement, Step *step) {
     Leaf *leaf = arena_alloc(arena, sizeof *leaf);
@@ -68,7 +70,7 @@ static void note_users(Chunking *chunking, Step *step, const List *accesses) {
     }
 }
 
-/* What the statements of the program but one, whose body the block is, touch. */
+/* The accesses of all statements of the program except the one whose body the block is. */
 static void find_outside(Chunking *chunking) {
     const Program *program = chunking->program;
     const List *body = &program->body.statements;
@@ -106,7 +108,7 @@ static Chunking chunking_new(Program *program, Block *block) {
     return chunking;
 }
 
-/* As new, for another temporary of the same program. */
+/* Resets the state for another temporary of the same program. */
 static void start_again(Chunking *chunking) {
     size_t tensors = (size_t)chunking->program->tensors.count;
     chunking->fails = false;
@@ -130,8 +132,8 @@ static long outer_count(const Tensor *whole) {
     return whole->axes[0]->size * (whole->rank > 2 ? whole->axes[1]->size : 1);
 }
 
-/* Each element of its outer axes has several matrices of its own, with as many rows as a part
- * needs; where a part is asked to have `rows`, any will do. */
+/* True if each element of its outer axes has several matrices, with at least the rows that a chunk
+ * needs; with a given `rows`, any count is sufficient. */
 static bool has_slabs(const Tensor *whole, long rows) {
     if (whole->rank <= 4) return false;
     long last = whole->axes[whole->rank - 1]->size;
@@ -168,7 +170,7 @@ Index *loop_over(const Leaf *leaf, const Axis *axis) {
     return found;
 }
 
-/* It loops over what is cut, in every statement of it. */
+/* True if every statement of the step loops over the axes that are cut. */
 static bool is_along(const Chunking *chunking, const Step *step) {
     for (int i = 0; i < step->leaves.count; i++) {
         const Leaf *leaf = step->leaves.items[i];
@@ -186,8 +188,9 @@ static void make_member(Chunking *chunking, Step *step, List *waiting) {
     list_push(chunking->program->arena, waiting, step);
 }
 
-/* Makes it a member, and with it everyone who touches a temporary as large as `whole` that a member
- * writes; where `whole` has slabs, one with such slabs that a member touches. */
+/* Makes the step a member, together with all steps that access a temporary as large as `whole`
+ * written by a member. If `whole` has slabs, also with those that access a tensor with such slabs
+ * that a member accesses. */
 static void join(Chunking *chunking, Step *first, const Tensor *whole) {
     List waiting = {0};
     make_member(chunking, first, &waiting);
@@ -210,7 +213,7 @@ static Mark *mark_of(Chunking *chunking, const Expr *access) {
     return mark;
 }
 
-/* Is it a sum, added to its tensor or the first of it? */
+/* True for a sum, added to its tensor or the first value of it. */
 static bool is_adding(const Step *step) {
     const Statement *statement = step->statement;
     if (statement->kind != STATEMENT_LOOP || statement->target->kind != EXPR_READ) return false;
@@ -223,9 +226,10 @@ static void take_first(int *first, int place) {
     if (place >= 0 && (*first < 0 || place < *first)) *first = place;
 }
 
-/* Does the step meet one of those that do not stand before the members: does one of the two write
- * what the other touches? *after: the first such step behind the members, or -1; what both only add
- * to does not count there, since sums are made in any order. */
+/* True if the step conflicts with a member or with a step after the members: one of the two
+ * writes a tensor that the other accesses. Sets *after to the first such step after the members,
+ * or -1. A tensor that both only add to does not count there, because sums are made in any
+ * order. */
 static bool meets(Chunking *chunking, const Step *step, int *after) {
     bool met = false;
     *after = -1;
@@ -268,8 +272,9 @@ static void find_ends(Chunking *chunking) {
     }
 }
 
-/* Who stands between members goes before or after all of them, or joins; false when nobody has to.
- * With more members nobody who had to join is free again, so one round may find several. */
+/* Moves steps between members before or after all of them, or makes them members. Returns false if
+ * none has to join. More members never free a step that has to join; one round may therefore find
+ * several. */
 static bool place_others(Chunking *chunking, const Tensor *whole) {
     Step *steps = chunking->steps;
     List joining = {0};
@@ -297,10 +302,10 @@ bool begins_late(const Chunking *chunking, const Step *step) {
     return users->items[i] == step && chunking->cuts[tensor->id] != UNCUT;
 }
 
-/* ---- whether they can be cut ---- */
+/* ---- possible cuts ---- */
 
-/* The dimension where every access of the tensor by a member names elements of the member's own
- * part, or -1. */
+/* The dimension in which every access of a member to the tensor stays within the member's own
+ * chunk, or -1. */
 static int dimension_of(const Chunking *chunking, const Tensor *tensor, int cut) {
     unsigned dimensions = (1u << tensor->rank) - 1;
     const List *users = &chunking->users[tensor->id];
@@ -332,7 +337,7 @@ static bool is_sliced(const Chunking *chunking, const Tensor *tensor) {
     return true;
 }
 
-/* Members only add to it: the first may set it, to a sum. */
+/* True if members only add to it; the first may set it to a sum. */
 static bool is_summed(const Chunking *chunking, const Tensor *tensor) {
     const List *users = &chunking->users[tensor->id];
     for (int i = 0; i < users->count; i++) {
@@ -356,7 +361,7 @@ static bool is_local(const Chunking *chunking, const Tensor *tensor) {
     return true;
 }
 
-/* Decides for the tensor that a member writes how it is cut. */
+/* Decides how the tensor that a member writes is cut. */
 static bool cut_tensor(Chunking *chunking, const Leaf *leaf) {
     const Tensor *tensor = leaf->statement->target->tensor;
     bool sliced = is_sliced(chunking, tensor);
@@ -375,10 +380,10 @@ static bool cut_tensors(Chunking *chunking) {
     return true;
 }
 
-/* ---- the size of a part ---- */
+/* ---- chunk size ---- */
 
-/* The largest divisor of `size` that is at most `most`, or the next above where that is less than
- * half of it. */
+/* The largest divisor of `size` up to `most`, or the next greater one if that is less than half of
+ * `most`. */
 static long divisor_near(long size, long most) {
     long below = 1, above = size;
     for (long i = 1; i <= size / i; i++) {
@@ -392,8 +397,7 @@ static long divisor_near(long size, long most) {
     return 2 * below >= most ? below : above;
 }
 
-/* Whole runs of the inner axis where one of them is no more than the rows wanted, else a part of
- * one run. */
+/* Whole rows of the inner axis if one of them is at most `wanted` rows, else a part of one. */
 static bool choose_sizes(Chunking *chunking, const Tensor *whole, long wanted) {
     long outer = whole->axes[0]->size, inner = whole->rank > 2 ? whole->axes[1]->size : 1;
     chunking->axes[0] = whole->axes[0];
@@ -447,7 +451,7 @@ static int larger_first(const void *a, const void *b) {
     return difference ? (difference > 0 ? 1 : -1) : one->id - other->id;
 }
 
-/* Parts of the temporaries of a block, the largest first. */
+/* Chunks the temporaries of a block, the largest first. */
 static void mine_block(Program *program, Block *block, Tensor *const *tensors, int count,
                        long rows) {
     Chunking chunking = {0};
@@ -463,8 +467,7 @@ static void mine_block(Program *program, Block *block, Tensor *const *tensors, i
     }
 }
 
-/* strip_mine: see the head of this file. rows: of one part; 0: as many as keep products efficient.
- * */
+/* strip_mine: see the head of this file. rows: per chunk; 0: as many as keep products efficient. */
 void strip_mine(Program *program, long rows) {
     int count = 0;
     size_t bytes = ((size_t)program->tensors.count + 1) * sizeof(Tensor *);

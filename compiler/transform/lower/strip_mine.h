@@ -1,8 +1,8 @@
-/* strip_mine: what its files share.
+/* strip_mine: declarations shared by its files.
  *
- *     strip_mine.c    the pass: which statements go together, and how large a part is
- *     strip_parts.c   they, in a repeat over the parts
- *     live_ranges.c   what one part holds at once
+ *     strip_mine.c    the pass: selects statements and the chunk size
+ *     strip_parts.c   moves them into a repeat over the chunks
+ *     live_ranges.c   reduces the live memory of one chunk
  */
 #ifndef STRIP_MINE_H
 #define STRIP_MINE_H
@@ -11,34 +11,34 @@
 
 typedef enum Where { BEFORE, INSIDE, AFTER } Where;
 
-/* A loop, with what it touches. */
+/* A loop statement with its accesses. */
 typedef struct Leaf {
     Statement *statement;
     List accesses; /* Expr *: reads, then writes */
 } Leaf;
 
-/* A statement of the block, with all that it and what it contains touches. */
+/* A statement of the block, with its accesses and those of its body. */
 typedef struct Step {
     Statement *statement;
     List reads, writes; /* Expr * */
     List leaves;        /* Leaf *: itself, or the statements of a scan */
-    bool member;        /* computed part by part */
-    Where where;        /* beside the repeat that the members become */
+    bool member;        /* computed in chunks */
+    Where where;        /* relative to the repeat that the members become */
 } Step;
 
-/* How a tensor that members write is cut. */
+/* Cuts of tensors that members write. */
 typedef enum Cut {
     UNCUT,  /* no member writes it */
-    SLICED, /* each part touches elements of its own */
-    SUMMED  /* added to by every part, read by none */
+    SLICED, /* each chunk accesses its own elements */
+    SUMMED  /* accumulated by every chunk, read by none */
 } Cut;
 
-/* Of one tensor: who among those that do not stand before the members touches it. Holds for one
- * round of place_others. */
+/* Accesses to one tensor by steps that are not before the members. Valid for one round of
+ * place_others. */
 typedef struct Mark {
     int round;
     bool touched, written;
-    /* The first of those behind the members that touches it, writes it, does more than add to it;
+    /* The first step after the members that accesses it, writes it, or does more than add to it;
      * -1: none */
     int after_touched, after_written, after_used;
 } Mark;
@@ -46,30 +46,30 @@ typedef struct Mark {
 typedef struct Chunking {
     Program *program;
     Block *block;
-    long rows; /* of a part; 0: chosen */
+    long rows; /* per chunk; 0: automatic */
     Step *steps;
-    bool *outside; /* by tensor->id: somebody outside of the block touches it */
-    List *users;   /* by tensor->id: Step * that touch it */
+    bool *outside; /* by tensor->id: a statement outside of the block accesses it */
+    List *users;   /* by tensor->id: Step * that access it */
     Mark *marks;   /* by tensor->id */
     int round;
-    bool fails;             /* a member does not run along what is cut */
-    int count, first, last; /* of all members: the first and the last */
+    bool fails;             /* a member does not run along the axes that are cut */
+    int count, first, last; /* number of members; the first and the last one */
     Cut *cuts;              /* by tensor->id */
-    bool *local;            /* by tensor->id: members alone touch it */
-    int *dimensions[2];     /* by tensor->id, where SLICED: the dimension that is cut */
-    Axis *axes[2];          /* what is cut; axes[1] NULL: only the first */
-    long sizes[2];          /* of a part of them */
-    Axis *within[2];        /* the axes of one part; NULL: one element, which the index names */
+    bool *local;            /* by tensor->id: only members access it */
+    int *dimensions[2];     /* by tensor->id, if SLICED: the dimension that is cut */
+    Axis *axes[2];          /* the axes that are cut; axes[1] NULL: only the first */
+    long sizes[2];          /* of a chunk */
+    Axis *within[2];        /* the axes of one chunk; NULL: one element, selected by the index */
     Index *index;
 } Chunking;
 
-/* Does the step, which stands behind the members, set a sum that they add to? */
+/* True if the step, which is after the members, sets a sum that they add to. */
 bool begins_late(const Chunking *chunking, const Step *step);
 /* The only loop over an axis, or along it where axes are of one size; NULL: none. */
 Index *loop_over(const Leaf *leaf, const Axis *axis);
-/* The members become a repeat over the parts of `whole`, whose sizes are chosen. */
+/* Moves the members into a repeat over the chunks of `whole`, whose sizes are set. */
 Statement *repeat_parts(Chunking *chunking, const Tensor *whole);
-/* local: by tensor->id, of the first `tensors`: the body alone touches it. */
+/* local: by tensor->id, of the first `tensors`: only the body accesses it. */
 void live_ranges(Program *program, Block *body, const bool *local, int tensors);
 
 #endif

@@ -1,10 +1,10 @@
-/* strip_parts: the members of a strip in a repeat over its parts. See strip_mine.c. */
+/* strip_parts: moves the members of a strip into a repeat over its chunks. See strip_mine.c. */
 #include "transform/lower/strip_mine.h"
 
 #include "analysis/access.h"
 #include "ir/rewrite.h"
 
-/* The axes of one part, and the index of the parts. */
+/* Creates the axes of one chunk, and the index of the chunks. */
 static void make_axes(Chunking *chunking, const Tensor *whole) {
     Program *program = chunking->program;
     long parts = 1;
@@ -21,7 +21,7 @@ static void make_axes(Chunking *chunking, const Tensor *whole) {
     chunking->index = index_new(program, "chunk", axis);
 }
 
-/* Which part of an axis the index stands for. */
+/* The chunk of an axis that the index selects. */
 static Expr *part_of(const Chunking *chunking, int cut) {
     Program *program = chunking->program;
     Expr *number = expr_index(program, chunking->index);
@@ -33,20 +33,20 @@ static Expr *part_of(const Chunking *chunking, int cut) {
                       NULL);
 }
 
-/* One statement on its way into the repeat. */
+/* A statement that is rewritten for the repeat. */
 typedef struct Rewriting {
     const Chunking *chunking;
-    Index *loops[2]; /* over the parts; NULL: none */
+    Index *loops[2]; /* over the elements of a chunk; NULL: none */
 } Rewriting;
 
-/* Which cut goes through a dimension of a tensor, or -1. */
+/* The cut of a dimension of a tensor, or -1. */
 static int cut_of(const Chunking *chunking, const Tensor *tensor, int dimension) {
     for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
         if (chunking->dimensions[cut][tensor->id] == dimension) return cut;
     return -1;
 }
 
-/* A tensor as large as one part has no other parts to tell apart. */
+/* A tensor with the size of one chunk has no subscript for the chunk. */
 static Expr *shrink_read(Program *program, Expr *read, void *data) {
     const Rewriting *rewriting = data;
     const Chunking *chunking = rewriting->chunking;
@@ -111,7 +111,7 @@ static bool is_summing(const Chunking *chunking, const Step *step) {
            chunking->cuts[step->statement->target->tensor->id] == SUMMED;
 }
 
-/* What was set to a sum starts from 0 instead. */
+/* A sum that was set starts from 0 instead. */
 static void add_start(const Chunking *chunking, const Statement *statement, Block *block) {
     Program *program = chunking->program;
     if (statement->accumulate) return;
@@ -140,8 +140,8 @@ static void shrink_tensors(const Chunking *chunking, int count) {
     }
 }
 
-/* A sum of all rows that looks into the large temporary is one of each row first, in the loops that
- * have the row at hand. What such a sum makes of the rows is left for the end of the iteration. */
+/* A sum over all rows of the large temporary becomes a sum per row first, in the loops over the
+ * row. The sums over the rows follow at the end of the iteration. */
 static void sum_rows(const Chunking *chunking, Block *body, Block *sums, Statement *statement) {
     Program *program = chunking->program;
     const Tensor *target = statement->target ? statement->target->tensor : NULL;
@@ -189,7 +189,7 @@ static void add_all(const Chunking *chunking, Where where, Block *block) {
             list_push(chunking->program->arena, &block->statements, chunking->steps[i].statement);
 }
 
-/* What would be stored outside its tensor is stored nowhere. */
+/* Removes statements that store outside of their tensor. */
 static void drop_outside(Block *block) {
     int kept = 0;
     for (int i = 0; i < block->statements.count; i++) {

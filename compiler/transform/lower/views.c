@@ -1,12 +1,12 @@
-/* views: products read a part of an axis where it lies.
+/* views: products read slices of an axis without a copy.
  *
  * Needs:   gradient, simplify.
- * Leaves:  no copy of a tensor with one of its axes in parts that products and loops alone read.
+ * Leaves:  no copies that split an axis of a tensor and that only products and loops read.
  *
  *     key[h,n,j,e] = k[64*n+j,h,e]
  *     p[h,n,i,j] = sum[e] q[h,n,i,e] * key[h,n,j,e]    -->    ... q[h,n,i,e] * k[64*n+j,h,e]
  *
- * A library takes an operand with any step between its rows, and between its matrices.
+ * A library accepts any stride between the rows and between the matrices of an operand.
  */
 #include "analysis/contraction.h"
 #include "analysis/def_use.h"
@@ -15,7 +15,7 @@
 
 typedef struct View {
     const Statement *maker;
-    bool refused; /* a place outside of a part is one of another part, but reads 0 */
+    bool refused; /* an index outside of a slice is in another slice, but must read 0 */
 } View;
 
 static Expr *look_through(Program *program, Expr *read, void *data) {
@@ -36,7 +36,7 @@ static bool has_parts(const Expr *read) {
     return false;
 }
 
-/* Does every loop of the maker step through what it reads? */
+/* True if every loop of the copy subscripts its source. */
 static bool is_view(const DefUse *def_use, int position) {
     const Statement *maker = def_use->places[position].statement;
     long strides[MAX_LOOPS];
@@ -59,7 +59,7 @@ static bool reads(const Statement *statement, const Tensor *tensor) {
     return found;
 }
 
-/* Is what was a product still one? */
+/* True if a product remains a product. */
 static bool may_look(Program *program, const Statement *reader, View *view) {
     if (reader->kind != STATEMENT_LOOP) return false;
     Statement *copy = statement_copy(program, reader, NULL, NULL, 0);
@@ -67,8 +67,8 @@ static bool may_look(Program *program, const Statement *reader, View *view) {
     return !view->refused && (!contraction(program, reader) || contraction(program, copy));
 }
 
-/* The readers of what is made there look through it; false, and nothing has changed, where one of
- * them may not. */
+/* Makes the readers of the copy read its source. Returns false without a change if one of them
+ * cannot. */
 static bool look(const DefUse *def_use, int position) {
     const Place *place = &def_use->places[position];
     View view = {place->statement, false};

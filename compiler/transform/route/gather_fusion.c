@@ -1,8 +1,8 @@
-/* gather_fusion: rows that are fetched for nobody but products over packed rows, which find their
- * rows themselves.
+/* gather_fusion: removes copies of gathered rows that only products over dispatched rows read.
+ * These products gather rows themselves.
  *
  * Needs:   route.
- * Leaves:  the products reading from where the rows come, and no copy of them.
+ * Leaves:  the products read the source of the rows; no copy.
  *
  *     t[r,d] = x[s[r],d]
  *     y[r,f] = sum[d] t[r,d] * w[n[r],d,f]      -->     y[r,f] = sum[d] x[s[r],d] * w[n[r],d,f]
@@ -21,7 +21,8 @@ static bool is_row(const Expr *sub) {
     return sub->kind == EXPR_READ && sub->count == 1 && sub->args[0]->kind == EXPR_INDEX;
 }
 
-/* x at places that tables of rows give, or that are the same for all rows. */
+/* True for a read of x with subscripts from row tables, or with the same subscripts for all
+ * rows. */
 static bool is_gather(const Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
         statement->accumulate || statement->once || statement_is_scatter(statement) ||
@@ -53,7 +54,7 @@ static Expr *replace(Program *program, Expr *read, void *data) {
     return expr_substitute(program, gather->copy->value, from, read->args, read->count);
 }
 
-/* A product over packed rows before and after. */
+/* True if the reader is a product over dispatched rows before and after the change. */
 static bool takes(Gather *gather, const Statement *reader) {
     Statement trial = *reader;
     if (reader->kind != STATEMENT_LOOP || !grouped_contraction(gather->program, reader))
@@ -80,7 +81,7 @@ static bool reads(Program *program, const Statement *statement, const Tensor *te
     return false;
 }
 
-/* Every reader stands in this block, takes the gather, and sees what the copy saw. */
+/* True if every reader is in this block, can gather, and reads the same values as the copy. */
 static bool can_go(Gather *gather, const Block *block, int place, int touched) {
     int readers = 0;
     for (int i = place + 1; i < block->statements.count && readers < touched - 1; i++) {

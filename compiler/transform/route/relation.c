@@ -1,15 +1,15 @@
 /* relation: packs and the int tensors over their rows.
  *
- * Each region in which rows of a mask are worked on has a pack of its own, so that nothing but the
- * mask is kept from the forward to the backward part of a repeat. Rows come in the same order
- * everywhere, because the packs of one mask share their keys; therefore a packed value may be
- * written under one pack and read under another.
+ * Each region that works on the rows of a mask has its own pack. Only the mask is therefore saved
+ * from the forward to the backward part of a repeat. The packs of one mask share their keys and
+ * have the same row order; a dispatched tensor may be written under one pack and read under
+ * another.
  *
  *     chosen[b,s,n] = top...        n[r], s[r], ... = pack(chosen)        coordinates of rows
  *     picked[r,m] = top...    -->   c[q], m[q] = pack(picked[r,m], n[r])  rows of rows, grouped by
  *                                                                         (n, m)
- *                                   n_q[q] = n[c[q]]                      an outer coordinate, made
- *                                                                         when it is wanted
+ *                                   n_q[q] = n[c[q]]                      an outer coordinate,
+ *                                                                         created at its first use
  */
 #include "transform/route/route.h"
 
@@ -57,7 +57,7 @@ static int rows_dimension(const Tensor *mask) {
     return -1;
 }
 
-/* of[r] = outer[c[r]], where c[r] is the row of the outer relation that row r lies on. */
+/* of[r] = outer[c[r]], where c[r] is the row of the outer relation that contains row r. */
 static void add_gather(Routing *routing, Site *site, Tensor *target, Tensor *outer) {
     Program *program = routing->program;
     Block made = {{NULL, 0, 0}};
@@ -70,8 +70,8 @@ static void add_gather(Routing *routing, Site *site, Tensor *target, Tensor *out
     list_push(program->arena, &site->pending, made.statements.items[0]);
 }
 
-/* Coordinate `dimension` of `root` over the rows of the site; made on demand when it is one of an
- * outer mask. */
+/* Coordinate `dimension` of `root` over the rows of the site; a coordinate of an outer mask is
+ * created on demand. */
 Tensor *row_tensor(Routing *routing, Site *site, Tensor *root, int dimension) {
     Tensor *tensor = row_tensor_at(routing, site, root, dimension);
     if (tensor) return tensor;
@@ -94,7 +94,7 @@ static Site *find_outer(const Routing *routing, const Statement *region) {
     return NULL;
 }
 
-/* The place of the mask's rows in a region; made when it is wanted for the first time. */
+/* The relation of the mask in a region; created at its first use. */
 Site *site_for(Routing *routing, Statement *region) {
     Program *program = routing->program;
     if (!routing->home) region = NULL;
@@ -170,7 +170,7 @@ static void visit_statement(Statement *statement, void *data) {
     expr_walk(statement->value, visit_key, data);
 }
 
-/* The dimensions by which weights are looked up; without any, those that are not places of the
+/* The dimensions with which weights are indexed; without any, those that are not positions of the
  * data. */
 static void find_keys(Routing *routing, KeySearch *search) {
     search->routing = routing;
@@ -184,13 +184,13 @@ static void find_keys(Routing *routing, KeySearch *search) {
     }
 }
 
-/* ---- the finished pack ---- */
+/* ---- the complete pack ---- */
 
 static void push_read(Routing *routing, List *list, Tensor *tensor, Index *const *indices) {
     list_push(routing->program->arena, list, expr_read_indices(routing->program, tensor, indices));
 }
 
-/* The axis of a table of boundaries: one entry more than there are groups. */
+/* The axis of a table of boundaries: one entry more than groups. */
 static Axis *bounds_axis(Routing *routing, const char *part, long count) {
     const char *name = arena_format(routing->program->arena, "%s_%s", routing->mask->name, part);
     return axis_new(routing->program, name, count + 1, AXIS_PLAIN, routing->choice->span);
@@ -203,7 +203,7 @@ static Flat *flat_new(Routing *routing, Relation *relation, Tensor *table) {
     return flat;
 }
 
-/* Outer tables carry over when all their coordinates are in use on these rows. */
+/* Outer tables stay valid if these rows use all their coordinates. */
 static void carry_flats(Routing *routing, Site *site) {
     if (!site->outer) return;
     const List *flats = &site->outer->relation->flats;
@@ -224,7 +224,7 @@ static void carry_flats(Routing *routing, Site *site) {
     }
 }
 
-/* The operands by which rows are grouped: outer coordinates first, then key dimensions. Returns the
+/* The operands that group the rows: outer coordinates first, then key dimensions. Returns the
  * number of groups. */
 static long add_keys(Routing *routing, Site *site, const KeySearch *search, Index *const *indices) {
     Relation *relation = site->relation;
@@ -286,8 +286,8 @@ static void finish_site(Routing *routing, Site *site, const KeySearch *search) {
 
 /* ---- insertion ---- */
 
-/* Puts what the site made behind what it made before; the first time behind the choice, the outer
- * rows or at the start. */
+/* Inserts the pending statements of the site after its previous ones; the first time after the top,
+ * after the outer rows or at the start. */
 static void insert_pending(Routing *routing, Site *site) {
     Block *block = site->region ? &site->region->body : &routing->program->body;
     const Statement *after = site->last                      ? site->last
@@ -302,8 +302,8 @@ static void insert_pending(Routing *routing, Site *site) {
     site->pending.count = 0;
 }
 
-/* relation_finish: settles the keys of the mask at hand, completes its packs and inserts them into
- * the program. */
+/* relation_finish: sets the keys of the current mask, completes its packs and inserts them into the
+ * program. */
 void relation_finish(Routing *routing) {
     KeySearch search = {.routing = routing};
     find_keys(routing, &search);

@@ -1,9 +1,9 @@
-/* route: move what is wanted only for chosen entries onto packed rows.
+/* route: moves computation that is needed only for selected entries to dispatched rows.
  *
  * Needs:   simplify; masks are outputs of top, used as factors of dense statements.
- * Leaves:  tensors that are zero or unwanted outside a mask have one axis of rows in place of the
- * mask's axes; the program means the same up to rounding. What cannot be packed stays dense and
- * masked.
+ * Leaves:  tensors that are zero or unused outside of a mask have one axis of rows instead of the
+ *          axes of the mask; the values are the same up to rounding. Statements that cannot be
+ *          dispatched stay dense and masked.
  *
  *     chosen[b,s,n] = top(p[b,s,n])              chosen[b,s,n] = top(p[b,s,n])
  *                                                b[r], s[r], n[r], ... = pack(chosen[b,s,n])
@@ -11,8 +11,8 @@
  *     y[b,s,f] = sum[n]                    -->   y[b,s,f] = 0
  *       chosen[b,s,n] * p[b,s,n] * h[b,s,n,f]    y[b[r],s[r],f] += p[b[r],s[r],n[r]] * h[r,f]
  *
- * Masks are taken in program order. A choice inside the rows of another is then a mask over (rows,
- * choices), and is treated like any other.
+ * Masks are processed in program order. A top over the rows of another mask is then a mask over
+ * (rows, selections) and is processed in the same way.
  */
 #include "transform/route/route.h"
 
@@ -64,7 +64,7 @@ static void start_mask(Routing *routing, Statement *choice, Statement *home) {
                             .span = choice->span};
 }
 
-/* Gives each packed tensor its new shape; reads of the old one know their own length. */
+/* Sets the new shape of each dispatched tensor; reads of the old one keep their own length. */
 static void reshape(Routing *routing) {
     for (int i = 0; i < routing->packing_count; i++) {
         Tensor *tensor = routing->program->tensors.items[i];
@@ -86,7 +86,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     relation_finish(routing);
 }
 
-/* The first choice that is not done; treating one may make others. */
+/* The first top that is not done; processing one may create others. */
 static const Place *next_choice(Routing *routing, const List *done) {
     routing->places = (List){NULL, 0, 0};
     collect_places(routing, &routing->program->body, NULL);

@@ -1,4 +1,4 @@
-/* rows: rewrites statements under a mask so that they run over packed rows.
+/* rows: rewrites statements under a mask to run over dispatched rows.
  *
  *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]
  *     y[b,s,d] = sum[n] chosen[b,s,n] * e[b,s,n,d]
@@ -15,8 +15,9 @@
 typedef struct Rewrite {
     Routing *routing;
     Statement *region;
-    const Tuple *tuple; /* NULL: the statement stays dense and finds packed values by their place */
-    Site *site;         /* NULL until it is needed */
+    const Tuple *tuple; /* NULL: the statement stays dense and finds dispatched values by their
+                           coordinates */
+    Site *site;         /* NULL until its first use */
     Index *row;
 } Rewrite;
 
@@ -32,8 +33,8 @@ static Expr *coordinate(Rewrite *rewrite, int dimension) {
                              site_of(rewrite)->relation->coordinate[dimension], &rewrite->row);
 }
 
-/* Takes the mask's dimensions out of `subs` and puts `row` where the first of them was. Returns the
- * rank that is left. */
+/* Removes the dimensions of the mask from `subs` and replaces the first of them by `row`. Returns
+ * the remaining rank. */
 int collapse(const Routing *routing, const Packing *packing, int rank, void **subs, void *row) {
     int kept = 0, first = packing->dims[0];
     for (int i = 1; i < routing->rank; i++)
@@ -55,13 +56,13 @@ static bool is_row_of(const Program *program, const Tensor *tensor) {
     return false;
 }
 
-/* A row that may be -1: of an outer relation. */
+/* True for a row that may be -1: of an outer relation. */
 static bool is_row(const Program *program, const Expr *place) {
     if (place->kind == EXPR_APPLY && place->op == OP_WHERE) place = place->args[1];
     return place->kind == EXPR_READ && is_row_of(program, place->tensor);
 }
 
-/* Whether the place stands on the axis, NULL: it always does. */
+/* The condition that the subscript is within the axis, NULL: always. */
 static Expr *stands(Program *program, Expr *place, const Axis *axis) {
     bool row = is_row(program, place), apply = place->kind == EXPR_APPLY;
     if (!row && !apply) return NULL;
@@ -76,8 +77,8 @@ static Expr *stands(Program *program, Expr *place, const Axis *axis) {
     return later ? high : expr_apply(program, OP_AND, low, high, NULL);
 }
 
-/* The row of a place, -1 where there is none: outside of an axis, and where an outer relation has
- * no row either. */
+/* The row of an entry, -1 if there is none: outside of an axis, and where an outer relation has no
+ * row. */
 static Expr *row_at(Rewrite *rewrite, Expr *const *places) {
     Program *program = rewrite->routing->program;
     Tensor *row_of = site_of(rewrite)->relation->row_of;
@@ -90,8 +91,8 @@ static Expr *row_at(Rewrite *rewrite, Expr *const *places) {
     return expr_apply(program, OP_WHERE, inside, row, expr_number(program, -1));
 }
 
-/* A read of a packed tensor: at the row at hand, or at the row of its place, which is -1 and reads
- * 0 when there is none. */
+/* A read of a dispatched tensor: at the current row, or at the row of its entry. That is -1 and
+ * reads 0 if there is none. */
 static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *packing) {
     Routing *routing = rewrite->routing;
     Program *program = routing->program;
@@ -160,7 +161,7 @@ static bool in_tuple(const Rewrite *rewrite, const Index *index) {
     return false;
 }
 
-/* The loops of a statement that neither the tuple nor a plain subscript of its target has. */
+/* The loops of a statement that are neither in the tuple nor plain subscripts of its target. */
 static int remaining_loops(const Rewrite *rewrite, const Statement *statement, Index **rest) {
     int count = 0;
     for (int i = 0; i < statement->loop_count; i++) {
@@ -174,7 +175,7 @@ static int remaining_loops(const Rewrite *rewrite, const Statement *statement, I
     return count;
 }
 
-/* Zero wherever the original statement would have written. */
+/* Sets the target of the original statement to zero. */
 static void add_zero(Rewrite *rewrite, Block *block, const Statement *original) {
     Program *program = rewrite->routing->program;
     Statement *zero = statement_loop(program, block, original->target, false, REDUCE_NONE, NULL, 0,
@@ -182,8 +183,8 @@ static void add_zero(Rewrite *rewrite, Block *block, const Statement *original) 
     zero->once = original->once;
 }
 
-/* The indices of a tensor that holds the equation's sums on rows: the row, and what is left of the
- * target's. */
+/* The indices of a tensor with the sums of the equation per row: the row, and the remaining indices
+ * of the target. */
 static int row_indices(const Rewrite *rewrite, const Expr *target, Index **indices) {
     int rank = 0;
     indices[rank++] = rewrite->row;
@@ -195,8 +196,7 @@ static int row_indices(const Rewrite *rewrite, const Expr *target, Index **indic
     return rank;
 }
 
-/* The inner sum of a scatter stays on rows: t[r,d] = sum[f] value, of which the scatter then reads
- * t[r,d]. */
+/* The inner sum of a scatter stays on rows: t[r,d] = sum[f] value; the scatter reads t[r,d]. */
 static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *original,
                          Index *const *rest, int rest_count, Expr *value) {
     Program *program = rewrite->routing->program;
@@ -213,9 +213,9 @@ static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *origin
     return read;
 }
 
-/* ---- sums that go to the same places ---- */
+/* ---- sums with the same targets ---- */
 
-/* A scatter of inner sums, with the equation that it came from. */
+/* A scatter of inner sums, with its original equation. */
 struct Scattered {
     Block *block;
     Expr *target; /* of the equation */
@@ -229,7 +229,7 @@ static int tuple_place(const Routing *routing, const Tuple *tuple, const Expr *s
     return -1;
 }
 
-/* Whether two equations add to the same elements at each place of the mask. */
+/* True if two equations add to the same elements for each entry of the mask. */
 static bool same_places(const Rewrite *rewrite, const Scattered *earlier, const Expr *target) {
     if (earlier->target->tensor != target->tensor) return false;
     for (int i = 0; i < target->count; i++) {
@@ -253,7 +253,7 @@ static void find_touch(Expr *expr, void *data) {
     touch->found |= expr->kind == EXPR_READ && expr->tensor == touch->tensor;
 }
 
-/* Whether a statement looks at the tensor, or does more to it than adding. */
+/* True if a statement reads the tensor, or does more than add to it. */
 static bool disturbs(Statement *statement, const Tensor *tensor) {
     if (statement->kind == STATEMENT_REPEAT) return true;
     Touch touch = {.tensor = tensor};
@@ -268,8 +268,8 @@ static bool disturbs(Statement *statement, const Tensor *tensor) {
     return touch.found || (statement->target->tensor == tensor && !statement->accumulate);
 }
 
-/* Adds the sum to that of an earlier equation, whose scatter then waits until both are there: one
- * pass over the rows instead of two. */
+/* Adds the sum to that of an earlier equation, whose scatter moves after both: one pass over the
+ * rows instead of two. */
 static bool join_sum(Rewrite *rewrite, Block *block, const Statement *original, Index *const *rest,
                      int rest_count, Expr *value) {
     Routing *routing = rewrite->routing;
@@ -307,8 +307,8 @@ static void note_scattered(Rewrite *rewrite, Block *block, const Statement *orig
 
 /* ---- targets ---- */
 
-/* A target that keeps its shape: a scatter to the places of the rows, or a sum over all rows when
- * no place is left. */
+/* A target that keeps its shape: a scatter to the coordinates of the rows, or a sum over all rows
+ * if no coordinate remains. */
 static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *original, Expr *value) {
     Program *program = rewrite->routing->program;
     Index *rest[MAX_LOOPS];
@@ -359,10 +359,10 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
     made->once = statement->once;
 }
 
-/* ---- a choice within the rows ---- */
+/* ---- a top over rows ---- */
 
-/* The operand of a choice on rows; copied onto rows when it is not packed itself. It has the loops
- * of the result, but perhaps not its steps. */
+/* The operand of a top over rows; copied onto rows unless it is dispatched. It has the loops of the
+ * result, but possibly other repeat indices. */
 static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     Program *program = rewrite->routing->program;
     if (packing_of(rewrite->routing, operand->tensor)) return rewrite_expr(rewrite, operand);
@@ -421,7 +421,7 @@ static void rewrite_statement(Routing *routing, Block *block, Statement *stateme
         list_push(routing->program->arena, &block->statements, statement);
 }
 
-/* rewrite_block: every statement of the block onto the rows of the mask at hand where find_support
+/* rewrite_block: moves every statement of the block to the rows of the current mask if find_support
  * allows it. */
 void rewrite_block(Routing *routing, Block *block, Statement *region) {
     List old = block->statements;

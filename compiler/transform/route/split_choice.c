@@ -1,8 +1,8 @@
-/* split_choice: a choice inside the rows of another that is looked at from outside as well.
+/* split_choice: a top inside the rows of another one that is also read outside of these rows.
  *
- * A loss may ask what the inner choice says of every token, while what is chosen is wanted only
- * under the outer mask. Then the choice is made twice, of the same numbers and so alike: once for
- * those who look from outside, and once for those under the mask, which can move onto rows.
+ * A loss may read the inner selection for every token, although the selected values are needed only
+ * under the outer mask. Then top runs twice on the same values, with equal results: once for
+ * readers outside, and once for readers under the mask, which can move to rows.
  *
  *     picked[b,s,n,m] = top(p)                      picked[b,s,n,m] = top(p)
  *     load[n,m] = sum[b,s] picked[b,s,n,m]   -->    picked_2[b,s,n,m] = top(p)
@@ -16,11 +16,11 @@
 
 typedef struct Split {
     const Routing *routing;
-    const Tensor *tensor; /* what the choice marks */
+    const Tensor *tensor; /* the marks of the top */
     int dims[MAX_RANK];
-    const Place *place; /* the statement at hand */
-    const Tuple *tuple; /* where it is under the mask */
-    Tensor *variant;    /* NULL while readers are only looked for */
+    const Place *place; /* the current statement */
+    const Tuple *tuple; /* its tuple under the mask */
+    Tensor *variant;    /* NULL during the search for readers */
     bool found;
 } Split;
 
@@ -37,7 +37,7 @@ static Expr *read_copy(Program *program, Expr *read, void *data) {
     return split->variant ? expr_read(program, split->variant, read->args) : NULL;
 }
 
-/* Visits the readers under the mask; with a variant, these read it from now on. */
+/* Visits the readers under the mask; with a variant, makes them read it. */
 static void visit_readers(Split *split) {
     const Routing *routing = split->routing;
     for (int i = 0; i < routing->places.count; i++) {
@@ -51,7 +51,7 @@ static void visit_readers(Split *split) {
     }
 }
 
-/* The same choice once more, right behind it. */
+/* A copy of the top, directly after it. */
 static Tensor *add_copy(const Routing *routing, const Place *place) {
     Program *program = routing->program;
     Statement *top = place->statement;
@@ -73,7 +73,7 @@ static Tensor *add_copy(const Routing *routing, const Place *place) {
     return variant;
 }
 
-/* A choice that could move onto rows if nobody looked from outside. */
+/* True for a top that could move to rows without its readers outside. */
 static bool may_split(const Routing *routing, const Place *place, int tensors) {
     const Statement *top = place->statement;
     if (top->kind != STATEMENT_CALL || top->call != CALL_TOP || top == routing->choice)
@@ -94,8 +94,8 @@ static bool split_off(const Routing *routing, const Place *place) {
     return true;
 }
 
-/* split_choice: see the head of this file; of the first `tensors` only, not of what was split off.
- * False when there is none, or no more. */
+/* split_choice: see the head of this file; considers the first `tensors` only, not earlier copies.
+ * False if there is none, or no further one. */
 bool split_choice(const Routing *routing, int tensors) {
     for (int i = 0; i < routing->places.count; i++) {
         const Place *place = routing->places.items[i];

@@ -1,12 +1,14 @@
-/* support: which tensors are zero where a mask is, or wanted only where it is not.
+/* support: finds tensors that are zero wherever a mask is zero, and tensors that are read only
+ * where it is not.
  *
- * A tensor is supported when each statement that writes it has a value that is zero wherever the
- * mask is zero; it is demanded when each statement that reads it is under the mask at the same
- * place. A statement is under the mask at a tuple of its indices when its value is zero outside or
- * its target is demanded. Both are greatest fixed points: all tensors that have the axes of the
- * mask start as both, and what is contradicted is taken out until nothing changes. That is sound
- * because statements run in order: a chain of reasons ends in the mask itself or in a tensor that
- * is not used at all.
+ * A tensor is supported if each statement that writes it has a value that is zero wherever the mask
+ * is zero. It is demanded if each statement that reads it is under the mask at the same tuple. A
+ * statement is under the mask at a tuple of its indices if its value is zero outside or its target
+ * is demanded.
+ *
+ * Both are greatest fixed points: all tensors with the axes of the mask start as both, and
+ * contradicted ones are removed until nothing changes. This is sound because statements run in
+ * order: a chain of reasons ends in the mask or in an unused tensor.
  *
  *     e[b,s,n,d] = sum[f] h[b,s,n,f] * down[n,f,d]           demanded: only read below
  *     y[b,s,d]   = sum[n] chosen[b,s,n] * e[b,s,n,d]         under the mask at (b,s,n)
@@ -49,8 +51,8 @@ static int repeat_dimension(const Tensor *tensor) {
     return -1;
 }
 
-/* Whether the access means the mask's own step: what one step chose says nothing of another step's
- * values. */
+/* True if the access is in the mask's own step: the selection of one step is independent of values
+ * of another step. */
 bool step_fits(const Routing *routing, const Expr *read, const Statement *region) {
     if (!routing->home) return true;
     if (!region || (!routing->stacked && region != routing->home)) return false;
@@ -68,7 +70,7 @@ bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
 
 /* ---- candidates ---- */
 
-/* Finds each axis of the mask exactly once among the tensor's. */
+/* Finds each axis of the mask exactly once among those of the tensor. */
 static bool match_axes(const Routing *routing, const Tensor *tensor, int *dims) {
     for (int i = 0; i < routing->rank; i++) {
         dims[i] = -1;
@@ -100,11 +102,11 @@ static void start_candidates(Routing *routing) {
 typedef struct Visit {
     Routing *routing;
     const Place *place;
-    const Tuple *tuple; /* where the statement is under the mask, or NULL */
+    const Tuple *tuple; /* its tuple if the statement is under the mask, or NULL */
     bool found, forced;
 } Visit;
 
-/* Every read of a statement: its value, operands, and what stands in subscripts, but not the target
+/* Visits every read of a statement: its value, operands and subscripts, but not the target
  * itself. */
 static void walk_reads(const Statement *statement, void (*visit)(Expr *expr, void *data),
                        void *data) {
@@ -118,7 +120,7 @@ static void walk_reads(const Statement *statement, void (*visit)(Expr *expr, voi
             expr_walk(statement->inputs.items[i], visit, data);
 }
 
-/* A tensor that is not stacked must live in one region: elsewhere its value is that of some other
+/* A tensor that is not stacked must be in one region: elsewhere it has the value of another
  * step. */
 static void check_access(Expr *expr, void *data) {
     Visit *visit = data;
@@ -151,7 +153,7 @@ static void check_written(Routing *routing, const Place *place, Expr *target) {
         packing->candidate = false;
 }
 
-/* The dimension that a top chooses along, counted over all subscripts of one of its operands. */
+/* The dimension that a top selects along, counted over all subscripts of one of its operands. */
 static int top_dimension(const Statement *top, const Expr *read) {
     int iterated = 0;
     for (int i = 0; i < read->count; i++) {
@@ -161,8 +163,8 @@ static int top_dimension(const Statement *top, const Expr *read) {
     return -1;
 }
 
-/* A call iterates over leading dimensions only: no packed operand but those of a choice within the
- * rows. */
+/* A call iterates over leading dimensions only: its operands cannot be dispatched, except those of
+ * a top over the rows. */
 static void check_call(Routing *routing, const Place *place) {
     const Statement *call = place->statement;
     for (int side = 0; side < 2; side++) {
@@ -179,7 +181,7 @@ static void check_call(Routing *routing, const Place *place) {
     }
 }
 
-/* What is computed before the choice is not known to be wanted only under it. */
+/* A value computed before the top may be needed outside of it. */
 static void check_early(const Routing *routing, const Place *place) {
     if (place->region != routing->home || place->statement->kind != STATEMENT_LOOP) return;
     Packing *packing = candidate(routing, place->statement->target->tensor);
@@ -204,7 +206,7 @@ static void check_accesses(Routing *routing) {
 static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
                      const Statement *region);
 
-/* Operations by where they keep a zero: any zero argument, the first, or all of them. */
+/* Operations by zero argument that makes the result zero: any, the first, or all of them. */
 static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
                            const Statement *region) {
     bool zero[3] = {false, false, false};
@@ -224,7 +226,7 @@ static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple
     return false;
 }
 
-/* Whether the value is zero wherever the mask at the tuple is. */
+/* True if the value is zero wherever the mask at the tuple is zero. */
 static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
                      const Statement *region) {
     if (expr->kind == EXPR_NUMBER) return expr->number == 0;
@@ -244,8 +246,8 @@ typedef struct Search {
     bool found;
 } Search;
 
-/* A largest value over chosen entries is not one over all of them, so the tuple must stay on the
- * left then. */
+/* A maximum over selected entries differs from one over all entries; the tuple must then stay on
+ * the left. */
 static bool reduces_well(const Routing *routing, const Statement *statement, const Tuple *tuple) {
     if (statement->reduction != REDUCE_MAX && statement->reduction != REDUCE_MIN) return true;
     for (int i = 0; i < routing->rank; i++) {
@@ -276,7 +278,7 @@ static void try_read(Expr *expr, void *data) {
     search->found = true;
 }
 
-/* Where the statement is under the mask: false when it is not. */
+/* Sets the tuple at which the statement is under the mask; false if it is not. */
 bool choose_tuple(const Routing *routing, const Place *place, Tuple *tuple) {
     Statement *statement = place->statement;
     Expr *target = NULL;
@@ -327,7 +329,7 @@ static void check_demand(Expr *expr, void *data) {
     visit->found = true;
 }
 
-/* Whether the statement has work beyond one number for each place of the mask. */
+/* True if the statement computes more than one number per entry of the mask. */
 static bool loops_beyond(const Routing *routing, const Statement *statement) {
     return statement->kind == STATEMENT_CALL || statement->loop_count > routing->rank;
 }
@@ -346,9 +348,9 @@ static bool is_product_of_two(const Statement *statement) {
            value->args[0]->kind == EXPR_READ && value->args[1]->kind == EXPR_READ;
 }
 
-/* Whether a statement under the mask is better done on rows. One number for each place is cheap
- * where it stands and finds its packed values there, if these are known to be zero elsewhere; a
- * plain matrix product of dense values is better dense. */
+/* True if a statement under the mask is faster on rows. One number per entry is cheap without rows
+ * and finds its dispatched values there, if these are known to be zero elsewhere. A plain matrix
+ * product of dense values is faster dense. */
 bool wants_rows(const Routing *routing, const Statement *statement) {
     const Expr *target =
         statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
@@ -359,8 +361,8 @@ bool wants_rows(const Routing *routing, const Statement *statement) {
     return loops_beyond(routing, statement) && (visit.found || !is_product_of_two(statement));
 }
 
-/* Small tensors with nothing but the axes of the mask stay as they are, unless values flow in that
- * exist on rows only. */
+/* Small tensors with only the axes of the mask stay dense, unless they depend on values that exist
+ * on rows only. */
 static bool grow_packed(Routing *routing) {
     bool changed = false;
     for (int i = 0; i < routing->places.count; i++) {
@@ -381,7 +383,7 @@ static bool grow_packed(Routing *routing) {
     return changed;
 }
 
-/* find_support: fills routing->packing for the mask at hand. */
+/* find_support: sets routing->packing for the current mask. */
 void find_support(Routing *routing) {
     start_candidates(routing);
     check_accesses(routing);

@@ -1,8 +1,9 @@
-/* chunk_scan: a recurrence that is linear in its state by products, a chunk of places at a time.
+/* chunk_scan: the chunkwise-parallel form of a linear recurrence.
  *
- * Needs:   a program as elaborated, of a graph that runs all places at once.
- * Leaves:  no scan whose states are many more numbers than what comes in and goes out: inside a
- *          chunk places meet in pairs, and a scan over the chunks has the states at their borders.
+ * Needs:   an elaborated program of a graph that runs all positions at once.
+ * Leaves:  no scan whose states have many more elements than its inputs and outputs. Inside a
+ *          chunk, pairs of positions interact through products. A scan over the chunks has the
+ *          states at their borders.
  *
  *     scan s: S[h,e,c] = a[s,h] * S[h,e,c] + k[s,h,e] * v[s,h,c]
  *     o[s,h,c] = sum[e] q[s,h,e] * S[s,h,e,c]
@@ -15,29 +16,30 @@
  *     o[n,i,h,c] = sum[j] met[h,n,i,j] * v[n,j,h,c]
  *                + whole[h,n,i] * sum[e] q[n,i,h,e] * border[h,n,e,c]
  *
- * What is made inside a chunk is made again on the way back; borders are kept.
+ * Tensors inside a chunk are recomputed in the backward pass; borders are saved.
  *
- * Nothing here knows how the equations were written: see linear.c and readers.c. The gradient is
- * that of the chunked form. What another form would not make faster stays as it is, and says why.
+ * The form of the equations does not matter: see linear.c and readers.c. The gradient is that of
+ * the chunked form. A scan that another form would not make faster stays sequential and records the
+ * reason.
  */
 #include "passes.h"
 #include "transform/scan/scan.h"
 
 #include <string.h>
 
-/* Places of a chunk. Products of 64 rows are fast, and pairs within a chunk cost as much as a state
- * 64 wide. 32 where decays differ along what is summed over and inputs are corrected: pairs of
- * blocks (sub_chunks.c) take too much room there. Shorter axes and smaller states stay place by
- * place. */
+/* Chunk sizes. Products of 64 rows are fast, and pairs within a chunk cost as much as a state of
+ * width 64. A size of 32 applies if decays differ along a summed dimension and inputs are
+ * corrected, because pairs of blocks (sub_chunks.c) then need too much memory. Shorter axes and
+ * smaller states stay sequential. */
 enum { PLACES = 64, PLACES_IN_BLOCKS = 32, MIN_STATE = 256 };
 
-/* ---- pairs of places in a chunk ---- */
+/* ---- pairs of positions in a chunk ---- */
 
 static Expr *index_of(const Chunks *chunks, Index *index) {
     return expr_index(chunks->program, index);
 }
 
-/* What rows take of what earlier places of their chunk brought. */
+/* The contribution of earlier positions of the chunk to each row. */
 static Expr *met_inside(const Chunks *chunks, const Parts *parts, Expr *query, Dims query_heads) {
     Dims heads;
     Expr *weight = chunk_scaled(
@@ -52,9 +54,9 @@ static Expr *met_inside(const Chunks *chunks, const Parts *parts, Expr *query, D
                       at);
 }
 
-/* ---- from chunk to chunk ---- */
+/* ---- between chunks ---- */
 
-/* What the places of a chunk leave in the state at its end. */
+/* The contribution of the positions of a chunk to the state at its end. */
 static Expr *taken_of(const Chunks *chunks, const Parts *parts) {
     Spot at = chunk_spot(chunks, 0, chunks->column, NULL, parts->columns);
     Expr *left =
@@ -80,7 +82,7 @@ static Expr *one_before(const Chunks *chunks, Expr *expr, Expr *number) {
     return expr_substitute(program, expr, &(Index *){chunks->number}, &past, 1);
 }
 
-/* An expression of what is summed over, at the second index of each. */
+/* An expression over the summed dimensions, at their second indices. */
 static Expr *over_other(const Chunks *chunks, Expr *expr) {
     const Recurrence *recurrence = chunks->recurrence;
     Index *from[MAX_RANK];
@@ -94,7 +96,8 @@ static Expr *over_other(const Chunks *chunks, Expr *expr) {
     return expr_substitute(chunks->program, expr, from, to, count);
 }
 
-/* Adds a matrix by the border before, a sum over the second indices, in the body of the scan. */
+/* Adds a matrix times the previous border, a sum over the second indices, to the body of the
+ * scan. */
 static void add_transition(const Chunks *chunks, Block *body, Expr *border, Expr *product) {
     const Recurrence *recurrence = chunks->recurrence;
     Index *over[MAX_RANK];
@@ -105,7 +108,7 @@ static void add_transition(const Chunks *chunks, Block *body, Expr *border, Expr
                    recurrence->scan->span);
 }
 
-/* border[n] = decay * border[n-1] + taken[n-1], the first one what the scan begins with. */
+/* border[n] = decay * border[n-1] + taken[n-1]; the first one is the initial state of the scan. */
 static Tensor *carry(const Chunks *chunks, Expr *taken, Expr *transition) {
     const Recurrence *recurrence = chunks->recurrence;
     Program *program = chunks->program;
@@ -135,7 +138,8 @@ static Tensor *carry(const Chunks *chunks, Expr *taken, Expr *transition) {
 
 /* ---- readers ---- */
 
-/* The factors of a reader that meet the state, over the indices of the recurrence. */
+/* The factors of a reader that are multiplied with the state, over the indices of the
+ * recurrence. */
 static List own_factors(const Recurrence *recurrence, const Reader *reader) {
     List factors = {0};
     for (int i = 0; i < reader->inside.count; i++)
@@ -146,7 +150,7 @@ static List own_factors(const Recurrence *recurrence, const Reader *reader) {
     return factors;
 }
 
-/* The chunk of a place of the axis and its row there, from an expression of chunks. */
+/* Reads an expression of chunks at the chunk and row of a position of the axis. */
 static Expr *at_axis(const Chunks *chunks, Expr *expr, Index *place) {
     const Statement *scan = chunks->recurrence->scan;
     Program *program = chunks->program;
@@ -162,7 +166,7 @@ static Expr *at_axis(const Chunks *chunks, Expr *expr, Index *place) {
     return expr_substitute(program, expr, from, to, 2);
 }
 
-/* A tensor over the dimensions of the state but those summed over, and the axis again. */
+/* A tensor over the dimensions of the state that are not summed, and the axis. */
 static Tensor *along_axis(const Chunks *chunks, Expr *value) {
     const Recurrence *recurrence = chunks->recurrence;
     Program *program = chunks->program;
@@ -182,7 +186,7 @@ static Tensor *along_axis(const Chunks *chunks, Expr *value) {
     return tensor;
 }
 
-/* The reader takes `made` for its sum over the state. */
+/* The reader uses `made` instead of its sum over the state. */
 static void rewrite_reader(const Chunks *chunks, const Reader *reader, Tensor *made) {
     const Recurrence *recurrence = chunks->recurrence;
     Program *program = chunks->program;
@@ -207,7 +211,7 @@ static void rewrite_reader(const Chunks *chunks, const Reader *reader, Tensor *m
     if (kept == count) statement->reduction = REDUCE_NONE;
 }
 
-/* What rows find in the state that their chunk began with. */
+/* The contribution of the state at the start of the chunk to each row. */
 static Expr *found_outside(const Chunks *chunks, Expr *query, Dims heads, Tensor *border) {
     const Recurrence *recurrence = chunks->recurrence;
     Expr *whole = decay_whole(chunks, index_of(chunks, chunks->row));
@@ -244,7 +248,7 @@ static void serve(const Chunks *chunks, const Reader *reader, const Parts *parts
 
 /* ---- the pass ---- */
 
-/* Statements to be put before one that is there. */
+/* Statements to insert before an existing one. */
 typedef struct Insertion {
     const Statement *before;
     Block made;
@@ -286,7 +290,7 @@ static void chunk_state(const Recurrence *recurrence, List *insertions, long pla
     }
 }
 
-/* Is the tensor handed on from place to place? */
+/* True if the tensor is carried from position to position. */
 static bool is_state(const Recurrence *recurrence, const Expr *expr) {
     const Expr *target = recurrence->target;
     if (expr->kind == EXPR_READ && expr->tensor == target->tensor)
@@ -299,7 +303,7 @@ static bool is_state(const Recurrence *recurrence, const Expr *expr) {
     return false;
 }
 
-/* The states of a scan, taken apart. */
+/* The states of a scan, analyzed. */
 static List states_of(Program *program, Statement *scan) {
     List states = {0};
     for (int i = 0; i < scan->body.statements.count; i++) {
@@ -314,8 +318,8 @@ static List states_of(Program *program, Statement *scan) {
     return states;
 }
 
-/* Where the places of the axis would not fill chunks, or no state is much more than what comes in,
- * one place after the other is as fast. */
+/* A sequential scan is as fast if the axis would not fill chunks, or if no state is much larger
+ * than its inputs. */
 static const char *are_small(const List *states, long size) {
     long most = 0;
     for (int i = 0; i < states->count; i++) {
@@ -326,8 +330,8 @@ static const char *are_small(const List *states, long size) {
                 elements *= recurrence->target->tensor->axes[j]->size;
         if (elements > most) most = elements;
     }
-    return most < MIN_STATE            ? "its state is small"
-           : size < SCAN_MIN_POSITIONS ? "it is short"
+    return most < MIN_STATE            ? "the state is small"
+           : size < SCAN_MIN_POSITIONS ? "the sequence is short"
                                        : NULL;
 }
 
@@ -353,7 +357,7 @@ static void find_outside(Statement *statement, void *data) {
         expr_walk(statement->inputs.items[i], find_tensor, data);
 }
 
-/* Is something of the body but its states read behind the scan? */
+/* True if a statement after the scan reads a tensor of the body other than its states. */
 static bool is_looked_into(Program *program, const Statement *scan, const List *states) {
     Outside outside = {.scan = scan};
     for (int i = 0; i < scan->body.statements.count; i++) {
@@ -367,14 +371,14 @@ static bool is_looked_into(Program *program, const Statement *scan, const List *
     return outside.found;
 }
 
-/* Why the state stays as it is, or NULL. */
+/* The reason why the state stays sequential, or NULL. */
 static const char *stays(Recurrence *recurrence, const Block *block) {
     linear(recurrence);
     readers(recurrence);
     if (recurrence->reason) return recurrence->reason;
     for (int i = 0; i < recurrence->readers.count; i++)
         if (list_find(&block->statements, ((Reader *)recurrence->readers.items[i])->statement) < 0)
-            return "its states are read elsewhere";
+            return "the states are read elsewhere";
     return NULL;
 }
 
@@ -393,8 +397,9 @@ static void note_form(Program *program, const Recurrence *recurrence, long place
 static bool chunk_one(Program *program, Statement *scan, const Block *block, List *insertions,
                       long places) {
     List states = states_of(program, scan);
-    const char *reason = states.count ? NULL : "it has no state";
-    if (is_looked_into(program, scan, &states)) reason = "more than its states is read";
+    const char *reason = states.count ? NULL : "there is no state";
+    if (is_looked_into(program, scan, &states))
+        reason = "other tensors of the scan are read after it";
     for (int i = 0; i < states.count && !reason; i++) reason = stays(states.items[i], block);
     if (!reason && places <= 0) reason = are_small(&states, scan->index->axis->size);
     scan->slow = reason;

@@ -1,10 +1,10 @@
-/* chunks: the parts of the chunked form.
+/* chunks: the tensors of the chunked form.
  *
- * Place s of the axis is row i of chunk n, s = C * n + i, from the end when the scan goes down. The
- * last chunk may be longer than what is left of the axis: inputs are 0 there and decays 1.
+ * Position s of the axis is row i of chunk n, s = C * n + i, counted from the end if the scan is
+ * reversed. The last chunk may extend beyond the axis: inputs are 0 there and decays 1.
  *
- * Products of decays are made by multiplying, as the recurrence does, so that nothing is divided
- * and a decay of 0 is one:
+ * Products of decays are computed by multiplication, as in the recurrence. Nothing is divided, and
+ * a decay of 0 is valid:
  *
  *     since[n,i,j] = a[j+1] * ... * a[i]        1 where j == i, 0 where j > i
  *     whole[n,i]   = a[0] * ... * a[i]
@@ -106,7 +106,7 @@ Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summe
     return tensor;
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static Expr *place_number(const Chunks *chunks, Index *row) {
     Expr *first = apply(chunks, OP_MUL, expr_index(chunks->program, chunks->number),
@@ -138,8 +138,8 @@ Expr *at_dims(const Chunks *chunks, Expr *expr) {
     return moved(chunks, expr, NULL);
 }
 
-/* An expression over place and indices of the state, for a place of a chunk; `outside` where the
- * axis has ended. */
+/* An expression over position and indices of the state, for a position of a chunk; `outside` after
+ * the end of the axis. */
 static Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside) {
     long size = chunks->recurrence->scan->index->axis->size;
     Expr *value = moved(chunks, expr, place_of(chunks, row));
@@ -157,7 +157,7 @@ Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, 
                       at_place(chunks, value, row, 0));
 }
 
-/* Keys as far as they are left, where decays differ along them. */
+/* Keys times the decays up to the end of the chunk, if decays differ along them. */
 static void leave(const Chunks *chunks, Parts *parts) {
     Expr *key = chunk_key(chunks, parts);
     Spot at = chunk_spot(chunks, chunks->faded, chunks->column, NULL, chunks->element);
@@ -198,7 +198,7 @@ Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *plac
     return tensor;
 }
 
-/* The value so many rows further. */
+/* The value at a row further by `rows`. */
 static Expr *row_by(const Chunks *chunks, Tensor *tensor, Spot at, double rows) {
     at.row = apply(chunks, OP_ADD, at.row, number_of(chunks, rows));
     if (rows < 0) at.row = apply(chunks, OP_SUB, at.row->args[0], number_of(chunks, -rows));
@@ -252,7 +252,7 @@ void make_decays(Chunks *chunks) {
     make_blocks(chunks);
 }
 
-/* The product of decays behind place `column` up to `row`, 0 where that is earlier. */
+/* The product of decays after position `column` up to `row`, 0 if that is earlier. */
 static Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column) {
     if (!chunks->decay) return apply(chunks, OP_LE, column, row);
     Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, 0);
@@ -268,7 +268,7 @@ Expr *decay_whole(const Chunks *chunks, Expr *row) {
     return chunk_read(chunks, chunks->whole, at);
 }
 
-/* ---- pairs of places ---- */
+/* ---- pairs of positions ---- */
 
 Expr *chunk_pairs(const Chunks *chunks, const char *name, Expr *query, Dims query_heads,
                   const Parts *parts, bool past, Dims *heads) {
@@ -317,7 +317,7 @@ Expr *chunk_key_left(const Chunks *chunks, const Parts *parts) {
     return chunk_read(chunks, parts->left, at);
 }
 
-/* What is left at the end of a chunk of the values of its places, over dimensions `behind`. */
+/* Values of positions times the decays up to the end of the chunk, over dimensions `behind`. */
 Expr *chunk_left(const Chunks *chunks, const Parts *parts, const char *name, Expr *value,
                  Dims heads, Spot *at) {
     Expr *since = number_of(chunks, 1);

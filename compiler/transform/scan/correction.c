@@ -1,17 +1,18 @@
-/* correction: inputs that are corrected by what the state gives, by one triangular solve a chunk.
+/* correction: inputs that are corrected by the state, as in the delta rule, by one triangular solve
+ * per chunk.
  *
  *     S = a[i] * S + u[i] * z[i],    z[i] = v[i] + share * sum[e] w[i,e] * S[e]
  *
- * where the S that w meets is that of the place before: what the chunk began with and what its
- * earlier places brought.
+ * where w is multiplied with the state after the previous position: the initial state of the chunk
+ * and the inputs of its earlier positions.
  *
  *     z[i] - sum[j < i] pull[i,j] * z[j] = v[i] + other inputs + reach[i] * border
  *     pull[i,j] = share * since[i-1,j] * sum[e] w[i,e] * u[j,e]
  *     reach[i,e] = share * whole[i-1] * w[i,e]
  *
- * The inverse of the triangle on the left, made row by row, does not depend on the border: so
- * z = value + slope * border for all chunks at once, and the scan over the chunks takes the slope
- * into the matrix that the border is multiplied by.
+ * The inverse of the triangle on the left is computed row by row and does not depend on the border.
+ * Therefore z = value + slope * border for all chunks at once. The scan over the chunks includes
+ * the slope in the matrix that multiplies the border.
  */
 #include "transform/scan/scan.h"
 
@@ -53,7 +54,7 @@ static Look look_of(const Chunks *chunks) {
     return look;
 }
 
-/* pull[i,j], what an input of place j adds to the correction of a later place i. */
+/* pull[i,j]: contribution of the input at position j to the correction of a later position i. */
 static Expr *pull_of(const Chunks *chunks, const Look *look, const Parts *parts, Dims *heads) {
     Expr *pairs =
         chunk_pairs(chunks, "pairs", look->looked, look->looked_heads, parts, true, heads);
@@ -67,7 +68,7 @@ static Expr *pull_of(const Chunks *chunks, const Look *look, const Parts *parts,
     return chunk_read(chunks, pull, at);
 }
 
-/* The value of rows with what the other inputs add to it, its heads and its columns. */
+/* The value of rows plus the contributions of the other inputs, its heads and its columns. */
 static Expr *wanted_of(const Chunks *chunks, const Look *look, const Parts *parts, Dims *heads,
                        Dims *columns) {
     const Recurrence *recurrence = chunks->recurrence;
@@ -121,7 +122,7 @@ static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
     return solved;
 }
 
-/* What a border gives for w at the rows of a chunk, by the decays since: reach[i,e]. */
+/* The derivative of the correction by the border at the rows of a chunk: reach[i,e]. */
 static Expr *reach_of(const Chunks *chunks, const Look *look, Dims heads) {
     Expr *first =
         apply(chunks, OP_EQ, expr_index(chunks->program, chunks->row), number_of(chunks, 0));
@@ -144,7 +145,7 @@ Correction correct(const Chunks *chunks, Parts *parts) {
     Expr *pull = pull_of(chunks, &look, own, &correction.heads);
     Expr *value = wanted_of(chunks, &look, parts, &heads, &columns);
     Tensor *solved = solve(chunks, pull, correction.heads);
-    /* Its rows are the places of the values that follow, so its columns are rows here. */
+    /* Its rows are the positions of later values; its columns are rows here. */
     Expr *rows = chunk_read(chunks, solved,
                             chunk_spot(chunks, correction.heads, chunks->column, chunks->row, 0));
     heads |= correction.heads;

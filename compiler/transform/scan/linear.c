@@ -1,4 +1,4 @@
-/* linear: what the body of a scan makes of a state, multiplied out.
+/* linear: the update of a state by the body of a scan, expanded to a sum of products.
  *
  *     kept[h,e,c] = g[s,h] * S[s-1,h,e,c]
  *     seen[h,c] = sum[e] k[s,h,e] * kept[h,e,c]          terms:  g * S
@@ -7,7 +7,7 @@
  */
 #include "transform/scan/scan.h"
 
-/* The sum that is being multiplied out; its reduced indices stand for dimensions of the state. */
+/* The sum that is expanded; each of its reduced indices runs over a dimension of the state. */
 typedef struct Sum {
     const Statement *statement; /* NULL: none */
     Index *from[MAX_LOOPS];
@@ -71,7 +71,7 @@ static Factors times(Program *program, const Factors *factors, Expr *expr) {
     return copy;
 }
 
-/* ---- reads of what the body defines ---- */
+/* ---- reads of tensors that the body defines ---- */
 
 static Statement *maker_in_body(const Recurrence *recurrence, const Tensor *tensor) {
     const List *body = &recurrence->scan->body.statements;
@@ -89,7 +89,7 @@ static bool is_defined(const Recurrence *recurrence, const Expr *expr) {
     return false;
 }
 
-/* The place itself, or the one before it. */
+/* True for the current position, or for the one before it. */
 static bool is_at(const Recurrence *recurrence, const Expr *sub, bool before) {
     const Index *place = recurrence->scan->index;
     if (!before) return sub->kind == EXPR_INDEX && sub->index == place;
@@ -105,7 +105,7 @@ static bool reads_before(const Recurrence *recurrence, const Expr *read) {
            is_at(recurrence, read->args[recurrence->place], false);
 }
 
-/* Which dimension an index of a sum over the state stands for. */
+/* Sets the dimension of the state that an index of a sum runs over. */
 static bool stands_for(Recurrence *recurrence, Sum *sum, Index *index, int dimension) {
     bool summed = false;
     for (int i = 0; sum->statement && i < sum->statement->loop_count; i++)
@@ -117,7 +117,7 @@ static bool stands_for(Recurrence *recurrence, Sum *sum, Index *index, int dimen
     return true;
 }
 
-/* The state before, element by element or summed over some of its dimensions. */
+/* The previous state, element by element or summed over some of its dimensions. */
 static void add_state(const Expansion *expansion, const Expr *read, const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     for (int i = 0; i < read->count; i++) {
@@ -125,7 +125,7 @@ static void add_state(const Expansion *expansion, const Expr *read, const Factor
         if (i == recurrence->place || expr_equal(sub, own)) continue;
         if (sub->kind == EXPR_INDEX && stands_for(recurrence, expansion->sum, sub->index, i))
             continue;
-        fail(recurrence, "an element of the state takes part in others");
+        fail(recurrence, "elements of the state depend on other elements");
         return;
     }
     Term *term = arena_alloc(recurrence->program->arena, sizeof *term);
@@ -133,7 +133,7 @@ static void add_state(const Expansion *expansion, const Expr *read, const Factor
     list_push(recurrence->program->arena, expansion->terms, term);
 }
 
-/* What the state before gives for a vector: one term, over all that is reduced. */
+/* A sum of the previous state with a vector: one term, over all reduced indices. */
 static void add_correction(const Expansion *expansion, const Statement *maker, Expr *value,
                            const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
@@ -142,7 +142,7 @@ static void add_correction(const Expansion *expansion, const Statement *maker, E
     Sum sum = {.statement = maker};
     const Expansion inner = {recurrence, &sum, &terms};
     if (expansion->sum->statement || maker->reduction != REDUCE_SUM) {
-        fail(recurrence, "it is not linear in its state");
+        fail(recurrence, "not linear in the state");
         return;
     }
     expand(&inner, value, &(Factors){.number = 1});
@@ -150,7 +150,7 @@ static void add_correction(const Expansion *expansion, const Statement *maker, E
     const Term *only = terms.count == 1 ? terms.items[0] : NULL;
     if (!only || only->kind != TERM_STATE ||
         sum.count != maker->loop_count - maker->target->count + 1) {
-        fail(recurrence, "what it sums of its state is no plain product");
+        fail(recurrence, "a sum over the state is not a plain product");
         return;
     }
     Term *term = arena_alloc(program->arena, sizeof *term);
@@ -163,7 +163,7 @@ static void add_correction(const Expansion *expansion, const Statement *maker, E
     list_push(program->arena, expansion->terms, term);
 }
 
-/* A read of what an earlier equation of the body made: what that says. */
+/* A read of a tensor from an earlier equation of the body: expands that equation. */
 static void expand_read(const Expansion *expansion, const Expr *read, const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     const Statement *maker = maker_in_body(recurrence, read->tensor);
@@ -180,7 +180,7 @@ static void expand_read(const Expansion *expansion, const Expr *read, const Fact
         if (place && is_at(recurrence, read->args[i], false)) continue;
         if (place || sub->kind != EXPR_INDEX || read->args[i]->kind != EXPR_INDEX ||
             maker->target->tensor == recurrence->target->tensor || maker->accumulate) {
-            fail(recurrence, "another place or another state takes part");
+            fail(recurrence, "it reads another position or another state");
             return;
         }
         from[count] = sub->index;
@@ -199,7 +199,7 @@ static void expand_where(const Expansion *expansion, const Expr *expr, const Fac
     Program *program = expansion->recurrence->program;
     Expr *condition = expr->args[0];
     if (is_defined(expansion->recurrence, condition)) {
-        fail(expansion->recurrence, "a condition on the state decides");
+        fail(expansion->recurrence, "it has a condition on the state");
         return;
     }
     Factors yes = times(program, prefix,
@@ -216,7 +216,7 @@ static void expand_product(const Expansion *expansion, const Expr *expr, const F
     bool first = is_defined(recurrence, expr->args[0]), both = first;
     both &= is_defined(recurrence, expr->args[1]);
     if (both || (expr->op == OP_DIV && !first)) {
-        fail(recurrence, "it is not linear in its state");
+        fail(recurrence, "not linear in the state");
         return;
     }
     Expr *other = expr->args[first];
@@ -227,12 +227,12 @@ static void expand_product(const Expansion *expansion, const Expr *expr, const F
     expand(expansion, expr->args[!first], &factors);
 }
 
-/* Adds prefix * expr, multiplied out, to the terms. */
+/* Adds prefix * expr, expanded, to the terms. */
 static void expand(const Expansion *expansion, Expr *expr, const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     Program *program = recurrence->program;
     if (recurrence->reason || expr_is_number(expr, 0)) return;
-    if (is_random(expr)) fail(recurrence, "random numbers take part");
+    if (is_random(expr)) fail(recurrence, "it uses random numbers");
     if (!is_defined(recurrence, expr)) {
         Term *term = arena_alloc(program->arena, sizeof *term);
         *term = (Term){.kind = TERM_INPUT, .factors = times(program, prefix, expr)};
@@ -262,11 +262,11 @@ static void expand(const Expansion *expansion, Expr *expr, const Factors *prefix
         expand_where(expansion, expr, prefix);
         break;
     default:
-        fail(recurrence, "it is not linear in its state");
+        fail(recurrence, "not linear in the state");
     }
 }
 
-/* before[s,...] = where(s == 0, begin, S[s-1,...]): the state before under another name. */
+/* before[s,...] = where(s == 0, begin, S[s-1,...]): another name of the previous state. */
 static void find_beginning(Recurrence *recurrence) {
     const List *body = &recurrence->scan->body.statements;
     for (int i = 0; i < body->count; i++) {
@@ -302,12 +302,12 @@ void linear(Recurrence *recurrence) {
     recurrence->place = -1;
     for (int i = 0; i < target->count; i++) {
         if (target->args[i]->kind != EXPR_INDEX)
-            fail(recurrence, "its state stands at a place");
+            fail(recurrence, "a subscript of the state is not an index");
         else if (target->args[i]->index == recurrence->scan->index)
             recurrence->place = i;
     }
     if (recurrence->place < 0 || maker->reduction != REDUCE_NONE || maker->accumulate)
-        fail(recurrence, "it is not linear in its state");
+        fail(recurrence, "not linear in the state");
     if (recurrence->reason) return;
     find_beginning(recurrence);
     expand(&expansion, maker->value, &(Factors){.number = 1});

@@ -1,7 +1,7 @@
-/* readers: who reads the states after each place, and how the terms of a recurrence look from
- * there.
+/* readers: the statements that read the state after each position, and the terms of a recurrence
+ * sorted by the dimensions that they sum over.
  *
- *     o[s,h,c] = sum[e] q[s,h,e] * S[s,h,e,c]      e is summed: what uses it is multiplied with q;
+ *     o[s,h,c] = sum[e] q[s,h,e] * S[s,h,e,c]      e is summed: its factors are multiplied with q;
  *                                                  c is a column: only the input v[s,h,c] uses it;
  *                                                  h is a head
  */
@@ -29,7 +29,7 @@ Dims dims_of_list(const Recurrence *recurrence, const List *factors) {
 
 /* ---- readers ---- */
 
-/* The read stands at a place of each loop, one place of the scan's axis for all. */
+/* The read has one loop index per dimension, and the same position of the scan's axis for all. */
 static Reader *reader_of(Recurrence *recurrence, Statement *statement) {
     Program *program = recurrence->program;
     const Tensor *state = recurrence->target->tensor;
@@ -86,8 +86,8 @@ static void find_reader(Statement *statement, void *data) {
     if (reader)
         list_push(recurrence->program->arena, &recurrence->readers, reader);
     else
-        fail(recurrence, single ? "its states are read one by one"
-                                : "its states are read otherwise than by a sum of products");
+        fail(recurrence, single ? "the states are read one by one"
+                                : "a reader of the states is not a sum of products");
 }
 
 /* The dimensions that a reader sums over. */
@@ -105,14 +105,14 @@ static bool uses_summed(const Recurrence *recurrence, const Reader *reader, cons
     return false;
 }
 
-/* Factors that use summed dimensions may use nothing but the state's own indices besides. */
+/* Factors that use summed dimensions may use no indices other than those of the state. */
 static void part_factors(Recurrence *recurrence, Reader *reader) {
     Arena *arena = recurrence->program->arena;
     Factors rest = {.number = reader->rest.number};
     for (int i = 0; i < reader->rest.list.count; i++) {
         Expr *factor = reader->rest.list.items[i];
         if (factor == reader->read) continue;
-        if (is_random(factor)) fail(recurrence, "random numbers take part");
+        if (is_random(factor)) fail(recurrence, "it uses random numbers");
         bool inside = uses_summed(recurrence, reader, factor);
         list_push(arena, inside ? &reader->inside : &rest.list, factor);
         for (int j = 0; inside && j < reader->statement->loop_count; j++) {
@@ -120,7 +120,7 @@ static void part_factors(Recurrence *recurrence, Reader *reader) {
             bool own = false;
             for (int k = 0; k < reader->read->count; k++) own |= reader->own[k] == loop;
             if (!own && expr_uses_index(factor, loop))
-                fail(recurrence, "a sum over the states mixes them with another index");
+                fail(recurrence, "a sum over the states has a factor with another index");
         }
     }
     reader->rest = rest;
@@ -162,7 +162,7 @@ static bool same_list(const List *a, const List *b) {
     return true;
 }
 
-/* Heads: dimensions that more than an input's columns use. */
+/* Heads: dimensions used by more than the columns of an input. */
 static void find_heads(Recurrence *recurrence) {
     Dims all = (1u << recurrence->target->count) - 1, heads = 0;
     for (int i = 0; i < recurrence->terms.count; i++) {
@@ -184,17 +184,17 @@ static void find_heads(Recurrence *recurrence) {
 
 static void add_input(Recurrence *recurrence, const Term *term) {
     if (recurrence->input_count == MAX_INPUTS) {
-        fail(recurrence, "its input has too many terms");
+        fail(recurrence, "the input has too many terms");
         return;
     }
     recurrence->inputs[recurrence->input_count++] = sorted(recurrence, &term->factors);
 }
 
-/* The correction joins the input that goes the same way, or is an input of its own. */
+/* Adds the correction to the input with the same factors, or as an input of its own. */
 static void add_correction(Recurrence *recurrence, const Term *term) {
     Input correction = sorted(recurrence, &term->factors);
     if (recurrence->corrected >= 0) {
-        fail(recurrence, "it is corrected more than once by what its state holds");
+        fail(recurrence, "more than one input is corrected by the state");
         return;
     }
     recurrence->looked = sorted(recurrence, &term->looked);
@@ -236,19 +236,19 @@ static void sort_terms(Recurrence *recurrence) {
     recurrence->decay = expr_is_number(decay, 1) ? NULL : decay;
 }
 
-/* The sums that are taken are sums over dimensions that are not told apart elsewhere. */
+/* All sums must run over the same dimensions, which no other factor distinguishes. */
 static void check_dims(Recurrence *recurrence) {
     for (int i = 0; i < recurrence->input_count; i++) {
         const Input *input = &recurrence->inputs[i];
         if (!input->summed.count || (dims_of_list(recurrence, &input->column) & recurrence->summed))
-            fail(recurrence, "its input is no outer product");
+            fail(recurrence, "the input is not an outer product");
     }
     for (int i = 0; i < recurrence->terms.count; i++) {
         const Term *term = recurrence->terms.items[i];
         if (term->kind == TERM_CORRECTION && term->summed != recurrence->summed)
-            fail(recurrence, "its correction and its readers sum over other dimensions");
+            fail(recurrence, "the correction and the readers sum over different dimensions");
     }
-    if (!recurrence->input_count) fail(recurrence, "it has no input");
+    if (!recurrence->input_count) fail(recurrence, "there is no input");
 }
 
 void readers(Recurrence *recurrence) {
@@ -258,10 +258,10 @@ void readers(Recurrence *recurrence) {
     for (int i = 0; i < recurrence->readers.count; i++) {
         Dims dims = summed_by(recurrence, recurrence->readers.items[i]);
         if (i && dims != recurrence->summed)
-            fail(recurrence, "its readers sum over different dimensions");
+            fail(recurrence, "the readers sum over different dimensions");
         recurrence->summed = dims;
     }
-    if (!recurrence->summed) fail(recurrence, "its states are read one by one");
+    if (!recurrence->summed) fail(recurrence, "the states are read one by one");
     if (recurrence->reason) return;
     for (int i = 0; i < recurrence->readers.count; i++)
         part_factors(recurrence, recurrence->readers.items[i]);

@@ -1,16 +1,17 @@
-/* sub_chunks: pairs of places of a chunk where the decay differs along what is summed over.
+/* sub_chunks: pairs of positions of a chunk if the decay differs along a summed dimension.
  *
  *     scores[i,j] = sum[e] q[i,e] * (a[j+1,e] * ... * a[i,e]) * k[j,e]
  *
- * is a product of two matrices once the decays have gone to q and to k, and no quotient: between
- * them lies the border of a block, with decays up to it beside k, those behind it beside q.
+ * is a product of two matrices without quotients if the decays are factors of q and k. Positions
+ * are grouped in blocks; decays before a block border between i and j belong to k, those after it
+ * to q.
  *
  *     rows[I,r,e] = start[I,r,e] * q[I,r,e]
  *     brought[I,J,c,e] = between[I,J,e] * rest[J,c,e] * k[J,c,e]              J < I, else 0
  *     far[I,r,J,c] = sum[e] rows[I,r,e] * brought[I,J,c,e]
  *     near[I,r,c] = sum[e] q[I,r,e] * since[I,r,c,e] * k[I,c,e]               within a block
  *
- * Chunks of 64 places are 8 blocks of 8, those of 32 are 4.
+ * Chunks of 64 positions have 8 blocks of 8, those of 32 have 4.
  */
 #include "transform/scan/scan.h"
 
@@ -26,20 +27,20 @@ static Expr *where(const Chunks *chunks, Expr *condition, Expr *yes, Expr *no) {
     return expr_apply(chunks->program, OP_WHERE, condition, yes, no);
 }
 
-/* How many places a block has: pairs of blocks hold more than the places within one. */
+/* Positions per block: tensors of pairs of blocks are larger than those of positions within one. */
 static long block_width(long places) {
     long width = 1;
     while (width * width < places || places % width) width++;
     return width;
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static double width_of(const Chunks *chunks) {
     return (double)chunks->blocks.within->size;
 }
 
-/* The place in the chunk of a row of a block. */
+/* The position in the chunk of a row of a block. */
 static Expr *place_in(const Chunks *chunks, Expr *block, Expr *row) {
     return apply(chunks, OP_ADD, apply(chunks, OP_MUL, block, number_of(chunks, width_of(chunks))),
                  row);
@@ -51,7 +52,7 @@ static Spot block_spot(const Chunks *chunks, Dims before, Index *block, Index *r
     return spot;
 }
 
-/* An expression over a place of the chunk, for a row of a block. */
+/* An expression over a position of the chunk, for a row of a block. */
 static Expr *in_block(const Chunks *chunks, Expr *expr, Index *place, Index *block, Index *row) {
     Program *program = chunks->program;
     Expr *to = place_in(chunks, expr_index(program, block), expr_index(program, row));
@@ -90,7 +91,7 @@ static Expr *within_block(const Chunks *chunks, Spot at, Tensor *own) {
                  apply(chunks, OP_EQ, at.column, at.row));
 }
 
-/* The products of the decays of all blocks behind `other` and before the one at hand. */
+/* The products of the decays of all blocks after `other` and before the current one. */
 static Expr *between_blocks(const Chunks *chunks, Spot at, Tensor *own) {
     Spot last = at;
     at.block = apply(chunks, OP_SUB, at.block, number_of(chunks, 1));
@@ -152,7 +153,7 @@ Tensor *block_keys(const Chunks *chunks, const Parts *parts) {
     return chunk_make(chunks, "brought", at, 0, NULL, value);
 }
 
-/* Pairs of different blocks; those of the same one and of later ones are 0. */
+/* Pairs of different blocks; those of the same block and of later ones are 0. */
 static Expr *far_pairs(const Chunks *chunks, Expr *query, Dims query_heads, const Parts *parts,
                        bool past, Dims heads) {
     const Blocks *blocks = &chunks->blocks;

@@ -1,4 +1,4 @@
-/* contract: sums over products as clean contractions, see factors.c.
+/* contract: writes sums over products as contractions, see factors.c.
  *
  *     h[s,f] = sum[d,r] tanh(x[s,d]) * A[d,r] * B[r,f]
  * -->
@@ -6,14 +6,15 @@
  *     h_sum[s,r] = sum[d] h_part[s,d] * A[d,r]
  *     h[s,f] = sum[r] h_sum[s,r] * B[r,f]
  *
- * and equal terms counted instead of summed, which in single precision would add up their rounding:
+ * Equal terms are counted instead of summed, because a sum in single precision would accumulate
+ * rounding errors:
  *
  *     y[s] = sum[d,r] x[s,d]  -->  y[s] = sum[d] 4 * x[s,d]
  */
 #include "transform/autodiff/gradient.h"
 #include "transform/simplify/simplify.h"
 
-/* Targets with a computed place, or the same index twice, stay as they are. */
+/* Targets with a computed subscript, or with the same index twice, are not changed. */
 static bool is_plain_target(const Statement *statement) {
     const Expr *target = statement->target;
     for (int i = 0; i < target->count; i++) {
@@ -32,7 +33,7 @@ static void find_random(Expr *expr, void *data) {
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) *found = true;
 }
 
-/* Takes out the reduced loops that the value does not depend on. */
+/* Removes reduced loops that the value does not depend on. */
 static bool count_equal_terms(Program *program, Statement *statement) {
     double times = 1;
     int kept = 0, count = statement->loop_count;

@@ -1,10 +1,9 @@
-/* copy_propagation: a tensor that only repeats another one, or a number, is read where it comes
- * from.
+/* copy_propagation: readers of a copy of another tensor, or of a number, read its source.
  *
  *     t[b,s] = x[b,s]
  *     y[b,s] = exp(t[b,s])      -->     y[b,s] = exp(x[b,s])
  *
- * Not when what is read changes between; and a computed place is not copied, since products want
+ * Not if the source changes in between. Copies with computed subscripts stay, because products need
  * plain operands.
  */
 #include "ir/rewrite.h"
@@ -13,7 +12,7 @@
 typedef struct Copies {
     const DefUse *def_use;
     const Statement **source; /* by tensor id: the statement that copies, or NULL */
-    bool call;                /* an operand of a call must stay a read of the same axes */
+    bool call;                /* an operand of a call must remain a read of the same axes */
     bool changed;
 } Copies;
 
@@ -36,7 +35,7 @@ static bool is_copyable(const Expr *value) {
     return true;
 }
 
-/* May every read of the statement's target be replaced by its value? */
+/* True if every read of the target of the statement may be replaced by its value. */
 static bool is_copy(const DefUse *def_use, int position) {
     const Place *place = &def_use->places[position];
     const Statement *statement = place->statement;
@@ -72,7 +71,7 @@ static Expr *replace_copy(Program *program, Expr *read, void *data) {
     Index *from[MAX_RANK];
     for (int i = 0; i < read->count; i++) {
         from[i] = statement->target->args[i]->index;
-        /* a place outside the axis reads 0, and must do so still */
+        /* an index outside of the axis must still read 0 */
         if (read->args[i]->kind == EXPR_INDEX || is_step_place(read->tensor, read->args[i], i))
             continue;
         if (statement->value->kind == EXPR_NUMBER || !expr_uses_index(statement->value, from[i]))
@@ -82,8 +81,8 @@ static Expr *replace_copy(Program *program, Expr *read, void *data) {
     return expr_substitute(program, statement->value, from, read->args, read->count);
 }
 
-/* A copy of a copy goes back to where both come from: sources are in order of execution, so one
- * round follows a chain. */
+/* A copy of a copy reads the original source: sources are in execution order, so one round follows
+ * a chain. */
 static Expr *replace_chain(Program *program, Expr *read, void *data) {
     Expr *value = replace_copy(program, read, data);
     while (value && value->kind == EXPR_READ) {

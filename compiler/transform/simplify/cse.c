@@ -1,10 +1,10 @@
-/* cse: two statements of one block with the same value are computed once; the second becomes a
- * copy of the first.
+/* cse: computes two statements of one block with the same value once; the second becomes a copy of
+ * the first.
  *
  *     a[b,s] = exp(x[b,s])              a[b,s] = exp(x[b,s])
  *     c[u,t] = exp(x[u,t])      -->     c[u,t] = a[u,t]
  *
- * What is computed again on the way back is not kept for it after all.
+ * A value that the backward pass recomputes is not saved for it again.
  */
 #include "transform/simplify/simplify.h"
 
@@ -22,7 +22,7 @@ static bool same_shape(const Statement *a, const Statement *b) {
     return true;
 }
 
-/* Does the second statement say the same as the first? */
+/* True if the second statement computes the same values as the first. */
 static bool same_value(const Statement *a, const Statement *b) {
     if (!same_shape(a, b)) return false;
     for (int i = 0; i < a->target->count; i++)
@@ -55,7 +55,7 @@ static bool is_candidate(const DefUse *def_use, int position) {
            def_use_is_plain(def_use, statement->target->tensor);
 }
 
-/* What copy_propagation replaces; elements from computed places it does not. */
+/* True for a copy that copy_propagation replaces; it does not replace computed subscripts. */
 static bool is_copy(const Statement *statement) {
     const Expr *value = statement->value;
     if (statement->reduction != REDUCE_NONE || value->kind != EXPR_READ) return false;
@@ -64,7 +64,7 @@ static bool is_copy(const Statement *statement) {
     return true;
 }
 
-/* Statements that say the same have the same hash, wherever they stand in a block. */
+/* Statements that compute the same have the same hash, independent of their position in a block. */
 static uint64_t statement_hash(const Place *place) {
     const Statement *statement = place->statement;
     uint64_t hash = hash_word(HASH_START, (uint64_t)(uintptr_t)place->block);
@@ -72,7 +72,7 @@ static uint64_t statement_hash(const Place *place) {
     return expr_hash(hash, statement->value, statement->loops, statement->loop_count);
 }
 
-/* The first of the statements before that has the value of the one at the position, or NULL. */
+/* The first of the statements before with the value of the one at the position, or NULL. */
 static const Statement *find_equal(const DefUse *def_use, const List *before, int position) {
     const Place *place = &def_use->places[position];
     for (int i = 0; i < before->count; i++) {
@@ -97,7 +97,7 @@ static void make_copy(Program *program, Statement *statement, Tensor *of) {
 
 bool cse(Program *program) {
     DefUse *def_use = def_use_new(program);
-    Table before = {0}; /* Place * */
+    Table before = {0}; /* `Place *` */
     bool changed = false;
     for (int i = 0; i < def_use->count; i++) {
         Statement *statement = def_use->places[i].statement;

@@ -1,4 +1,4 @@
-/* licm: a statement that says the same in every step of a repeat is moved before the repeat.
+/* licm: moves a loop-invariant statement before its repeat.
  *
  *     repeat i < 6                                    angle[s,e] = s * rate[e]
  *         angle[s,e] = s * rate[e]            -->     repeat i < 6
@@ -44,7 +44,7 @@ static bool is_invariant(const DefUse *def_use, const Statement *repeat,
     return !invariance.varies;
 }
 
-/* A statement that has been moved is outside of the repeat for those behind it. */
+/* For later statements, a moved statement is outside of the repeat. */
 static void note_move(DefUse *def_use, const Statement *statement) {
     const List *outputs = &statement->outputs;
     for (int i = statement->kind == STATEMENT_LOOP ? -1 : 0; i < outputs->count; i++) {
@@ -54,7 +54,7 @@ static void note_move(DefUse *def_use, const Statement *statement) {
     }
 }
 
-/* Moves what is invariant in a repeat to the end of `outer`. */
+/* Moves invariant statements of a repeat to the end of `outer`. */
 static bool move_invariants(Arena *arena, DefUse *def_use, Statement *repeat, List *outer) {
     List *body = &repeat->body.statements, kept = {0};
     for (int i = 0; i < body->count; i++) {

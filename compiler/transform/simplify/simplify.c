@@ -1,8 +1,8 @@
-/* simplify: the same program with less in it.
+/* simplify: removes repeated, loop-invariant and unused computation.
  *
- * Needs:   a verified program.
- * Leaves:  contractions of two plain reads, no copy, no value computed twice in a block, nothing in
- *          a repeat that is the same in every step, no statement and no temporary without use.
+ * Needs:   a well-formed program.
+ * Leaves:  contractions of two plain reads; no copies, no value computed twice in a block, no
+ *          loop-invariant statement in a repeat, no statement and no temporary without use.
  *          Outputs, parameters, gradients, states and caches stay.
  *
  *     t[b] = x[b]
@@ -50,7 +50,8 @@ static void use_statement(Statement *statement, void *data) {
         expr_walk(statement->outputs.items[i], use_read, use);
 }
 
-/* What somebody outside looks at. An output counts when it is among the program's outputs. */
+/* True for tensors with readers outside of the program. An output counts if it is among the outputs
+ * of the program. */
 static bool is_root(const Program *program, const Tensor *tensor) {
     if (tensor->role != ROLE_OUTPUT) return tensor->role != ROLE_TEMP && tensor->role != ROLE_INPUT;
     for (int i = 0; i < program->outputs.count; i++)
@@ -62,7 +63,7 @@ static void use_tensor(const Tensor *tensor, Use *use) {
     if (tensor) use->used[tensor->id] = true;
 }
 
-/* The tables of a relation are read where no statement says so: where products over rows go. */
+/* The tables of a relation are read by products over rows, without a read in a statement. */
 static void use_relation(const Relation *relation, Use *use) {
     use_tensor(relation->mask, use);
     use_tensor(relation->group, use);
@@ -78,7 +79,7 @@ static void use_relation(const Relation *relation, Use *use) {
     }
 }
 
-/* Readers come after what they read: back to front, a repeat alone makes a second round useful. */
+/* Readers follow writers: from last to first, only a repeat requires a second round. */
 static void find_used(Program *program, Use *use) {
     use->used = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof *use->used);
     for (int i = 0; i < program->tensors.count; i++)
@@ -91,7 +92,7 @@ static void find_used(Program *program, Use *use) {
     } while (use->changed);
 }
 
-/* Removes what is not used, and repeats that became empty. */
+/* Removes unused statements, and repeats that became empty. */
 static void remove_dead(Block *block, const Use *use) {
     List *statements = &block->statements;
     int count = 0;
