@@ -334,12 +334,11 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
     return rows[a_length % 3][b_length];
 }
 
-/* Whether the underscores and dots of `longer` delimit `part` in it: "batch" of "batch_size". */
+/* Whether `longer` contains `part` between underscores: "batch" of "batch_size". */
 static bool is_part(const char *part, int length, const char *longer) {
     enum { MIN_PART = 3 };
     for (const char *at = longer; length >= MIN_PART && (at = strstr(at, part)); at++) {
-        bool begins = at == longer || at[-1] == '_' || at[-1] == '.';
-        if (begins && (!at[length] || at[length] == '_' || at[length] == '.')) return true;
+        if ((at == longer || at[-1] == '_') && (!at[length] || at[length] == '_')) return true;
     }
     return false;
 }

@@ -68,7 +68,7 @@ static bool take_mask(Elaborator *e, const Node *entry, Attending *attending) {
         attending->mask = value;
     } else if (value->kind != KIND_ERROR) {
         report_error(e->reports, entry->kids[0]->span,
-                     "mask expects causal, window, none or a condition");
+                     "'mask' expects causal, window, none or a condition");
         report_help(e->reports, "write a condition on query position s and key position t as "
                                 "attend[t](q, k, v; mask = t <= s or t < 4)");
         return false;
@@ -146,17 +146,18 @@ static bool check_window(Elaborator *e, const Attending *attending) {
     const AttendOptions *options = &attending->options;
     if (options->mask == MASK_WINDOW && options->window < 1) {
         report_error(e->reports, attending->node->span,
-                     "mask = window requires a window of at least 1");
+                     "'mask = window' requires a window of at least 1");
+        report_help(e->reports, "add window = N");
         return false;
     }
     if (options->mask == MASK_NONE && !attending->mask && options->window) {
-        report_error(e->reports, attending->node->span, "window requires a causal mask");
+        report_error(e->reports, attending->node->span, "'window' requires a causal mask");
         report_help(e->reports, "write mask = causal, or remove window");
         return false;
     }
     if (attending->mask && options->window) {
         report_error(e->reports, attending->mask->span,
-                     "window cannot be combined with a mask that is a condition");
+                     "'window' cannot be combined with a mask that is a condition");
         report_help(e->reports, "add 'and %s - %s < %ld' to the condition",
                     attending->query->dims[0]->name, attending->key->name, options->window);
         return false;
@@ -188,7 +189,8 @@ static bool attend_options(Elaborator *e, Attending *attending) {
         fine = take_option(e, record->kids[i], attending) && fine;
     if (options->best > MAX_BEST) {
         report_error(e->reports, attending->node->span,
-                     "best expects an integer from 0 to %d, got %ld", (int)MAX_BEST, options->best);
+                     "'best' expects an integer from 0 to %d, got %ld", (int)MAX_BEST,
+                     options->best);
         fine = false;
     }
     if (options->mask == MASK_CAUSAL && options->window > 0) options->mask = MASK_WINDOW;
@@ -248,9 +250,10 @@ static bool check_given(Elaborator *e, const Attending *attending, const char *n
             continue;
         report_error(
             e->reports, value->span,
-            "'%s' depends on index '%s': expected only query position %s, query head %s%s%s", name,
-            used[i]->name, attending->query->dims[0]->name, attending->query->dims[1]->name,
-            by_key ? " and key position " : "", by_key ? attending->key->name : "");
+            "'%s' depends on index '%s': expected only query position %s%s query head %s%s%s", name,
+            used[i]->name, attending->query->dims[0]->name, by_key ? "," : " and",
+            attending->query->dims[1]->name, by_key ? " and key position " : "",
+            by_key ? attending->key->name : "");
         if (by_key && !attending->named)
             report_help(e->reports, "write attend[t](q, k, v; ...) to name the key position");
         return false;
@@ -406,9 +409,10 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
         return value_error(e, at->node->span);
     bool known = same_places(e, at) && !at->bias && (!at->mask || mask_is_known(e, at));
     if (!known && at->options.best) {
-        report_error(e->reports, at->node->span,
-                     "best requires keys with the positions of the queries, no bias, and a mask of "
-                     "the terms t <= s, s - t < window and number[s] == number[t]");
+        report_error(
+            e->reports, at->node->span,
+            "'best' requires keys with the positions of the queries, no bias, and a mask of "
+            "the terms t <= s, s - t < window and number[s] == number[t]");
         return value_error(e, at->node->span);
     }
     if (!known) return attend_scores(e, at);

@@ -311,7 +311,7 @@ static void input_statement(Elaborator *e, const Node *node) {
     if (!declare_once(e, node)) return;
     if (which < 0) {
         report_error(e->reports, node->kids[1]->span, "unknown input kind '%s'", kind);
-        report_choices(e->reports, kind, input_kinds, 4, "kinds");
+        report_help(e->reports, "use one of %s", names_text(e->arena, input_kinds, 4));
         return;
     }
     if (e->frame->caller) {

@@ -55,8 +55,8 @@ const char *value_kind_text(const Value *value) {
 
 const char *value_shown(Elaborator *e, const Value *value) {
     if (value->kind == KIND_NUMBER || value->kind == KIND_FLAG) return value_text(e, value);
-    if (value->kind == KIND_WORD && !value->record)
-        return arena_format(e->arena, "'%s'", value->word);
+    if (value->kind == KIND_WORD)
+        return arena_format(e->arena, "'%s'%s", value->word, value->record ? " with options" : "");
     return value_kind_text(value);
 }
 

@@ -30,7 +30,7 @@ static bool read_base(Unit *unit, Experiment *experiment, const Node *value) {
     if (name)
         report_error(unit->reports, value->span, "unknown model '%s'", value->name);
     else
-        report_error(unit->reports, value->span, "base expects the name of a model");
+        report_error(unit->reports, value->span, "'base' expects the name of a model");
     help_with_names(unit->reports, &unit->models, name ? value->name : "", "models");
     return false;
 }
@@ -41,7 +41,7 @@ static bool read_seeds(Unit *unit, Experiment *experiment, const Node *value) {
         experiment->seeds = (long)value->number;
         return true;
     }
-    report_error(unit->reports, value->span, "seeds expects an integer from 1 to %d", MAX_SEEDS);
+    report_error(unit->reports, value->span, "'seeds' expects an integer from 1 to %d", MAX_SEEDS);
     report_help(unit->reports, "write seeds = 3");
     return false;
 }
@@ -54,17 +54,17 @@ static bool read_match(Asking *asking, const Node *match) {
     bool good = false, list = options->kind == NODE_LIST;
     for (int i = 0; i < 5; i++) good = good || !strcmp(match->name, known[i]);
     if (!good) {
-        report_error(reports, match->name_span, "unknown quantity '%s' in match", match->name);
+        report_error(reports, match->name_span, "unknown quantity '%s' in 'match'", match->name);
         report_choices(reports, match->name, known, 5, "quantities");
         return false;
     }
     if (experiment->match) {
-        report_error(reports, match->span, "duplicate match: an experiment matches one quantity");
+        report_error(reports, match->span, "duplicate 'match': an experiment matches one quantity");
         report_note(reports, experiment->match->span, "the first match is here");
         return false;
     }
     if (list && options->count > 2) {
-        report_error(reports, options->kids[2]->span, "match expects one or two options, got %d",
+        report_error(reports, options->kids[2]->span, "'match' expects one or two options, got %d",
                      options->count);
         report_help(reports, "write match %s by [COARSE, FINE]", match->name);
         return false;
@@ -80,7 +80,7 @@ static bool read_match(Asking *asking, const Node *match) {
 static bool read_train(Asking *asking, const Node *value) {
     Unit *unit = asking->e->unit;
     if (value->kind != NODE_RECORD) {
-        report_error(unit->reports, value->span, "train expects a record");
+        report_error(unit->reports, value->span, "'train' expects a record");
         report_help(unit->reports, "write train = { steps = 1000 }");
         return false;
     }
@@ -105,7 +105,7 @@ static bool read_named(Asking *asking, const Node *entry, const char *const *nam
         if (strcmp(entry->name, names[i])) continue;
         if (!evaluate_number(asking->e, entry->kids[0], names[i], &numbers[i])) return false;
         if (numbers[i] > 0) return true;
-        report_error(asking->e->reports, entry->kids[0]->span, "%s expects a number above 0",
+        report_error(asking->e->reports, entry->kids[0]->span, "'%s' expects a number above 0",
                      names[i]);
         return false;
     }
@@ -119,7 +119,7 @@ static bool read_budget(Asking *asking, const Node *entry) {
     const Node *value = entry->kids[0];
     Experiment *experiment = asking->experiment;
     if (value->kind != NODE_RECORD || value->count != 1) {
-        report_error(asking->e->reports, value->span, "budget expects a record with one entry");
+        report_error(asking->e->reports, value->span, "'budget' expects a record with one entry");
         report_help(asking->e->reports,
                     "write budget = { tokens = 4e6 }, or use steps, flops or seconds");
         return false;
@@ -138,7 +138,7 @@ static bool read_budget(Asking *asking, const Node *entry) {
 /* The name of a log field; NULL after a report. */
 static const char *log_name(Asking *asking, const Node *value) {
     if (value->kind == NODE_NAME || value->kind == NODE_STRING) return value->name;
-    report_error(asking->e->reports, value->span, "metric expects the name of a log field");
+    report_error(asking->e->reports, value->span, "'metric' expects the name of a log field");
     report_help(asking->e->reports, "write metric = val_loss, metric = \"NAME\", or "
                                     "metric = { name = NAME, better = high }");
     return NULL;
@@ -156,9 +156,9 @@ static bool read_metric(Asking *asking, const Node *value) {
         if (name) return false;
         if (better && word && (experiment->higher || !strcmp(own->name, "low"))) continue;
         if (better)
-            report_error(asking->e->reports, own->span, "better expects high or low");
+            report_error(asking->e->reports, own->span, "'better' expects high or low");
         else
-            report_error(asking->e->reports, entry->name_span, "unknown entry '%s' in metric",
+            report_error(asking->e->reports, entry->name_span, "unknown entry '%s' in 'metric'",
                          entry->name);
         report_help(asking->e->reports, "write metric = { name = NAME, better = high }");
         return false;
@@ -180,7 +180,7 @@ static bool read_halvings(Asking *asking, const Node *value) {
     }
     if (good) return true;
     report_error(asking->e->reports, value->span,
-                 "halve_at expects increasing fractions between 0 and 1");
+                 "'halve_at' expects increasing fractions between 0 and 1");
     report_help(asking->e->reports, "write halve_at = [0.25, 0.5] to stop the worse half of the "
                                     "variants at 25 %% and at 50 %% of the steps");
     return false;
@@ -190,7 +190,7 @@ static bool read_keep(Asking *asking, const Node *value) {
     static const char *const names[] = {"diverged_above", "halve_at"};
     if (value->kind != NODE_RECORD || !value->count) {
         report_error(asking->e->reports, value->span,
-                     "keep expects a record with diverged_above or halve_at");
+                     "'keep' expects a record with diverged_above or halve_at");
         report_help(asking->e->reports, "write keep = { diverged_above = 10 } or "
                                         "keep = { halve_at = [0.25, 0.5] }");
         return false;
@@ -212,7 +212,7 @@ static bool read_machine(Asking *asking, const Node *value) {
     double numbers[2] = {asking->experiment->gflops, asking->experiment->gbytes};
     if (value->kind != NODE_RECORD || !value->count) {
         report_error(asking->e->reports, value->span,
-                     "machine expects a record with gflops or gbytes");
+                     "'machine' expects a record with gflops or gbytes");
         report_help(
             asking->e->reports,
             "write machine = { gflops = 400, gbytes = 40 } for the peak in GFLOP/s and GB/s");
@@ -231,7 +231,7 @@ static bool read_transfer(Asking *asking, const Node *value) {
         experiment->transfer = value;
         return true;
     }
-    report_error(asking->e->reports, value->span, "transfer expects a parametrization");
+    report_error(asking->e->reports, value->span, "'transfer' expects a parametrization");
     report_help(
         asking->e->reports,
         "write transfer = complete_mue to derive the settings of each variant from the base");
@@ -339,8 +339,9 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
     bool timed = experiment->match && !strcmp(experiment->match->name, "time");
     const Node *machine = node_called(&(List){(void **)body->kids, body->count, 0}, "machine");
     if (good && machine && !timed) {
-        report_error(unit->reports, machine->name_span, "machine has no effect without match time");
-        report_help(unit->reports, "add match time by PATH, or remove machine");
+        report_error(unit->reports, machine->name_span,
+                     "'machine' has no effect without 'match time'");
+        report_help(unit->reports, "add 'match time by PATH', or remove 'machine'");
         good = false;
     }
     if (good && !experiment->base) {

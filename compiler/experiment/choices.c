@@ -38,8 +38,8 @@ static bool tell_row(Asking *asking, const Node *call, const char *what) {
 static bool add_range(Asking *asking, const Node *call, const double *numbers, int count,
                       Node *list) {
     double step = count > 2 ? numbers[2] : 1, steps = floor((numbers[1] - numbers[0]) / step);
-    if (!(step > 0)) return tell_row(asking, call, "range expects a step above 0");
-    if (!(numbers[1] > numbers[0])) return tell_row(asking, call, "range expects LOW below HIGH");
+    if (!(step > 0)) return tell_row(asking, call, "'range' expects a step above 0");
+    if (!(numbers[1] > numbers[0])) return tell_row(asking, call, "'range' expects LOW below HIGH");
     if (steps * step + step * (1 - 1e-9) <= numbers[1] - numbers[0]) steps++; /* 0.1, 0.2, 0.3 */
     if (steps >= MAX_VALUES) return tell_row(asking, call, "too many values: the maximum is 256");
     for (int i = 0; i <= (int)steps; i++) add_number(asking, call, numbers[0] + i * step, list);
@@ -49,9 +49,9 @@ static bool add_range(Asking *asking, const Node *call, const double *numbers, i
 static bool add_grid(Asking *asking, const Node *call, const double *numbers, Node *list) {
     double count = numbers[2], low = numbers[0], high = numbers[1];
     if (count != floor(count) || count < 2 || count > MAX_VALUES)
-        return tell_row(asking, call, "grid expects an integer COUNT from 2 to 256");
+        return tell_row(asking, call, "'grid' expects an integer COUNT from 2 to 256");
     if (!(low > 0) || !(high > low))
-        return tell_row(asking, call, "grid expects LOW above 0 and HIGH above LOW");
+        return tell_row(asking, call, "'grid' expects LOW above 0 and HIGH above LOW");
     for (int i = 0; i < (int)count; i++)
         add_number(asking, call, low * pow(high / low, i / (count - 1)), list);
     return true;
@@ -69,8 +69,8 @@ static bool add_row(Asking *asking, const Node *call, Node *list) {
     }
     if (arguments->count != 3 && !(range && arguments->count == 2))
         return tell_row(asking, call,
-                        range ? "range expects two or three numbers"
-                              : "grid expects three numbers");
+                        range ? "'range' expects two or three numbers"
+                              : "'grid' expects three numbers");
     for (int i = 0; i < arguments->count; i++)
         if (!evaluate_number(asking->e, arguments->kids[i], name, &numbers[i])) return false;
     return range ? add_range(asking, call, numbers, arguments->count, list)
@@ -98,7 +98,7 @@ static const Node *values_of(Asking *asking, const Node *node, const char *path)
         return NULL;
     }
     report_error(reports, node->span,
-                 list ? "the list has no values" : "vary expects a list of values");
+                 list ? "the list has no values" : "'vary' expects a list of values");
     report_help(reports, "write vary %s = [A, B]", path);
     return NULL;
 }
@@ -149,7 +149,7 @@ static bool side_by_side(Asking *asking, const Node *node, List *dimensions) {
     Reports *reports = asking->e->reports;
     Dimension *dimension = dimension_new(asking, node, dimensions);
     if (!record->count) {
-        report_error(reports, record->span, "vary has no options");
+        report_error(reports, record->span, "'vary' has no options");
         report_help(reports, "write vary { PATH = [A, B], PATH = [C, D] }");
         return false;
     }
@@ -208,7 +208,8 @@ static bool claim_all(Asking *asking, const Node *record, int before) {
 bool variants_read(Asking *asking, const Node *entry) {
     const Node *all = entry->kids[0];
     if (all->kind != NODE_RECORD || !all->count)
-        return tell_variant(asking, all->span, "variants expects a record of named records%s", "");
+        return tell_variant(asking, all->span, "'variants' expects a record of named records%s",
+                            "");
     Dimension *dimension = dimension_new(asking, entry, &asking->experiment->vary);
     int before = asking->paths.count;
     for (int i = 0; i < all->count; i++) {
