@@ -343,18 +343,18 @@ static bool is_part(const char *part, int length, const char *longer) {
     return false;
 }
 
+int part_length(const char *a, const char *b) {
+    int length = (int)strlen(a), other = (int)strlen(b);
+    return is_part(a, length, b) ? length : is_part(b, other, a) ? other : 0;
+}
+
 /* The candidate with the longest common part, or NULL. */
 static const char *part_match(const char *name, const char *const *candidates, int count) {
-    int length = (int)strlen(name), most = 0;
     const char *best = NULL;
-    for (int i = 0; i < count; i++) {
-        int candidate_length = (int)strlen(candidates[i]);
-        int common = candidate_length < length ? candidate_length : length;
-        if (common <= most) continue;
-        if (!is_part(name, length, candidates[i]) &&
-            !is_part(candidates[i], candidate_length, name))
-            continue;
-        most = common;
+    for (int i = 0, most = 0; i < count; i++) {
+        int length = part_length(name, candidates[i]);
+        if (length <= most) continue;
+        most = length;
         best = candidates[i];
     }
     return best;

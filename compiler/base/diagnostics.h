@@ -33,9 +33,9 @@ typedef enum Severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, SEVERIT
 
 typedef struct Reports {
     Arena *arena;
-    List list;  /* Report *, in the order they were made */
-    int errors; /* all reported errors */
-    int told; /* errors in the list, at most MAX_ERRORS */
+    List list;        /* Report *, in the order they were made */
+    int errors;       /* all reported errors */
+    int told;         /* errors in the list, at most MAX_ERRORS */
     bool repeated;    /* the error reported last is not in the list, nor are its notes */
     Span at;          /* the construct being read: the location of errors about its size */
     jmp_buf *way_out; /* see reports_guard */
@@ -79,6 +79,8 @@ char *warnings_json(const Reports *reports, Arena *arena);
 /* The candidate nearest to `name` by edit distance, else one of which `name` is a part or that is a
  * part of `name` ("batch" for "batch_size"); NULL without one. */
 const char *did_you_mean(const char *name, const char *const *candidates, int count);
+/* The length of the shorter name if the longer one contains it between underscores; else 0. */
+int part_length(const char *a, const char *b);
 /* "a, b, c": at most 20 names, then "... and 37 more". */
 const char *names_text(Arena *arena, const char *const *names, int count);
 /* The help line of an unknown name: the nearest candidate, else the list of all `kind`

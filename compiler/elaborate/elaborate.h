@@ -254,10 +254,16 @@ const Node *layer_body(const Node *layer);
  * path of the options of the instance for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
 bool check_limits(Elaborator *e, const Node *option, Value *value);
+/* The default layer of an option, or NULL. */
+const Node *default_layer(Elaborator *e, const Node *option);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
 /* Evaluates a word: a bare name denotes itself, unless it is bound to a word. */
 Value *evaluate_word(Elaborator *e, const Node *node);
+
+/* ---- suggest.c ---- */
+/* The help line of an unknown option; `names` are the options of the layer. */
+void suggest_option(Elaborator *e, const Node *layer, const char *path, const List *names);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);

@@ -150,8 +150,7 @@ static const char *option_of_word(Elaborator *e, const Node *option, const char 
     return NULL;
 }
 
-/* The default layer of an option, or NULL. */
-static const Node *default_layer(Elaborator *e, const Node *option) {
+const Node *default_layer(Elaborator *e, const Node *option) {
     const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
     if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
     bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
@@ -322,6 +321,7 @@ static void report_words(Elaborator *e, const Node *option, const Value *value, 
     const char *near = value->kind == KIND_WORD ? did_you_mean(value->word, names, count) : NULL;
     report_error(e->reports, value->span, "option '%s' expects one of %s, got %s", option->name,
                  names_text(e->arena, names, count), got);
+    report_note(e->reports, option->span, "declared here");
     if (near)
         report_help(e->reports, "did you mean '%s'?", near);
     else if (count)
@@ -352,7 +352,6 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
             list_push(e->arena, &list->list, literal(e, limits->kids[i]));
         if (within_list(value, list)) return true;
         report_words(e, option, value, list);
-        report_note(e->reports, option->span, "declared here");
         return false;
     }
     double low = -INFINITY, high = INFINITY;
@@ -572,37 +571,7 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
                 text.text);
 }
 
-/* ---- options of inner layers ---- */
-
-enum { MAX_INNER = 3 };
-
-/* Whether the body declares the option, or options below it (heads.q for heads). */
-static bool has_option(const Node *body, const char *name) {
-    size_t length = strlen(name);
-    for (int i = 0; i < body->count; i++) {
-        const Node *option = body->kids[i];
-        if (option->kind != NODE_OPTION || strncmp(option->name, name, length)) continue;
-        if (!option->name[length] || option->name[length] == '.') return true;
-    }
-    return false;
-}
-
-/* The path from a layer to an option of this name in the default layers of its options, `depth`
- * levels deep: "train.lr" for lr in a decoder. NULL without one. */
-static const char *path_inside(Elaborator *e, const Node *layer, const char *name, int depth) {
-    const Node *body = layer_body(layer);
-    const char *path = NULL;
-    for (int i = 0; i < body->count && !path; i++) {
-        const Node *inner = default_layer(e, body->kids[i]);
-        if (!inner || inner == layer) continue;
-        if (depth > 1)
-            path = path_inside(e, inner, name, depth - 1);
-        else if (has_option(layer_body(inner), name))
-            path = name;
-        if (path) path = arena_format(e->arena, "%s.%s", body->kids[i]->name, path);
-    }
-    return path;
-}
+/* ---- unknown options ---- */
 
 /* Whether a layer of the standard library sets this option of a user layer. */
 static bool is_passed_on(const Elaborator *e, const Node *layer, const Entry *entry) {
@@ -650,17 +619,7 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
                      node_kind_name(layer->kind), layer->name, path);
-        const char *inside = NULL;
-        for (int depth = 1; depth <= MAX_INNER && !inside; depth++)
-            inside = path_inside(e, layer, path, depth);
-        if (inside)
-            report_help(e->reports, "did you mean '%s'?", inside);
-        else
-            report_choices(e->reports, path, (const char *const *)names->items, names->count,
-                           "options");
-        if (!names->count)
-            report_help(e->reports, "remove '%s': the %s has no options", path,
-                        node_kind_name(layer->kind));
+        suggest_option(e, layer, path, names);
     }
 }
 
