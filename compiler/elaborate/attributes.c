@@ -2,8 +2,9 @@
  *
  *     param w[d,f] ~ zeros { freeze, lr = 0.1, decay = 0 }
  *
- *     model tuned = base { parameters = [{ of = "block.*.ffn.*", freeze = true }, { of =
- * "*.router", init = 0.01 }] }
+ *     model tuned = base {
+ *       parameters = [{ of = "block.*.ffn.*", freeze = true }, { of = "*.router", init = 0.01 }]
+ *     }
  *
  * `freeze`: not trained. `lr`: a factor. `init`, in the model only: the standard deviation of a
  * random initialization. All other attributes are options of the optimizer. Settings of the model

@@ -16,8 +16,8 @@
  *     FORM_INLINE the equation is inlined at each read; a sum term by term
  *
  * Needs:  an elaborated program.
- * Leaves:  exact operations that read no rounded real; an error for each temporary without such a
- * form.
+ * Leaves: exact operations that read no rounded real; an error for each temporary without such a
+ *         form.
  */
 #include "analysis/def_use.h"
 #include "analysis/range.h"

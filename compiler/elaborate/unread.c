@@ -127,7 +127,8 @@ static void look_at(Reports *reports, const Names *names, const Node *layer, con
     bool outside = kind && node->kind == NODE_OPTION && is_said(&names->outside, node->name);
     if (kind && !outside && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
         !is_said(&names->inside, node->name))
-        report_warning(reports, node->name_span, "%s '%s' is never read", kind, node->name);
+        report_warning(reports, node->name_span, "%s '%s' is never read; it has no effect", kind,
+                       node->name);
     bool block = node_holds_statements(node);
     for (int i = 0; block && i < node->count; i++) look_at(reports, names, layer, node->kids[i]);
 }
