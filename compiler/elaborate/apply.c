@@ -93,8 +93,7 @@ static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *lay
                         callee->label ? callee->label : "it");
         return false;
     }
-    if (!e->equation) report_error(e->reports, span, "a layer can be applied only in an equation");
-    return e->equation != NULL;
+    return needs_equation(e, span, "a layer");
 }
 
 /* The indices that a layer is applied under: names of indices, and lists of axes. */

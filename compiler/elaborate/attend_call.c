@@ -201,7 +201,8 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
     static const char *const names[] = {"the query", "the key", "the value"};
     const Node *args = node->kids[1];
     if (args->count != 3) {
-        report_error(e->reports, node->span, "attend(q, k, v) expects three tensors");
+        report_error(e->reports, node->span, "attend expects three tensors");
+        report_help(e->reports, "write attend(q[s,h,d], k[s,g,d], v[s,g,c])");
         return false;
     }
     for (int i = 0; i < 3; i++) {
@@ -210,6 +211,7 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
         if (values[i]->kind == KIND_TENSOR && values[i]->rank == 3) continue;
         report_asked(e, args->kids[i]->span, "%s must have three dimensions: position, head, width",
                      names[i]);
+        report_help(e->reports, "write attend(q[s,h,d], k[s,g,d], v[s,g,c])");
         return false;
     }
     Axis *q = values[0]->dims[2]->axis, *k = values[1]->dims[2]->axis;
@@ -378,8 +380,8 @@ static bool name_key(Elaborator *e, const Node *subs, Attending *attending) {
     if (!subs) return true;
     const Node *sub = subs->kids[0];
     if (subs->count != 1 || sub->kind != NODE_NAME) {
-        report_error(e->reports, subs->span,
-                     "attend[t](q, k, v) expects one index name, the key position");
+        report_error(e->reports, subs->span, "expected one index name, the key position");
+        report_help(e->reports, "write attend[t](q, k, v)");
         return false;
     }
     const Binding *binding = scope_find(e->scope, sub->name);

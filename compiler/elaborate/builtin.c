@@ -583,9 +583,8 @@ static Value *pointwise_call(Elaborator *e, const Node *node, const char *name) 
 Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
     const struct Builtin *builtin = find_builtin(name);
     if (!builtin || node->kids[1]->count > builtin->most) return pointwise_call(e, node, name);
-    if (builtin->in_equation && !e->equation) {
-        report_error(e->reports, node->span, "'%s' is allowed only in an equation", name);
+    if (builtin->in_equation &&
+        !needs_equation(e, node->span, arena_format(e->arena, "'%s'", name)))
         return value_error(e, node->span);
-    }
     return builtin->call(e, node, subs);
 }

@@ -306,6 +306,10 @@ void report_place(Elaborator *e, const char *name, Span span);
 const List *axis_list(Elaborator *e, const Node *sub, bool *fine);
 /* Checks the rank of a tensor; false after a report. */
 bool fits_rank(Elaborator *e, const char *name, int rank, Span span);
+/* Checks that an equation is being read; false after a report. */
+bool needs_equation(Elaborator *e, Span span, const char *construct);
+/* Reports a name that is bound to another value than an axis. */
+void report_no_index(Elaborator *e, const Binding *binding, Span span);
 /* Reports an index without an axis. */
 void report_no_axis(Elaborator *e, Span span, const char *index);
 int free_indices(Elaborator *e, Expr *expr,

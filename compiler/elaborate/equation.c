@@ -66,6 +66,20 @@ static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
     return NULL;
 }
 
+void report_no_index(Elaborator *e, const Binding *binding, Span span) {
+    report_error(e->reports, span, "'%s' is %s, not an index", binding->name,
+                 value_kind_text(binding->value));
+    report_note(e->reports, binding->span, "declared here");
+    report_help(e->reports, "use another name for the index");
+}
+
+bool needs_equation(Elaborator *e, Span span, const char *construct) {
+    if (e->equation) return true;
+    report_error(e->reports, span, "%s is allowed only in an equation", construct);
+    report_help(e->reports, "write it on the right side of an equation: y = ...");
+    return false;
+}
+
 void report_place(Elaborator *e, const char *name, Span span) {
     report_error(e->reports, span, "'%s' is the current position of the scan, not an index", name);
     report_help(e->reports, "use another name, such as 't', for an index over all positions");
@@ -88,9 +102,7 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
             return NULL;
         }
         if (binding && !own && binding->value->kind != KIND_ERROR && !axis) {
-            report_error(e->reports, span, "'%s' is %s, not an index", name,
-                         value_kind_text(binding->value));
-            report_note(e->reports, binding->span, "declared here");
+            report_no_index(e, binding, span);
             return NULL;
         }
         entry = add_index(e, name, own ? own : axis, span);

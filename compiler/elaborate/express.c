@@ -330,10 +330,7 @@ static Value *indexed(Elaborator *e, const Node *node) {
         watch_read(list->value);
         return element(e, list->value, node->kids[1]);
     }
-    if (!e->equation) {
-        report_error(e->reports, node->span, "subscripts are allowed only in equations");
-        return value_error(e, node->span);
-    }
+    if (!needs_equation(e, node->span, "a subscript")) return value_error(e, node->span);
     if (base->kind == NODE_NAME) {
         Binding *binding = scope_find(e->scope, base->name);
         if (binding) return subscript(e, binding->value, node->kids[1], node->span);
@@ -391,9 +388,7 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
             return false;
         }
         if (value && value->kind != KIND_AXIS) {
-            report_error(e->reports, binder->span, "'%s' is %s, not an index", binder->name,
-                         value_kind_text(value));
-            report_note(e->reports, binding->span, "declared here");
+            report_no_index(e, binding, binder->span);
             return false;
         }
         indices[(*count)++] =
@@ -417,10 +412,7 @@ void release(Elaborator *e, Index *const *indices, int count) {
 
 /* sum[n in chosen] e  is  sum[n] chosen * e. */
 static Value *reduction(Elaborator *e, const Node *node) {
-    if (!e->equation) {
-        report_error(e->reports, node->span, "a reduction is allowed only in an equation");
-        return value_error(e, node->span);
-    }
+    if (!needs_equation(e, node->span, "a reduction")) return value_error(e, node->span);
     Index *indices[MAX_LOOPS];
     int count = 0;
     const Node *list = node->kids[0];

@@ -53,6 +53,7 @@ static void element_update(Elaborator *e, const Node *node, Index *index) {
     if (!tensor || (tensor->role != ROLE_STATE && tensor->role != ROLE_PARAMETER)) {
         report_error(e->reports, node->name_span,
                      "'%s' is neither 'weight' nor a state of the optimizer", node->name);
+        report_help(e->reports, "declare it as state %s = 0", node->name);
         return;
     }
     Equation own = {0};
@@ -226,9 +227,11 @@ static Value *train_layer(Elaborator *e, const Node *layer, Record *record) {
         e->average = group_number(e, train, "average", 0, NULL);
         return train;
     }
-    if (!e->reports->errors)
+    if (!e->reports->errors) {
         report_error(e->reports, layer->name_span,
                      "layer '%s' has no option 'train' and cannot be trained", layer->name);
+        report_help(e->reports, "add option train: layer = train");
+    }
     return NULL;
 }
 

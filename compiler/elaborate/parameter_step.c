@@ -254,6 +254,7 @@ static const Kept *kept_as(Elaborator *e, const Matrix *matrix, const Node *node
     }
     report_error(e->reports, node->name_span,
                  "'%s' is neither 'weight' nor a state of the optimizer", node->name);
+    report_help(e->reports, "declare it as state %s = 0", node->name);
     return NULL;
 }
 

@@ -44,7 +44,11 @@ static bool begins_scan(Elaborator *e, Scan *scan) {
     if (!axis || axis->value->kind != KIND_AXIS) {
         report_error(e->reports, node->name_span,
                      "a scan runs over an axis, but '%s' is not an axis", node->name);
-        if (axis) report_note(e->reports, axis->span, "declared here");
+        if (axis)
+            report_note(e->reports, axis->span, "declared here");
+        else
+            report_help(e->reports, "declare axis %s = ... or sequence %s = ...", node->name,
+                        node->name);
         return false;
     }
     scan->axis = axis->value->axis;

@@ -441,6 +441,7 @@ static void name_statement(Elaborator *e, const Node *node) {
     Binding *binding = scope_find(e->scope, node->name);
     if (!binding || (binding->value->kind != KIND_TENSOR && binding->value->kind != KIND_ERROR)) {
         report_error(e->reports, node->span, "undefined tensor '%s'", node->name);
+        report_help(e->reports, "define %s[...] = ... before this statement", node->name);
         return;
     }
     if (binding->value->kind == KIND_ERROR) return;
@@ -527,6 +528,7 @@ static void for_statement(Elaborator *e, const Node *node) {
     if (list->kind != KIND_LIST) {
         report_error(e->reports, node->kids[0]->span, "'for' expects a list or a range, got %s",
                      value_shown(e, list));
+        report_help(e->reports, "write for %s in [a, b] or for %s in 0..n", node->name, node->name);
         return;
     }
     int errors = e->reports->errors;

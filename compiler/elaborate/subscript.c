@@ -58,6 +58,7 @@ static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const 
                                        place->number >= (double)axis->size)) {
         report_error(e->reports, span, "subscript %.9g is outside axis '%s' of size %ld",
                      place->number, axis->name, axis->size);
+        report_help(e->reports, "use an integer from 0 to %ld", axis->size - 1);
         return false;
     }
     if (expr_is_whole(place)) return subscript_is_exact(e, place, span);

@@ -261,6 +261,7 @@ static void run_equation(Derivation *d, const Node *node) {
     if (node->kids[0]) {
         report_error(e->reports, node->kids[0]->span,
                      "a setting is one number and has no subscripts");
+        report_help(e->reports, "write %s = ...", node->name);
         return;
     }
     if (!evaluate_number(e, node->kids[1], number ? "a setting" : "this", &value)) return;

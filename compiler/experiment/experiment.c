@@ -158,6 +158,7 @@ static bool add_budget(const Expansion *expansion, List *overrides, MoecVariant 
     report_error(expansion->reports, asked->node->name_span,
                  "the budget of experiment '%s' is %s for variant '%s'", asked->node->name,
                  steps < 1 ? "less than one step" : "not a valid number of steps", variant->name);
+    report_help(expansion->reports, steps < 1 ? "increase the budget" : "write a smaller budget");
     return false;
 }
 

@@ -205,6 +205,7 @@ static bool read_part(Reader *reader, const Node *line, const Node *node, Layout
         if (strstr(line->name, hole)) continue;
         report_error(reader->reports, names->spans[i],
                      "'%s' is missing in the name of the file tensor", hole);
+        report_help(reader->reports, "add %s to the name \"%s\"", hole, line->name);
         return false;
     }
     return add_subs(reader, names, part->subs, true);
@@ -353,12 +354,14 @@ static bool check_rule(Reader *reader, const Node *rule) {
         if (((Node *)word->kids[0])->kind == NODE_NAME) continue;
         report_error(reader->reports, word->span,
                      "expected a word of the configuration, '=', and a word of the option");
+        report_help(reader->reports, "write { %s = WORD }", word->name);
         return false;
     }
     const Node *otherwise = rule->kids[2];
     for (int i = 0; otherwise && otherwise->kind == NODE_LIST && i < otherwise->count; i++) {
         if (((Node *)otherwise->kids[i])->kind == NODE_NAME) continue;
         report_error(reader->reports, otherwise->span, "expected a list of words");
+        report_help(reader->reports, "write else [a, b]");
         return false;
     }
     if (rule->kids[3] && layout_constant(value)) {
