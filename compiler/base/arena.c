@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Blocks grow with what they hold: few are asked for, and a large one comes zeroed from the system
- * and goes back to it whole. */
+/* Blocks grow with their contents, which limits their number. The system provides large blocks
+ * zeroed and receives them back whole. */
 enum { BLOCK_BYTES = 1 << 16, MAX_BLOCK_BYTES = 1 << 22 };
 
 typedef struct Block {
@@ -19,20 +19,20 @@ typedef struct Block {
 
 struct Arena {
     Block *blocks;
-    Block *spare; /* for what is said when there is no more */
+    Block *spare; /* for the message when memory runs out */
     size_t bytes, limit;
     void (*full)(void *data);
     void *data;
 };
 
 static _Noreturn void no_memory(void) {
-    fputs("moec: error: this takes more memory than there is\n"
-          "  help: make train.batch or train.context smaller\n",
+    fputs("moec: error: out of memory\n"
+          "  help: reduce train.batch or train.context\n",
           stderr);
     exit(1);
 }
 
-/* A system may promise more than it has and end the process later. */
+/* A system can promise more memory than it has and end the process later. */
 static size_t whole_machine(void) {
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     return pages > 0 && bytes > 0 ? (size_t)pages * (size_t)bytes : SIZE_MAX;
@@ -112,7 +112,7 @@ char *arena_copy(Arena *arena, const char *text, size_t length) {
     return copy;
 }
 
-/* Short texts, which most are, are formatted once. */
+/* Short texts, the common case, are formatted once. */
 char *arena_vformat(Arena *arena, const char *format, va_list arguments) {
     char small[512];
     va_list again;

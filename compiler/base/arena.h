@@ -1,5 +1,5 @@
-/* arena: memory with one lifetime. The compiler allocates from an arena that its caller made and
- * never frees a part of it. */
+/* arena: memory with one lifetime. The compiler allocates from the arena of its caller and never
+ * frees a part of it. */
 #ifndef ARENA_H
 #define ARENA_H
 
@@ -11,10 +11,10 @@ typedef struct Arena Arena;
 Arena *arena_new(void);
 void arena_free(Arena *arena);
 
-size_t arena_bytes(const Arena *arena); /* what it has taken so far */
-/* From now on no more than `bytes` in all; 0: what the machine has. `full` is called instead of
- * taking more, or where there is no more memory, and does not return; there is a little left for
- * what it has to say. Without `full` the process ends with a message. */
+size_t arena_bytes(const Arena *arena); /* allocated so far */
+/* Limits the total size to `bytes`; 0: the memory of the machine. At the limit, or if the system
+ * has no more memory, `full` is called and does not return. A small reserve is left for its
+ * message. Without `full` the process ends with a message. */
 void arena_limit(Arena *arena, size_t bytes, void (*full)(void *data), void *data);
 
 void *arena_alloc(Arena *arena, size_t bytes);                   /* zeroed; aligned for any type */
@@ -30,8 +30,8 @@ typedef struct List {
 } List;
 
 void list_push(Arena *arena, List *list, void *item);
-int list_find(const List *list, const void *item); /* its place; -1: it is not there */
-/* The items ahead of the one that is at `place` now; at the end where place is the count. */
+int list_find(const List *list, const void *item); /* its index, or -1 */
+/* Inserts the items before index `place`; appends them if `place` is the count. */
 void list_insert(Arena *arena, List *list, int place, const List *items);
 
 /* Growing text. An empty one is all zeros; `text` is always terminated once something was added. */

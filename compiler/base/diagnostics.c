@@ -50,7 +50,7 @@ int span_column(Span span) {
     return column;
 }
 
-/* The same place may be read more than once (a layer applied twice): what is said of it is told
+/* A construct can be read more than once (a layer applied twice). Each of its messages is reported
  * once. */
 static bool is_known(const Reports *reports, Severity severity, Span span, const char *message) {
     for (int i = 0; i < reports->list.count; i++) {
@@ -125,8 +125,8 @@ _Noreturn void report_give_up(Reports *reports) {
     exit(1);
 }
 
-/* One source line made printable: tabs become spaces, what a terminal must not see becomes U+FFFD,
- * and the columns of the span are known. `first` is in the column of the caret, `last` one past it.
+/* One source line in printable form: tabs become spaces, control characters become U+FFFD. `first`
+ * and `last` are the columns of the span. `last` is exclusive.
  */
 typedef struct Picture {
     Text text;
@@ -138,13 +138,13 @@ static void picture_add(Picture *picture, const char *bytes, int count, int widt
     picture->columns += width;
 }
 
-/* What a terminal must not be sent: it would move the cursor or colour the rest. */
+/* Control characters could move the cursor or change the color of the terminal. */
 static bool is_hidden(int bytes, unsigned character) {
     return bytes == 0 || character < 0x20 || character == 0x7F ||
            (character < 0xA0 && character >= 0x80);
 }
 
-/* Names of files and texts of a spec may hold anything; lines of a message stay. */
+/* File names and strings of a spec can contain any character. Line breaks of a message are kept. */
 static const char *shown(Arena *arena, const char *text) {
     Text out = {.arena = arena};
     size_t length = strlen(text);
@@ -202,8 +202,8 @@ static void add_columns(Text *out, const Picture *picture, int from, int to) {
     }
 }
 
-/* The source line with carets under the span. Of a line that is too long, the part around the span
- * is shown. */
+/* The source line with carets under the span. Of a long line, only the part around the span is
+ * shown. */
 static void add_picture(Text *out, Arena *arena, Span span) {
     Picture picture = draw_line(arena, span);
     int from = 0, to = picture.columns;
@@ -257,7 +257,7 @@ char *reports_text(const Reports *reports, Arena *arena) {
     List errors = reports_of(reports, arena, SEVERITY_ERROR);
     add_reports(&out, arena, &errors);
     if (reports->told > MAX_ERRORS)
-        text_add(&out, "%d more error%s not shown\n", reports->told - MAX_ERRORS,
+        text_add(&out, "... and %d more error%s\n", reports->told - MAX_ERRORS,
                  reports->told == MAX_ERRORS + 1 ? "" : "s");
     return out.text;
 }
@@ -313,7 +313,7 @@ char *warnings_json(const Reports *reports, Arena *arena) {
     return list_json(arena, &warnings);
 }
 
-/* Optimal string alignment distance: insertions, deletions, changes and swaps of neighbours. */
+/* Optimal string alignment distance: insertions, deletions, changes and swaps of neighbors. */
 static int edit_distance(const char *a, int a_length, const char *b, int b_length) {
     enum { LONGEST = 64 };
     int rows[3][LONGEST + 1];
@@ -334,6 +334,32 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
     return rows[a_length % 3][b_length];
 }
 
+/* Whether `longer` contains `part` between underscores: "batch" of "batch_size". */
+static bool is_part(const char *part, int length, const char *longer) {
+    enum { MIN_PART = 3 };
+    for (const char *at = longer; length >= MIN_PART && (at = strstr(at, part)); at++) {
+        if ((at == longer || at[-1] == '_') && (!at[length] || at[length] == '_')) return true;
+    }
+    return false;
+}
+
+int part_length(const char *a, const char *b) {
+    int length = (int)strlen(a), other = (int)strlen(b);
+    return is_part(a, length, b) ? length : is_part(b, other, a) ? other : 0;
+}
+
+/* The candidate with the longest common part, or NULL. */
+static const char *part_match(const char *name, const char *const *candidates, int count) {
+    const char *best = NULL;
+    for (int i = 0, most = 0; i < count; i++) {
+        int length = part_length(name, candidates[i]);
+        if (length <= most) continue;
+        most = length;
+        best = candidates[i];
+    }
+    return best;
+}
+
 const char *did_you_mean(const char *name, const char *const *candidates, int count) {
     int length = (int)strlen(name);
     int limit = length < 3 ? 1 : (length + 2) / 3;
@@ -341,11 +367,31 @@ const char *did_you_mean(const char *name, const char *const *candidates, int co
     for (int i = 0; i < count; i++) {
         int candidate_length = (int)strlen(candidates[i]);
         int distance = edit_distance(name, length, candidates[i], candidate_length);
-        /* A name with nothing in common is no help. */
+        /* Ignore names without common characters. */
         if (distance > limit || distance >= length || distance >= candidate_length) continue;
         limit = distance - 1;
         best = candidates[i];
         if (limit < 0) break;
     }
-    return best;
+    return best ? best : part_match(name, candidates, count);
+}
+
+const char *names_text(Arena *arena, const char *const *names, int count) {
+    enum { MAX_NAMES = 20 };
+    Text text = {.arena = arena};
+    text_add(&text, "%s", "");
+    for (int i = 0; i < count && i < MAX_NAMES; i++)
+        text_add(&text, "%s%s", i ? ", " : "", names[i]);
+    if (count > MAX_NAMES) text_add(&text, ", ... and %d more", count - MAX_NAMES);
+    return text.text;
+}
+
+void report_choices(Reports *reports, const char *name, const char *const *candidates, int count,
+                    const char *kind) {
+    const char *near = did_you_mean(name, candidates, count);
+    if (near)
+        report_help(reports, "did you mean '%s'?", near);
+    else if (count)
+        report_help(reports, "use one of the %s: %s", kind,
+                    names_text(reports->arena, candidates, count));
 }

@@ -1,7 +1,7 @@
 /* diagnostics: sources, spans, and the errors and notes that point into them.
  *
- * Reports are collected, not printed, and nothing exits: the caller prints them when a stage is
- * over.
+ * Reports are collected, not printed, and do not end the process. The caller prints them after a
+ * stage.
  *
  *     bad.moe:2:34: error: index 'j' is not bound here
  *         y[s,o] = sum[i] x[s,i] * w[o,j]
@@ -25,7 +25,7 @@ typedef struct Source {
 bool path_is_standard(const char *path); /* of the standard library, "std/NAME.moe" */
 
 typedef struct Span {
-    const Source *source; /* NULL: no place */
+    const Source *source; /* NULL: no location */
     int start, end;       /* byte offsets, end exclusive */
 } Span;
 
@@ -33,49 +33,59 @@ typedef enum Severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, SEVERIT
 
 typedef struct Reports {
     Arena *arena;
-    List list;  /* Report *, in the order they were made */
-    int errors; /* all that were reported */
-    int told;   /* those in the list; after MAX_ERRORS the rest is dropped, and the print says so */
+    List list;        /* Report *, in the order they were made */
+    int errors;       /* all reported errors */
+    int told;         /* errors in the list, at most MAX_ERRORS */
     bool repeated;    /* the error reported last is not in the list, nor are its notes */
-    Span at;          /* what is being read: the place of what goes wrong for its size alone */
+    Span at;          /* the construct being read: the location of errors about its size */
     jmp_buf *way_out; /* see reports_guard */
-    bool gave_up;     /* it was taken */
+    bool gave_up;     /* report_give_up was called */
 } Reports;
 
 Span span_join(Span first, Span last);
-int span_line(Span span);   /* 1-based; 0 when there is no place */
+int span_line(Span span);   /* 1-based; 0 without a location */
 int span_column(Span span); /* 1-based, counted in characters, a tab is one */
 
 void report_error(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What is likely not what was meant, and no error. */
+/* A likely mistake that is not an error. */
 void report_warning(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A note or a remedy belongs to the error or warning reported last. */
+/* A note or a help line belongs to the error or warning that was reported last. A help line is
+ * imperative and contains text to type. */
 void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Runs what may give up halfway; false when it did, and an error was reported. Inside another guard
- * it is the outer one that is left. */
+/* Runs a function that can call report_give_up. Returns false if it did; an error was reported.
+ * Inside another guard, control returns to the outer guard. */
 bool reports_guard(Reports *reports, void (*run)(void *data), void *data);
-/* Leaves the guard, after an error that nothing can go on from. Where there is none the process
- * ends with the reports. */
+/* Returns to the guard after an error that prevents any further work. Without a guard the process
+ * prints the reports and ends. */
 _Noreturn void report_give_up(Reports *reports);
 
-/* The report of this number, with its place in brackets. */
+/* The report of this number, with its location in parentheses. */
 const char *report_message(const Reports *reports, int number);
-/* All errors as text, with source lines and carets; tabs and wide characters keep the carets in
- * place. */
+/* All errors as text, with source lines and carets, which are aligned also after tabs and wide
+ * characters. */
 char *reports_text(const Reports *reports, Arena *arena);
-/* The same as a JSON array: severity, file, line, column, end_line, end_column (behind it),
+/* The same as a JSON array: severity, file, line, column, end_line, end_column (exclusive),
  * message. */
 char *reports_json(const Reports *reports, Arena *arena);
 /* The warnings, in the same way. */
 char *warnings_text(const Reports *reports, Arena *arena);
 char *warnings_json(const Reports *reports, Arena *arena);
 
-/* The candidate nearest to `name` by edit distance, or NULL when none is near. */
+/* The candidate nearest to `name` by edit distance, else one of which `name` is a part or that is a
+ * part of `name` ("batch" for "batch_size"); NULL without one. */
 const char *did_you_mean(const char *name, const char *const *candidates, int count);
+/* The length of the shorter name if the longer one contains it between underscores; else 0. */
+int part_length(const char *a, const char *b);
+/* "a, b, c": at most 20 names, then "... and 37 more". */
+const char *names_text(Arena *arena, const char *const *names, int count);
+/* The help line of an unknown name: the nearest candidate, else the list of all `kind`
+ * ("models"); nothing without candidates. */
+void report_choices(Reports *reports, const char *name, const char *const *candidates, int count,
+                    const char *kind);
 
 #endif

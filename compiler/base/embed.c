@@ -1,9 +1,9 @@
-/* embed: writes files as C text, so that they travel inside the binary. A program of the build, not
- * of the library.
+/* embed: writes files as C text, which becomes part of the binary. A program of the build, not of
+ * the library.
  *
  *     embed NAME FOLDER FILE... > NAME.c
  *
- * gives `const EmbeddedFile NAMEs[]` (abi/embedded_file.h); FILE is below FOLDER and is named
+ * defines `const EmbeddedFile NAMEs[]` (abi/embedded_file.h); FILE is below FOLDER and is named
  * without it. Bytes are written as numbers because string literals have a length limit.
  */
 #include <stdio.h>

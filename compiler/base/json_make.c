@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A format while it is read, with its arguments. */
+/* A format string during parsing, with its arguments. */
 typedef struct Format {
     const char *at;
     va_list arguments;
@@ -16,7 +16,7 @@ typedef struct Format {
 
 static void *checked(void *block) {
     if (block) return block;
-    fputs("moec: error: no memory is left for a JSON value\n", stderr);
+    fputs("moec: error: out of memory\n", stderr);
     exit(1);
 }
 
@@ -41,7 +41,7 @@ json_t *json_text(const char *text) {
     return text ? json_text_bytes(text, strlen(text)) : json_null();
 }
 
-/* The next letter or bracket, which it passes. */
+/* Consumes and returns the next letter or bracket. */
 static char next_letter(Format *format) {
     format->at += strspn(format->at, " ,:?");
     return *format->at ? *format->at++ : '\0';

@@ -1,5 +1,5 @@
-/* table: items found again by a hash. Items of one hash stay in the order they were added in. An
- * empty table is all zeros. */
+/* table: a hash table of items. Items of one hash keep the order of insertion. An empty table is
+ * all zeros. */
 #ifndef TABLE_H
 #define TABLE_H
 
@@ -18,13 +18,13 @@ typedef struct Table {
 } Table;
 
 void table_add(Arena *arena, Table *table, uint64_t hash, void *item);
-/* What was added under the hash; an empty list when there is nothing. Different things may share a
- * hash: the caller compares. */
+/* The items with this hash, or an empty list. Different items can share a hash: the caller
+ * compares. */
 const List *table_find(const Table *table, uint64_t hash);
 
 enum { HASH_START = 5381 };
 
-/* A hash goes on from the one before: hash_word(hash_text(HASH_START, name), size). */
+/* Each function continues a hash: hash_word(hash_text(HASH_START, name), size). */
 uint64_t hash_word(uint64_t hash, uint64_t word);
 uint64_t hash_bytes(uint64_t hash, const char *bytes, size_t length);
 uint64_t hash_text(uint64_t hash, const char *text);

@@ -4,7 +4,7 @@ typedef struct Range {
     unsigned first, last;
 } Range;
 
-/* Marks that stand over or under the character before them, and invisible joiners. */
+/* Marks above or below the previous character, and invisible joiners. */
 static const Range combining[] = {
     {0x0300, 0x036F}, {0x0483, 0x0489},   {0x0591, 0x05BD},   {0x0610, 0x061A}, {0x064B, 0x065F},
     {0x0900, 0x0902}, {0x093C, 0x093C},   {0x0941, 0x0948},   {0x0E34, 0x0E3A}, {0x0E47, 0x0E4E},

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* complete: what could stand at an offset. */
+/* complete: the possible completions at an offset. */
 
 typedef struct Offers {
     Arena *arena;
@@ -39,7 +39,7 @@ static void offer_layers(Offers *offers, Unit *unit) {
     offer_all(offers, &unit->schedules, MOEC_COMPLETES_LAYER);
 }
 
-/* Options of a layer, or of the one that the option before the last dot takes. */
+/* Options of a layer, or of the layer that the option before the last dot has as its value. */
 static void offer_options(Offers *offers, Unit *unit, const Place *place) {
     const char *dot = strrchr(place->word, '.'), *prefix = "";
     const Node *layer = place->layer, *option = NULL;
@@ -58,7 +58,7 @@ static void offer_options(Offers *offers, Unit *unit, const Place *place) {
     }
 }
 
-/* Values that an option may have: its words, true and false, layers. */
+/* Possible values of an option: its words, true and false, layers. */
 static void offer_values(Offers *offers, Unit *unit, const Place *place) {
     const Node *option =
         place->layer && place->path ? option_of(unit, place->layer, place->path) : NULL;

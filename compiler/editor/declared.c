@@ -18,7 +18,7 @@ static bool declares(const Node *node) {
     }
 }
 
-/* The states of a scan stand in a list. */
+/* The states of a scan are in a list. */
 static bool holds_declarations(const Node *node) {
     return node_holds_statements(node) || (node && node->kind == NODE_LIST);
 }
@@ -55,7 +55,8 @@ static const Node *in_layer(Unit *unit, const Node *layer, const char *name) {
     return found ? found : best;
 }
 
-/* A name with dots may go on where the option ends: `heads.q` of attention, `act` alone. */
+/* A dotted name can be longer than the name of an option: `heads.q` of attention, or `act`
+ * alone. */
 const Node *declared(Unit *unit, const Place *place) {
     if (!*place->word) return NULL;
     const Node *found = NULL;

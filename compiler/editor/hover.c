@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* hover: what a name is, as Markdown. */
+/* hover: the description of a name as Markdown. */
 
 static const char *option_text(Arena *arena, const Node *option) {
     static const Columns plain = {0, 0, 0};
@@ -16,7 +16,7 @@ static const char *option_text(Arena *arena, const Node *option) {
     return line.text.text;
 }
 
-/* The tensor that was made of a declaration, in the first place where its layer is applied. */
+/* The tensor of a declaration, in the first application of its layer. */
 static const Tensor *tensor_of(const Program *program, const Node *node) {
     for (int i = 0; program && i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what names stand for ---- */
+/* ---- the meaning of names ---- */
 
 const Node *named_layer(Unit *unit, const char *name) {
     const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules,
@@ -16,7 +16,7 @@ const Node *named_layer(Unit *unit, const char *name) {
     return NULL;
 }
 
-/* The layer that a value stands for: its name, or one with options. */
+/* The layer that a value refers to: its name, or its name with options. */
 static const Node *layer_of_value(Unit *unit, const Node *value) {
     bool says = value && (value->kind == NODE_NAME || value->kind == NODE_MADE);
     return says ? named_layer(unit, value->name) : NULL;
@@ -30,7 +30,7 @@ const Node *layer_of_option(Unit *unit, const Node *option) {
     return named_layer(unit, dot ? dot + 1 : option->name);
 }
 
-/* The option whose name `path` begins with; *rest is what follows it. */
+/* The option whose name is a prefix of `path`; *rest receives the rest of the path. */
 static const Node *first_option(const Node *layer, const char *path, const char **rest) {
     const Node *body = layer_body(layer), *best = NULL;
     size_t most = 0;
@@ -59,7 +59,7 @@ const Node *option_of(Unit *unit, const Node *layer, const char *path) {
     return NULL;
 }
 
-/* ---- models: what they set, the nearest first ---- */
+/* ---- models: their settings, the nearest first ---- */
 
 static const Node *entry_of(const Node *record, const char *path) {
     for (int i = 0; record && i < record->count; i++) {
@@ -69,7 +69,7 @@ static const Node *entry_of(const Node *record, const char *path) {
     return NULL;
 }
 
-/* The layer that a model is made of in the end. */
+/* The layer at the end of the chain of base models. */
 static const Node *root_layer(Unit *unit, const Node *model) {
     for (int depth = 0; model && depth < 100; depth++) {
         const char *base = model->kids[0]->name;
@@ -80,7 +80,8 @@ static const Node *root_layer(Unit *unit, const Node *model) {
     return NULL;
 }
 
-/* The layer that an option of `layer` takes, in a model that may have chosen it. */
+/* The layer that is the value of an option of `layer`: from the model if it sets the option, else
+ * from the default. */
 static const Node *layer_at(Unit *unit, const Node *model, const Node *layer, const char *path) {
     const Node *option = option_of(unit, layer, path);
     const Node *chosen = NULL;
@@ -97,13 +98,13 @@ static const Node *layer_at(Unit *unit, const Node *model, const Node *layer, co
 typedef struct Bracket {
     char opened;
     bool record;
-    const char *path; /* of the entry that it is the value of, or NULL */
+    const char *path; /* of the entry with this value, or NULL */
     const char *made; /* the layer named before it, or NULL */
     bool plan;        /* of an experiment */
     const Node *layer, *model;
 } Bracket;
 
-/* The words and signs of a statement that were read last, the last one first. */
+/* The most recent tokens of a statement, the last one first. */
 enum { KEPT = 4, MAX_BRACKETS = 256 };
 typedef struct Scan {
     Unit *unit;
@@ -186,7 +187,7 @@ static void open_bracket(Scan *scan, char character) {
     if (character != '{') keep(scan, character == '[' ? "[" : "(");
 }
 
-/* `;` in a call: what follows are options of the layer. */
+/* `;` in a call begins the options of the layer. */
 static void begin_options(Scan *scan) {
     Bracket *bracket = scan->count ? &scan->brackets[scan->count - 1] : NULL;
     if (bracket && bracket->opened == '(') {

@@ -1,5 +1,5 @@
-/* place: what an offset of a file that is being edited stands in. The brackets before it say so,
- * since a text that is being typed has no tree there.
+/* The syntactic context at an offset of a file that is being edited. The brackets before the
+ * offset determine it: incomplete text has no tree.
  *
  *     model m = base { part = kind { size = 4, to|
  *                      ^ m           ^ kind    ^ the name of an option of kind
@@ -12,29 +12,29 @@
 typedef enum PlaceKind {
     PLACE_ITEM,   /* outside of every bracket */
     PLACE_BODY,   /* among the statements of a layer */
-    PLACE_OPTION, /* where the name of an option stands in a record */
-    PLACE_VALUE   /* where its value stands */
+    PLACE_OPTION, /* the name of an option in a record */
+    PLACE_VALUE   /* the value of an option */
 } PlaceKind;
 
 typedef struct Place {
     PlaceKind kind;
     const Source *source;
     int start, end;    /* of the name at the offset, with its dots; empty: none */
-    const char *word;  /* that name, "" */
+    const char *word;  /* that name, or "" */
     int at;            /* the offset itself */
     const char *path;  /* PLACE_VALUE: the option, from its layer on */
-    const Node *layer; /* whose options the record sets, or whose body it is; NULL: not known */
+    const Node *layer; /* the layer of the record or of the body; NULL: unknown */
     const Node *model; /* the model that the record belongs to, or NULL */
 } Place;
 
 Place place_find(Unit *unit, size_t offset);
 
-/* The layer, optimizer, schedule or parametrization of this name; NULL: there is none. */
+/* The layer, optimizer, schedule or parametrization of this name, or NULL. */
 const Node *named_layer(Unit *unit, const char *name);
-/* The layer that a record alone sets options of: the default's, or that of the option's name;
- * NULL. */
+/* The layer whose options a plain record sets: the default value, or the layer with the name of the
+ * option; NULL without one. */
 const Node *layer_of_option(Unit *unit, const Node *option);
-/* The option of a layer, or of the layers that its options take: "attention.heads.q". */
+/* The option of a layer, or of the layers that are values of its options: "attention.heads.q". */
 const Node *option_of(Unit *unit, const Node *layer, const char *path);
 
 #endif

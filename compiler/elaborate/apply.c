@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-/* What stands before the parentheses. */
+/* The callee of a call. */
 typedef struct Callee {
     const Node *node;
     const Node *subs;  /* of e[n](...), or NULL */
-    const char *label; /* of what the layer defines */
-    Binding *binding;  /* when it is a name that is bound */
+    const char *label; /* path segment of the definitions of the layer */
+    Binding *binding;  /* of a bound name, or NULL */
 } Callee;
 
 static Callee read_callee(Elaborator *e, const Node *call) {
@@ -28,7 +28,7 @@ static Callee read_callee(Elaborator *e, const Node *call) {
 }
 
 static Value *unknown_callee(Elaborator *e, const Node *node) {
-    report_error(e->reports, node->span, "there is no layer or function '%s'", node->name);
+    report_error(e->reports, node->span, "unknown layer or function '%s'", node->name);
     if (help_with_use(e->reports, node->name)) return value_error(e, node->span);
     const char *names[512];
     int count = 0;
@@ -40,9 +40,9 @@ static Value *unknown_callee(Elaborator *e, const Node *node) {
     return value_error(e, node->span);
 }
 
-/* Whether a call of this name is the function where a layer has its name, too: in the standard
- * library, of a layer of the standard library (which lets an option name it: act = sigmoid), and in
- * the layer itself. A label asks for the layer. */
+/* Whether a call of a name that both a function and a layer have means the function. It does in the
+ * standard library, if the layer is in the standard library (options refer to it: act = sigmoid),
+ * and in the layer itself. A label means the layer. */
 static bool means_function(Elaborator *e, const Node *node, const Node *layer, int arguments) {
     if (node->kind == NODE_LABELLED || !is_function(node->name, arguments)) return false;
     return !is_written(node->span) || !is_written(layer->span) || e->frame->layer == layer;
@@ -55,14 +55,17 @@ void warn_of_functions(Unit *unit) {
         for (int arguments = 1; arguments <= 3; arguments++)
             function = function || is_function(layer->name, arguments);
         if (!function || !is_written(layer->span)) continue;
-        report_warning(unit->reports, layer->name_span,
-                       "'%s' is a function of the language: in your files %s(...) is this layer",
-                       layer->name, layer->name);
-        report_help(unit->reports, "in the standard library it stays the function");
+        report_warning(
+            unit->reports, layer->name_span,
+            "'%s' is also a builtin function: in your files %s(...) refers to this layer",
+            layer->name, layer->name);
+        report_help(
+            unit->reports,
+            "rename the layer to use the function; the standard library always uses the function");
     }
 }
 
-/* A layer by a name that nothing is bound to. */
+/* The layer with a name that is not bound in the scope. */
 static Value *global_layer(Elaborator *e, const Node *node, int arguments) {
     const Node *found = find_layer(e, node->name);
     if (!found || means_function(e, node, found, arguments)) return NULL;
@@ -76,25 +79,24 @@ static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *lay
     if (layer->kind == KIND_LAYER && layer->layer->kind != NODE_LAYER) {
         bool written = is_written(callee->node->span);
         report_error(e->reports, written ? callee->node->span : layer->span,
-                     "%s '%s' cannot be applied to tensors: a layer is expected",
+                     "%s '%s' cannot be applied: expected a layer",
                      node_kind_name(layer->layer->kind), layer->layer->name);
         report_note(e->reports, layer->layer->name_span, "declared here");
         return false;
     }
     if (layer->kind != KIND_LAYER) {
-        report_error(e->reports, callee->node->span, "%s cannot be applied",
-                     value_kind_text(layer));
+        report_error(e->reports, callee->node->span, "%s cannot be applied: expected a layer",
+                     value_shown(e, layer));
         if (callee->binding) report_note(e->reports, callee->binding->span, "declared here");
         if (layer->kind == KIND_NONE)
-            report_help(e->reports, "test it first: if %s != none { ... }",
+            report_help(e->reports, "write if %s != none { ... } around it",
                         callee->label ? callee->label : "it");
         return false;
     }
-    if (!e->equation) report_error(e->reports, span, "a layer is applied only in an equation");
-    return e->equation != NULL;
+    return needs_equation(e, span, "a layer");
 }
 
-/* The indices a layer is applied under: names of indices, and axis lists. */
+/* The indices that a layer is applied under: names of indices, and lists of axes. */
 static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *count) {
     for (int i = 0; i < subs->count; i++) {
         const Node *sub = subs->kids[i];
@@ -102,7 +104,7 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
         const List *list = axis_list(e, sub, &fine);
         if (!fine) return false;
         if (sub->kind != NODE_NAME || *count + (list ? list->count : 1) > MAX_RANK) {
-            report_error(e->reports, sub->span, "a layer is applied under an index, by its name");
+            report_error(e->reports, sub->span, "expected the name of an index");
             return false;
         }
         for (int j = 0; list && j < list->count; j++)
@@ -111,9 +113,7 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
         Index *index = equation_index(e, sub->name, NULL, sub->span);
         if (!index) return false;
         if (!index->axis) {
-            report_error(e->reports, sub->span, "nothing tells which axis index '%s' runs over",
-                         sub->name);
-            report_help(e->reports, "declare it: axis %s = ...", sub->name);
+            report_no_axis(e, sub->span, sub->name);
             return false;
         }
         under[(*count)++] = index;
@@ -123,7 +123,7 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
 
 static bool read_arguments(Elaborator *e, const Node *args, Value **arguments) {
     if (args->count > MAX_RANK) {
-        report_error(e->reports, args->span, "more than %d arguments", MAX_RANK);
+        report_error(e->reports, args->span, "too many arguments: the maximum is %d", MAX_RANK);
         return false;
     }
     for (int i = 0; i < args->count; i++) {
@@ -140,7 +140,7 @@ Value *call_expression(Elaborator *e, const Node *node) {
     bool bound = layer && (layer->kind == KIND_LAYER || layer->kind == KIND_ERROR);
     if (callee.label && !layer) layer = global_layer(e, callee.node, node->kids[1]->count);
     if (callee.label &&
-        (!layer || (callee.binding && !bound))) { /* an option may have the name of a function */
+        (!layer || (callee.binding && !bound))) { /* an option can have the name of a function */
         Value *result = builtin_call(e, node, callee.node->name, callee.subs);
         if (result) return result;
         if (!layer) return unknown_callee(e, callee.node);

@@ -1,6 +1,6 @@
-/* attend_call: attend(q, k, v; options): which keys a query sees (the mask, its window, documents),
- * what their scores are scaled and capped by, a sink beside them. A call statement where kernels
- * have all of it, else equations (attend_scores.c).
+/* attend_call: attend(q, k, v; options): the mask, its sliding window, documents, the scale and
+ * soft-capping of the scores, and an attention sink. Emits a call statement if the kernels support
+ * all options, else equations (attend_scores.c).
  *
  *     o[s,h,c] = attend(q[s,h,d], k[s,g,d], v[s,g,c]; mask = window, window = 1024)
  */
@@ -10,9 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_BEST = 4096 }; /* what the kernels keep in order for one query */
+enum { MAX_BEST = 4096 }; /* the limit of the kernels per query */
 
-/* One operand of attend as a tensor of its own over [leading..., place, heads, width]. */
+/* One operand of attend as a tensor over [leading..., position, heads, width]. */
 static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int count, Index *place,
                      const char *name) {
     Index *dims[MAX_RANK];
@@ -45,8 +45,8 @@ static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
     if (value->kind == KIND_TENSOR)
         *given = value;
     else if (value->kind != KIND_NONE && value->kind != KIND_ERROR)
-        report_error(e->reports, entry->kids[0]->span, "'%s' takes a tensor or none, not %s",
-                     entry->name, value_kind_text(value));
+        report_error(e->reports, entry->kids[0]->span, "'%s' expects a tensor or none, got %s",
+                     entry->name, value_shown(e, value));
     return value->kind == KIND_TENSOR || value->kind == KIND_NONE;
 }
 
@@ -55,7 +55,7 @@ static bool take_mask(Elaborator *e, const Node *entry, Attending *attending) {
     Value *value = evaluate(e, node);
     AttendOptions *options = &attending->options;
     if (value->kind == KIND_NUMBER || value->kind == KIND_LAYER || value->kind == KIND_RECORD)
-        value = evaluate_word(e, node); /* no mask; a flag might be meant as one */
+        value = evaluate_word(e, node); /* not a mask; a flag can be meant as one */
     const char *word = value->kind == KIND_WORD ? value->word : "";
     if (!strcmp(word, "causal"))
         options->mask = MASK_CAUSAL;
@@ -67,10 +67,10 @@ static bool take_mask(Elaborator *e, const Node *entry, Attending *attending) {
         options->mask = MASK_NONE;
         attending->mask = value;
     } else if (value->kind != KIND_ERROR) {
-        report_error(e->reports, entry->kids[0]->span, "a mask is one of causal, window, none");
-        report_help(e->reports,
-                    "or a condition on the places of query and key: attend[t](q, k, v; mask = t "
-                    "<= s or t < 4)");
+        report_error(e->reports, entry->kids[0]->span,
+                     "'mask' expects causal, window, none or a condition");
+        report_help(e->reports, "write a condition on query position s and key position t as "
+                                "attend[t](q, k, v; mask = t <= s or t < 4)");
         return false;
     }
     return value->kind != KIND_ERROR;
@@ -96,12 +96,12 @@ static bool take_cap(Elaborator *e, const Node *entry, Attending *attending) {
     return evaluate_number(e, entry->kids[0], entry->name, &attending->options.cap);
 }
 
-/* An option that counts places. */
+/* An option that counts positions. */
 static bool take_count(Elaborator *e, const Node *entry, long *count) {
     double number = 0;
     if (!evaluate_number(e, entry->kids[0], entry->name, &number)) return false;
     if (!(number >= 0 && number <= INT_MAX && number == floor(number))) {
-        report_error(e->reports, entry->kids[0]->span, "'%s' counts places: %g is not a count",
+        report_error(e->reports, entry->kids[0]->span, "'%s' expects an integer from 0, got %g",
                      entry->name, number);
         return false;
     }
@@ -128,11 +128,10 @@ static const struct AttendOption {
 enum { ATTEND_OPTIONS = sizeof attend_table / sizeof *attend_table };
 
 static bool unknown_attend_option(Elaborator *e, const Node *entry) {
-    Text names = {.arena = e->arena};
-    for (int i = 0; i < ATTEND_OPTIONS; i++)
-        text_add(&names, "%s%s", i ? ", " : "", attend_table[i].name);
+    const char *names[ATTEND_OPTIONS];
+    for (int i = 0; i < ATTEND_OPTIONS; i++) names[i] = attend_table[i].name;
     report_error(e->reports, entry->name_span, "attend has no option '%s'", entry->name);
-    report_help(e->reports, "its options are %s", names.text);
+    report_choices(e->reports, entry->name, names, ATTEND_OPTIONS, "options");
     return false;
 }
 
@@ -146,25 +145,27 @@ static bool take_option(Elaborator *e, const Node *entry, Attending *attending) 
 static bool check_window(Elaborator *e, const Attending *attending) {
     const AttendOptions *options = &attending->options;
     if (options->mask == MASK_WINDOW && options->window < 1) {
-        report_error(e->reports, attending->node->span, "a window mask needs window = 1 or more");
+        report_error(e->reports, attending->node->span,
+                     "'mask = window' requires a window of at least 1");
+        report_help(e->reports, "add window = N");
         return false;
     }
     if (options->mask == MASK_NONE && !attending->mask && options->window) {
-        report_error(e->reports, attending->node->span,
-                     "a window ends at the place itself: it needs mask = causal");
+        report_error(e->reports, attending->node->span, "'window' requires a causal mask");
+        report_help(e->reports, "write mask = causal, or remove window");
         return false;
     }
     if (attending->mask && options->window) {
         report_error(e->reports, attending->mask->span,
-                     "a mask that is a condition says itself what the window is");
-        report_help(e->reports, "add to it: ... and %s - %s < %ld", attending->query->dims[0]->name,
-                    attending->key->name, options->window);
+                     "'window' cannot be combined with a mask that is a condition");
+        report_help(e->reports, "add 'and %s - %s < %ld' to the condition",
+                    attending->query->dims[0]->name, attending->key->name, options->window);
         return false;
     }
     return true;
 }
 
-/* Else keys are of something else than queries: what is before or behind says nothing. */
+/* Whether queries and keys have the same positions. Otherwise their order has no meaning. */
 static bool same_places(Elaborator *e, const Attending *attending) {
     return axes_match(e, attending->query->dims[0]->axis, attending->keys->dims[0]->axis);
 }
@@ -172,9 +173,9 @@ static bool same_places(Elaborator *e, const Attending *attending) {
 static bool check_order(Elaborator *e, const Attending *attending) {
     const Axis *queries = attending->query->dims[0]->axis, *keys = attending->keys->dims[0]->axis;
     if (same_places(e, attending) || attending->options.mask == MASK_NONE) return true;
-    report_asked(e, attending->keys->span, "the key runs over axis '%s', the query over axis '%s'",
+    report_asked(e, attending->keys->span, "the key has axis '%s', but the query has axis '%s'",
                  keys->name, queries->name);
-    report_help(e->reports, "only places of one axis are before or behind: mask = none");
+    report_help(e->reports, "write mask = none: a causal mask requires one common axis");
     return false;
 }
 
@@ -187,8 +188,9 @@ static bool attend_options(Elaborator *e, Attending *attending) {
     for (int i = 0; record && i < record->count; i++)
         fine = take_option(e, record->kids[i], attending) && fine;
     if (options->best > MAX_BEST) {
-        report_error(e->reports, attending->node->span, "best = %ld is outside 0..%d",
-                     options->best, (int)MAX_BEST);
+        report_error(e->reports, attending->node->span,
+                     "'best' expects an integer from 0 to %d, got %ld", (int)MAX_BEST,
+                     options->best);
         fine = false;
     }
     if (options->mask == MASK_CAUSAL && options->window > 0) options->mask = MASK_WINDOW;
@@ -199,23 +201,25 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
     static const char *const names[] = {"the query", "the key", "the value"};
     const Node *args = node->kids[1];
     if (args->count != 3) {
-        report_error(e->reports, node->span, "attend(q, k, v) takes three tensors");
+        report_error(e->reports, node->span, "attend expects three tensors");
+        report_help(e->reports, "write attend(q[s,h,d], k[s,g,d], v[s,g,c])");
         return false;
     }
     for (int i = 0; i < 3; i++) {
         values[i] = evaluate(e, args->kids[i]);
         if (values[i]->kind == KIND_ERROR) return false;
         if (values[i]->kind == KIND_TENSOR && values[i]->rank == 3) continue;
-        report_asked(e, args->kids[i]->span, "%s must have three dimensions: place, heads, width",
+        report_asked(e, args->kids[i]->span, "%s must have three dimensions: position, head, width",
                      names[i]);
+        report_help(e->reports, "write attend(q[s,h,d], k[s,g,d], v[s,g,c])");
         return false;
     }
     Axis *q = values[0]->dims[2]->axis, *k = values[1]->dims[2]->axis;
     if (q->size != k->size) {
         report_blamed(e, blamed_axes(e, q, k), args->kids[1]->span,
-                      "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size,
-                      k->name, q->size, q->name);
-        report_help(e->reports, "queries and keys must have the same width");
+                      "the key has width %ld (axis '%s'), but the query has width %ld (axis '%s')",
+                      k->size, k->name, q->size, q->name);
+        report_help(e->reports, "use the same width for queries and keys");
         return false;
     }
     for (int i = 1; i < 3; i++) {
@@ -226,19 +230,18 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
                       queries->size, queries->name, heads->size, names[i] + 4, heads->name);
         long below = heads->size < queries->size ? heads->size : queries->size;
         while (queries->size % below) below--;
-        report_help(e->reports, "the number of query heads must be a multiple: %ld would do",
-                    below);
+        report_help(e->reports, "use a divisor of the number of query heads, such as %ld", below);
         return false;
     }
     Axis *keys = values[1]->dims[0]->axis, *own = values[2]->dims[0]->axis;
     if (own->size == keys->size) return true;
-    report_asked(e, args->kids[2]->span, "the value runs over axis '%s', the key over axis '%s'",
+    report_asked(e, args->kids[2]->span, "the value has axis '%s', but the key has axis '%s'",
                  own->name, keys->name);
     return false;
 }
 
-/* Whether a tensor among the options has no other indices than heads and places of queries and,
- * where it may, places of keys. */
+/* Checks that a tensor option depends only on query position, query head and, with `by_key`, key
+ * position. */
 static bool check_given(Elaborator *e, const Attending *attending, const char *name,
                         const Value *value, bool by_key) {
     Index *used[MAX_LOOPS];
@@ -247,14 +250,14 @@ static bool check_given(Elaborator *e, const Attending *attending, const char *n
         if (used[i] == attending->query->dims[0] || used[i] == attending->query->dims[1] ||
             (by_key && used[i] == attending->key))
             continue;
-        report_error(e->reports, value->span,
-                     "'%s' depends on index '%s': it may depend on %s, a place of queries, %s, "
-                     "their head%s%s",
-                     name, used[i]->name, attending->query->dims[0]->name,
-                     attending->query->dims[1]->name, by_key ? ", and the place of keys, " : "",
-                     by_key ? attending->key->name : "");
+        report_error(
+            e->reports, value->span,
+            "'%s' depends on index '%s': expected only query position %s%s query head %s%s%s", name,
+            used[i]->name, attending->query->dims[0]->name, by_key ? "," : " and",
+            attending->query->dims[1]->name, by_key ? " and key position " : "",
+            by_key ? attending->key->name : "");
         if (by_key && !attending->named)
-            report_help(e->reports, "give the place of keys a name: attend[t](q, k, v; ...)");
+            report_help(e->reports, "write attend[t](q, k, v; ...) to name the key position");
         return false;
     }
     return true;
@@ -267,17 +270,17 @@ static bool check_documents(Elaborator *e, const Attending *attending) {
     int count = documents ? free_indices(e, documents->expr, used) : 0;
     if (!documents || (count == 1 && used[0] == place)) return true;
     report_error(e->reports, documents->span,
-                 "'documents' must have one dimension, the places of the query: axis '%s'",
+                 "'documents' must have one dimension, the query position: axis '%s'",
                  place->axis->name);
     return false;
 }
 
-/* One logit for each head, the same for all: what the call takes for a sink. */
+/* Whether the sink is one logit per head, which the call supports. */
 static bool is_shared_sink(const Elaborator *e, const Value *sink) {
     return sink && sink->rank == 1 && !expr_uses_index(sink->expr, e->batch);
 }
 
-/* The heads of a sink may run over an axis of their own. */
+/* The heads of a sink can have an axis of their own. */
 static bool check_sink(Elaborator *e, Attending *attending) {
     Value *sink = attending->sink;
     Index *head = attending->query->dims[1];
@@ -291,9 +294,10 @@ static bool check_sink(Elaborator *e, Attending *attending) {
         (attending->sink->rank && check_given(e, attending, "sink", attending->sink, false)))
         return true;
     if (!attending->sink->rank)
-        report_error(e->reports, sink->span, "'sink' has no heads: axis '%s' (size %ld)",
+        report_error(e->reports, sink->span,
+                     "'sink' has no head dimension: expected axis '%s' (size %ld)",
                      head->axis->name, head->axis->size);
-    report_help(e->reports, "declare it as a parameter: param sink[%s] ~ zeros", head->axis->name);
+    report_help(e->reports, "declare it as param sink[%s] ~ zeros", head->axis->name);
     return false;
 }
 
@@ -314,7 +318,7 @@ static int leading_indices(Elaborator *e, Value **values, int value_count, Index
     return count;
 }
 
-/* Attention as a call, whose kernels never hold the scores. */
+/* Attention as a call. Its kernels never store all scores. */
 static Value *attend_statement(Elaborator *e, Attending *at) {
     Span span = at->node->span;
     Value *v[4] = {at->query, at->keys, at->values, at->documents};
@@ -354,7 +358,7 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     return result;
 }
 
-/* A logit more in the normaliser of what was computed without it:
+/* Adds a logit to the softmax denominator of a result without it:
  *
  *     o * exp(lse) / (exp(lse) + exp(sink)) = o * sigmoid(lse - sink)
  */
@@ -371,13 +375,13 @@ static Value *with_sink(Elaborator *e, Value *attended, Value *sink) {
     return result;
 }
 
-/* attend[t]: the place of keys has a name for mask and bias. */
+/* attend[t]: names the key position for mask and bias. */
 static bool name_key(Elaborator *e, const Node *subs, Attending *attending) {
     if (!subs) return true;
     const Node *sub = subs->kids[0];
     if (subs->count != 1 || sub->kind != NODE_NAME) {
-        report_error(e->reports, subs->span,
-                     "attend[t](q, k, v) names one index, the place of keys");
+        report_error(e->reports, subs->span, "expected one index name, the key position");
+        report_help(e->reports, "write attend[t](q, k, v)");
         return false;
     }
     const Binding *binding = scope_find(e->scope, sub->name);
@@ -392,9 +396,8 @@ static bool place_keys(Elaborator *e, Attending *attending) {
     if (!attending->named) attending->key = index_new(e->program, axis->name, axis);
     if (!attending->key->axis) attending->key->axis = axis;
     if (axes_match(e, attending->key->axis, axis)) return true;
-    report_error(e->reports, attending->keys->span,
-                 "the key runs over axis '%s', but '%s' over axis '%s'", axis->name,
-                 attending->key->name, attending->key->axis->name);
+    report_error(e->reports, attending->keys->span, "the key has axis '%s', but '%s' has axis '%s'",
+                 axis->name, attending->key->name, attending->key->axis->name);
     return false;
 }
 
@@ -408,9 +411,10 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
         return value_error(e, at->node->span);
     bool known = same_places(e, at) && !at->bias && (!at->mask || mask_is_known(e, at));
     if (!known && at->options.best) {
-        report_error(e->reports, at->node->span,
-                     "'best' wants keys of the same places, no bias, and a mask of t <= s, s - t < "
-                     "window and number[s] == number[t]");
+        report_error(
+            e->reports, at->node->span,
+            "'best' requires keys with the positions of the queries, no bias, and a mask of "
+            "the terms t <= s, s - t < window and number[s] == number[t]");
         return value_error(e, at->node->span);
     }
     if (!known) return attend_scores(e, at);

@@ -1,15 +1,15 @@
-/* attend_scores: attention by equations, for masks, biases, sinks and keys that the call does not
- * have; and which masks it has.
+/* attend_scores: attention as equations, for masks, biases, sinks and keys that the call does not
+ * support; recognizes the masks that it supports.
  *
  *     o[s,h,c] = attend[t](q, k, v; mask = seen[s,t], bias = b[s,t,h], sink = z[s,h])
  *
  * means, with key head g and value head w of query head h,
  *
  *     score[h,s,t] = scale * (sum[e] q[s,h,e] * k[t,g,e]) + b[s,t,h]
- *     most[h,s]    = the largest of those that are seen, and z[s,h]
- *     power[h,s,t] = exp(score[h,s,t] - most[h,s]) where seen, else 0
+ *     most[h,s]    = the largest visible score, and z[s,h]
+ *     power[h,s,t] = exp(score[h,s,t] - most[h,s]) if visible, else 0
  *     total[h,s]   = (sum[t] power[h,s,t]) + exp(z[s,h] - most[h,s])
- *     o[s,h,c]     = (sum[t] power[h,s,t] * v[t,w,c]) / total[h,s]         0 where nothing is seen
+ *     o[s,h,c]     = (sum[t] power[h,s,t] * v[t,w,c]) / total[h,s]         0 if no key is visible
  */
 #include "elaborate/attend_call.h"
 
@@ -17,12 +17,12 @@
 
 #include <string.h>
 
-/* The score of what is not seen, below LEFT_OUT: a quarter of the largest float. */
+/* The score of a masked key, below LEFT_OUT: a quarter of the largest float. */
 #define FAR_AWAY (-8e37)
 
-/* ---- what a mask says ---- */
+/* ---- known masks ---- */
 
-/* t <= s or s - t < window, whichever way it is written. */
+/* t <= s or s - t < window, in any equivalent form. */
 static bool take_distance(Attending *attending, const Expr *expr) {
     double sign = expr->op == OP_LE || expr->op == OP_LT   ? 1
                   : expr->op == OP_GE || expr->op == OP_GT ? -1
@@ -30,7 +30,7 @@ static bool take_distance(Attending *attending, const Expr *expr) {
     double times, rest;
     if (sign == 0 || !places_apart(expr, attending->key, attending->query->dims[0], &times, &rest))
         return false;
-    /* times * (t - s) + rest <= 0, of whole numbers */
+    /* times * (t - s) + rest <= 0, of integers */
     times *= sign;
     rest = rest * sign + (expr->op == OP_LT || expr->op == OP_GT);
     AttendOptions *options = &attending->options;
@@ -100,7 +100,8 @@ static Value *both(Elaborator *e, Value *a, Value *b) {
     return !a ? b : !b ? a : op(e, OP_AND, a, b);
 }
 
-/* What the options of the call say of a pair of places, and the mask. NULL: all is seen. */
+/* The condition of a pair of positions from the options of the call and the mask. NULL: all pairs
+ * are visible. */
 static Value *seen_pairs(Elaborator *e, const Attending *at) {
     Span span = at->node->span;
     Value *query = index_value(e, at->query->dims[0], span), *key = index_value(e, at->key, span);
@@ -120,7 +121,7 @@ static Value *seen_pairs(Elaborator *e, const Attending *at) {
     return seen;
 }
 
-/* Keys or values of query head h at place t, their width under another index. */
+/* Keys or values of query head h at position t, with another index for their width. */
 static Value *of_head(Elaborator *e, const Attending *at, const Value *value, Index *width) {
     Program *program = e->program;
     Index *head = at->query->dims[1], *dims[3] = {at->key, head, width};
@@ -138,7 +139,7 @@ static Value *of_head(Elaborator *e, const Attending *at, const Value *value, In
                         value->span);
 }
 
-/* A tensor over heads, places of queries and, with them, of keys. */
+/* A tensor over query head, query position and, with `pairs`, key position. */
 static Value *named(Elaborator *e, const Attending *at, const char *name, bool pairs,
                     Value *value) {
     Index *dims[3] = {at->query->dims[1], at->query->dims[0], at->key};
@@ -168,7 +169,7 @@ static Value *scores(Elaborator *e, const Attending *at) {
     return named(e, at, "score", true, score);
 }
 
-/* The sum over the places of keys. */
+/* The reduction over key positions. */
 static Value *over_keys(Elaborator *e, Attending *at, const char *kind, Value *value) {
     Index *inner = index_new(e->program, at->key->name, at->key->axis);
     Expr *to = expr_index(e->program, inner);

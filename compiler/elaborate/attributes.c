@@ -1,19 +1,20 @@
-/* attributes: what a parameter has for itself, as it was declared or from outside.
+/* attributes: settings of single parameters, from their declaration or from the model.
  *
  *     param w[d,f] ~ zeros { freeze, lr = 0.1, decay = 0 }
  *
- *     model tuned = base { parameters = [{ of = "block.*.ffn.*", freeze = true }, { of =
- * "*.router", init = 0.01 }] }
+ *     model tuned = base {
+ *       parameters = [{ of = "block.*.ffn.*", freeze = true }, { of = "*.router", init = 0.01 }]
+ *     }
  *
- * `freeze`: it is not trained. `lr`: a factor. `init`, from outside: the deviation of what is
- * random. Everything else is an option of the optimizer. What is set from outside goes before what
- * is declared, later entries before earlier ones.
+ * `freeze`: not trained. `lr`: a factor. `init`, in the model only: the standard deviation of a
+ * random initialization. All other attributes are options of the optimizer. Settings of the model
+ * override the declaration, and later entries override earlier ones.
  */
 #include "elaborate/elaborate.h"
 
 #include <string.h>
 
-/* The declaration of an option that some optimizer has, or NULL. */
+/* The declaration of an option in any optimizer, or NULL. */
 static const Node *optimizer_option(Elaborator *e, const char *name) {
     for (int i = 0; i < e->unit->optimizers.count; i++) {
         const Node *body = layer_body(e->unit->optimizers.items[i]);
@@ -29,7 +30,6 @@ static const Node *optimizer_option(Elaborator *e, const char *name) {
 static void report_unknown_attribute(Elaborator *e, const char *name, Span span, bool outside) {
     const char *names[64] = {"freeze", "lr"};
     int count = 2;
-    Text text = {.arena = e->arena};
     if (outside) names[count++] = "init";
     for (int i = 0; i < e->unit->optimizers.count; i++) {
         const Node *body = layer_body(e->unit->optimizers.items[i]);
@@ -37,13 +37,9 @@ static void report_unknown_attribute(Elaborator *e, const char *name, Span span,
             if (optimizer_option(e, body->kids[j]->name) == body->kids[j])
                 names[count++] = body->kids[j]->name;
     }
-    for (int i = 0; i < count; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
-    const char *near = did_you_mean(name, names, count);
-    report_error(e->reports, span, "a parameter has no '%s' of its own", name);
-    if (near)
-        report_help(e->reports, "did you mean '%s'?", near);
-    else
-        report_help(e->reports, "it may have %s", text.text);
+
+    report_error(e->reports, span, "unknown attribute '%s' of a parameter", name);
+    report_choices(e->reports, name, names, count, "attributes");
 }
 
 void set_own(Arena *arena, Tensor *tensor, const char *name, double value) {
@@ -66,7 +62,7 @@ static void set_deviation(Tensor *tensor, double deviation) {
         *init = (Init){MOEC_INIT_UNIFORM, middle - deviation, middle + deviation};
 }
 
-/* One attribute; value: NULL stands for true. False after a report. */
+/* Sets one attribute; value NULL means true. False after a report. */
 static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, Value *value,
                           bool outside) {
     const Node *option = optimizer_option(e, name);
@@ -78,14 +74,15 @@ static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span 
     }
     if (value && value->kind == KIND_ERROR) return false;
     if (freeze ? value && value->kind != KIND_FLAG : !value || value->kind != KIND_NUMBER) {
-        report_error(e->reports, value ? value->span : span, "'%s' of a parameter takes %s, not %s",
-                     name, freeze ? "a flag" : "a number",
-                     value ? value_kind_text(value) : "nothing");
+        report_error(e->reports, value ? value->span : span, "attribute '%s' expects %s, got %s",
+                     name, freeze ? "true or false" : "a number",
+                     value ? value_shown(e, value) : "nothing");
         return false;
     }
     if ((init || factor) && value->number < 0) {
         report_error(e->reports, value->span,
-                     "'%s' of a parameter is %.9g: it must not be negative", name, value->number);
+                     "attribute '%s' expects a number of at least 0, got %.9g", name,
+                     value->number);
         return false;
     }
     if (option && !freeze && !factor && !check_limits(e, option, value)) return false;
@@ -110,7 +107,7 @@ void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor) {
     }
 }
 
-/* `*` stands for any text. */
+/* `*` matches any text. */
 static bool fits(const char *pattern, const char *path) {
     for (; *pattern && *pattern != '*'; pattern++, path++)
         if (*pattern != *path) return false;
@@ -129,19 +126,19 @@ static void report_no_match(Elaborator *e, const Value *pattern) {
         if (tensor->role == ROLE_PARAMETER) names[count++] = tensor->path;
     }
     const char *near = did_you_mean(pattern->word, names, count);
-    report_error(e->reports, pattern->span, "no parameter is called '%s'", pattern->word);
+    report_error(e->reports, pattern->span, "no parameter matches '%s'", pattern->word);
     if (near)
         report_help(e->reports, "did you mean '%s'?", near);
     else
-        report_help(e->reports, "'*' stands for any text, and for the number of a layer, as in %s",
-                    count ? "block.*.ffn.*" : "");
+        report_help(e->reports,
+                    "use '*' for any text and for the number of a layer, as in block.*.ffn.*");
 }
 
 static bool one_entry(Elaborator *e, const Value *entry) {
     Entry *of = entry->kind == KIND_RECORD ? record_find(entry->record, "of") : NULL;
     if (!of || of->value->kind != KIND_WORD || of->value->record) {
-        report_error(e->reports, entry->span,
-                     "an entry of 'parameters' says which: { of = \"block.*.ffn.*\", ... }");
+        report_error(e->reports, entry->span, "an entry of 'parameters' expects the key 'of'");
+        report_help(e->reports, "write { of = \"block.*.ffn.*\", ... }");
         return false;
     }
     int found = 0;
@@ -166,16 +163,17 @@ void outside_attributes(Elaborator *e, const Value *list) {
         return;
     }
     if (list->kind != KIND_LIST) {
-        report_error(e->reports, list->span, "'parameters' takes a list of records, not %s",
-                     value_kind_text(list));
-        report_help(e->reports, "for example [{ of = \"block.*.ffn.*\", lr = 0.1 }]");
+        report_error(e->reports, list->span, "'parameters' expects a list of records, got %s",
+                     value_shown(e, list));
+        report_help(e->reports, "write parameters = [{ of = \"block.*.ffn.*\", lr = 0.1 }]");
         return;
     }
     for (int i = 0; i < list->list.count; i++)
         if (!one_entry(e, list->list.items[i])) return;
 }
 
-/* Options of that name belong to the model and to no layer, unless its outermost layer has one. */
+/* The option `parameters` belongs to the model, unless its outermost layer declares an option of
+ * that name. */
 Value *take_attributes(const Node *layer, Record *record) {
     const Node *body = layer_body(layer);
     for (int i = 0; i < body->count; i++)

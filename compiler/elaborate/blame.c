@@ -1,11 +1,11 @@
-/* blame: the given option that a wrong size or condition depends on.
+/* blame: find the option in the source that causes an invalid size or condition.
  *
  *     require key_dim <= head_dim "..."       model base = decoder { attention.head_dim = 16 }
  *                                             model wide = base { attention.key_dim = 32 }
  *
- * The names of the condition are followed through defaults of options and sizes of axes, outward
- * through the layers that are being applied. Of the options that were given one of the last model
- * is blamed, since a variant changes its base, and of those one of the innermost layer.
+ * The names of the condition are followed through option defaults and axis sizes, outward through
+ * the layers being applied. Among the options that the user set, the result is one of the last
+ * model, because a variant changes its base. Among those, it is one of the innermost layer.
  */
 #include "elaborate/elaborate.h"
 
@@ -16,20 +16,20 @@ enum { MAX_FOLLOWED = 12 };
 typedef struct Blame {
     const Elaborator *e;
     const Entry *latest;
-    int layer; /* the depth of the layer that it was given to */
-    int depth; /* of the names that are followed */
+    int layer; /* the depth of its layer */
+    int depth; /* of the followed names */
 } Blame;
 
 static void blame_node(Blame *blame, const Frame *frame, const Node *node);
 
-/* "heads.q" of a NAME or of FIELDs of one; NULL: it is another expression. */
+/* "heads.q" of a NAME or of nested FIELDs; NULL for another expression. */
 static const char *path_of(const Blame *blame, const Node *node) {
     if (node->kind == NODE_NAME) return node->name;
     const char *inner = node->kind == NODE_FIELD ? path_of(blame, node->kids[0]) : NULL;
     return inner ? arena_format(blame->e->arena, "%s.%s", inner, node->name) : NULL;
 }
 
-/* The declaration of a name in a body, or in a block of it; `span`: the one there, or any. */
+/* The declaration of a name in a body or in its blocks; `span`: its location, or none for any. */
 static const Node *declaration(const Node *block, NodeKind kind, const char *name, Span span) {
     for (int i = 0; i < block->count; i++) {
         const Node *node = block->kids[i];
@@ -63,7 +63,7 @@ static bool blame_option(Blame *blame, const Frame *frame, const char *path) {
     return option != NULL;
 }
 
-/* An axis belongs to the layer that declares it: this one, or one further out. */
+/* An axis belongs to the layer that declares it: this one or an outer one. */
 static void blame_axis(Blame *blame, const Frame *frame, const Axis *axis) {
     for (; frame; frame = frame->caller) {
         const Node *body = layer_body(frame->layer);

@@ -1,11 +1,11 @@
-/* builtin: the functions that are neither pointwise nor layers.
+/* builtin: functions that are neither pointwise nor layers.
  *
  *     sum[d] e  mean[d] e  max[d] e  min[d] e  logsumexp[d] e
  *                       reductions, each a statement of its own
  *     softmax[n](e)     exp(e - max e) / sum exp(e - max e) along n, or along several indices
  *     top[n](p, k)      1 for the k largest of p along n, ties to the lowest index, else 0;
  *                       top[m,n](p, k) along several indices at once
- *     concat[j](a, b)   their last dimensions one after another
+ *     concat[j](a, b)   concatenation of their last dimensions
  *     attend(q, k, v; ...)   see attend_call.c
  *     size(axis)  uniform()  normal()
  */
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Where entries lie that are not chosen, beyond all others: 2^127, which float and bf16 hold. */
+/* The value of masked entries, beyond all others: 2^127, which f32 and bf16 represent. */
 #define OUT_OF_REACH 170141183460469231731687303715884105728.0
 
 static Index *fresh(Elaborator *e, const Index *index) {
@@ -30,8 +30,8 @@ static Value *without(Elaborator *e, const Value *value, Index *const *indices, 
     return result;
 }
 
-/* The dimensions a hoisted statement needs: those of the value, and before them indices bound
- * further out. */
+/* The dimensions of a hoisted statement: indices that are bound further out, then those of the
+ * value. */
 static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *const *reduced,
                         int reduced_count, Index **dims) {
     Index *all[MAX_LOOPS];
@@ -59,7 +59,7 @@ static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, i
     return result;
 }
 
-/* The value as a tensor over every index it depends on, so that it may be read again. */
+/* The value as a tensor over all indices that it depends on, for repeated reads. */
 static Value *held(Elaborator *e, Value *value) {
     if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
     Value *result = hoist(e, REDUCE_NONE, NULL, 0, value, value->span);
@@ -94,9 +94,9 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
         else if (indices[i] == e->batch)
             absent *= (double)indices[i]->axis->size;
         else {
-            report_error(e->reports, span, "what is reduced does not depend on index '%s'",
+            report_error(e->reports, span, "the reduced expression does not depend on index '%s'",
                          indices[i]->name);
-            report_help(e->reports, "leave '%s' out, or multiply by size(%s)", indices[i]->name,
+            report_help(e->reports, "remove '%s', or multiply by size(%s)", indices[i]->name,
                         indices[i]->axis->name);
             return value_error(e, span);
         }
@@ -105,7 +105,8 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
         return logsumexp(e, indices, count, value, span);
     bool sum = !strcmp(kind, "sum"), mean = !strcmp(kind, "mean");
     if (!sum && !mean && strcmp(kind, "max") && strcmp(kind, "min")) {
-        report_error(e->reports, span, "what is reduced does not depend on every index named");
+        report_error(e->reports, span,
+                     "the reduced expression does not depend on all indices of the reduction");
         return value_error(e, span);
     }
     Reduction reduction = sum || mean ? REDUCE_SUM : !strcmp(kind, "max") ? REDUCE_MAX : REDUCE_MIN;
@@ -115,8 +116,8 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
     return apply_op(e, OP_MUL, result, value_number(e, factor, span), NULL, span);
 }
 
-/* The number of chosen entries: the relation summed over the indices; those it does not depend on
- * count with their size. */
+/* The number of selected entries: the sum of the relation over the indices. An index that it does
+ * not depend on counts with its size. */
 static Value *chosen_count(Elaborator *e, Index *const *indices, int count, Value *mask,
                            Span span) {
     Index *used[MAX_LOOPS];
@@ -132,7 +133,7 @@ static Value *chosen_count(Elaborator *e, Index *const *indices, int count, Valu
     return apply_op(e, OP_MUL, total, value_number(e, factor, span), NULL, span);
 }
 
-/* The value where a condition holds, else a number. */
+/* The value if a condition holds, else a number. */
 static Value *where_else(Elaborator *e, Value *condition, Value *value, double otherwise,
                          Span span) {
     return apply_op(e, OP_WHERE, condition, value, value_number(e, otherwise, span), span);
@@ -142,8 +143,7 @@ static Value *compare_with(Elaborator *e, OpCode op, Value *value, double number
     return apply_op(e, op, value, value_number(e, number, span), NULL, span);
 }
 
-/* max[n in c] e: of the chosen entries; what is not chosen is out of reach, and where nothing is
- * chosen the result is 0. */
+/* max[n in c] e: the maximum of the selected entries, or 0 without one. */
 static Value *extreme_chosen(Elaborator *e, const char *kind, Index *const *indices, int count,
                              Value *mask, Value *value, Span span) {
     const bool largest = strcmp(kind, "min") != 0;
@@ -155,7 +155,7 @@ static Value *extreme_chosen(Elaborator *e, const char *kind, Index *const *indi
     return where_else(e, any, found, 0, span);
 }
 
-/* logsumexp[n in c] e = log(sum[n] c * exp(e - m)) + m for the largest chosen entry m. */
+/* logsumexp[n in c] e = log(sum[n] c * exp(e - m)) + m for the largest selected entry m. */
 static Value *logsumexp_chosen(Elaborator *e, Index *const *indices, int count, Value *mask,
                                Value *value, Span span) {
     value = held(e, value);
@@ -173,7 +173,8 @@ static Value *logsumexp_chosen(Elaborator *e, Index *const *indices, int count, 
                     span);
 }
 
-/* Remembers a reduction of vectors: numbers alone are cheap, chosen or not. */
+/* Records a masked reduction of vectors. Masked reductions of numbers are cheap and not
+ * recorded. */
 static void note_masked(Elaborator *e, Index *const *indices, int count, const Value *mask,
                         const Value *value, Span span) {
     MaskedReduction *masked = arena_alloc(e->arena, sizeof *masked);
@@ -204,8 +205,8 @@ Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int
 static Index *along(Elaborator *e, const Node *subs, const Value *value, Span span,
                     const char *name) {
     if (!subs || subs->count != 1 || subs->kids[0]->kind != NODE_NAME) {
-        report_error(e->reports, span, "'%s' needs the index it works along: %s[n](...)", name,
-                     name);
+        report_error(e->reports, span, "'%s' expects the index that it runs along", name);
+        report_help(e->reports, "write %s[n](...)", name);
         return NULL;
     }
     const Node *sub = subs->kids[0];
@@ -217,8 +218,8 @@ static Index *along(Elaborator *e, const Node *subs, const Value *value, Span sp
     return NULL;
 }
 
-/* The indices that softmax keeps and top chooses along: names of indices of the value, and axis
- * lists. */
+/* The indices in the brackets of softmax and top: names of indices of the value, and lists of
+ * axes. */
 static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span,
                         const char *name, Index **kept) {
     int count = 0;
@@ -242,7 +243,7 @@ static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Spa
 
 static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     if (node->kids[1]->count != 1) {
-        report_error(e->reports, node->span, "softmax[n](e) takes one argument");
+        report_error(e->reports, node->span, "softmax[n](e) expects one argument");
         return value_error(e, node->span);
     }
     Value *value = evaluate(e, node->kids[1]->kids[0]);
@@ -253,7 +254,7 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     Span span = node->span;
     value = held(e, value);
     if (value->kind == KIND_ERROR) return value;
-    /* the reductions run over indices of their own: the result keeps those named */
+    /* the reductions run over new indices; the result keeps the named ones */
     Expr *to[MAX_RANK];
     for (int i = 0; i < count; i++) {
         inner[i] = fresh(e, kept[i]);
@@ -276,7 +277,7 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     return apply_op(e, OP_DIV, powers, total, NULL, span);
 }
 
-/* 1 for the k largest along the index. */
+/* 1 for the k largest entries along the index. */
 static Value *top_along(Elaborator *e, Value *value, Index *index, long k, Span span) {
     value = held(e, value);
     if (value->kind == KIND_ERROR) return value;
@@ -286,7 +287,7 @@ static Value *top_along(Elaborator *e, Value *value, Index *index, long k, Span 
     int rank = 0, dimension = -1;
     for (int i = 0; i < read->count; i++) {
         Index *sub = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
-        if (!sub || sub->of_repeat) continue; /* a fixed place of a stacked tensor */
+        if (!sub || sub->of_repeat) continue; /* a fixed position of a stacked tensor */
         if (sub == index) dimension = rank;
         axes[rank] = sub->axis;
         out_subs[rank++] = read->args[i];
@@ -301,7 +302,7 @@ static Value *top_along(Elaborator *e, Value *value, Index *index, long k, Span 
     return value_tensor(e, out, value->dims, value->rank, span);
 }
 
-/* A place along all of the indices as one number, the last index first. */
+/* The position along all indices as one number; the last index varies fastest. */
 static Expr *joined_place(Elaborator *e, Index *const *indices, int count) {
     Expr *place = expr_index(e->program, indices[0]);
     for (int i = 1; i < count; i++) {
@@ -312,7 +313,7 @@ static Expr *joined_place(Elaborator *e, Index *const *indices, int count) {
     return place;
 }
 
-/* The value over one index instead of several, of which it is the place. */
+/* The value over one index instead of several. */
 static Value *joined(Elaborator *e, const Value *value, Index *const *indices, int count,
                      Index *one) {
     Expr *to[MAX_RANK], *left = expr_index(e->program, one);
@@ -328,7 +329,7 @@ static Value *joined(Elaborator *e, const Value *value, Index *const *indices, i
     return flat;
 }
 
-/* top[m,n](p, k): along both at once, as along one index over all pairs. */
+/* top[m,n](p, k): along both indices, implemented as one index over all pairs. */
 static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int count, long k,
                          Span span) {
     double places = 1;
@@ -345,12 +346,12 @@ static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int
 static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     const Node *args = node->kids[1];
     if (args->count != 2) {
-        report_error(e->reports, node->span, "top[n](p, k) takes two arguments");
+        report_error(e->reports, node->span, "top[n](p, k) expects two arguments");
         return value_error(e, node->span);
     }
     double k, places = 1;
     Value *value = evaluate(e, args->kids[0]);
-    if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "how many to choose", &k))
+    if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "the count of top", &k))
         return value_error(e, node->span);
     Index *indices[MAX_RANK];
     int count = kept_indices(e, subs, value, node->span, "top", indices);
@@ -358,20 +359,20 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
     if (k != floor(k) || k < 1 || k > places || places > MAX_SIZE) {
         report_blamed(e, blamed_here(e, args->kids[1]), args->kids[1]->span,
-                      "cannot choose %.9g of axis '%s' of size %.9g", k, indices[0]->axis->name,
-                      places);
-        report_help(e->reports, "choose from 1 to %.9g", places);
+                      "cannot select %.9g entries of axis '%s' (size %.9g)", k,
+                      indices[0]->axis->name, places);
+        report_help(e->reports, "use an integer from 1 to %.9g", places);
         return value_error(e, node->span);
     }
     return count == 1 ? top_along(e, value, indices[0], (long)k, node->span)
                       : top_joined(e, value, indices, count, (long)k, node->span);
 }
 
-/* The index over parts that stand one after another, `sizes` places in all. */
+/* The index over concatenated parts with the total size `sizes`. */
 static Index *joined_index(Elaborator *e, const Node *node, const Node *subs, double sizes) {
     if (!subs || subs->count != 1 || subs->kids[0]->kind != NODE_NAME) {
-        report_error(e->reports, node->span,
-                     "'concat' needs the index over all of its parts: concat[j](a, b)");
+        report_error(e->reports, node->span, "'concat' expects the index over all of its parts");
+        report_help(e->reports, "write concat[j](a, b)");
         return NULL;
     }
     const Node *sub = subs->kids[0];
@@ -381,14 +382,14 @@ static Index *joined_index(Elaborator *e, const Node *node, const Node *subs, do
     if (!index->axis)
         index->axis = axis_new(e->program, sub->name, (long)sizes, AXIS_PLAIN, sub->span);
     if ((double)index->axis->size == sizes) return index;
-    report_error(e->reports, sub->span, "the parts have %g places, axis '%s' has %ld", sizes,
-                 index->axis->name, index->axis->size);
-    report_help(e->reports, "declare it as the sum of their sizes: axis %s = %g", index->axis->name,
-                sizes);
+    report_error(e->reports, sub->span, "the parts have total size %g, but axis '%s' has size %ld",
+                 sizes, index->axis->name, index->axis->size);
+    report_help(e->reports, "declare the axis with the sum of the sizes: axis %s = %g",
+                index->axis->name, sizes);
     return NULL;
 }
 
-/* concat[j](a, b): what stands at place j of the last dimensions, one after another.
+/* concat[j](a, b): element j of the concatenated last dimensions.
  *
  *     where(j < |a|, a[...,min(j, |a| - 1)], b[...,max(j - |a|, 0)])
  */
@@ -397,7 +398,7 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
     Value *parts[MAX_RANK];
     double sizes = 0;
     if (args->count < 2 || args->count > MAX_RANK) {
-        report_error(e->reports, node->span, "concat[j](a, b) takes 2 to %d tensors", MAX_RANK);
+        report_error(e->reports, node->span, "concat[j](a, b) expects 2 to %d tensors", MAX_RANK);
         return value_error(e, node->span);
     }
     for (int i = 0; i < args->count; i++) {
@@ -405,7 +406,7 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
         if (parts[i]->kind == KIND_ERROR) return parts[i];
         if (parts[i]->kind != KIND_TENSOR || !parts[i]->rank) {
             report_error(e->reports, args->kids[i]->span,
-                         "'concat' joins the last dimensions of tensors, and this has none");
+                         "'concat' expects tensors with at least one dimension");
             return value_error(e, node->span);
         }
         sizes += (double)parts[i]->dims[parts[i]->rank - 1]->axis->size;
@@ -434,7 +435,7 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
     return result;
 }
 
-/* The axis of that name; in a scan the name of its axis is the current index. */
+/* The axis of that name. In a scan, the name of its axis refers to the current position. */
 static const Axis *axis_of_name(const Binding *binding) {
     const Value *value = binding->value;
     if (value->kind == KIND_AXIS) return value->axis;
@@ -460,7 +461,7 @@ static Value *size(Elaborator *e, const Node *node, const Node *subs) {
             product *= (double)((Value *)list->items[j])->axis->size;
         if (!fine) return value_error(e, node->span);
         if (list) continue;
-        report_error(e->reports, arg->span, "size(...) takes the name of an axis");
+        report_error(e->reports, arg->span, "size(...) expects the name of an axis");
         return value_error(e, node->span);
     }
     return value_number(e, product, node->span);
@@ -472,29 +473,29 @@ static Value *length(Elaborator *e, const Node *node, const Node *subs) {
     Value *list = args->count == 1 ? evaluate(e, args->kids[0]) : NULL;
     if (list && list->kind == KIND_ERROR) return list;
     if (list && list->kind == KIND_LIST) return value_number(e, list->list.count, node->span);
-    report_error(e->reports, args->span, "length(...) takes a list");
+    report_error(e->reports, args->span, "length(...) expects a list");
     return value_error(e, node->span);
 }
 
-/* Whose elements are numbered: those on the left, or those of the argument. */
+/* The tensor whose elements are numbered: the left side, or the argument. */
 static Value *drawn_for(Elaborator *e, const Node *node) {
     if (node->kids[1]->count) {
         Value *like = evaluate(e, node->kids[1]->kids[0]);
         if (like->kind == KIND_ERROR || (like->kind == KIND_TENSOR && e->equation)) return like;
-        report_error(e->reports, node->kids[1]->kids[0]->span,
-                     "'%s' draws for each element of a tensor, and this is none",
+        report_error(e->reports, node->kids[1]->kids[0]->span, "'%s' expects a tensor",
                      node->kids[0]->name);
         return value_error(e, node->span);
     }
     if (e->equation && e->equation->has_left)
         return value_tensor(e, NULL, e->equation->left, e->equation->left_count, node->span);
     report_error(e->reports, node->span,
-                 "random numbers are drawn in an equation with subscripts on the left");
-    report_help(e->reports, "or for each element of a tensor x: %s(x)", node->kids[0]->name);
+                 "random numbers require an equation with subscripts on the left side");
+    report_help(e->reports, "write %s(x) for one random number per element of a tensor x",
+                node->kids[0]->name);
     return value_error(e, node->span);
 }
 
-/* The row-major number of the element: step, mapped indices, then its own. */
+/* The row-major number of the element: iteration, mapped indices, then its own indices. */
 static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     Value *drawn = drawn_for(e, node);
     if (drawn->kind == KIND_ERROR) return drawn;
@@ -506,8 +507,7 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     for (int i = 0; i < drawn->rank; i++) order[count++] = drawn->dims[i];
     for (int i = 0; i < count; i++) {
         if (!order[i]->axis) {
-            report_error(e->reports, node->span, "nothing tells which axis index '%s' runs over",
-                         order[i]->name);
+            report_no_axis(e, node->span, order[i]->name);
             return value_error(e, node->span);
         }
         place = expr_apply(e->program, OP_MUL, place,
@@ -531,11 +531,11 @@ static Value *normal(Elaborator *e, const Node *node, const Node *subs) {
 
 /* ---- calls by name ---- */
 
-/* The functions that are not pointwise; those that are stand in op.def. */
+/* The functions that are not pointwise; op.def contains the pointwise ones. */
 static const struct Builtin {
     const char *name;
-    int most;         /* arguments that make it this function */
-    bool in_equation; /* it makes a tensor */
+    int most;         /* maximum number of arguments */
+    bool in_equation; /* the result is a tensor */
     Value *(*call)(Elaborator *e, const Node *node, const Node *subs);
 } builtins[] = {
     {"size", INT_MAX, false, size},      {"length", INT_MAX, false, length},
@@ -555,21 +555,21 @@ bool is_function(const char *name, int arguments) {
     return builtin ? arguments <= builtin->most : op_find(name, arguments) >= 0;
 }
 
-/* NULL: there is none of that name and so many arguments. */
+/* NULL without a function of that name and number of arguments. */
 static Value *pointwise_call(Elaborator *e, const Node *node, const char *name) {
     const Node *args = node->kids[1];
     int op = args->count >= 1 && args->count <= 3 ? op_find(name, args->count) : -1;
     if (op < 0 || op_is_random((OpCode)op)) {
         for (int arity = 1; arity <= 3; arity++)
             if (op_find(name, arity) >= 0 && arity != args->count) {
-                report_error(e->reports, node->span, "'%s' takes %d argument%s, not %d", name,
+                report_error(e->reports, node->span, "'%s' expects %d argument%s, got %d", name,
                              arity, arity == 1 ? "" : "s", args->count);
                 return value_error(e, node->span);
             }
         return NULL;
     }
     if (node->kids[2]) {
-        report_error(e->reports, node->kids[2]->span, "'%s' takes no options", name);
+        report_error(e->reports, node->kids[2]->span, "'%s' has no options", name);
         return value_error(e, node->span);
     }
     Value *values[3] = {NULL, NULL, NULL};
@@ -583,9 +583,8 @@ static Value *pointwise_call(Elaborator *e, const Node *node, const char *name) 
 Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
     const struct Builtin *builtin = find_builtin(name);
     if (!builtin || node->kids[1]->count > builtin->most) return pointwise_call(e, node, name);
-    if (builtin->in_equation && !e->equation) {
-        report_error(e->reports, node->span, "'%s' stands only in an equation", name);
+    if (builtin->in_equation &&
+        !needs_equation(e, node->span, arena_format(e->arena, "'%s'", name)))
         return value_error(e, node->span);
-    }
     return builtin->call(e, node, subs);
 }

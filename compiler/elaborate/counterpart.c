@@ -1,12 +1,12 @@
-/* counterpart: which parameter of another model stands for which.
+/* counterpart: match the parameters of a model with those of another model.
  *
- * Counterparts stand in the same kind of equation: multiplied and summed, or looked up, or neither;
- * over axes of the same names in the same places; before or behind all others; joining what they
- * were made from, or not; inside a repeat, or outside. Among those, the one whose path is most
- * alike.
+ * Counterparts have the same use: in a matrix product, in a lookup, or in neither. They have axes
+ * of the same names and uses, the same position relative to all others, the same relation to the
+ * residual stream, and both are inside or outside of a repeat. Among those, the one with the most
+ * similar path is the counterpart.
  *
- *     block.*.ffn.each.down[n,f,d]   stands for   block.*.ffn.down[f,d]
- *     block.*.ffn.router[d,n]        for nothing: no axis n there
+ *     block.*.ffn.each.down[n,f,d]   matches block.*.ffn.down[f,d]
+ *     block.*.ffn.router[d,n]        matches none: no axis n there
  */
 #include "analysis/parameter_facts.h"
 #include "elaborate/transfer.h"
@@ -30,7 +30,7 @@ static unsigned use_of(const Tensor *tensor, int axis) {
     return tensor->facts->axes[axis] & (AXIS_SUMMED | AXIS_KEPT | AXIS_LOOKED_UP | AXIS_SHARED);
 }
 
-/* Own axes that have one of the same name and use in the other; -1: some have none. */
+/* The number of own axes with an axis of the same name and use in the other tensor. */
 static int common_axes(const Tensor *a, const Tensor *b) {
     int common = 0;
     for (int i = a->lead; i < a->rank; i++) {
@@ -52,7 +52,7 @@ static bool may_stand_for(const ParameterFlow *a, const ParameterFlow *b) {
     return common == own || (a->joins && common > 0);
 }
 
-/* How alike two paths are: the same, else a common beginning and the same last part. */
+/* Similarity of two paths: equality, else the common prefix and an equal last part. */
 static int likeness(const char *a, const char *b) {
     int score = 1;
     if (!strcmp(a, b)) return 1000;

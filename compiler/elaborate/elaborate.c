@@ -1,6 +1,6 @@
-/* elaborate: a model as a program.
+/* elaborate: translate a model to a program.
  *
- * Needs:   a unit whose files were read without errors.
+ * Needs:   a unit without syntax errors.
  * Leaves:  statements in index notation with at most one reduction each; tensors for parameters,
  *          states, inputs, outputs; the loss.
  *
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The model of that name; without a name, the last one that the file itself declares. */
+/* The model of that name; without a name, the last one in the file itself. */
 const Node *find_model(Unit *unit, const char *name) {
     for (int i = unit->models.count - 1; i >= 0; i--) {
         const Node *model = unit->models.items[i];
@@ -25,14 +25,14 @@ const Node *find_model(Unit *unit, const char *name) {
 
 static void report_no_model(Unit *unit) {
     const Source *file = unit->sources.count ? unit->sources.items[0] : NULL;
-    report_error(unit->reports, (Span){0}, "%s declares no model", file ? file->path : "the file");
+    report_error(unit->reports, (Span){0}, "%s contains no model", file ? file->path : "the file");
     if (!unit->models.count) {
-        report_help(unit->reports, "add one: model NAME = decoder { ... }");
+        report_help(unit->reports, "add model NAME = decoder { ... }");
         return;
     }
     const Node *used = unit->models.items[unit->models.count - 1];
-    report_note(unit->reports, used->name_span, "'%s' belongs to a file that it uses", used->name);
-    report_help(unit->reports, "ask for it by name: %s:%s", file->path, used->name);
+    report_note(unit->reports, used->name_span, "'%s' is in a file that it uses", used->name);
+    report_help(unit->reports, "write %s:%s to select it", file->path, used->name);
 }
 
 void report_unknown_model(Unit *unit, Span span, const char *name) {
@@ -40,15 +40,9 @@ void report_unknown_model(Unit *unit, Span span, const char *name) {
     int count = 0;
     for (int i = 0; i < unit->models.count && count < 256; i++)
         names[count++] = ((Node *)unit->models.items[i])->name;
-    report_error(unit->reports, span, "there is no model or layer '%s'", name);
-    const char *near = did_you_mean(name, names, count);
-    Text text = {.arena = unit->arena};
-    for (int i = 0; i < count && i < 16; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
-    if (help_with_use(unit->reports, name)) return;
-    if (near)
-        report_help(unit->reports, "did you mean '%s'?", near);
-    else if (count)
-        report_help(unit->reports, "the models are %s%s", text.text, count > 16 ? ", ..." : "");
+    report_error(unit->reports, span, "unknown model or layer '%s'", name);
+    if (!help_with_use(unit->reports, name))
+        report_choices(unit->reports, name, names, count, "models");
 }
 
 const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth) {
@@ -77,7 +71,7 @@ static void override(Elaborator *e, Record *record, const char *path, double num
     if (number > 0) record_set(e, record, path, value_number(e, number, (Span){0}), (Span){0});
 }
 
-/* `span` receives the place where it was written. */
+/* `span` receives its location in the source. */
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                     Span *span) {
     if (!group || group->kind != KIND_LAYER) return otherwise;
@@ -154,17 +148,16 @@ static void initialise(Elaborator *e) {
     }
 }
 
-/* What the caller is handed has one name each. */
+/* Outputs have unique names. */
 static void check_output_name(Elaborator *e, const char *name, Span span) {
     for (int i = 0; i < e->program->outputs.count; i++) {
         const Tensor *other = e->program->outputs.items[i];
         if (strcmp(other->path, name) != 0) continue;
-        report_error(e->reports, span, "two outputs are called '%s'", name);
-        report_note(e->reports, other->span, "the other one");
+        report_error(e->reports, span, "duplicate output '%s'", name);
+        report_note(e->reports, other->span, "first defined here");
         return;
     }
 }
-
 Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span) {
     check_output_name(e, name, span);
     Tensor *tensor = tensor_new(e->program, name, ROLE_OUTPUT, TYPE_REAL, 0, NULL, span);
@@ -206,12 +199,12 @@ const char *short_name(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* Without the iteration of a repeat. */
+/* The rank without the iteration of a repeat. */
 static int probe_dims(const Tensor *tensor) {
     return tensor->rank - (strchr(tensor->path, '{') ? 1 : 0);
 }
 
-/* A log says probes by their names. */
+/* The log identifies probes by their names. */
 static void output_probe(Elaborator *e, Tensor *tensor) {
     const char *name = short_name(tensor->path);
     check_output_name(e, name, tensor->span);
@@ -220,8 +213,9 @@ static void output_probe(Elaborator *e, Tensor *tensor) {
         bool alike = (probe_dims(other) > 0) == (probe_dims(tensor) > 0);
         if (alike || strcmp(short_name(other->path), name)) continue;
         report_error(e->reports, tensor->span,
-                     "probe '%s' has axes in one layer and none in another", name);
-        report_note(e->reports, other->span, "the other one");
+                     "probe '%s' has axes in one layer, but none in another", name);
+        report_note(e->reports, other->span, "the other probe is here");
+        report_help(e->reports, "rename one of the probes");
         return;
     }
     list_push(e->arena, &e->program->outputs, tensor);
@@ -252,8 +246,8 @@ static void outputs(Elaborator *e) {
     for (int i = 0; i < e->probed.count; i++) output_probe(e, e->probed.items[i]);
 }
 
-/* What no memory holds is refused before anything counts its bytes. A repeat, a gradient and a
- * cache make larger ones of these: there is room for that. */
+/* Rejects tensors beyond any memory before later passes count bytes. The limit leaves a margin for
+ * larger tensors of repeats, gradients and caches. */
 static void check_sizes(Elaborator *e) {
     static const double most = 1ull << 42;
     for (int i = 0; i < e->program->tensors.count; i++) {
@@ -265,18 +259,17 @@ static void check_sizes(Elaborator *e) {
         for (int j = 0; j < tensor->rank; j++)
             text_add(&sizes, "%s%s = %ld", j ? ", " : "", tensor->axes[j]->name,
                      tensor->axes[j]->size);
-        report_error(e->reports, tensor->span,
-                     "'%s' would have %.3g elements: at most %.3g are possible", tensor->name,
-                     elements, most);
-        report_help(e->reports, "make one of its axes smaller: %s", sizes.text);
+        report_error(e->reports, tensor->span, "'%s' has %.3g elements, the maximum is %.3g",
+                     tensor->name, elements, most);
+        report_help(e->reports, "reduce one of its axes: %s", sizes.text);
         return;
     }
 }
 
 static void model_program(Elaborator *e, const Node *model, const Node *layer, Record *record) {
     if (layer->kids[0] && layer->kids[0]->count) {
-        report_error(e->reports, layer->name_span, "layer '%s' takes arguments: it is no model",
-                     layer->name);
+        report_error(e->reports, layer->name_span,
+                     "layer '%s' has arguments and cannot be the base of a model", layer->name);
         report_help(e->reports,
                     "base the model on a layer that declares its inputs, such as decoder");
         return;
@@ -302,8 +295,10 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     check_unknown_options(e, layer, record);
     block_statements(e, layer_body(layer));
     if (!e->loss && !e->named.count && !e->reports->errors) {
-        report_error(e->reports, layer->name_span,
-                     "layer '%s' has neither a loss nor an output: it is no model", layer->name);
+        report_error(
+            e->reports, layer->name_span,
+            "layer '%s' has neither a loss nor an output and cannot be the base of a model",
+            layer->name);
         report_help(e->reports,
                     "add 'loss = ...' or 'output NAME', or base the model on another layer");
     }
@@ -342,7 +337,7 @@ void override_options(Elaborator *e, Record *record) {
     }
 }
 
-/* elaborate: the model's program for a graph. */
+/* elaborate: returns the program of the model for a graph. */
 Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,
                    List *settings) {
     Elaborator *e = elaborator_new(unit);

@@ -1,5 +1,5 @@
-/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; its parts,
- * in the order they are used, are in README.md. */
+/* elaborate: declarations that the files of the elaborator share. The pass itself is elaborate.c;
+ * README.md lists its parts. */
 #ifndef ELABORATE_H
 #define ELABORATE_H
 
@@ -10,7 +10,7 @@ typedef enum Kind {
     KIND_NONE,
     KIND_NUMBER,
     KIND_FLAG,
-    KIND_WORD, /* a bare name; with a record: NAME { ... }, a layer not looked up yet */
+    KIND_WORD, /* a bare name; with a record: NAME { ... }, a layer that is not looked up yet */
     KIND_LIST,
     KIND_RECORD,
     KIND_LAYER,
@@ -20,43 +20,43 @@ typedef enum Kind {
 
 typedef struct Record Record;
 
-/* An option of a layer, in all its applications: does anything read it? */
+/* Tracks whether an option of a layer is read in any of its applications. */
 typedef struct Watch {
-    Span span; /* where it is given, or declared */
+    Span span; /* where it is set, or declared */
     const char *name;
     const Node *layer;
-    bool given; /* it does not have its default */
+    bool given; /* it is set explicitly */
     bool read;
     Setting *setting; /* of the model, or NULL */
 } Watch;
 
-/* What an expression or an option stands for. */
+/* The value of an expression or an option. */
 typedef struct Value {
     Kind kind;
     Span span;
     double number;       /* number, flag (0 or 1) */
     const char *word;    /* word */
-    const char *written; /* the bare name that it was read by, or NULL */
+    const char *written; /* the bare name in the source, or NULL */
     List list;           /* list: Value * */
-    Record *record;      /* record; word and layer: the options given */
+    Record *record;      /* record; word and layer: the explicit options */
     const Node *layer;   /* layer, optimizer or schedule */
-    Span changed;        /* record, word and layer: where a later model set its options, or none */
-    const char *option;  /* layer: of which option of the model it is the value, or NULL */
+    Span changed;        /* record, word and layer: where a later model sets its options, or none */
+    const char *option;  /* layer: the option of the model with this value, or NULL */
     Axis *axis;
     /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are
      * bound further out. */
     Expr *expr;
     int rank;
     Index *dims[MAX_RANK];
-    List results; /* Binding *: further results: `lse` of an attend, those of a layer */
-    Watch *watch; /* the value of an option that is given, or NULL */
+    List results; /* Binding *: additional results: `lse` of an attend, results of a layer */
+    Watch *watch; /* of an option that is set, or NULL */
 } Value;
 
 typedef struct Entry {
     const char *name;
     Value *value;
     Span span;
-    int order; /* of the model that set it: the base first */
+    int order; /* of the model that sets it: the base first */
 } Entry;
 
 struct Record {
@@ -72,14 +72,14 @@ typedef struct Binding {
 typedef struct Scope {
     struct Scope *parent;
     List bindings;    /* Binding *; of one name, the last counts */
-    Table names;      /* the same by name, once they are many */
+    Table names;      /* the same by name, in large scopes */
     bool transparent; /* of an `if` or `match`: new names belong to the block around it */
 } Scope;
 
-/* A path segment that is taken by a layer. */
+/* A path segment in use by a layer. */
 typedef struct Instance {
     const char *name;
-    int again; /* the number to try when the name is wanted again */
+    int again; /* the next number if the name is used again */
     const Node *layer;
     Span call;
 } Instance;
@@ -87,20 +87,21 @@ typedef struct Instance {
 /* One application of a layer. */
 typedef struct Frame {
     const Node *layer;
-    const char *path; /* public path of what it defines, "block.{i}.attention"; "" at the root */
+    const char
+        *path; /* public path prefix of its definitions, "block.{i}.attention"; "" at the root */
     struct Frame *caller;
-    const char *option; /* of the model, whose value the layer is: "attention"; NULL: none */
+    const char
+        *option; /* the option of the model with this layer as its value: "attention"; or NULL */
     Span call;
-    Span chosen;   /* where the layer was chosen as an option; none: it was applied by its name */
+    Span chosen;   /* the option value that selects the layer; none: it is applied by its name */
     Record *given; /* its options */
-    bool refused;  /* by a requirement, or for sizes that do not divide */
+    bool refused;  /* rejected by a requirement or by sizes that do not divide */
     int depth;
     int repeats; /* iterations of the repeats around it; 0: none */
     int ambient_count;
-    Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
-                                 applied under */
-    Table instances;          /* Instance *: path segments taken by the layers it applied */
-    bool shared; /* applied before under this path: what it declares is there already */
+    Index *ambient[MAX_RANK]; /* indices that the layer is mapped over, batch first */
+    Table instances;          /* Instance *: path segments of the layers that it applies */
+    bool shared;              /* already applied under this path: its declarations exist */
 } Frame;
 
 /* A named term of the loss that sums over depth. */
@@ -115,13 +116,13 @@ typedef struct Term {
 typedef struct Region {
     Index *index; /* NULL: an inlined step */
     long steps;
-    List terms; /* Term *: those met inside */
+    List terms; /* Term *: of the repeat */
     struct Region *outer;
 } Region;
 
-/* While a step of a repeat is read: which others go the same way (repeat.c). */
+/* While an iteration of a repeat is read: the iterations with the same result (repeat.c). */
 typedef struct Alike {
-    Value *index; /* which step it is; watched */
+    Value *index; /* the iteration; watched */
     long first, count;
     bool *same; /* [count] */
 } Alike;
@@ -130,24 +131,24 @@ typedef struct Alike {
 typedef struct EquationIndex {
     const char *name;
     Index *index;
-    Span span; /* where it was met first */
+    Span span; /* its first use */
     bool reduced;
 } EquationIndex;
 
 typedef struct Equation {
-    const Node *node; /* as it was written; NULL for a loss, a term, a probe or an update */
+    const Node *node; /* in the source; NULL for a loss, a term, a probe or an update */
     List indices;     /* EquationIndex *, innermost last */
     bool has_left;
     int left_count;
     Index *left[MAX_RANK];
 } Equation;
 
-/* A parameter whose initialisation waits for its fan-in. */
+/* A parameter whose initialization requires its fan-in. */
 typedef struct Stored {
     Tensor *tensor;
     const Node *init; /* NULL: the default */
     Scope *scope;
-    bool known; /* of a shared layer: declared before */
+    bool known; /* of a shared layer: already declared */
 } Stored;
 
 typedef struct Elaborator {
@@ -159,31 +160,31 @@ typedef struct Elaborator {
     Scope *scope;
     Frame *frame;
     Region *region;
-    Alike *alike; /* NULL: nobody asks */
+    Alike *alike; /* NULL: not requested */
     Equation *equation;
-    Index *scanned; /* the place of the scan whose body is being read, or NULL */
+    Index *scanned; /* the position of the scan whose body is being read, or NULL */
     Index *batch;
     List terms;   /* Term *, of the whole program */
-    List probed;  /* Tensor *: probes, and what a GRAPH_GATHER gives */
+    List probed;  /* Tensor *: probes, and the outputs of a GRAPH_GATHER */
     List once;    /* Statement *: updates of states, run last */
     List stored;  /* Stored * */
-    List named;   /* Binding *: outputs asked for */
-    List aliases; /* Axis *, Axis *: an axis under another name, and the axis */
-    List axes;    /* Binding *: axes that layers declared, by their paths */
+    List named;   /* Binding *: requested outputs */
+    List aliases; /* Axis *, Axis *: an alias, and its axis */
+    List axes;    /* Binding *: declared axes, by their paths */
     Value *loss;
     Value *attributes; /* `parameters` of the model, or NULL */
     List *settings;
     List watches;   /* Watch * */
-    double average; /* memory of the mean of the weights, 0: there is none (optimizer.c) */
+    double average; /* EMA decay of the weights; 0: no EMA (optimizer.c) */
     int random_places;
-    int order;  /* models whose options were set so far */
-    long steps; /* statements and expressions read so far */
+    int order;  /* number of models whose options are set */
+    long steps; /* number of statements and expressions read */
 } Elaborator;
 
 enum { MAX_APPLICATIONS = 64, MAX_EXPANSION = 4096, MAX_STEPS = 400000, MAX_TENSORS = 10000 };
-enum { MAX_SIZE = 2147483647 }; /* of an axis: places are ints in generated code */
-/* A layer that applies itself twice, loops within loops: small texts say as much as they like, so
- * what they say is counted. Gives up where it is too much. */
+enum { MAX_SIZE = 2147483647 }; /* of an axis: positions are ints in generated code */
+/* Bounds the expansion of small specs with recursive layers or nested loops. Calls report_give_up
+ * above the limit. */
 void count_step(Elaborator *e, Span span);
 
 /* ---- values ---- */
@@ -191,19 +192,21 @@ Value *value_new(Elaborator *e, Kind kind, Span span);
 Value *value_number(Elaborator *e, double number, Span span);
 Value *value_error(Elaborator *e, Span span);
 Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Span span);
-/* A further result of a value, by name; NULL: it has none. */
+/* An additional result of a value by name, or NULL. */
 Value *value_result(const Value *value, const char *name);
 void value_add_result(Elaborator *e, Value *value, const char *name, Value *result);
 const char *value_kind_text(const Value *value);
+/* A value in a message, "got 'yes'": a short text, or its kind. */
+const char *value_shown(Elaborator *e, const Value *value);
 char *value_text(Elaborator *e, const Value *value);
 bool value_equal(const Value *a, const Value *b);
 
 /* ---- scopes ---- */
 Binding *scope_find(const Scope *scope, const char *name);
-Binding *scope_own(const Scope *scope, const char *name); /* not of those around it */
+Binding *scope_own(const Scope *scope, const char *name); /* without the outer scopes */
 void scope_add(Elaborator *e, Scope *scope, Binding *binding);
 Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span);
-Scope *scope_opaque(Scope *scope); /* the scope that new names go to */
+Scope *scope_opaque(Scope *scope); /* the scope of new names */
 Scope *scope_push(Elaborator *e);
 void scope_pop(Elaborator *e);
 
@@ -211,19 +214,19 @@ void scope_pop(Elaborator *e);
 Elaborator *elaborator_new(Unit *unit);
 const Node *find_model(Unit *unit, const char *name);
 void report_unknown_model(Unit *unit, Span span, const char *name);
-/* The layer of a model and the options it was given, base first; NULL after a report. */
+/* The layer of a model; `record` receives the options of the chain of models, base first. NULL
+ * after a report. */
 const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth);
-/* What was set from outside. */
+/* Applies the overrides of the command line. */
 void override_options(Elaborator *e, Record *record);
-/* The value that option `train` of the outermost layer will have; an option of it that is a layer,
- * a number. */
+/* The value of option `train` of the outermost layer; one of its options as a layer or a number. */
 Value *train_group(Elaborator *e, const Node *layer, Record *record);
 Value *group_layer(Elaborator *e, const Value *train, const char *name);
-/* span: receives the place where it was written; may be NULL. */
+/* span: receives its location in the source; may be NULL. */
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                     Span *span);
 
-const char *short_name(const char *path); /* its last part */
+const char *short_name(const char *path); /* the last segment */
 Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span);
 
 /* ---- optimizer.c ---- */
@@ -233,7 +236,7 @@ void step_program(Elaborator *e, const Node *layer, Record *record);
 /* ---- attributes.c ---- */
 void set_own(Arena *arena, Tensor *tensor, const char *name, double value);
 void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor);
-/* `parameters` of the model's own record, taken out of it; NULL: none. */
+/* Removes `parameters` from the record of the model and returns it, or NULL. */
 Value *take_attributes(const Node *layer, Record *record);
 void outside_attributes(Elaborator *e, const Value *list);
 
@@ -243,40 +246,45 @@ Entry *record_find(const Record *record, const char *name);
 Entry *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
-/* A record as written: values of entries are read in the current scope. */
+/* A record of the source; its values are evaluated in the current scope. */
 Record *record_evaluate(Elaborator *e, const Node *node);
 const Node *find_layer(Elaborator *e, const char *name);
 const Node *layer_body(const Node *layer);
-/* Binds every option the layer declares, in the current scope, to what `given` says or to its
- * default. `prefix` is the path of the instance's options for settings, or NULL. */
+/* Binds an option in the current scope to its value in `given` or to its default. `prefix` is the
+ * path of the options of the instance for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
 bool check_limits(Elaborator *e, const Node *option, Value *value);
+/* The default layer of an option, or NULL. */
+const Node *default_layer(Elaborator *e, const Node *option);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
-/* Where a word is wanted: a bare name means itself, whatever else is called so here, unless that is
- * a word. */
+/* Evaluates a word: a bare name denotes itself, unless it is bound to a word. */
 Value *evaluate_word(Elaborator *e, const Node *node);
+
+/* ---- suggest.c ---- */
+/* The help line of an unknown option; `names` are the options of the layer. */
+void suggest_option(Elaborator *e, const Node *layer, const char *path, const List *names);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);
-/* repeat.c: `value` is what `node` came to, and depends on the step. */
+/* repeat.c: `value` is the value of `node` and depends on the iteration. */
 void compare_steps(Elaborator *e, const Node *node, const Value *value);
 void report_unknown_name(Elaborator *e, const Value *value);
 bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *number);
 bool evaluate_flag(Elaborator *e, const Node *node, bool *flag);
 Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span span);
 Expr *value_expr(Elaborator *e, Value *value);
-/* An index of a reduction's own, which hides that of the same name; the end of such. */
+/* Begins the scope of an index of a reduction, which hides an index of the same name; `release`
+ * ends it. */
 Index *bind_reduced(Elaborator *e, const char *name, Axis *axis, Span span);
 void release(Elaborator *e, Index *const *indices, int count);
-Value *read_value(Elaborator *e, Value *value,
-                  Span span); /* subscript-free: names do the matching */
+Value *read_value(Elaborator *e, Value *value, Span span); /* without subscripts: matched by axes */
 
 /* ---- subscript.c ---- */
-/* The dimensions of an operand among those of a result, in order, each once. */
+/* Adds the dimensions of an operand to those of a result, in order and without duplicates. */
 void add_dims(Elaborator *e, Value *into, const Value *from);
-/* The one axis that `name` runs over wherever it subscripts in the equation at hand or, where it
- * subscripts nothing, that of the indices it is compared with; or NULL. */
+/* The axis of index `name` from its subscripts in the current equation, or else from the indices
+ * that it is compared with. NULL if it is unknown or ambiguous. */
 Axis *axis_subscripted(Elaborator *e, const char *name);
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 
@@ -289,22 +297,28 @@ EquationIndex *equation_find(Elaborator *e, const char *name);
 Index *equation_index(Elaborator *e, const char *name, Axis *axis,
                       Span span); /* the index of that name over that axis */
 Index *equation_canonical(Elaborator *e, Axis *axis,
-                          Span span); /* the index that stands for an axis */
-/* The place that the scan at hand stands at; a report that it is no index. */
+                          Span span); /* the index that represents an axis */
+/* Whether the binding is the current position of a scan; the report that it is not an index. */
 bool names_place(const Elaborator *e, const Binding *binding);
 void report_place(Elaborator *e, const char *name, Span span);
-/* The axes of a list that stands where subscripts do. NULL when the name is none; `fine` becomes
- * false, after a report, when the list holds anything but axes. */
+/* The axes of a list in subscripts. NULL if the name is not a list. `fine` is set to false, after a
+ * report, if the list contains other values. */
 const List *axis_list(Elaborator *e, const Node *sub, bool *fine);
-/* May a tensor have that many dimensions? Reports when not. */
+/* Checks the rank of a tensor; false after a report. */
 bool fits_rank(Elaborator *e, const char *name, int rank, Span span);
+/* Checks that an equation is being read; false after a report. */
+bool needs_equation(Elaborator *e, Span span, const char *construct);
+/* Reports a name that is bound to another value than an axis. */
+void report_no_index(Elaborator *e, const Binding *binding, Span span);
+/* Reports an index without an axis. */
+void report_no_axis(Elaborator *e, Span span, const char *index);
 int free_indices(Elaborator *e, Expr *expr,
                  Index **indices); /* those that are neither ambient nor of the repeat, in order */
 int ambient_used(Elaborator *e, Expr *expr, Index **indices);
-/* What a tensor of the layer at hand is called. */
+/* The name of a tensor in the current layer. */
 const char *temporary_name(Elaborator *e, const char *name);
-/* A new tensor over ambient indices used, then `dims`; the statement that defines it; its value.
- * name: NULL for a part of an equation. */
+/* Creates a tensor over the used ambient indices and `dims`, and the statement that defines it;
+ * returns its value. name: NULL for a subexpression. */
 Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,
               Index *const *reduced, int reduced_count, Expr *value, Span span);
 bool is_plain_read(Elaborator *e, Expr *expr);
@@ -312,13 +326,12 @@ Value *materialise(Elaborator *e, const char *name, Value *value);
 void equation(Elaborator *e, const Node *node);
 
 /* ---- builtin.c ---- */
-/* The call of a builtin function, or NULL when the name is none. */
+/* The result of a builtin function, or NULL for another name. */
 bool is_function(const char *name, int arguments); /* a call that builtin_call knows */
 Value *builtin_call(Elaborator *e, const Node *call, const char *name, const Node *subs);
 Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
               Span span);
-/* The same over what a relation chooses: sum[n in c] e is sum[n] c * e; the others are those of the
- * chosen entries. */
+/* A reduction over the entries that a relation selects: sum[n in c] e is sum[n] c * e. */
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span);
 
@@ -326,61 +339,62 @@ Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int
 Value *attend(Elaborator *e, const Node *call, const Node *subs);
 
 /* ---- layer.c ---- */
-/* With `labelled` the label was written (norm@query): two applications of one label share what
- * they declare. */
+/* With `labelled` the label is explicit (norm@query): applications with the same label share their
+ * parameters. */
 Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,
                    Index *const *under, int under_count, Value **arguments, int count,
                    Record *options, Span span);
 
-/* Where the user asked for what the layer at hand does: the nearest call, or choice of a layer,
- * that is not the standard library's; else the nearest call. */
+/* The location in a user file that causes the current layer: the nearest call or selection of a
+ * layer outside of the standard library; else the nearest call. */
 Span asked_here(const Elaborator *e);
-bool is_written(Span span); /* by a user: it is in no standard layer */
-/* A layer of the standard library that was refused: the rest of its body has no more to say. */
+bool is_written(Span span); /* in a user file, not in the standard library */
+/* Whether a layer of the standard library is rejected: the rest of its body is not read. */
 bool is_abandoned(const Elaborator *e);
-/* An error there; the line of the standard library is a note. */
+/* An error at asked_here; the location in the standard library is a note. */
 void report_asked(Elaborator *e, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same at `blamed`, unless that is none. */
+/* The same at `blamed` if it has a location. */
 void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* ---- blame.c ---- */
-/* The given option that the expression, or the size of one of two axes, depends on; no source: none
- * was given by the user. */
+/* The option that the user set and on which the expression, or the size of one of two axes,
+ * depends. No source: the user set none. */
 Span blamed_here(const Elaborator *e, const Node *node);
 Span blamed_axes(const Elaborator *e, const Axis *a, const Axis *b);
 
 /* ---- statement.c ---- */
-/* A model reads one text, place by place, or examples, where tokens are classes like others. */
+/* Decides whether a model reads one sequence of tokens or examples, where token inputs are
+ * classes. */
 void decide_inputs(Elaborator *e);
-/* Is it a size that an axis can have? Reports when it is none. */
+/* Checks the size of an axis; false after a report. */
 bool axis_can_have(Elaborator *e, const char *name, double size, Span span);
 void block_statements(Elaborator *e, const Node *block);
-/* The dimensions of a declared tensor: names of axes, and axis lists. */
+/* The dimensions of a declared tensor: names of axes and lists of axes. */
 bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims, int *rank);
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
 void loss_statement(Elaborator *e, const Node *node);
 void metric_statement(Elaborator *e, const Node *node); /* aux and probe */
 
 /* ---- unread.c ---- */
-/* Warns of names in the layers of the user's files that nothing reads. */
+/* Warns about unread names in the layers of user files. */
 void warn_unused(Unit *unit);
-void warn_of_functions(Unit *unit); /* layers of the user's that have the name of one */
-/* What is known of the option of a layer that is given at `span`, wherever that is applied. */
+void warn_of_functions(Unit *unit); /* user layers with the name of a function */
+/* The watch of an option of a layer that is set at `span`, shared by all applications. */
 Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span);
-/* A value is read. */
+/* Marks a value as read. */
 void watch_read(const Value *value);
-/* Warns of options that are given and that nothing has read. */
+/* Warns about options that are set but not read. */
 void warn_idle(Elaborator *e);
-/* Marks the settings that nothing has read. */
+/* Marks the unread settings. */
 void mark_unread(const Elaborator *e);
-/* Warns of a size that is rounded where it does not divide: head_dim = floor(64 / 5). */
+/* Warns about a size that does not divide and is rounded: head_dim = floor(64 / 5). */
 void warn_rounded(Elaborator *e, const Node *given);
 
 /* ---- scan.c ---- */
 void scan_statement(Elaborator *e, const Node *node);
-/* Reports what cannot. */
+/* False after a report. */
 bool may_stand_in_scan(Elaborator *e, const Node *node);
 
 /* ---- repeat.c ---- */
@@ -389,7 +403,7 @@ void add_term(Elaborator *e, const char *name, Expr *value, Span span);
 
 /* ---- integers.c ---- */
 
-/* Named whole numbers that subscripts, remainders and comparisons read stay exact. */
+/* Keeps named integers exact that subscripts, remainders and comparisons read. */
 void keep_integers(Program *program);
 
 #endif

@@ -2,14 +2,14 @@
  *
  *     y[s,j] = t[s,j] * act(sum[d] x[s,d] * w[d,j])
  *
- * An index is known by name while its equation is read. Written with the name of an axis it runs
- * over that axis; any other name takes its axis from the first dimension it subscripts.
+ * An index is known by name while its equation is read. An index with the name of an axis runs over
+ * that axis. Any other index has the axis of the first dimension that it subscripts.
  */
 #include "elaborate/elaborate.h"
 
 #include <string.h>
 
-/* An axis under another name stands for the axis it was made from. */
+/* The axis of an alias. */
 static Axis *axis_root(Elaborator *e, Axis *axis) {
     for (int i = 0; i + 1 < e->aliases.count; i += 2)
         if (e->aliases.items[i] == axis) return axis_root(e, e->aliases.items[i + 1]);
@@ -44,30 +44,45 @@ static void report_axis_conflict(Elaborator *e, const EquationIndex *entry, cons
         e->reports, span,
         "index '%s' runs over axis '%s' (size %ld), but this dimension is axis '%s' (size %ld)",
         name, entry->index->axis->name, entry->index->axis->size, axis->name, axis->size);
-    report_note(e->reports, entry->span, "'%s' runs over '%s' because of this", name,
+    report_note(e->reports, entry->span, "'%s' gets axis '%s' here", name,
                 entry->index->axis->name);
     if (entry->index->axis->size > axis->size && entry->index->axis->size % axis->size == 0)
-        report_help(e->reports, "to go through it %ld times, write %s %% %ld",
-                    entry->index->axis->size / axis->size, name, axis->size);
+        report_help(e->reports, "write %s %% %ld to repeat the dimension %ld times", name,
+                    axis->size, entry->index->axis->size / axis->size);
 }
 
 static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
     if (!e->batch) {
-        report_error(e->reports, span, "there is no batch here: 'grad' is that of a whole step");
+        report_error(e->reports, span,
+                     "'batch' is not available here: 'grad' is the gradient of the whole step");
         return NULL;
     }
     if (!axis || axis == e->batch->axis) return e->batch;
     report_error(e->reports, span,
-                 "'batch' stands for the sequences of a micro-batch (%ld), but this dimension is "
-                 "axis '%s' (size %ld)",
+                 "'batch' is the axis of the sequences of a micro-batch (size %ld), but this "
+                 "dimension is axis '%s' (size %ld)",
                  e->batch->axis->size, axis->name, axis->size);
-    report_help(e->reports, "only a sum or a mean goes over it: mean[batch, ...] ...");
+    report_help(e->reports, "write mean[batch, ...] or sum[batch, ...]");
     return NULL;
 }
 
+void report_no_index(Elaborator *e, const Binding *binding, Span span) {
+    report_error(e->reports, span, "'%s' is %s, not an index", binding->name,
+                 value_kind_text(binding->value));
+    report_note(e->reports, binding->span, "declared here");
+    report_help(e->reports, "use another name for the index");
+}
+
+bool needs_equation(Elaborator *e, Span span, const char *construct) {
+    if (e->equation) return true;
+    report_error(e->reports, span, "%s is allowed only in an equation", construct);
+    report_help(e->reports, "write it on the right side of an equation: y = ...");
+    return false;
+}
+
 void report_place(Elaborator *e, const char *name, Span span) {
-    report_error(e->reports, span, "the scan stands at one place of '%s'", name);
-    report_help(e->reports, "an index over all places has another name, 't' say");
+    report_error(e->reports, span, "'%s' is the current position of the scan, not an index", name);
+    report_help(e->reports, "use another name, such as 't', for an index over all positions");
 }
 
 bool names_place(const Elaborator *e, const Binding *binding) {
@@ -75,7 +90,7 @@ bool names_place(const Elaborator *e, const Binding *binding) {
            binding->value->expr->kind == EXPR_INDEX && binding->value->expr->index == e->scanned;
 }
 
-/* The index called `name`, over `axis` when that is not NULL. */
+/* The index with this name, over `axis` unless it is NULL. */
 Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
     EquationIndex *entry = equation_find(e, name);
     Binding *binding = scope_find(e->scope, name);
@@ -87,9 +102,7 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
             return NULL;
         }
         if (binding && !own && binding->value->kind != KIND_ERROR && !axis) {
-            report_error(e->reports, span, "'%s' is %s, not an index", name,
-                         value_kind_text(binding->value));
-            report_note(e->reports, binding->span, "declared here");
+            report_no_index(e, binding, span);
             return NULL;
         }
         entry = add_index(e, name, own ? own : axis, span);
@@ -106,8 +119,7 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
     return NULL;
 }
 
-/* What the layer at hand calls an axis: its formals may have other names for those of the
- * arguments. */
+/* The name of an axis in the current layer, whose formals can rename the axes of the arguments. */
 static const char *name_here(const Elaborator *e, const Axis *axis) {
     const Binding *own = scope_find(e->scope, axis->name);
     if (own && own->value->kind == KIND_AXIS && own->value->axis == axis) return axis->name;
@@ -142,8 +154,8 @@ const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
     for (int i = 0; i < list->count; i++) {
         const Value *item = list->items[i];
         if (item->kind == KIND_AXIS) continue;
-        report_error(e->reports, sub->span, "'%s' holds %s: only a list of axes stands here",
-                     sub->name, value_kind_text(item));
+        report_error(e->reports, sub->span, "'%s' contains %s: expected a list of axes", sub->name,
+                     value_shown(e, item));
         report_note(e->reports, binding->span, "declared here");
         *fine = false;
         return NULL;
@@ -154,10 +166,10 @@ const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
 bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
     if (rank <= MAX_DIMENSIONS) return true;
     report_asked(e, span,
-                 "%s would have %d dimensions, those it is mapped over included; at "
-                 "most %d are possible",
+                 "%s has %d dimensions, including those that it is mapped over; the maximum is %d",
                  name ? arena_format(e->arena, "'%s'", name) : "this", rank, MAX_DIMENSIONS);
-    report_help(e->reports, "join axes into one (i = floor(n / 4), j = n %% 4), or reduce earlier");
+    report_help(e->reports,
+                "merge two axes into one (i = floor(n / 4), j = n %% 4), or reduce earlier");
     return false;
 }
 
@@ -191,7 +203,12 @@ static void find_index(Expr *expr, void *data) {
         return;
     }
     report_error(found->e->reports, found->e->frame->call,
-                 "an expression depends on more than %d indices at once", MAX_LOOPS);
+                 "an expression depends on more than %d indices", MAX_LOOPS);
+}
+
+void report_no_axis(Elaborator *e, Span span, const char *index) {
+    report_error(e->reports, span, "the axis of index '%s' is unknown", index);
+    report_help(e->reports, "use it as a subscript of a tensor, or declare axis %s = ...", index);
 }
 
 int free_indices(Elaborator *e, Expr *expr, Index **indices) {
@@ -232,7 +249,7 @@ static const char *product_name(const Elaborator *e, const Expr *product) {
     return "product";
 }
 
-/* What a part of an equation is called that has no name in the source. */
+/* The name of a subexpression. */
 static const char *part_name(const Elaborator *e, Reduction reduction, const Expr *value) {
     if (reduction == REDUCE_MAX) return "largest";
     if (reduction == REDUCE_MIN) return "smallest";
@@ -254,7 +271,7 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
     for (int i = 0; i < rank; i++) indices[count++] = dims[i];
     if (!fits_rank(e, name, count, span)) return value_error(e, span);
     if (count + reduced_count > MAX_LOOPS) {
-        report_error(e->reports, span, "this runs over %d indices at once; at most %d are possible",
+        report_error(e->reports, span, "too many indices: %d, the maximum is %d",
                      count + reduced_count, MAX_LOOPS);
         return value_error(e, span);
     }
@@ -277,7 +294,7 @@ static void find_index_of_data(Expr *expr, void *data) {
     if (expr->kind == EXPR_INDEX && !is_step(found->e, expr->index)) found->count++;
 }
 
-/* A tensor as it is: every subscript an index of its own. */
+/* Whether the expression reads a whole tensor: each subscript is a different index. */
 bool is_plain_read(Elaborator *e, Expr *expr) {
     if (expr->kind != EXPR_READ) return false;
     for (int i = 0; i < expr->count; i++) {
@@ -291,7 +308,7 @@ bool is_plain_read(Elaborator *e, Expr *expr) {
     return true;
 }
 
-/* The value as a tensor of its own, unless it is one already. */
+/* The value as a tensor. */
 Value *materialise(Elaborator *e, const char *name, Value *value) {
     if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
     return define(e, name, value->dims, value->rank, REDUCE_NONE, NULL, 0, value->expr,
@@ -304,21 +321,25 @@ static void report_unbound(Elaborator *e, const Node *node, Index *index) {
         EquationIndex *candidate = e->equation->indices.items[i];
         if (candidate->index == index) entry = candidate;
     }
-    report_error(e->reports, entry ? entry->span : node->span,
-                 "index '%s' is on the right, but neither on the left nor reduced", index->name);
-    report_note(e->reports, node->kids[0] ? node->kids[0]->span : node->name_span, "the left side");
-    report_help(e->reports, "write it on the left, or remove it with sum[%s], mean[%s] or max[%s]",
+    report_error(
+        e->reports, entry ? entry->span : node->span,
+        "index '%s' is used on the right side, but is neither on the left side nor reduced",
+        index->name);
+    report_note(e->reports, node->kids[0] ? node->kids[0]->span : node->name_span,
+                "the left side is here");
+    report_help(e->reports,
+                "add it to the left side, or reduce it with sum[%s], mean[%s] or max[%s]",
                 index->name, index->name, index->name);
 }
 
-/* The indices on the left; NULL as axis until the right side tells. */
+/* The indices of the left side; the axis is NULL until the right side determines it. */
 static bool left_indices(Elaborator *e, const Node *node) {
     Equation *equation = e->equation;
     const Node *subs = node->kids[0];
     for (int i = 0; i < subs->count; i++) {
         const Node *sub = subs->kids[i];
         bool fine = true;
-        const List *list = axis_list(e, sub, &fine); /* it stands for its axes */
+        const List *list = axis_list(e, sub, &fine); /* expands to its axes */
         if (!fine ||
             !fits_rank(e, node->name, equation->left_count + (list ? list->count : 1), sub->span))
             return false;
@@ -328,19 +349,20 @@ static bool left_indices(Elaborator *e, const Node *node) {
         if (list) continue;
         if (sub->kind != NODE_NAME) {
             report_error(e->reports, sub->span,
-                         "a subscript on the left must be the name of an index");
+                         "a subscript on the left side must be the name of an index");
             return false;
         }
         if (names_place(e, scope_find(e->scope, sub->name))) {
-            report_error(e->reports, sub->span,
-                         "the scan stands at one place of '%s': it is left out on the left",
-                         sub->name);
+            report_error(
+                e->reports, sub->span,
+                "'%s' is the current position of the scan and not a subscript of the left side",
+                sub->name);
+            report_help(e->reports, "remove '%s' from the left side", sub->name);
             return false;
         }
         if (equation_find(e, sub->name)) {
-            report_error(e->reports, sub->span, "index '%s' stands twice on the left", sub->name);
-            report_help(e->reports,
-                        "a dimension over the same axis can be given an index of another name");
+            report_error(e->reports, sub->span, "duplicate index '%s' on the left side", sub->name);
+            report_help(e->reports, "use an index with another name for the second dimension");
             return false;
         }
         Index *index = equation_index(e, sub->name, NULL, sub->span);
@@ -354,10 +376,7 @@ static bool check_left(Elaborator *e, const Node *node, Expr *expr) {
     Equation *equation = e->equation;
     for (int i = 0; i < equation->left_count; i++)
         if (!equation->left[i]->axis) {
-            report_error(e->reports, node->kids[0]->span,
-                         "nothing tells which axis index '%s' runs over", equation->left[i]->name);
-            report_help(e->reports, "use it on the right, or declare 'axis %s = ...'",
-                        equation->left[i]->name);
+            report_no_axis(e, node->kids[0]->span, equation->left[i]->name);
             return false;
         }
     Index *used[MAX_LOOPS];
@@ -370,7 +389,7 @@ static bool check_left(Elaborator *e, const Node *node, Expr *expr) {
     return true;
 }
 
-/* The statement just made for a part of the equation becomes the one that defines `name`. */
+/* Turns the last statement, made for a subexpression, into the definition of `name`. */
 static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const *dims, int rank,
                     Span span) {
     if (value->expr->kind != EXPR_READ || !e->block->statements.count) return NULL;
@@ -397,8 +416,8 @@ static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const 
     return define(e, name, dims, rank, reduction, reduced, reduced_count, right, span);
 }
 
-/* The name in the nearest scope that has it, else a new one. The scope of the equation remembers
- * that it was set here. */
+/* Binds the name in the nearest scope that has it, else as a new name. The scope of the equation
+ * records that it was set here. */
 static void bind_equation(Elaborator *e, const Node *node, Value *value) {
     Binding *before = scope_find(e->scope, node->name);
     if (before) {
@@ -409,28 +428,27 @@ static void bind_equation(Elaborator *e, const Node *node, Value *value) {
     if (scope_own(e->scope, node->name) != before) scope_add(e, e->scope, before);
 }
 
-/* A name may be given a new value from an inner block, or where the right side reads the old
- * one. */
+/* A name can be redefined in an inner block, or if the right side reads the old value. */
 static bool may_define(Elaborator *e, const Node *node) {
     const Binding *binding = scope_own(e->scope, node->name);
     if (!binding || binding->value->kind == KIND_ERROR) return true;
     bool data = binding->value->kind == KIND_TENSOR || binding->value->kind == KIND_NUMBER;
     if (data && node_mentions(node->kids[1], node->name)) return true;
-    report_error(e->reports, node->name_span, "'%s' is defined twice", node->name);
-    report_note(e->reports, binding->span, "first here");
+    report_error(e->reports, node->name_span, "duplicate definition of '%s'", node->name);
+    report_note(e->reports, binding->span, "first defined here");
     if (data)
-        report_help(e->reports, "choose another name, or let the right side read the old value");
+        report_help(e->reports, "choose another name, or read the old value on the right side");
     return false;
 }
 
-/* A tensor as it is, with just the indices of the left side. */
+/* Whether the expression is a whole tensor with exactly the indices of the left side. */
 static bool is_whole(Elaborator *e, Expr *expr, const Equation *equation) {
     Index *used[MAX_LOOPS];
     return is_plain_read(e, expr) && expr->tensor->role != ROLE_STATE &&
            free_indices(e, expr, used) == equation->left_count;
 }
 
-/* What else there is of the value stays with the name. */
+/* Keeps the additional results of the value. */
 static Value *with_results(Value *defined, const Value *value) {
     if (defined->kind == KIND_TENSOR) defined->results = value->results;
     return defined;
@@ -452,7 +470,7 @@ static Value *equation_value(Elaborator *e, const Node *node) {
     }
     if (!node->kids[0] && value->kind != KIND_TENSOR) return value;
     if (value->kind == KIND_WORD || (value->kind != KIND_TENSOR && value->kind != KIND_NUMBER)) {
-        value_expr(e, value); /* reports what it is */
+        value_expr(e, value); /* reports its kind */
         return value_error(e, node->span);
     }
     Expr *expr = value_expr(e, value);
@@ -477,7 +495,7 @@ static Value *equation_value(Elaborator *e, const Node *node) {
     return with_results(defined, value);
 }
 
-/* u * v without subscripts, where both have an axis of one name that is not the same axis. */
+/* u * v without subscripts, with two different axes of the same name. */
 static bool has_twins(Elaborator *e, const Node *node, const Value *value) {
     for (int i = 0; i < value->rank; i++)
         for (int j = 0; j < i; j++) {
@@ -486,19 +504,18 @@ static bool has_twins(Elaborator *e, const Node *node, const Value *value) {
                 axes_match(e, value->dims[j]->axis, value->dims[i]->axis))
                 continue;
             report_asked(e, node->kids[1]->span,
-                         "'%s' would have two axes '%s' (sizes %ld and %ld): an outer product",
+                         "'%s' has two different axes '%s' (sizes %ld and %ld): an outer product",
                          node->name, a->name, a->size, b->size);
-            report_note(e->reports, b->span, "each application of a layer declares an axis anew");
-            report_help(
-                e->reports,
-                "element by element both need one axis: declare it here and give it to both "
-                "as an option of type axes; an outer product is written with subscripts");
+            report_note(e->reports, b->span, "each application of a layer declares a new axis");
+            report_help(e->reports,
+                        "for an elementwise product, declare one axis here and pass it to both "
+                        "layers as an option of type axes; for an outer product, write subscripts");
             return true;
         }
     return false;
 }
 
-/* x = x + f without subscripts, where f has an axis that x has not. */
+/* x = x + f without subscripts, with an axis of f that x lacks. */
 static bool gains_axis(Elaborator *e, const Node *node, const Value *value) {
     const Binding *before = scope_find(e->scope, node->name);
     const Value *old = before ? before->value : NULL;
@@ -514,12 +531,12 @@ static bool gains_axis(Elaborator *e, const Node *node, const Value *value) {
     }
     if (kept < old->rank || !gained) return false;
     Span blamed = is_written(gained->span) ? gained->span : (Span){0};
-    report_blamed(e, blamed, node->kids[1]->span, "'%s' would gain axis '%s' (size %ld)",
-                  node->name, gained->name, gained->size);
+    report_blamed(e, blamed, node->kids[1]->span, "this adds axis '%s' (size %ld) to '%s'",
+                  gained->name, gained->size, node->name);
     report_note(e->reports, before->span, "'%s' has %d dimensions", node->name, old->rank);
     report_help(e->reports,
-                "what is added needs the axes of '%s'; a larger tensor is written with "
-                "subscripts: %s[...] = ...",
+                "add a tensor with the axes of '%s', or write the subscripts of the larger tensor: "
+                "%s[...] = ...",
                 node->name, node->name);
     return true;
 }

@@ -1,6 +1,6 @@
-/* express: expressions to values. Numbers, words, records and layers are computed here and now;
- * tensors become index expressions, where names of axes do the matching and every reduction is
- * hoisted into a statement of its own.
+/* express: evaluate expressions. Numbers, words, records and layers are computed immediately.
+ * Tensors become index expressions, matched by axis names, and each reduction is hoisted into a
+ * separate statement.
  */
 #include "elaborate/elaborate.h"
 
@@ -21,18 +21,16 @@ void report_unknown_name(Elaborator *e, const Value *value) {
             names[count++] = ((Binding *)scope->bindings.items[i])->name;
     const char *near = did_you_mean(value->word, names, count);
     if (near) report_help(e->reports, "did you mean '%s'?", near);
-}
-
-/* A layer without a result is applied for its probes and terms of the loss alone. */
+} /* A layer without a result is applied only for its probes and loss terms. */
 static void report_no_result(Elaborator *e, const Value *value) {
     const Node *layer = value->layer;
     report_error(e->reports, layer->name_span, "layer '%s' has no result, but its result is used",
                  layer->name);
     report_note(e->reports, value->span, "used here");
-    report_help(e->reports, "declare it: layer %s(...) -> y[...] { y = ... }", layer->name);
+    report_help(e->reports, "declare the result: layer %s(...) -> y[...] { y = ... }", layer->name);
 }
 
-/* A value as an index expression; NULL, and a report, when it is none. */
+/* A value as an index expression; NULL after a report. */
 Expr *value_expr(Elaborator *e, Value *value) {
     if (value->kind == KIND_TENSOR) return value->expr;
     if (value->kind == KIND_NUMBER || value->kind == KIND_FLAG)
@@ -43,7 +41,7 @@ Expr *value_expr(Elaborator *e, Value *value) {
         report_no_result(e, value);
     else if (value->kind != KIND_ERROR)
         report_error(e->reports, value->span, "%s cannot be used as a number in an equation",
-                     value_kind_text(value));
+                     value_shown(e, value));
     return NULL;
 }
 
@@ -62,16 +60,15 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
         }
     }
     if (op == OP_MOD && expr_is_number(args[1], 0)) {
-        report_error(e->reports, values[1]->span, "the remainder of a division by 0");
-        report_help(e->reports,
-                    "an option that must not be 0 says so: 'option period: int in 1..'");
+        report_error(e->reports, values[1]->span, "remainder of a division by zero");
+        report_help(e->reports, "write 'option period: int in 1..' to exclude 0");
         return value_error(e, span);
     }
     result->expr = expr_apply(e->program, op, args[0], args[1], args[2]);
     result->expr->span = span;
     if (constant) {
         if (result->expr->kind != EXPR_NUMBER || !isfinite(result->expr->number)) {
-            report_error(e->reports, span, "this is not a finite number");
+            report_error(e->reports, span, "the result is not a finite number");
             return value_error(e, span);
         }
         return value_number(e, result->expr->number, span);
@@ -79,8 +76,7 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
     return result;
 }
 
-/* A value met by name without subscripts: the index of each dimension is the one that stands for
- * its axis. */
+/* A value read by name without subscripts: the index of each dimension represents its axis. */
 Value *read_value(Elaborator *e, Value *value, Span span) {
     if (value->kind != KIND_TENSOR) {
         if (value->kind == KIND_AXIS && e->equation) {
@@ -89,7 +85,8 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
         }
         Value *copy = value_new(e, value->kind, span);
         *copy = *value;
-        if (value->kind != KIND_LAYER) copy->span = span; /* which stays where it was chosen */
+        if (value->kind != KIND_LAYER)
+            copy->span = span; /* a layer keeps the location of its selection */
         return copy;
     }
     if (!e->equation) return value;
@@ -100,13 +97,13 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
         for (int j = 0; j < i; j++)
             if (axes_match(e, value->dims[j]->axis, value->dims[i]->axis)) {
                 report_error(e->reports, span,
-                             "two dimensions run over axis '%s': write the subscripts",
+                             "two dimensions have axis '%s': subscripts are required",
                              value->dims[i]->axis->name);
                 return value_error(e, span);
             }
         Index *index = equation_canonical(e, value->dims[i]->axis, span);
         to[i] = expr_index(e->program, index);
-        if (index != e->scanned) dims[rank++] = index; /* a scan stands at one place */
+        if (index != e->scanned) dims[rank++] = index; /* a scan has one current position */
     }
     Value *read =
         value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
@@ -124,8 +121,9 @@ bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *
     if (value->kind == KIND_WORD && !value->record)
         report_unknown_name(e, value);
     else if (value->kind != KIND_ERROR)
-        report_error(e->reports, node->span, "%s must be a number known before the run, not %s",
-                     what, value_kind_text(value));
+        report_error(e->reports, node->span,
+                     "%s must be a number that is known at compile time, got %s", what,
+                     value_shown(e, value));
     return false;
 }
 
@@ -139,10 +137,10 @@ bool evaluate_flag(Elaborator *e, const Node *node, bool *flag) {
         report_unknown_name(e, value);
     else if (value->kind != KIND_ERROR) {
         report_error(e->reports, node->span,
-                     "a condition must be true or false before the run, not %s",
-                     value_kind_text(value));
+                     "a condition must be true or false at compile time, got %s",
+                     value_shown(e, value));
         if (value->kind == KIND_TENSOR)
-            report_help(e->reports, "choose between tensors with where(condition, a, b)");
+            report_help(e->reports, "write where(condition, a, b) to select between tensors");
     }
     return false;
 }
@@ -157,8 +155,8 @@ static bool numeric(const Value *value) {
     return value->kind == KIND_NUMBER || value->kind == KIND_TENSOR || value->kind == KIND_FLAG;
 }
 
-/* A word beside a bare name is compared with the name itself, whatever is called so here: at == q,
- * where q is a tensor. */
+/* A word is compared with a bare name itself, also if the name is bound: at == q, where q is a
+ * tensor. */
 static bool same_word(const Value *value, const Node *node, const Value *other) {
     return value->kind == KIND_WORD && other->kind != KIND_WORD && node->kind == NODE_NAME &&
            !strcmp(value->word, node->name);
@@ -174,7 +172,7 @@ static Value *binary(Elaborator *e, const Node *node) {
     bool equality = !strcmp(node->name, "==") || !strcmp(node->name, "!=");
     if (a->kind == KIND_WORD && b->kind == KIND_WORD && is_unbound(e, node->kids[0]) &&
         is_unbound(e, node->kids[1])) {
-        report_unknown_name(e, a); /* two bare words: one was meant to be an option */
+        report_unknown_name(e, a); /* two bare words: one is likely a misspelled option */
         return value_error(e, node->span);
     }
     if (equality && (!numeric(a) || !numeric(b))) {
@@ -200,8 +198,8 @@ static Value *unary(Elaborator *e, const Node *node) {
     return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
 }
 
-/* `training`, `decoding`, `probing`: which graph this is, or NULL. An optimizer's step is part of
- * training. */
+/* `training`, `decoding`, `probing`: properties of the graph; NULL for other names. The step of an
+ * optimizer is part of training. */
 static Value *condition(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {
@@ -227,7 +225,7 @@ static Value *name(Elaborator *e, const Node *node) {
             report_error(e->reports, node->span,
                          "index '%s' is used as a number before its axis is known", node->name);
             report_help(e->reports,
-                        "let what it subscripts stand before it, or give it the name of an axis");
+                        "write a tensor with this subscript before it, or use the name of an axis");
             return value_error(e, node->span);
         }
         return value_tensor(e, expr_index(e->program, entry->index), &entry->index, 1, node->span);
@@ -249,7 +247,7 @@ static Value *name(Elaborator *e, const Node *node) {
     return word;
 }
 
-/* What other languages do to the dimensions of an array. */
+/* Operations on the dimensions of an array in other languages. */
 static bool is_of_arrays(const char *name) {
     static const char *const names[] = {"reshape", "view",    "transpose", "permute",   "T",
                                         "flatten", "squeeze", "unsqueeze", "rearrange", "expand"};
@@ -273,11 +271,11 @@ static Value *field(Elaborator *e, const Node *node) {
         report_unknown_name(e, base);
         return value_error(e, node->span);
     }
-    report_error(e->reports, node->name_span, "%s has no field '%s'", value_kind_text(base),
+    report_error(e->reports, node->name_span, "%s has no field '%s'", value_shown(e, base),
                  node->name);
     if (base->kind == KIND_TENSOR && is_of_arrays(node->name))
-        report_help(e->reports, "axes have names, so nothing is reshaped or transposed: "
-                                "y[s, h, c] = ... says what y is for each s, h and c");
+        report_help(e->reports, "write y[s, h, c] = ... instead of %s: axes have names",
+                    node->name);
     if (base->kind == KIND_RECORD) {
         const char *names[64];
         int count = 0;
@@ -313,14 +311,15 @@ static Value *element(Elaborator *e, const Value *list, const Node *subs) {
     Value *place = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
     if (place && place->kind == KIND_ERROR) return place;
     if (!place || place->kind != KIND_NUMBER || place->number != floor(place->number)) {
-        report_error(e->reports, subs->span, "an element of a list is chosen by a whole number");
+        report_error(e->reports, subs->span, "the subscript of a list must be an integer");
         return value_error(e, subs->span);
     }
     if (place->number >= 0 && place->number < list->list.count)
         return list->list.items[(int)place->number];
-    report_error(e->reports, subs->span, "element %.9g of a list of %d", place->number,
-                 list->list.count);
-    report_help(e->reports, "the first is 0; %% goes round: list[i %% length(list)]");
+    report_error(e->reports, subs->span, "subscript %.9g is outside the list of %d elements",
+                 place->number, list->list.count);
+    report_help(e->reports,
+                "use a subscript from 0, or list[i %% length(list)] to repeat the list");
     return value_error(e, subs->span);
 }
 
@@ -331,10 +330,7 @@ static Value *indexed(Elaborator *e, const Node *node) {
         watch_read(list->value);
         return element(e, list->value, node->kids[1]);
     }
-    if (!e->equation) {
-        report_error(e->reports, node->span, "subscripts stand only in equations");
-        return value_error(e, node->span);
-    }
+    if (!needs_equation(e, node->span, "a subscript")) return value_error(e, node->span);
     if (base->kind == NODE_NAME) {
         Binding *binding = scope_find(e->scope, base->name);
         if (binding) return subscript(e, binding->value, node->kids[1], node->span);
@@ -360,7 +356,7 @@ Index *bind_reduced(Elaborator *e, const char *name, Axis *axis, Span span) {
     return entry->index;
 }
 
-/* The indices of a reduction are its own: they hide those of the same name outside. */
+/* The indices of a reduction hide outer indices of the same name. */
 static bool binders(Elaborator *e, const Node *node, Index **indices, int *count) {
     int names = node->number == 1 ? node->count - 1 : node->count;
     for (int i = 0; i < names; i++) {
@@ -371,8 +367,8 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
         const List *list = axis_list(e, binder, &fine);
         if (!fine) return false;
         if (*count + (list ? list->count : 1) > MAX_LOOPS) {
-            report_error(e->reports, binder->span, "a reduction over more than %d indices",
-                         MAX_LOOPS);
+            report_error(e->reports, binder->span,
+                         "too many indices in a reduction: the maximum is %d", MAX_LOOPS);
             return false;
         }
         if (!value && !strcmp(binder->name, "batch")) {
@@ -392,9 +388,7 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
             return false;
         }
         if (value && value->kind != KIND_AXIS) {
-            report_error(e->reports, binder->span, "'%s' is %s, not an index", binder->name,
-                         value_kind_text(value));
-            report_note(e->reports, binding->span, "declared here");
+            report_no_index(e, binding, binder->span);
             return false;
         }
         indices[(*count)++] =
@@ -418,10 +412,7 @@ void release(Elaborator *e, Index *const *indices, int count) {
 
 /* sum[n in chosen] e  is  sum[n] chosen * e. */
 static Value *reduction(Elaborator *e, const Node *node) {
-    if (!e->equation) {
-        report_error(e->reports, node->span, "a reduction stands only in an equation");
-        return value_error(e, node->span);
-    }
+    if (!needs_equation(e, node->span, "a reduction")) return value_error(e, node->span);
     Index *indices[MAX_LOOPS];
     int count = 0;
     const Node *list = node->kids[0];
@@ -435,23 +426,20 @@ static Value *reduction(Elaborator *e, const Node *node) {
     if (value->kind == KIND_ERROR) return value;
     for (int i = 0; i < count; i++)
         if (!indices[i]->axis) {
-            report_error(e->reports, list->span, "nothing tells which axis index '%s' runs over",
-                         indices[i]->name);
-            report_help(e->reports, "use it as a subscript in what is reduced");
+            report_no_axis(e, list->span, indices[i]->name);
             return value_error(e, node->span);
         }
     if (mask) return reduce_chosen(e, node->name, indices, count, mask, value, node->span);
     return reduce(e, node->name, indices, count, value, node->span);
 }
 
-/* x @ w, as other languages write a product. */
+/* x @ w, the matrix product of other languages. */
 static void report_label(Elaborator *e, const Node *node) {
     const char *name = node->name, *label = node->kids[0]->name;
-    report_error(e->reports, node->span, "'@' gives a name to a layer that is applied: %s@%s(...)",
-                 name, label);
-    report_help(e->reports,
-                "a product of matrices names what is summed: y[s, j] = sum[d] %s[s, d] * %s[d, j]",
-                name, label);
+    report_error(e->reports, node->span, "'@' labels the application of a layer: %s@%s(...)", name,
+                 label);
+    report_help(e->reports, "write a matrix product as y[s, j] = sum[d] %s[s, d] * %s[d, j]", name,
+                label);
 }
 
 static Value *expression(Elaborator *e, const Node *node) {
@@ -494,7 +482,8 @@ static Value *expression(Elaborator *e, const Node *node) {
         if (!node->kids[1] || !evaluate_number(e, node->kids[1], "the end of a range", &high))
             break;
         if (high - low > MAX_EXPANSION) {
-            report_error(e->reports, node->span, "more than %d values in a range", MAX_EXPANSION);
+            report_error(e->reports, node->span, "too many values in a range: the maximum is %d",
+                         MAX_EXPANSION);
             break;
         }
         Value *range = value_new(e, KIND_LIST, node->span);
@@ -506,12 +495,12 @@ static Value *expression(Elaborator *e, const Node *node) {
         report_label(e, node);
         break;
     default:
-        report_error(e->reports, node->span, "this cannot stand in an expression");
+        report_error(e->reports, node->span, "this is not allowed in an expression");
     }
     return value_error(e, node->span);
 }
 
-/* Names, numbers and functions of them: no layer is applied. */
+/* Whether the expression has only names, numbers and functions, and applies no layer. */
 static bool is_plain(Elaborator *e, const Node *node) {
     const Node *callee = node->kind == NODE_CALL ? node->kids[0] : NULL;
     switch (node->kind) {

@@ -1,23 +1,23 @@
-/* integers: whole numbers stay whole numbers under a name.
+/* integers: keep named integers exact.
  *
- * Single precision holds every whole number up to 2^24. A subscript, a remainder, a quotient and a
- * comparison of whole numbers are exact in 64 bits, so they cannot read a larger one from a real.
+ * Single precision represents all integers up to 2^24. Subscripts, remainders, quotients and
+ * comparisons of integers are exact in 64 bits and cannot read a larger integer from a real.
  *
  *     one[s] = tokens[s - 1]                    int
- *     hash[s] = one[s] * 1000003                beyond 32 bits: written out where it is read
+ *     hash[s] = one[s] * 1000003                beyond 32 bits: inlined at its reads
  *     row[s] = hash[s] % 101              -->   row[s] = one[s] * 1000003 % 101       int
  *     y[s,d] = table[floor(row[s]),d]           y[s,d] = table[row[s],d]
  *
- * A temporary is a whole number when every equation that writes it is one. Those that an exact
- * operation reads take one of three forms. The others stay reals.
+ * A temporary is an integer if all equations that write it are integers. Integers that an exact
+ * operation reads have one of three forms. The others remain reals.
  *
  *     FORM_INT    the range fits 32 bits: TYPE_INT
- *     FORM_REAL   f32 holds the value: read as floor(t[s])
- *     FORM_INLINE the equation is written out where it is read; a sum term by term
+ *     FORM_REAL   exact in f32: read as floor(t[s])
+ *     FORM_INLINE the equation is inlined at each read; a sum term by term
  *
  * Needs:  an elaborated program.
- * Leaves: exact operations that read no real whose value f32 may have changed; an error for each
- *         temporary where that cannot be done.
+ * Leaves: exact operations that read no rounded real; an error for each temporary without such a
+ *         form.
  */
 #include "analysis/def_use.h"
 #include "analysis/range.h"
@@ -37,7 +37,7 @@ typedef struct Whole {
     bool called;   /* a call reads it */
     bool needed;   /* an exact operation reads it */
     bool decided;
-    bool assumed; /* read as an integer before it was decided: by itself or by an earlier one */
+    bool assumed; /* read as an integer before its decision: by itself or by an earlier one */
     Form form;
     Expr *exact; /* FORM_INLINE */
 } Whole;
@@ -54,7 +54,7 @@ static Whole *fact_of(const Integers *integers, const Tensor *tensor) {
     return &integers->facts[tensor->id];
 }
 
-/* ---- temporaries that are whole numbers ---- */
+/* ---- integer temporaries ---- */
 
 static void note_operands(Integers *integers, const List *operands, bool written) {
     for (int i = 0; i < operands->count; i++) {
@@ -85,7 +85,7 @@ static bool is_whole_under(const Whole *fact) {
     return true;
 }
 
-/* The largest set of temporaries whose equations are whole numbers if the set's are. */
+/* The largest set of temporaries whose equations are integers if the temporaries of the set are. */
 static void find_whole(Integers *integers) {
     const List *tensors = &integers->program->tensors;
     block_walk(&integers->program->body, note_statement, integers);
@@ -116,7 +116,7 @@ static bool fits_f32(Range range) {
     return fits(range, -f32_exact, f32_exact);
 }
 
-/* How many terms a reduction has. */
+/* The number of terms of a reduction. */
 static int64_t terms_of(const Statement *statement) {
     int64_t terms = 1;
     for (int i = 0; i < statement->loop_count && terms < f32_exact; i++)
@@ -139,7 +139,7 @@ static void set_range(Tensor *tensor, Range range) {
     tensor->vocabulary = known ? range.high + 1 : 0;
 }
 
-/* Temporaries as integers with the known ranges of their values, before any decision. */
+/* Treats temporaries as integers with their known ranges, before any decision. */
 static void estimate(Statement *statement, void *data) {
     Integers *integers = data;
     if (statement->kind != STATEMENT_LOOP) return;
@@ -150,7 +150,7 @@ static void estimate(Statement *statement, void *data) {
         set_range(tensor, range_of_equation(integers, statement, statement->value));
 }
 
-/* Some part of it may be beyond what f32 holds. */
+/* Whether a subexpression can exceed the exact range of f32. */
 static bool is_wide(const Program *program, const Expr *expr) {
     if (!fits_f32(range_of(program, expr))) return true;
     for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
@@ -158,7 +158,7 @@ static bool is_wide(const Program *program, const Expr *expr) {
     return false;
 }
 
-/* ---- what exact operations read ---- */
+/* ---- operands of exact operations ---- */
 
 static bool names_whole(const Expr *expr, int first) {
     for (int i = first; i < expr->count; i++)
@@ -191,10 +191,9 @@ static void check_numbers(const Integers *integers, const Expr *expr) {
     const Expr *found = reports->errors ? NULL : inexact_number(expr);
     if (!found) return;
     report_error(reports, integers->span,
-                 "a number in this whole-number arithmetic is beyond 2^53 - 1: %.17g",
-                 found->number);
-    report_help(reports, "constants are exact up to 9007199254740991; products of indices and "
-                         "tokens may be larger and wrap at 64 bits");
+                 "constant %.17g in this integer arithmetic exceeds 2^53 - 1", found->number);
+    report_help(reports, "use constants up to 9007199254740991; products of indices and tokens can "
+                         "be larger and wrap at 64 bits");
 }
 
 static void visit_value(Integers *integers, const Expr *expr);
@@ -215,7 +214,7 @@ static void need(Integers *integers, const Expr *expr) {
     for (int i = 0; i < expr->count; i++) need(integers, expr->args[i]);
 }
 
-/* The reads of an expression that is a real where it is. */
+/* Visits the reads of a real expression. */
 static void visit_value(Integers *integers, const Expr *expr) {
     if (is_remainder(expr)) check_numbers(integers, expr);
     bool exact = is_remainder(expr) || (is_comparison(expr) && is_wide(integers->program, expr));
@@ -263,7 +262,7 @@ static Expr *both(Program *program, Expr *a, Expr *b) {
     return a ? expr_apply(program, OP_AND, a, b, NULL) : b;
 }
 
-/* The equation of a tensor at the subscripts of a read; 0 outside of its axes. */
+/* The equation of a tensor at the subscripts of a read; 0 outside its axes. */
 static Expr *written_out(Integers *integers, const Expr *read) {
     Program *program = integers->program;
     const Whole *fact = fact_of(integers, read->tensor);
@@ -300,7 +299,7 @@ static Expr *exact_read(Integers *integers, Expr *read) {
 
 static Expr *rebuilt(Integers *integers, Expr *expr, Expr *const *args) {
     Program *program = integers->program;
-    bool changed = expr->kind == EXPR_APPLY && expr->op == OP_FLOOR; /* of an integer: gone */
+    bool changed = expr->kind == EXPR_APPLY && expr->op == OP_FLOOR; /* of an integer: removed */
     for (int i = 0; i < expr->count; i++) changed |= args[i] != expr->args[i];
     if (!changed) return expr;
     Expr *made = expr->kind == EXPR_READ
@@ -311,7 +310,7 @@ static Expr *rebuilt(Integers *integers, Expr *expr, Expr *const *args) {
     return made;
 }
 
-/* The value of a whole number, of a quotient's division. */
+/* The exact value of an integer expression or of the division in a quotient. */
 static Expr *exact_value(Integers *integers, Expr *expr) {
     Expr *args[MAX_RANK] = {NULL};
     bool quotient = expr->kind == EXPR_APPLY && expr->op == OP_DIV && names_whole(expr, 0);
@@ -321,7 +320,7 @@ static Expr *exact_value(Integers *integers, Expr *expr) {
     return made->kind == EXPR_READ ? exact_read(integers, made) : made;
 }
 
-/* The same of a value that is a real where it is. */
+/* The same for a real expression. */
 static Expr *real_value(Integers *integers, Expr *expr) {
     Expr *args[MAX_RANK] = {NULL};
     bool exact = is_remainder(expr) || is_comparison(expr);
@@ -337,8 +336,8 @@ static bool is_within_one(const Program *program, const Expr *expr) {
     return fits(range_of(program, expr), -1, 1);
 }
 
-/* f32 arithmetic computes the value. Whole numbers that are made of reals, and those that a
- * recurrence counts up, are taken to stay below 2^24; products of them are not. */
+/* Whether f32 arithmetic computes the value exactly. Integers derived from reals and counters of a
+ * recurrence are assumed to be below 2^24; their products are not. */
 static bool is_exact_in_f32(const Program *program, const Expr *expr, bool recurs) {
     if (expr->kind == EXPR_READ) return recurs || fits_f32(range_of(program, expr));
     if (expr->kind != EXPR_APPLY) return fits_f32(range_of(program, expr));
@@ -361,7 +360,7 @@ static int nodes_of(const Expr *expr) {
     return nodes;
 }
 
-/* A reduction term by term; NULL when there are too many. */
+/* A reduction as a sum of terms; NULL for too many terms. */
 static Expr *sum_of_terms(Integers *integers, const Statement *statement, Expr *value) {
     static const OpCode joins[] = {OP_ADD, OP_ADD, OP_MAX, OP_MIN};
     Program *program = integers->program;
@@ -383,7 +382,7 @@ static Expr *sum_of_terms(Integers *integers, const Statement *statement, Expr *
     return sum;
 }
 
-/* All reads are in the same repeat as the equation. */
+/* Whether all reads are in the same repeat as the equation. */
 static bool is_local(const Integers *integers, const Tensor *tensor) {
     const Facts *facts = &integers->def_use->facts[tensor->id];
     const Write *write = facts->writes.items[0];
@@ -391,7 +390,7 @@ static bool is_local(const Integers *integers, const Tensor *tensor) {
            facts->reader_repeat == integers->def_use->places[write->position].repeat;
 }
 
-/* The value is the same at every read of the tensor. */
+/* Whether the value is the same at every read of the tensor. */
 static bool is_constant(const Integers *integers, const Expr *target, const Expr *value) {
     if (value->kind == EXPR_INDEX && value->index->of_repeat)
         return expr_uses_index(target, value->index) || is_local(integers, target->tensor);
@@ -409,16 +408,15 @@ static void refuse(const Integers *integers, const Tensor *tensor) {
     Reports *reports = integers->program->reports;
     const bool sum = first->reduction != REDUCE_NONE;
     report_error(reports, first->span,
-                 sum ? "this sum of whole numbers may exceed 2^24, above which f32 is not exact"
-                     : "this whole number may exceed 32 bits, the most that a tensor holds");
-    report_help(reports,
-                sum ? "subscripts, remainders and comparisons need its exact value; make the "
-                      "terms smaller: sum[...] ((...) %% N)"
-                    : "subscripts, remainders and comparisons need its exact value; make it "
-                      "smaller: (...) %% N");
+                 sum ? "this sum of integers can exceed 2^24, the limit of exact f32 integers"
+                     : "this integer can exceed 32 bits, the limit of a tensor");
+    report_help(reports, sum ? "reduce the terms with sum[...] ((...) %% N): subscripts, "
+                               "remainders and comparisons need the exact value"
+                             : "reduce it with (...) %% N: subscripts, remainders and comparisons "
+                               "need the exact value");
 }
 
-/* What all equations of a tensor allow. */
+/* The forms that all equations of a tensor allow. */
 typedef struct Allowed {
     bool stored, real;
     Range range;

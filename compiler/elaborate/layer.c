@@ -1,6 +1,6 @@
-/* layer: one layer applied to its arguments. Its formals are bound to the axes and tensors it is
- * given, its options to what was written for this application, and its body is read into the block
- * being built (statement.c).
+/* layer: apply a layer to its arguments. Its formals are bound to axes and tensors of the
+ * arguments, its options to the values of this application. Its body is read into the current block
+ * (statement.c).
  */
 #include "elaborate/elaborate.h"
 
@@ -15,7 +15,7 @@ static Instance *find_instance(const Frame *frame, const char *name) {
     return NULL;
 }
 
-/* A name that no layer has yet: norm, norm_2, norm_3. */
+/* An unused name: norm, norm_2, norm_3. */
 static const char *name_of_its_own(Elaborator *e, const char *label) {
     Instance *first = find_instance(e->frame, label);
     const char *name = label;
@@ -24,9 +24,9 @@ static const char *name_of_its_own(Elaborator *e, const char *label) {
     return name;
 }
 
-/* The path of an application, NULL after a report. norm(x) has weights of its own each time,
- * norm@same(x) those of `same`, wherever it is written; what a `for` comes to again is another
- * application, same_2. */
+/* The path of an application, NULL after a report. Each norm(x) has separate weights; all
+ * norm@same(x) share the weights of `same`. Each iteration of a `for` is a different application,
+ * same_2. */
 static const char *instance_path(Elaborator *e, const Node *layer, const char *label, bool labelled,
                                  Span call, bool *shared) {
     const Instance *before = labelled ? find_instance(e->frame, label) : NULL;
@@ -34,10 +34,11 @@ static const char *instance_path(Elaborator *e, const Node *layer, const char *l
     const char *name = labelled && !again ? label : name_of_its_own(e, label);
     if (again) before = NULL;
     if (before && before->layer != layer) {
-        report_error(e->reports, call, "'%s' names a layer '%s' here: it cannot be a '%s' as well",
-                     name, before->layer->name, layer->name);
-        report_note(e->reports, before->call, "applied here first");
-        report_help(e->reports, "one name has one set of weights: choose another name");
+        report_error(e->reports, call,
+                     "'%s' already refers to a layer '%s' and cannot refer to a '%s'", name,
+                     before->layer->name, layer->name);
+        report_note(e->reports, before->call, "first applied here");
+        report_help(e->reports, "choose another label: one label has one set of weights");
         return NULL;
     }
     *shared = before != NULL;
@@ -69,7 +70,7 @@ bool is_abandoned(const Elaborator *e) {
 static void report_message_at(Elaborator *e, Span asked, Span span, const char *message) {
     bool own = is_written(span);
     report_error(e->reports, own ? span : asked, "%s", message);
-    if (!own) report_note(e->reports, span, "in layer '%s', here", e->frame->layer->name);
+    if (!own) report_note(e->reports, span, "in layer '%s'", e->frame->layer->name);
 }
 
 void report_asked(Elaborator *e, Span span, const char *format, ...) {
@@ -97,25 +98,25 @@ static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
     }
     if (before->value->kind == KIND_AXIS && axes_match(e, before->value->axis, axis)) return true;
     report_error(e->reports, e->frame->call,
-                 "axis '%s' of layer '%s' would be both '%s' (size %ld) and '%s' (size %ld)",
+                 "axis '%s' of layer '%s' is bound to both '%s' (size %ld) and '%s' (size %ld)",
                  sub->name, e->frame->layer->name, before->value->axis->name,
                  before->value->axis->size, axis->name, axis->size);
-    report_note(e->reports, before->span, "first here");
-    report_note(e->reports, sub->span, "then here");
+    report_note(e->reports, before->span, "first bound here");
+    report_note(e->reports, sub->span, "then bound here");
     return false;
 }
 
-/* The subscripts of a formal are names of axes; `...` stands first. */
+/* Checks that the subscripts of a formal are names of axes, with `...` only at the beginning. */
 static bool check_formal(Elaborator *e, const Node *formal) {
     const Node *subs = formal ? formal->kids[0] : NULL;
     for (int i = 0; subs && i < subs->count; i++) {
         const Node *sub = subs->kids[i];
         if (sub->kind == NODE_NAME || (sub->kind == NODE_ELLIPSIS && i == 0)) continue;
         report_error(e->reports, sub->span,
-                     sub->kind == NODE_ELLIPSIS ? "'...' stands before the axes that are named"
-                                                : "a dimension of '%s' is the name of an axis",
+                     sub->kind == NODE_ELLIPSIS ? "'...' must come before the named axes"
+                                                : "a dimension of '%s' must be the name of an axis",
                      formal->name);
-        report_help(e->reports, "name the axes: %s[s, d]", formal->name);
+        report_help(e->reports, "write the names of the axes: %s[s, d]", formal->name);
         return false;
     }
     return true;
@@ -131,8 +132,8 @@ static bool check_formals(Elaborator *e, const Node *layer) {
 static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
     const Node *subs = formal->kids[0];
     if (subs && value->kind != KIND_TENSOR) {
-        report_error(e->reports, value->span, "layer '%s' takes a tensor '%s' here, not %s",
-                     e->frame->layer->name, formal->name, value_kind_text(value));
+        report_error(e->reports, value->span, "layer '%s' expects a tensor for '%s', got %s",
+                     e->frame->layer->name, formal->name, value_shown(e, value));
         report_note(e->reports, formal->span, "declared here");
         return false;
     }
@@ -143,7 +144,7 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
     }
     if (subs &&
         (skip < 0 || (skip == 0 && count != value->rank && subs->kids[0]->kind != NODE_ELLIPSIS))) {
-        report_error(e->reports, value->span, "'%s' of layer '%s' has %d dimensions, this has %d",
+        report_error(e->reports, value->span, "'%s' of layer '%s' expects %d dimensions, got %d",
                      formal->name, e->frame->layer->name, count, value->rank);
         report_note(e->reports, formal->span, "declared here");
         return false;
@@ -157,9 +158,9 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
     return true;
 }
 
-/* The argument as the layer sees it: a tensor whose dimensions run over axes of their own. Where
- * two indices run over one axis (x[d,j] over axis d twice) the later gets an axis of its name, so
- * that the result finds its way back to the index. */
+/* The argument inside the layer: a tensor whose dimensions have different axes. If two indices have
+ * the same axis (x[d,j] over axis d twice), the later one gets an alias of the axis, which maps the
+ * result back to the index. */
 static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Index **indices,
                                int *count) {
     if (argument->kind != KIND_TENSOR) return argument;
@@ -192,8 +193,8 @@ static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Inde
     return seen;
 }
 
-/* What the layer is mapped over: what its caller is, the indices it is applied under, and any other
- * index its arguments depend on without showing it as a dimension. */
+/* The indices that the layer is mapped over: those of its caller, those that it is applied under,
+ * and other indices of its arguments that are not dimensions. */
 static bool frame_ambient(Elaborator *e, Frame *frame, Index *const *under, int under_count,
                           Value **arguments, int count) {
     frame->ambient_count = 0;
@@ -231,7 +232,7 @@ static bool result_axes(Elaborator *e, const Node *layer, const Node *formal, Li
         if (!named || named->value->kind != KIND_AXIS) {
             report_error(e->reports, sub->span, "layer '%s' has no axis '%s'", layer->name,
                          sub->name);
-            report_help(e->reports, "declare it: axis %s = ..., or option %s: axes", sub->name,
+            report_help(e->reports, "declare axis %s = ... or option %s: axes", sub->name,
                         sub->name);
             return false;
         }
@@ -245,6 +246,7 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
     if (!binding) {
         report_error(e->reports, formal->span, "layer '%s' never defines its result '%s'",
                      layer->name, formal->name);
+        report_help(e->reports, "add %s = ...", formal->name);
         return value_error(e, span);
     }
     Value *value = binding->value;
@@ -254,9 +256,8 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
     if (!result_axes(e, layer, formal, &axes)) return value_error(e, span);
     if (value->kind != KIND_TENSOR || value->rank != axes.count) {
         report_error(e->reports, binding->span,
-                     "the result '%s' of layer '%s' should have %d dimensions, not %d",
-                     formal->name, layer->name, axes.count,
-                     value->kind == KIND_TENSOR ? value->rank : 0);
+                     "the result '%s' of layer '%s' must have %d dimensions, got %d", formal->name,
+                     layer->name, axes.count, value->kind == KIND_TENSOR ? value->rank : 0);
         report_note(e->reports, formal->span, "declared here");
         return value_error(e, span);
     }
@@ -278,7 +279,7 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
     return ordered;
 }
 
-/* The first result, with the others as its own. */
+/* The first result, with the others as its additional results. */
 static Value *layer_result(Elaborator *e, const Node *layer, Span span) {
     const Node *formal = layer->kids[1];
     if (!formal) {
@@ -343,14 +344,15 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     const Node *node = layer->layer, *formals = node->kids[0];
     int expected = formals ? formals->count : 0;
     if (count != expected) {
-        report_error(e->reports, span, "layer '%s' takes %d argument%s, not %d", node->name,
+        report_error(e->reports, span, "layer '%s' expects %d argument%s, got %d", node->name,
                      expected, expected == 1 ? "" : "s", count);
         report_note(e->reports, node->name_span, "declared here");
         return value_error(e, span);
     }
     if (!check_formals(e, node)) return value_error(e, span);
     if (e->frame->depth >= MAX_APPLICATIONS) {
-        report_error(e->reports, span, "layers are applied %d deep: does '%s' apply itself?",
+        report_error(e->reports, span,
+                     "layers are nested more than %d levels deep: does '%s' apply itself?",
                      MAX_APPLICATIONS, node->name);
         report_give_up(e->reports);
     }
@@ -375,8 +377,8 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .depth = e->frame->depth + 1,
                    .repeats = e->frame->repeats};
     if (!frame_ambient(e, &frame, under, under_count, seen, count)) {
-        report_error(e->reports, span, "layer '%s' would be mapped over more than %d indices",
-                     node->name, MAX_RANK);
+        report_error(e->reports, span, "layer '%s' is mapped over more than %d indices", node->name,
+                     MAX_RANK);
         return value_error(e, span);
     }
     Frame *caller = e->frame;

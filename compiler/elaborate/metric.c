@@ -1,6 +1,6 @@
-/* metric: the loss, terms that are added to it, and what is only measured.
+/* metric: the loss, auxiliary loss terms and probes.
  *
- * An aux term adds up over the layers that have one. A probe is an output of its layer, stacked
+ * An aux term is summed over all layers that define it. A probe is an output of its layer, stacked
  * over the iterations of a repeat:
  *
  *     probe share = e   in block.{i}.attention   -->   output "block.{i}.attention.share"[i]
@@ -17,8 +17,8 @@ static Value *in_equation(Elaborator *e, const Node *node) {
     return value;
 }
 
-/* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL
- * after a report. */
+/* A value without dimensions as one number: the mean over all indices that its layer is mapped
+ * over. NULL after a report. */
 static Expr *scalar(Elaborator *e, Value *value, const char *what, Span span) {
     Expr *expr = value_expr(e, value);
     if (!expr) return NULL;
@@ -27,8 +27,7 @@ static Expr *scalar(Elaborator *e, Value *value, const char *what, Span span) {
     if (count) {
         report_error(e->reports, span, "%s must be one number, but it depends on index '%s'", what,
                      used[0]->name);
-        report_help(e->reports, "reduce it: mean[%s] ... or sum[%s] ...", used[0]->name,
-                    used[0]->name);
+        report_help(e->reports, "reduce it with mean[%s] or sum[%s]", used[0]->name, used[0]->name);
         return NULL;
     }
     count = ambient_used(e, expr, used);
@@ -42,8 +41,9 @@ static Expr *scalar(Elaborator *e, Value *value, const char *what, Span span) {
 
 void loss_statement(Elaborator *e, const Node *node) {
     if (e->loss) {
-        report_error(e->reports, node->span, "the loss is given twice");
-        report_note(e->reports, e->loss->span, "first here");
+        report_error(e->reports, node->span, "duplicate loss");
+        report_note(e->reports, e->loss->span, "first defined here");
+        report_help(e->reports, "write one of them as aux NAME = ...");
         return;
     }
     Value *value = in_equation(e, node->kids[0]);
@@ -52,7 +52,7 @@ void loss_statement(Elaborator *e, const Node *node) {
     if (expr) e->loss = value_tensor(e, expr, NULL, 0, node->span);
 }
 
-/* What a line of the log holds of its own, and what the loss and its sum with the terms are called.
+/* Reserved names: fields of a log line, the loss, and its sum with the auxiliary terms.
  */
 static bool is_logged_anyway(const char *name) {
     static const char *const names[] = {"loss", "total",     "step",    "lr",
@@ -73,7 +73,7 @@ static bool has_probes(const Elaborator *e) {
     return graph == GRAPH_FORWARD || graph == GRAPH_TRAIN || graph == GRAPH_MEASURE;
 }
 
-/* A layer that is applied again under its name has its probes again, under numbers: "share_2". */
+/* A repeated application of a label has its own probes with numbered names: "share_2". */
 static const char *probe_path(Elaborator *e, const char *name) {
     const char *dot = *e->frame->path ? "." : "";
     const char *path = arena_format(e->arena, "%s%s%s", e->frame->path, dot, name), *free = path;
@@ -86,7 +86,7 @@ static const char *probe_path(Elaborator *e, const char *name) {
     return free;
 }
 
-/* The value as an output of this layer. The largest value of all is told as that, all else as a
+/* The value as an output of this layer. A probe reduces by max if its expression is a max, else by
  * mean. */
 static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *const *dims,
                          int rank) {
@@ -109,8 +109,8 @@ static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *con
     list_push(e->arena, &e->probed, tensor);
 }
 
-/* probe NAME[axes] = expr: read as an equation, whose name nobody else sees. It is measured on
- * held-out data alone: what every step said of it would make a log long. */
+/* probe NAME[axes] = expr: read as an equation with a local name. It is evaluated only on
+ * validation data, which keeps the log short. */
 static void probe_of_axes(Elaborator *e, const Node *node) {
     Binding *outside = scope_find(e->scope, node->name);
     Value *kept = outside ? outside->value : NULL;
@@ -132,9 +132,9 @@ static void probe_of_axes(Elaborator *e, const Node *node) {
 void metric_statement(Elaborator *e, const Node *node) {
     bool aux = node->kind == NODE_AUX;
     if (is_logged_anyway(node->name)) {
-        report_error(e->reports, node->name_span, "'%s' is a number of every log already",
-                     node->name);
-        report_help(e->reports, "another name keeps both: 'my_%s'", node->name);
+        report_error(e->reports, node->name_span,
+                     "'%s' is a reserved name: each line of the log has this field", node->name);
+        report_help(e->reports, "choose another name, such as 'my_%s'", node->name);
         return;
     }
     if (!aux && node->kids[0]) {

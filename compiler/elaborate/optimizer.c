@@ -1,9 +1,9 @@
-/* optimizer: the program of one step of training, GRAPH_UPDATE and GRAPH_STEP.
+/* optimizer: the program of one optimizer step, GRAPH_UPDATE and GRAPH_STEP.
  *
- * Most optimizers do the same to every element of every parameter: their program has one parameter
- * of unknown length, `weight[i]`. One that asks what a parameter is, or names its rows and columns,
- * is read for each parameter it takes (parameter_step.c); what it hands on, `by = other`,
- * goes the same way, or to the program for elements.
+ * Most optimizers are elementwise: their program has one parameter of unknown length, `weight[i]`.
+ * An optimizer that reads properties of a parameter, or its rows and columns, is read for each of
+ * its parameters (parameter_step.c). Parameters that it delegates, `by = other`, are treated the
+ * same way or belong to the elementwise program.
  */
 #include "elaborate/elaborate.h"
 
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* A number that the runtime gives a program once, whoever reads it. */
+/* A scalar input of the program, shared by all its readers. */
 static Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
     for (int i = 0; i < e->program->tensors.count; i++) {
         Tensor *tensor = e->program->tensors.items[i];
@@ -23,7 +23,7 @@ static Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
     tensor->path = name;
     tensor->input = MOEC_INPUT_SCALAR;
     tensor->scalar = kind;
-    tensor->init = (Init){MOEC_INIT_CONSTANT, 1, 0}; /* for a parameter that has none of its own */
+    tensor->init = (Init){MOEC_INIT_CONSTANT, 1, 0}; /* for a parameter without an attribute */
     return tensor;
 }
 
@@ -53,6 +53,7 @@ static void element_update(Elaborator *e, const Node *node, Index *index) {
     if (!tensor || (tensor->role != ROLE_STATE && tensor->role != ROLE_PARAMETER)) {
         report_error(e->reports, node->name_span,
                      "'%s' is neither 'weight' nor a state of the optimizer", node->name);
+        report_help(e->reports, "declare it as state %s = 0", node->name);
         return;
     }
     Equation own = {0};
@@ -67,8 +68,8 @@ static void element_update(Elaborator *e, const Node *node, Index *index) {
     statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
 }
 
-/* An option that parameters have for themselves is no number of the program but one it is given;
- * what the others have is its initial value. */
+/* An option that is an attribute of some parameters is an input of the program. Its initial value
+ * applies to the other parameters. */
 static void own_option(Elaborator *e, const char *name) {
     bool own = false;
     for (int i = 0; i < e->unit->own.count; i++) own |= !strcmp(e->unit->own.items[i], name);
@@ -102,7 +103,7 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
             const Node otherwise = {.kind = NODE_BLOCK, .kids = (Node **)&branch, .count = 1};
             if (branch) optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
         } else
-            report_error(e->reports, node->span, "this cannot stand in an optimizer");
+            report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
     }
 }
 
@@ -127,13 +128,15 @@ static void schedule_program(Elaborator *e, const Value *schedule) {
     block_statements(e, layer_body(schedule->layer));
     Binding *rate = scope_find(&scope, "rate");
     Expr *expr = rate ? value_expr(e, rate->value) : NULL;
-    if (!rate)
+    if (!rate) {
         report_error(e->reports, schedule->layer->name_span, "schedule '%s' never defines 'rate'",
                      schedule->layer->name);
+        report_help(e->reports, "add rate = ...");
+    }
     if (expr) output_scalar(e, "rate", expr, rate->span);
 }
 
-/* (1 - memory) / (1 - memory^step): no state has to begin as the weights. */
+/* (1 - decay) / (1 - decay^step): the average needs no initialization with the weights. */
 Expr *newest_share(Elaborator *e, const Scope *scope) {
     Program *program = e->program;
     Expr *step = scope_find(scope, "step")->value->expr, *one = expr_number(program, 1);
@@ -146,13 +149,13 @@ bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer) {
     if (e->average <= 0) return false;
     const Binding *own = scope_own(scope, "average");
     if (!own) return true;
-    report_error(e->reports, optimizer->name_span, "optimizer '%s' has an 'average' of its own",
+    report_error(e->reports, optimizer->name_span, "optimizer '%s' already defines 'average'",
                  optimizer->name);
-    report_help(e->reports, "leave train.average at 0");
+    report_help(e->reports, "set train.average = 0");
     return false;
 }
 
-/* average = average + share * (weight - average), behind the update of the weight. */
+/* average = average + share * (weight - average), after the update of the weight. */
 static void average_elements(Elaborator *e, Scope *scope, Index *index) {
     Program *program = e->program;
     Expr *weight = scope_find(scope, "weight")->value->expr;
@@ -165,7 +168,7 @@ static void average_elements(Elaborator *e, Scope *scope, Index *index) {
     statement_loop(program, e->block, average, false, REDUCE_NONE, NULL, 0, value, weight->span);
 }
 
-/* The program for elements, of the optimizer that works so; NULL: none does. */
+/* The elementwise program of an optimizer; NULL: no elementwise optimizer. */
 static void element_program(Elaborator *e, const Value *optimizer, Span span) {
     Scope scope = {0};
     Frame frame;
@@ -192,8 +195,8 @@ static bool is_same(Elaborator *e, const Value *a, const Value *b) {
     return a->layer == b->layer && !strcmp(value_text(e, a), value_text(e, b));
 }
 
-/* Which parameters are read one by one; returns the optimizer of all others, the first one met
- * that works on elements, or NULL. What is made on the way is of no use. */
+/* Finds the parameters that are read one by one. Returns the optimizer of all others, the first
+ * elementwise one, or NULL. The statements created here are discarded. */
 static const Value *choose_optimizers(Elaborator *e, const Value *optimizer) {
     Elaborator saved = *e;
     const List *all = &e->unit->parameters->tensors;
@@ -224,9 +227,11 @@ static Value *train_layer(Elaborator *e, const Node *layer, Record *record) {
         e->average = group_number(e, train, "average", 0, NULL);
         return train;
     }
-    if (!e->reports->errors)
+    if (!e->reports->errors) {
         report_error(e->reports, layer->name_span,
-                     "layer '%s' has no option 'train': it cannot be trained", layer->name);
+                     "layer '%s' has no option 'train' and cannot be trained", layer->name);
+        report_help(e->reports, "add option train: layer = train");
+    }
     return NULL;
 }
 

@@ -1,19 +1,19 @@
-/* parameter_step: an optimizer that asks what a parameter is, read for one parameter.
+/* parameter_step: read an optimizer for one parameter whose properties it uses.
  *
  *     optimizer muon {
- *       if not product { by = other }                 another one has it
+ *       if not product { by = other }                 delegated to another optimizer
  *       state m[rows, columns] = 0
  *       update m = memory * m + clip * grad
  *       gram[rows, j] = sum[columns] m[rows, columns] * m[j, columns]
  *
- * A parameter is a matrix here: `rows` are what its product sums over, or what it is looked up by,
- * `columns` the rest; neighbouring axes count as one. What its layer is applied under, and what is
- * on both sides of its product, is ahead of the matrix: there is one for each of its values. A
- * vector is a matrix of one column. Seen so it lies in memory as it did, and so do its gradient and
- * states of its shape. A parameter of a repeat is taken layer by layer.
+ * A parameter is a matrix here. `rows` are the axes that its product sums over, or the axes of its
+ * lookup; `columns` are the other axes; neighboring axes count as one. Indices that its layer is
+ * applied under, and indices on both sides of its product, are leading axes: there is one matrix
+ * per value. A vector is a matrix with one column. The memory layout is unchanged, also of its
+ * gradient and of states with its shape. A parameter of a repeat is processed layer by layer.
  *
- * Updates are stored when all of the body is read: what reads a state behind its update reads the
- * new value itself.
+ * Updates are stored after the whole body is read. A read of a state after its update reads the new
+ * value directly.
  */
 #include "elaborate/parameter_step.h"
 
@@ -24,7 +24,7 @@
 
 typedef enum Side { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } Side;
 
-/* Neighbouring axes of a parameter on one side, as one. */
+/* Neighboring axes of a parameter on one side, as one axis. */
 typedef struct Part {
     Side side;
     double size;
@@ -32,10 +32,10 @@ typedef struct Part {
     AxisKind kind;
 } Part;
 
-/* The parameter, or a state that belongs to it. */
+/* The parameter, or one of its states. */
 typedef struct Kept {
     const char *name;
-    Value *value; /* as it was before the step */
+    Value *value; /* before the step */
 } Kept;
 
 typedef struct Matrix {
@@ -43,7 +43,7 @@ typedef struct Matrix {
     Axis *axes[MAX_RANK], *rows, *columns;
     Index *indices[MAX_RANK];
     int rank;
-    List kept, stores; /* Kept *; Expr *, Expr *: where to, what */
+    List kept, stores; /* Kept *; Expr *, Expr *: target, value */
 } Matrix;
 
 /* ---- which optimizers ---- */
@@ -98,7 +98,7 @@ static int parts_of(const Tensor *parameter, Part *parts) {
     return count;
 }
 
-/* Where a side has several parts, that do not lie side by side, the largest is it. */
+/* If a side has several separate parts, the largest one is selected. */
 static void choose_part(Part *parts, int count, Side side) {
     int largest = -1;
     for (int i = 0; i < count; i++)
@@ -136,7 +136,7 @@ static bool is_ahead(const Matrix *matrix, int axis) {
     return matrix->axes[axis] != matrix->rows && matrix->axes[axis] != matrix->columns;
 }
 
-/* A tensor whose last axes, not those ahead, are the dimensions of its value. */
+/* The value of a tensor; its dimensions exclude the leading axes. */
 static Value *value_of(Elaborator *e, Tensor *tensor, Index *const *indices, Index *const *dims,
                        int rank, Span span) {
     return value_tensor(e, expr_read_indices(e->program, tensor, indices), dims, rank, span);
@@ -163,7 +163,7 @@ static void keep(Elaborator *e, Matrix *matrix, const char *name) {
     list_push(e->arena, &matrix->kept, kept);
 }
 
-/* ---- what its equations may ask ---- */
+/* ---- properties of a parameter ---- */
 
 static void bind_fact(Elaborator *e, const char *name, bool holds) {
     Value *value = value_new(e, KIND_FLAG, (Span){0});
@@ -205,7 +205,7 @@ static const OwnNumber *own_number(const Tensor *parameter, const char *name) {
     return NULL;
 }
 
-/* The factor that the parameter has on the learning rate. */
+/* Applies the learning-rate factor of the parameter. */
 static void scale_rate(Elaborator *e, const Tensor *parameter) {
     const OwnNumber *own = own_number(parameter, "lr");
     Value *rate = scope_find(e->scope, "lr")->value;
@@ -254,6 +254,7 @@ static const Kept *kept_as(Elaborator *e, const Matrix *matrix, const Node *node
     }
     report_error(e->reports, node->name_span,
                  "'%s' is neither 'weight' nor a state of the optimizer", node->name);
+    report_help(e->reports, "declare it as state %s = 0", node->name);
     return NULL;
 }
 
@@ -263,10 +264,9 @@ static bool fits_kept(Elaborator *e, const Node *node, const Value *place, Expr 
     for (int i = 0; i < count; i++) {
         if (expr_uses_index(place->expr, used[i])) continue;
         report_error(e->reports, node->kids[1]->span,
-                     "the new value of '%s' depends on index '%s', the old one does not",
+                     "the new value of '%s' depends on index '%s', but the old value does not",
                      node->name, used[i]->name);
-        report_help(e->reports, "reduce it: sum[%s] ..., mean[%s] ...", used[i]->name,
-                    used[i]->name);
+        report_help(e->reports, "reduce it with mean[%s] or sum[%s]", used[i]->name, used[i]->name);
         return false;
     }
     return true;
@@ -305,9 +305,9 @@ static const Value *other_optimizer(Elaborator *e, const Node *node) {
     const Value *value = evaluate(e, node->kids[1]);
     if (value->kind == KIND_LAYER && value->layer->kind == NODE_OPTIMIZER) return value;
     if (value->kind != KIND_ERROR) {
-        report_error(e->reports, node->kids[1]->span, "an optimizer stands here, not %s",
-                     value_kind_text(value));
-        report_help(e->reports, "name an option: option other: layer = adamw");
+        report_error(e->reports, node->kids[1]->span, "expected an optimizer, got %s",
+                     value_shown(e, value));
+        report_help(e->reports, "declare an option such as option other: layer = adamw");
     }
     return NULL;
 }
@@ -340,7 +340,7 @@ static const Value *run_statement(Elaborator *e, Matrix *matrix, const Node *nod
     case NODE_REPEAT:
         break;
     default:
-        report_error(e->reports, node->span, "this cannot stand in an optimizer");
+        report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
         return NULL;
     }
     block_statements(e, &wrapper);
@@ -356,7 +356,7 @@ static const Value *run_body(Elaborator *e, Matrix *matrix, const Node *body) {
     return other;
 }
 
-/* The mean of the weights, as the program for elements has it. */
+/* The EMA of the weights, as in the elementwise program. */
 static void average_of(Elaborator *e, Matrix *matrix) {
     Program *program = e->program;
     const Value *weight = scope_find(e->scope, "weight")->value;
@@ -386,7 +386,7 @@ static void store_all(Elaborator *e, const Matrix *matrix) {
     }
 }
 
-/* Weight, gradient, facts and numbers under their names. */
+/* Binds the names of weight, gradient, properties and scalars. */
 static void bind_parameter(Elaborator *e, Matrix *matrix) {
     const Tensor *parameter = matrix->parameter;
     Tensor *weight = like_weight(e, matrix, parameter->name, ROLE_PARAMETER);
@@ -402,8 +402,7 @@ static void bind_parameter(Elaborator *e, Matrix *matrix) {
     scale_rate(e, parameter);
 }
 
-/* The frame of the body: what is ahead of the matrix it is mapped over; of a repeat it is one
- * step. */
+/* The frame of the body: it is mapped over the leading axes; of a repeat it is one iteration. */
 static void map_over(Elaborator *e, const Matrix *matrix, Frame *frame, Region *region) {
     for (int i = 0; i < matrix->rank; i++) {
         Index *index = matrix->indices[i];
@@ -426,7 +425,7 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
     Block *outer = e->block, block = {{0}};
     e->block = &block;
     enter_body(e, &frame, &scope, optimizer->layer, optimizer->record);
-    Index unrolled = {.of_repeat = true}; /* a repeat of the text is written out */
+    Index unrolled = {.of_repeat = true}; /* a repeat in the source is unrolled */
     Region region = {.index = &unrolled, .steps = 1}, *outer_region = e->region;
     const Value *other = NULL;
     const int errors = e->reports->errors;
@@ -443,7 +442,7 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
     e->scope = outer_scope;
     e->frame = outer_frame;
     if (e->reports->errors > errors)
-        report_note(e->reports, parameter->span, "optimizer '%s' is read so for parameter '%s'",
+        report_note(e->reports, parameter->span, "optimizer '%s' is applied to parameter '%s'",
                     optimizer->layer->name, parameter->path);
     if (other || e->reports->errors > errors) return other;
     for (int i = 0; i < block.statements.count; i++)

@@ -1,23 +1,25 @@
-/* parameter_step: what the optimizer's program for elements and that for whole parameters share. */
+/* parameter_step: declarations that the elementwise program and the programs of single parameters
+ * share. */
 #ifndef PARAMETER_STEP_H
 #define PARAMETER_STEP_H
 
 #include "elaborate/elaborate.h"
 
-/* Does an optimizer ask what a parameter is, or name its rows and columns? */
+/* Whether an optimizer reads properties of a parameter, or its rows and columns. */
 bool sees_parameters(const Node *optimizer);
-/* What it does to one parameter of the model, appended to the block at hand: NULL, or the optimizer
- * that it hands the parameter to. A parameter of a repeat: layer by layer. */
+/* Appends the step of one parameter of the model to the current block. Returns NULL, or the
+ * optimizer that it delegates the parameter to. A parameter of a repeat is processed layer by
+ * layer. */
 const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer);
 
-/* Numbers of a step that the runtime gives: lr, step, steps, clip; of elements what they belong to,
- * matrix. */
+/* Scalar inputs of a step: lr, step, steps, clip; for elements also matrix, whether they belong to
+ * one. */
 void step_scalars(Elaborator *e, Scope *scope, bool elements);
-/* The share of the newest weights in their mean, which at first is that of all steps. */
+/* The weight of the current parameters in their EMA, with bias correction. */
 Expr *newest_share(Elaborator *e, const Scope *scope);
-/* Reports where both the optimizer and train.average keep a mean; true when only the latter. */
+/* True if train.average keeps an EMA; reports an optimizer that keeps one, too. */
 bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer);
-/* Begins with the body of an optimizer or a schedule. */
+/* Enters the body of an optimizer or a schedule. */
 void enter_body(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given);
 
 #endif

@@ -1,6 +1,6 @@
-/* records: records of options. What is written in a model becomes a tree of values; overrides
- * change it by path; an option's declaration gives the type, the limits and the default that the
- * value is held against.
+/* records: records of options. The options of a model become a tree of values; overrides change it
+ * by path. The declaration of an option has the type, the limits and the default that check its
+ * value.
  *
  *     option heads.q: int in 1.. = 8 "query heads"        attention = { heads = { q = 4 } }
  */
@@ -58,7 +58,7 @@ static void record_merge(Elaborator *e, Record *into, const Record *from) {
     }
 }
 
-/* path = value: a record is merged into what stands there, anything else replaces it. */
+/* path = value: a record is merged into the existing value; other values replace it. */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span) {
     const char *dot = strchr(path, '.');
     char *head = dot ? arena_copy(e->arena, path, (size_t)(dot - path))
@@ -73,10 +73,9 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
     if (dot) {
         Value *old = entry->value;
         if (old && old->kind == KIND_LIST) {
-            report_error(e->reports, span, "'%s' is a list here: '%s' cannot be set inside it",
-                         head, path);
-            report_note(e->reports, old->span, "the list");
-            report_help(e->reports, "give the whole list: %s = [...]", head);
+            report_error(e->reports, span, "'%s' is a list: cannot set '%s' inside it", head, path);
+            report_note(e->reports, old->span, "the list is here");
+            report_help(e->reports, "set the whole list: %s = [...]", head);
             return;
         }
         if (!old ||
@@ -112,8 +111,8 @@ Record *record_evaluate(Elaborator *e, const Node *node) {
         if (!strchr(entry->name, '.')) {
             Entry *before = record_find(record, entry->name);
             if (before && value->kind != KIND_RECORD) {
-                report_error(e->reports, entry->name_span, "'%s' is given twice", entry->name);
-                report_note(e->reports, before->span, "first here");
+                report_error(e->reports, entry->name_span, "duplicate entry '%s'", entry->name);
+                report_note(e->reports, before->span, "first set here");
                 continue;
             }
         }
@@ -135,8 +134,8 @@ const Node *layer_body(const Node *layer) {
     return layer->kids[layer->count - 1];
 }
 
-/* Of the layer that has the option's name: an option that takes this word, or NULL. So norm = rms,
- * where layer norm has `kind: word in [rms, mean]`, finds kind. */
+/* An option with this word among its values, of the layer with the name of `option`; or NULL. For
+ * norm = rms and a layer norm with `kind: word in [rms, mean]`, it finds kind. */
 static const char *option_of_word(Elaborator *e, const Node *option, const char *word) {
     const Node *layer = find_layer(e, option->name);
     const Node *body = layer ? layer_body(layer) : NULL;
@@ -151,15 +150,14 @@ static const char *option_of_word(Elaborator *e, const Node *option, const char 
     return NULL;
 }
 
-/* The layer that an option has by default, or NULL. */
-static const Node *default_layer(Elaborator *e, const Node *option) {
+const Node *default_layer(Elaborator *e, const Node *option) {
     const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
     if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
     bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
     return named ? find_layer(e, value->name) : NULL;
 }
 
-/* A layer, an optimizer or a schedule, as the default is. */
+/* The kind of the default: layer, optimizer or schedule. */
 static NodeKind wanted_kind(Elaborator *e, const Node *option) {
     const Node *usual = default_layer(e, option);
     return usual ? usual->kind : NODE_LAYER;
@@ -170,30 +168,24 @@ static const List *layers_of(const Elaborator *e, NodeKind kind) {
     return kind == NODE_OPTIMIZER ? &e->unit->optimizers : &e->unit->layers;
 }
 
-/* A name that is near, or all names where they are few. */
+/* A help line with similar or all names of the kind. */
 static void help_with_names(Elaborator *e, NodeKind kind, const char *word) {
-    enum { FEW = 12 };
     const List *all = layers_of(e, kind);
     const char *names[512] = {NULL}, *is = node_kind_name(kind);
     int count = 0;
     for (int i = 0; i < all->count && count < 512; i++)
         names[count++] = ((Node *)all->items[i])->name;
-    const char *near = did_you_mean(word, names, count);
-    Text text = {.arena = e->arena};
-    for (int i = 0; i < count && count <= FEW; i++)
-        text_add(&text, "%s%s", i ? ", " : "", names[i]);
-    if (near)
-        report_help(e->reports, "did you mean '%s'?", near);
-    else if (text.length && kind != NODE_LAYER)
-        report_help(e->reports, "the %ss are %s", is, text.text);
+    if ((count && kind != NODE_LAYER) || did_you_mean(word, names, count))
+        report_choices(e->reports, word, names, count, arena_format(e->arena, "%ss", is));
     else
-        report_help(e->reports, "declare '%s %s%s', or 'use' the file that does", is, word,
+        report_help(e->reports,
+                    "declare '%s %s%s', or add 'use FILE' for the file that declares it", is, word,
                     kind == NODE_LAYER ? "(...)" : " { ... }");
 }
 
 static Value *unknown_layer(Elaborator *e, const Node *option, const Value *value) {
     NodeKind kind = wanted_kind(e, option);
-    report_error(e->reports, value->span, "there is no %s '%s'", node_kind_name(kind), value->word);
+    report_error(e->reports, value->span, "unknown %s '%s'", node_kind_name(kind), value->word);
     const char *inner = option_of_word(e, option, value->word);
     if (inner)
         report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
@@ -202,7 +194,8 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
     return value_error(e, value->span);
 }
 
-/* Of all that have the name of the default one is: a layer may have that of an optimizer. */
+/* Whether a declaration with the name of the default has this kind: a layer and an optimizer can
+ * have the same name. */
 static bool default_may_be(const Elaborator *e, const Node *option, NodeKind kind) {
     const char *name = option->kids[2]->name;
     const List *found = table_find(&e->unit->layers_by_name, hash_text(HASH_START, name));
@@ -212,11 +205,11 @@ static bool default_may_be(const Elaborator *e, const Node *option, NodeKind kin
     }
     return false;
 }
-/* An optimizer is no layer to apply, nor a layer a schedule. */
+/* Checks the kind of a layer: an optimizer cannot be applied, and a layer is not a schedule. */
 static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
     NodeKind kind = wanted_kind(e, option), found = layer->layer->kind;
     if (!default_layer(e, option) || default_may_be(e, option, found)) return layer;
-    report_error(e->reports, layer->span, "option '%s' expects %s %s, not %s '%s'", option->name,
+    report_error(e->reports, layer->span, "option '%s' expects %s %s, got %s '%s'", option->name,
                  kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
                  layer->layer->name);
     report_note(e->reports, layer->layer->name_span, "declared here");
@@ -237,7 +230,7 @@ static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *f
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
     if (value->kind == KIND_WORD) return named_layer(e, option, value);
     if (value->kind != KIND_RECORD) return NULL;
-    /* the default layer, or the one of the option's own name, with these options */
+    /* the default layer, or the layer with the name of the option, with these options */
     Value *layer = value_new(e, KIND_LAYER, value->span);
     layer->changed = value->changed;
     if (fallback && fallback->kind == KIND_LAYER) {
@@ -268,13 +261,13 @@ static Value *to_layers(Elaborator *e, const Node *option, Value *value) {
     return list;
 }
 
-/* Whole numbers as long as they are exact: all of them fit a long. */
+/* Integers up to 2^53, which are exact and fit a long. */
 static bool is_int(const Value *value) {
     return value->kind == KIND_NUMBER && value->number == floor(value->number) &&
            fabs(value->number) <= 0x1p53;
 }
 
-/* A bare name is the word itself, whatever else has that name. */
+/* A bare name is the word itself, also if it is bound. */
 static Value *to_word(Elaborator *e, Value *value) {
     if (value->kind == KIND_NONE || (value->kind == KIND_WORD && !value->record)) return value;
     if (!value->written) return NULL;
@@ -283,7 +276,7 @@ static Value *to_word(Elaborator *e, Value *value) {
     return word;
 }
 
-/* The value as the declared type, NULL when it does not fit, KIND_ERROR when that was reported. */
+/* The value as the declared type; NULL if it does not fit, KIND_ERROR after a report. */
 static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     const char *type = option->kids[0]->name;
     if (value->kind == KIND_ERROR || !strcmp(type, "any")) return value;
@@ -308,9 +301,8 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
             if (((Value *)value->list.items[i])->kind != KIND_AXIS) return NULL;
         return value;
     }
-    report_error(e->reports, option->kids[0]->span, "there is no option type '%s'", type);
-    report_help(e->reports,
-                "the types are int, real, flag, word, list, record, axes, layer, layers and any");
+    report_error(e->reports, option->kids[0]->span, "unknown option type '%s'", type);
+    report_help(e->reports, "use int, real, flag, word, list, record, axes, layer, layers or any");
     return value_error(e, option->span);
 }
 
@@ -320,23 +312,23 @@ static bool within_list(const Value *value, const Value *list) {
     return false;
 }
 
-static void report_words(Elaborator *e, const Value *value, const Value *list) {
-    Text text = {.arena = e->arena};
-    const char *names[64];
+static void report_words(Elaborator *e, const Node *option, const Value *value, const Value *list) {
+    const char *names[64], *got = value_shown(e, value);
     int count = 0;
-    for (int i = 0; i < list->list.count; i++) {
-        char *word = value_text(e, list->list.items[i]);
-        text_add(&text, "%s%s", i ? ", " : "", word);
-        if (count < 64) names[count++] = word;
-    }
+    for (int i = 0; i < list->list.count && count < 64; i++)
+        names[count++] = value_text(e, list->list.items[i]);
+    if (value->kind == KIND_LAYER) got = arena_format(e->arena, "'%s'", value->layer->name);
     const char *near = value->kind == KIND_WORD ? did_you_mean(value->word, names, count) : NULL;
+    report_error(e->reports, value->span, "option '%s' expects one of %s, got %s", option->name,
+                 names_text(e->arena, names, count), got);
+    report_note(e->reports, option->span, "declared here");
     if (near)
-        report_help(e->reports, "did you mean '%s'? It takes one of: %s", near, text.text);
-    else
-        report_help(e->reports, "it takes one of: %s", text.text ? text.text : "");
+        report_help(e->reports, "did you mean '%s'?", near);
+    else if (count)
+        report_help(e->reports, "write %s = %s", option->name, names[0]);
 }
 
-/* Words, numbers and none as they are written: names mean themselves here. */
+/* A literal word, number or none: names denote themselves. */
 static Value *literal(Elaborator *e, const Node *node) {
     bool word = node->kind == NODE_NAME && strcmp(node->name, "none") &&
                 strcmp(node->name, "true") && strcmp(node->name, "false");
@@ -359,20 +351,18 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
         for (int i = 0; i < limits->count; i++)
             list_push(e->arena, &list->list, literal(e, limits->kids[i]));
         if (within_list(value, list)) return true;
-        report_error(e->reports, value->span, "option '%s' cannot be %s", option->name,
-                     value_text(e, value));
-        report_words(e, value, list);
-        report_note(e->reports, option->span, "declared here");
+        report_words(e, option, value, list);
         return false;
     }
     double low = -INFINITY, high = INFINITY;
     if (limits->kids[0] && !evaluate_number(e, limits->kids[0], "a limit", &low)) return false;
     if (limits->kids[1] && !evaluate_number(e, limits->kids[1], "a limit", &high)) return false;
     if (value->kind != KIND_NUMBER || (value->number >= low && value->number <= high)) return true;
-    report_error(e->reports, value->span, "option '%s' is %.9g, outside its limits %s",
-                 option->name, value->number,
-                 high == INFINITY ? arena_format(e->arena, "%.9g..", low)
-                                  : arena_format(e->arena, "%.9g..%.9g", low, high));
+    report_error(e->reports, value->span, "option '%s' expects a value %s, got %.9g", option->name,
+                 high == INFINITY   ? arena_format(e->arena, "of at least %.9g", low)
+                 : low == -INFINITY ? arena_format(e->arena, "of at most %.9g", high)
+                                    : arena_format(e->arena, "from %.9g to %.9g", low, high),
+                 value->number);
     report_note(e->reports, option->span, "declared here");
     return false;
 }
@@ -382,7 +372,7 @@ static Value *given_value(const Record *given, const char *path) {
     return entry ? entry->value : NULL;
 }
 
-/* Options with dotted names are found as fields of a record that is bound under the first name. */
+/* An option with a dotted name is a field of a record that is bound under the first name. */
 static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *value, Span span) {
     const char *dot = strchr(path, '.');
     if (!dot) {
@@ -400,7 +390,7 @@ static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *valu
     record_set(e, binding->value->record, dot + 1, value, span);
 }
 
-/* The setting of the model that the option is, or NULL. */
+/* The setting of the model for this option, or NULL. */
 static Setting *record_setting(Elaborator *e, const char *prefix, const Node *option,
                                Value *value) {
     const char *name = option->name;
@@ -422,7 +412,7 @@ static Setting *record_setting(Elaborator *e, const char *prefix, const Node *op
     return setting;
 }
 
-/* A layer that is never applied only groups options: they are settings of the model. */
+/* A layer without arguments is never applied: it groups settings of the model. */
 static bool is_group(const Value *value) {
     return value->kind == KIND_LAYER && value->layer->kind == NODE_LAYER &&
            !(value->layer->kids[0] && value->layer->kids[0]->count);
@@ -440,34 +430,43 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
     }
 }
 
-/* Sizes that do not divide: the default is computed, and comes out as a fraction. */
+/* A computed default is a fraction because sizes do not divide. */
 static void report_fraction(Elaborator *e, const Node *option, const Value *value) {
     Span blamed = blamed_here(e, option->kids[2]);
     report_error(e->reports, blamed.source ? blamed : asked_here(e),
-                 "option '%s' of layer '%s' would be %.9g, no whole number", option->name,
-                 e->frame->layer->name, value->number);
-    report_note(e->reports, option->kids[2]->span, "this is its default");
-    report_help(e->reports, "choose sizes that divide, or give %s", option->name);
+                 "option '%s' of layer '%s' expects an integer, but its default is %.9g",
+                 option->name, e->frame->layer->name, value->number);
+    report_note(e->reports, option->kids[2]->span, "the default is computed here");
+    report_help(e->reports, "choose sizes that divide evenly, or set %s", option->name);
     e->frame->refused = true;
 }
 
-/* Of another kind than the option's type. */
-static void report_kind(Elaborator *e, const Node *option, const Value *value) {
-    bool braces = value->kind == KIND_WORD && value->record && value->record->entries.count;
-    const char *found = value->kind == KIND_NUMBER ? arena_format(e->arena, "%g", value->number)
-                        : braces                   ? "one with options"
-                                                   : value_kind_text(value);
-    report_error(e->reports, value->span, "option '%s' takes %s%s, not %s", option->name,
-                 strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ", option->kids[0]->name,
-                 found);
-    report_note(e->reports, option->span, "declared here");
-    if (value->kind == KIND_WORD && *value->word &&
-        strspn(value->word, "0123456789.e+-") == strlen(value->word))
-        report_help(e->reports, "a number stands without quotes: %s = %s", option->name,
-                    value->word);
+/* The expected value of an option of this type, for messages. */
+static const char *expected_by(Elaborator *e, const char *type) {
+    static const char *const texts[][2] = {{"int", "an integer"},
+                                           {"real", "a number"},
+                                           {"flag", "true or false"},
+                                           {"axes", "an axis or a list of axes"},
+                                           {"layers", "a layer or a list of layers"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!strcmp(type, texts[i][0])) return texts[i][1];
+    return arena_format(e->arena, "a %s", type);
 }
 
-/* The value that an option takes: what is given, else its default. */
+/* A value of another kind than the type of the option. */
+static void report_kind(Elaborator *e, const Node *option, const Value *value) {
+    const char *type = option->kids[0]->name;
+    report_error(e->reports, value->span, "option '%s' expects %s, got %s", option->name,
+                 expected_by(e, type), value_shown(e, value));
+    report_note(e->reports, option->span, "declared here");
+    if (!strcmp(type, "flag"))
+        report_help(e->reports, "write %s = true or %s = false", option->name, option->name);
+    else if (value->kind == KIND_WORD && *value->word &&
+             strspn(value->word, "0123456789.e+-") == strlen(value->word))
+        report_help(e->reports, "write %s = %s without quotes", option->name, value->word);
+}
+
+/* The value of an option: from `given`, else its default. */
 static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     Value *value = given_value(given, option->name), *fallback = NULL;
     bool needs_default =
@@ -492,9 +491,10 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     }
     if (!value && !fallback) {
         report_error(e->reports, e->frame ? asked_here(e) : option->span,
-                     "option '%s' of layer '%s' must be given", option->name,
+                     "option '%s' of layer '%s' is required", option->name,
                      e->frame ? e->frame->layer->name : "?");
-        report_note(e->reports, option->span, "declared here, without a default");
+        report_note(e->reports, option->span, "declared here without a default");
+        report_help(e->reports, "set %s = ...", option->name);
         return value_error(e, option->span);
     }
     if (!value) return fallback;
@@ -506,7 +506,7 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     return converted;
 }
 
-/* What has the name of an option already: heads for heads, and for heads.q where heads is no
+/* The binding that conflicts with an option: `heads` for heads, and for heads.q unless it is a
  * record of options. */
 static Binding *bound_before(Elaborator *e, const char *name) {
     const char *dot = strchr(name, '.');
@@ -530,8 +530,8 @@ static void watch_value(Elaborator *e, const Node *option, const Record *given, 
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix) {
     Binding *before = bound_before(e, option->name);
     if (before) {
-        report_error(e->reports, option->name_span, "'%s' is declared twice", before->name);
-        report_note(e->reports, before->span, "first here");
+        report_error(e->reports, option->name_span, "duplicate declaration of '%s'", before->name);
+        report_note(e->reports, before->span, "first declared here");
         return;
     }
     Value *value = option_value(e, option, given);
@@ -555,7 +555,7 @@ static void option_names(Elaborator *e, const Node *block, List *names) {
     }
 }
 
-/* heads = 4 where heads.q, heads.k are options. */
+/* heads = 4 with options heads.q and heads.k. */
 static void report_help_inner(Elaborator *e, const char *path, const List *names,
                               const Value *value) {
     size_t length = strlen(path);
@@ -567,43 +567,13 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
         text_add(&text, "%s%s", first ? ", " : "", name);
         if (!first) first = name;
     }
-    report_help(e->reports, "its options are %s: write %s = %s", text.text, first,
-                value_text(e, value));
+    report_help(e->reports, "write %s = %s; the options are %s", first, value_text(e, value),
+                text.text);
 }
 
-/* ---- an option further in ---- */
+/* ---- unknown options ---- */
 
-enum { MAX_INNER = 3 };
-
-/* heads.q is one of heads, too. */
-static bool has_option(const Node *body, const char *name) {
-    size_t length = strlen(name);
-    for (int i = 0; i < body->count; i++) {
-        const Node *option = body->kids[i];
-        if (option->kind != NODE_OPTION || strncmp(option->name, name, length)) continue;
-        if (!option->name[length] || option->name[length] == '.') return true;
-    }
-    return false;
-}
-
-/* The path from a layer to an option of this name in the layers that its options take by default,
- * `depth` of them further in: "train.lr" for lr in a decoder; NULL when there is none. */
-static const char *path_inside(Elaborator *e, const Node *layer, const char *name, int depth) {
-    const Node *body = layer_body(layer);
-    const char *path = NULL;
-    for (int i = 0; i < body->count && !path; i++) {
-        const Node *inner = default_layer(e, body->kids[i]);
-        if (!inner || inner == layer) continue;
-        if (depth > 1)
-            path = path_inside(e, inner, name, depth - 1);
-        else if (has_option(layer_body(inner), name))
-            path = name;
-        if (path) path = arena_format(e->arena, "%s.%s", body->kids[i]->name, path);
-    }
-    return path;
-}
-
-/* An option that a layer of the standard library sets for a layer of the user's. */
+/* Whether a layer of the standard library sets this option of a user layer. */
 static bool is_passed_on(const Elaborator *e, const Node *layer, const Entry *entry) {
     return e->frame && e->frame->layer == layer && e->frame->caller && is_written(layer->span) &&
            !is_written(entry->span);
@@ -615,8 +585,7 @@ static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entr
                  layer->name, path, e->frame->caller->layer->name);
     report_note(e->reports, entry->span, "set here");
     report_help(e->reports,
-                "declare 'option %s: any = none' in '%s', and use it or pass it to the layer that "
-                "it applies: inner(x; %s = %s)",
+                "add 'option %s: any = none' to '%s', and read it or pass it on: inner(x; %s = %s)",
                 path, layer->name, path, path);
 }
 
@@ -639,8 +608,8 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
             continue;
         }
         if (inner) {
-            report_error(e->reports, entry->value->span, "'%s' takes a record, not %s", path,
-                         value_kind_text(entry->value));
+            report_error(e->reports, entry->value->span, "'%s' expects a record, got %s", path,
+                         value_shown(e, entry->value));
             report_help_inner(e, path, names, entry->value);
             continue;
         }
@@ -650,19 +619,7 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
                      node_kind_name(layer->kind), layer->name, path);
-        const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
-        for (int depth = 1; depth <= MAX_INNER; depth++) {
-            const char *inside = path_inside(e, layer, path, depth);
-            if (!inside) continue;
-            near = inside;
-            break;
-        }
-        if (near) report_help(e->reports, "did you mean '%s'?", near);
-        Text text = {.arena = e->arena};
-        for (int j = 0; j < names->count && j < 24; j++)
-            text_add(&text, "%s%s", j ? ", " : "", (char *)names->items[j]);
-        if (!near && names->count) report_help(e->reports, "its options are %s", text.text);
-        if (!names->count) report_help(e->reports, "it has no options");
+        suggest_option(e, layer, path, names);
     }
 }
 
@@ -672,7 +629,7 @@ void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
     if (given) check_record(e, layer, given, "", &names);
 }
 
-/* g.at: an option of a layer that was given as a value. Its default is read outside any
+/* g.at: an option of a layer that is a value. Its default is evaluated outside of any
  * application. */
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span) {
     const Node *body = layer_body(layer->layer);
@@ -694,7 +651,6 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
     report_error(e->reports, span, "layer '%s' has no option '%s'", layer->layer->name, name);
     List names = {0};
     option_names(e, body, &names);
-    const char *near = did_you_mean(name, (const char *const *)names.items, names.count);
-    if (near) report_help(e->reports, "did you mean '%s'?", near);
+    report_choices(e->reports, name, (const char *const *)names.items, names.count, "options");
     return value_error(e, span);
 }

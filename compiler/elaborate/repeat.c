@@ -1,15 +1,14 @@
-/* repeat: a body repeated over depth.
+/* repeat: a body that is repeated over depth.
  *
  *     repeat block[i < 48] { x = x + attention(norm(x)) }
  *
- * becomes one repeat statement. What the body changes (x) is a stacked tensor, read at step i and
- * written at i+1; what it declares (weights) has the step as its first dimension. A body that
- * differs with i (`if i % 4 == 3`) is read once for each step to see where it starts to recur:
- * steps before that, and those left over, stand by themselves, and the repeat statement holds one
- * period. So the program's size follows the differences that were written, not the depth.
+ * becomes one repeat statement. A tensor that the body changes (x) is stacked, read at iteration i
+ * and written at i+1. Declarations of the body (weights) have the iteration as their first
+ * dimension. A body that depends on i (`if i % 4 == 3`) is read once per iteration to find its
+ * period. The repeat statement contains one period; iterations before it and remaining ones are
+ * separate. The size of the program depends on the differences, not on the depth.
  *
- * A repeat inside a repeat is written out step by step; so is one that changes a number or has
- * outputs.
+ * A repeat inside a repeat is unrolled, as is a repeat that changes a number or has outputs.
  */
 #include "elaborate/elaborate.h"
 #include "ir/rewrite.h"
@@ -39,21 +38,21 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
         for (int i = 0; i < count; i++)
             if (carried[i].binding == binding) return count;
         if (count == MAX_CARRIED) {
-            report_error(e->reports, node->name_span, "a repeat changes more than %d names",
-                         (int)MAX_CARRIED);
+            report_error(e->reports, node->name_span,
+                         "a repeat changes too many names: the maximum is %d", (int)MAX_CARRIED);
             return count;
         }
         carried[count++] = (Carried){.binding = binding, .before = binding->value};
         return count;
     }
-    /* The names of a scan are its own. */
+    /* The names of a scan are local. */
     bool block = node_holds_statements(node) && node->kind != NODE_SCAN;
     for (int i = 0; block && i < node->count; i++)
         count = find_carried(e, node->kids[i], carried, count);
     return count;
 }
 
-/* What is no tensor is not carried from step to step; an output is one of each step. */
+/* Only tensors are carried between iterations; an output exists in each iteration. */
 static bool steps_stand_alone(Elaborator *e, const Node *node) {
     if (!node) return false;
     if (node->kind == NODE_OUTPUT) return true;
@@ -67,7 +66,8 @@ static bool steps_stand_alone(Elaborator *e, const Node *node) {
     return found;
 }
 
-/* Numbers, words and layers; where a layer was chosen is in what is said about it. */
+/* Equality of numbers, words and layers. Messages contain the location where a layer was selected,
+ * which must be equal, too. */
 static bool same_constant(const Value *a, const Value *b) {
     if (a->kind == KIND_TENSOR || a->kind == KIND_AXIS || a->kind == KIND_LIST) return false;
     if (a->kind != b->kind || a->record != b->record || !value_equal(a, b)) return false;
@@ -75,9 +75,9 @@ static bool same_constant(const Value *a, const Value *b) {
                                      a->span.start == b->span.start);
 }
 
-/* A step reads its index in expressions of numbers, words and layers, such as a condition. Those
- * for which they all come to the same are the same step. Where it is read by anything else, it
- * stays marked as read. */
+/* An iteration reads its index in expressions of numbers, words and layers, such as a condition.
+ * Iterations with equal values of these expressions are equal. After any other read, the index
+ * remains marked as read. */
 void compare_steps(Elaborator *e, const Node *node, const Value *value) {
     Alike *alike = e->alike;
     if (!same_constant(value, value)) return;
@@ -99,7 +99,8 @@ static Value *index_value(Elaborator *e, const Node *node, long i) {
     return value_number(e, (double)i, node->kids[0]->span);
 }
 
-/* One step in the block being built. `path` is the public path of what it defines. */
+/* Reads one iteration into the current block. `segment` is part of the public path of its
+ * definitions. */
 static void step(Elaborator *e, const Node *node, Value *index, const char *segment) {
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
@@ -113,7 +114,7 @@ static void step(Elaborator *e, const Node *node, Value *index, const char *segm
     e->frame = outer;
 }
 
-/* Numbers that the text of a program rounds. */
+/* Numbers that are rounded in the text of a program. */
 static void add_number(Expr *expr, void *text) {
     if (expr->kind != EXPR_NUMBER) return;
     bool exact = expr->number == floor(expr->number) && fabs(expr->number) < 1e9;
@@ -126,7 +127,7 @@ static void add_numbers(Statement *statement, void *text) {
     expr_walk(statement->value, add_number, text);
 }
 
-/* What the text of a program does not say of a tensor. */
+/* Facts about a tensor that the text of a program does not contain. */
 static void add_facts(Text *text, const Tensor *tensor) {
     text_add(text, "%d %d", tensor->frozen, tensor->cached);
     for (int i = 0; i < tensor->own.count; i++) {
@@ -136,7 +137,7 @@ static void add_facts(Text *text, const Tensor *tensor) {
     text_add(text, "\n");
 }
 
-/* What a step makes, as text: two steps that print the same are the same. */
+/* The result of an iteration as text: iterations with the same text are equal. */
 static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carried *carried,
                        int count) {
     Elaborator saved = *e;
@@ -175,7 +176,7 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     return text.text;
 }
 
-/* The signatures of all steps, each text once; false after an error. */
+/* The signatures of all iterations; equal texts are shared. False after an error. */
 static bool signatures(Elaborator *e, const Node *node, char **texts, long count,
                        const Carried *carried, int carried_count) {
     for (long i = 0; i < count; i++) {
@@ -196,12 +197,12 @@ static bool signatures(Elaborator *e, const Node *node, char **texts, long count
     return true;
 }
 
-/* The cheapest way to write the steps: as few bodies as possible. */
+/* The plan with the fewest bodies. */
 static Plan find_plan(char **texts, long count) {
     Plan best = {count, count, 1, 0};
     long best_bodies = count;
     for (long period = 1; period <= MAX_PERIOD && 2 * period <= count; period++) {
-        /* the longest run that recurs with this period, over all starting points */
+        /* the longest periodic run, over all starting points */
         for (long prefix = 0; prefix + 2 * period <= count && prefix < best_bodies; prefix++) {
             long end = prefix + period;
             while (end < count && texts[end] == texts[end - period]) end++;
@@ -288,8 +289,8 @@ static Expr *rename_read(Program *program, Expr *read, void *data) {
     return expr_substitute(program, renaming->to, from, read->args, read->count);
 }
 
-/* The statement that made the last value of x writes stack[i+1] itself, when it is a loop over just
- * those dimensions. */
+/* The statement that defines the last value of x writes stack[i+1] directly if its loops are
+ * exactly those dimensions. */
 static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target) {
     if (!is_plain_read(e, value) || value->tensor->role != ROLE_TEMP) return false;
     Statement *definition = NULL;
@@ -334,8 +335,8 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     if (!value || value->kind != KIND_TENSOR) {
         if (value && value->kind != KIND_ERROR)
             report_error(e->reports, carried->binding->span,
-                         "'%s' is a tensor before the repeat and %s after a step",
-                         carried->binding->name, value_kind_text(value));
+                         "'%s' is a tensor before the repeat, but %s after an iteration",
+                         carried->binding->name, value_shown(e, value));
         return;
     }
     Index *dims[MAX_RANK];
@@ -349,10 +350,9 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
         if (same) dims[i] = value->dims[j], taken[j] = true;
     }
     if (!same) {
-        report_error(e->reports, value->span,
-                     "'%s' changes its axes from one step of the repeat to the next",
+        report_error(e->reports, value->span, "'%s' changes its axes in an iteration of the repeat",
                      carried->binding->name);
-        report_note(e->reports, carried->before->span, "as it comes in");
+        report_note(e->reports, carried->before->span, "its value before the repeat");
         return;
     }
     Expr *next = expr_apply(e->program, OP_ADD, expr_index(e->program, index),
@@ -362,7 +362,7 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     statement_loop(e->program, body, target, false, REDUCE_NONE, NULL, 0, value->expr, value->span);
 }
 
-/* A term met inside adds up over the steps. */
+/* A term inside the repeat is summed over the iterations. */
 static void carry_term(Elaborator *e, Term *term, Block *outer, Block *body, Index *index,
                        Axis *places) {
     Tensor *stack =
@@ -398,7 +398,7 @@ static const char *segment(Elaborator *e, const Plan *plan, long offset) {
                   : arena_format(e->arena, "{%ld*i}", plan->period);
 }
 
-/* The steps of the plan as one repeat statement. */
+/* The periodic iterations of the plan as one repeat statement. */
 static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *carried, int count) {
     Axis *axis = axis_new(e->program, node->name, plan->steps, AXIS_REPEAT, node->span);
     Axis *places = axis_new(e->program, node->name, plan->steps + 1, AXIS_REPEAT, node->span);
@@ -437,7 +437,7 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     }
 }
 
-/* The steps before the recurring ones, the recurring ones, those left over. */
+/* The iterations before the periodic ones, the periodic ones, and the remaining ones. */
 static void all_steps(Elaborator *e, const Node *node, long number) {
     Carried carried[MAX_CARRIED] = {{0}};
     int count = find_carried(e, node->kids[2], carried, 0);
@@ -459,14 +459,14 @@ static void all_steps(Elaborator *e, const Node *node, long number) {
     }
 }
 
-/* repeat: a body repeated over depth. */
+/* repeat NAME[i < count] { }. */
 void repeat_statement(Elaborator *e, const Node *node) {
     double number;
     if (!evaluate_number(e, node->kids[1], "the count of a repeat", &number)) return;
     if (number != floor(number) || number < 0 || number > MAX_TIMES) {
         report_error(e->reports, node->kids[1]->span,
-                     "a repeat cannot run %.9g times: give a whole number from 0 to %d", number,
-                     (int)MAX_TIMES);
+                     "the count of a repeat expects an integer from 0 to %d, got %.9g",
+                     (int)MAX_TIMES, number);
         return;
     }
     int around = e->frame->repeats;

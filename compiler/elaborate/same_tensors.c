@@ -1,8 +1,8 @@
-/* same_tensors: `training` and `decoding` choose between equations; what is kept is the same in
- * every graph, or a trained model could not be evaluated.
+/* same_tensors: check that `training` and `decoding` select only equations. Parameters and states
+ * must be the same in every graph; otherwise a trained model could not be evaluated.
  *
  *     if training { y = dropout(x) }       fine
- *     if training { param w[d,d] ... }     an error: nothing else has w
+ *     if training { param w[d,d] ... }     an error: w does not exist elsewhere
  */
 #include "passes.h"
 
@@ -35,14 +35,14 @@ static bool is_matched(const Program *program, const Program *other, const char 
         const Tensor *match = is_kept(tensor) ? find_kept(other, tensor->path) : tensor;
         if (match == tensor || (match && is_same(tensor, match))) continue;
         if (match)
-            report_error(program->reports, tensor->span, "'%s' has another shape when '%s' holds",
+            report_error(program->reports, tensor->span, "'%s' has another shape if '%s' is true",
                          tensor->path, condition);
         else
-            report_error(program->reports, tensor->span, "'%s' exists only where '%s' %s",
-                         tensor->path, condition, inside ? "holds" : "does not hold");
+            report_error(program->reports, tensor->span, "'%s' exists only if '%s' is %s",
+                         tensor->path, condition, inside ? "true" : "false");
         report_help(program->reports,
-                    "declare what is kept outside of the condition, and let '%s' choose between "
-                    "equations",
+                    "declare parameters and states outside of 'if %s { ... }', and put only "
+                    "equations inside",
                     condition);
         return false;
     }

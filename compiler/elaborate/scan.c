@@ -1,13 +1,13 @@
-/* scan: a recurrence: what a place of an axis hands to the next one.
+/* scan: a recurrence along an axis.
  *
  *     scan S[h,e,c] from 0 over s {
  *       S[h,e,c] = decay[h] * S[h,e,c] + k[s,h,e] * v[s,h,c]
  *     }
  *
- * becomes one scan statement. A state is a tensor that has the axis besides, S[b,s,h,e,c], written
- * at s and read at s - 1; the equations of the body are read as those of a layer that is applied
- * under s. What no state takes part in does not wait for the place before: it stands before the
- * scan, for all places at once. Behind the scan the state is a tensor like any other.
+ * becomes one scan statement. A state is a tensor with the axis as an additional dimension,
+ * S[b,s,h,e,c], written at s and read at s - 1. The equations of the body are read like those of a
+ * layer that is applied under s. Equations that do not depend on a state are hoisted before the
+ * scan, for all positions. After the scan, the state is an ordinary tensor.
  */
 #include "elaborate/elaborate.h"
 #include "ir/rewrite.h"
@@ -35,16 +35,20 @@ typedef struct Scan {
     int errors; /* before it */
 } Scan;
 
-/* ---- what may stand there ---- */
+/* ---- restrictions ---- */
 
 static bool begins_scan(Elaborator *e, Scan *scan) {
     const Node *node = scan->node;
     const Binding *axis = scope_find(e->scope, node->name);
     if (axis && axis->value->kind == KIND_ERROR) return false;
     if (!axis || axis->value->kind != KIND_AXIS) {
-        report_error(e->reports, node->name_span, "a scan runs over an axis, and '%s' is none",
-                     node->name);
-        if (axis) report_note(e->reports, axis->span, "declared here");
+        report_error(e->reports, node->name_span,
+                     "a scan runs over an axis, but '%s' is not an axis", node->name);
+        if (axis)
+            report_note(e->reports, axis->span, "declared here");
+        else
+            report_help(e->reports, "declare axis %s = ... or sequence %s = ...", node->name,
+                        node->name);
         return false;
     }
     scan->axis = axis->value->axis;
@@ -52,14 +56,16 @@ static bool begins_scan(Elaborator *e, Scan *scan) {
     for (int i = 0; i < e->frame->ambient_count; i++)
         inside |= axes_match(e, e->frame->ambient[i]->axis, scan->axis);
     if (inside || e->frame->ambient_count + 1 >= MAX_DIMENSIONS) {
-        report_error(e->reports, node->span,
-                     inside ? "a scan cannot stand in another scan, nor in what is applied place "
-                              "by place"
-                            : "a scan within so many indices has no dimension left");
+        report_error(
+            e->reports, node->span,
+            inside ? "a scan is not allowed in another scan or in a layer that is applied under "
+                     "its axis"
+                   : "a scan inside this many indices exceeds the maximum number of dimensions");
         return false;
     }
     if (node->kids[0]->count <= MAX_STATES) return true;
-    report_error(e->reports, node->kids[0]->span, "a scan has at most %d states", (int)MAX_STATES);
+    report_error(e->reports, node->kids[0]->span, "too many states in a scan: the maximum is %d",
+                 (int)MAX_STATES);
     return false;
 }
 
@@ -69,20 +75,22 @@ static const State *state_called(const Scan *scan, const char *name) {
     return NULL;
 }
 
-/* A value of one place must not leave the scan under a name from outside. */
+/* A value of one position must not leave the scan under a name from outside. */
 static bool names_are_its_own(Elaborator *e, const Scan *scan, const Node *node) {
     if (!node) return true;
     if (node->kind == NODE_EQUATION) {
         const Binding *outside = scope_find(e->scope, node->name);
         if (!outside || state_called(scan, node->name)) return true;
         report_error(e->reports, node->name_span,
-                     "'%s' is defined outside of the scan: only a state is handed on", node->name);
+                     "'%s' is defined outside of the scan: only a state can be redefined",
+                     node->name);
         report_note(e->reports, outside->span, "defined here");
-        report_help(e->reports, "choose another name, or make it a state: scan %s[...] over %s",
+        report_help(e->reports,
+                    "choose another name, or declare it as a state: scan %s[...] over %s",
                     node->name, scan->node->name);
         return false;
     }
-    /* A repeat or a scan in it is refused where it is read. */
+    /* A nested repeat or scan is rejected when it is read. */
     bool fine = true, block = node_holds_statements(node) && node->kind != NODE_REPEAT &&
                               node->kind != NODE_SCAN;
     for (int i = 0; block && i < node->count; i++)
@@ -102,15 +110,15 @@ bool may_stand_in_scan(Elaborator *e, const Node *node) {
     case NODE_FOR:
         return true;
     default:
-        report_error(e->reports, node->span, "this cannot stand in a scan");
-        report_help(e->reports, "a scan holds equations: what a place makes of the state before");
+        report_error(e->reports, node->span, "this statement is not allowed in a scan");
+        report_help(e->reports, "move it outside of the scan, which contains only equations");
         return false;
     }
 }
 
 /* ---- states ---- */
 
-/* The state at a place: that of the scan, moved by so many. */
+/* The state at the current position plus `move`. */
 static Expr *state_at(Elaborator *e, const Scan *scan, const State *state, double move) {
     Expr *subs[MAX_RANK];
     int count = 0, ambient = e->frame->ambient_count - (e->scanned != NULL);
@@ -128,10 +136,10 @@ static bool declare_state(Elaborator *e, const Scan *scan, State *state, const N
     const Binding *before = scope_find(e->scope, node->name);
     state->node = node;
     if (before || state_called(scan, node->name)) {
-        report_error(e->reports, node->name_span, "'%s' is declared twice", node->name);
+        report_error(e->reports, node->name_span, "duplicate declaration of '%s'", node->name);
         report_note(e->reports,
                     before ? before->span : state_called(scan, node->name)->node->name_span,
-                    "first here");
+                    "first declared here");
         return false;
     }
     if (!declared_dims(e, node->name, node->kids[0], state->dims, &state->rank)) return false;
@@ -146,7 +154,7 @@ static bool declare_state(Elaborator *e, const Scan *scan, State *state, const N
     return true;
 }
 
-/* The index of a beginning that stands for a dimension of the state, or NULL. */
+/* The dimension of the state that matches an index of the initial value, or NULL. */
 static Index *dimension_for(Elaborator *e, const State *state, const Index *index, bool *taken) {
     for (int i = 0; i < state->rank; i++) {
         if (taken[i] || !axes_match(e, state->dims[i]->axis, index->axis)) continue;
@@ -156,7 +164,7 @@ static Index *dimension_for(Elaborator *e, const State *state, const Index *inde
     return NULL;
 }
 
-/* What the state begins with, over its dimensions; NULL: 0, or an error. */
+/* The initial value of the state, over its dimensions; NULL: 0, or an error. */
 static Expr *beginning(Elaborator *e, const State *state) {
     const Node *node = state->node->kids[1];
     if (!node) return NULL;
@@ -173,9 +181,9 @@ static Expr *beginning(Elaborator *e, const State *state) {
         Index *dimension = dimension_for(e, state, used[i], taken);
         if (!dimension) {
             report_error(e->reports, node->span,
-                         "what '%s' begins with depends on index '%s', the state does not",
+                         "the initial value of '%s' depends on index '%s', but the state does not",
                          state->node->name, used[i]->name);
-            report_note(e->reports, state->node->name_span, "the state");
+            report_note(e->reports, state->node->name_span, "the state is declared here");
             return NULL;
         }
         to[i] = expr_index(e->program, dimension);
@@ -184,7 +192,7 @@ static Expr *beginning(Elaborator *e, const State *state) {
     return expr_substitute(e->program, expr, used, to, count);
 }
 
-/* The state as the equations of the body find it. */
+/* The state before the equations of the body. */
 static Value *state_before(Elaborator *e, const Scan *scan, State *state) {
     bool reversed = scan->node->kids[1] != NULL;
     Expr *before = state_at(e, scan, state, reversed ? 1 : -1), *begin = beginning(e, state);
@@ -204,21 +212,21 @@ static bool same_axes(Elaborator *e, const State *state, const Value *after) {
     for (int i = 0; same && i < state->rank; i++)
         same = axes_match(e, after->dims[i]->axis, state->dims[i]->axis);
     if (same) return true;
-    report_error(e->reports, state->binding->span, "'%s' has other axes here than as a state",
-                 state->node->name);
-    report_note(e->reports, state->node->span, "the state");
+    report_error(e->reports, state->binding->span,
+                 "'%s' has other axes here than in its declaration as a state", state->node->name);
+    report_note(e->reports, state->node->span, "the state is declared here");
     return false;
 }
 
-/* The value that the last place leaves behind goes into the state's tensor. */
+/* Stores the new value in the tensor of the state. */
 static void end_state(Elaborator *e, const Scan *scan, State *state) {
     Value *after = state->binding->value;
     if (after->kind == KIND_ERROR) return;
     if (after == state->before && e->reports->errors > scan->errors) return;
     if (after == state->before) {
-        report_error(e->reports, state->node->span, "nothing in the scan gives '%s' a new value",
+        report_error(e->reports, state->node->span, "state '%s' has no equation in the scan",
                      state->node->name);
-        report_help(e->reports, "a state has an equation: %s[...] = ...", state->node->name);
+        report_help(e->reports, "add %s[...] = ...", state->node->name);
         return;
     }
     Expr *expr = value_expr(e, after), *to[MAX_RANK];
@@ -246,7 +254,7 @@ static Statement *maker_of(const Block *body, const Tensor *tensor) {
     return NULL;
 }
 
-/* S[b,s,h] = new[b,s,h], and `new` is made in the body: it is made in the state's place. */
+/* Replaces S[b,s,h] = new[b,s,h] of a tensor `new` of the body by a direct definition of S. */
 static void make_in_place(Elaborator *e, Scan *scan) {
     List *statements = &scan->body.statements;
     for (int i = statements->count - 1; i >= 0; i--) {
@@ -282,7 +290,7 @@ static void mark(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ) ((bool *)data)[expr->tensor->id] = true;
 }
 
-/* What no state is made of has no reader. */
+/* Removes equations that no state depends on. */
 static void drop_unread(Elaborator *e, Scan *scan) {
     bool *read = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *read);
     List kept = {0}, *statements = &scan->body.statements;
@@ -298,7 +306,7 @@ static void drop_unread(Elaborator *e, Scan *scan) {
     *statements = kept;
 }
 
-/* The statement for all places at once. */
+/* The statement for all positions. */
 static void add_for_all(Elaborator *e, const Scan *scan, const Statement *statement) {
     Index *place = index_new(e->program, scan->place->name, scan->axis);
     Expr *to = expr_index(e->program, place);
@@ -311,7 +319,7 @@ static void add_for_all(Elaborator *e, const Scan *scan, const Statement *statem
     made->asked = statement->asked;
 }
 
-/* What does not depend on a state goes before the scan. */
+/* Hoists statements that do not depend on a state. */
 static void hoist(Elaborator *e, Scan *scan) {
     bool *recurs = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *recurs);
     List kept = {0}, *statements = &scan->body.statements;
@@ -329,22 +337,19 @@ static void hoist(Elaborator *e, Scan *scan) {
     *statements = kept;
 }
 
-/* Only equations run place by place. */
+/* Checks that the body has only equations. */
 static bool is_of_equations(Elaborator *e, const Scan *scan) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Statement *statement = scan->body.statements.items[i];
         if (statement->kind == STATEMENT_LOOP) continue;
-        report_asked(e, statement->span,
-                     "attention, choices and repeats do not run place by place: this cannot stand "
-                     "in a scan");
-        report_help(e->reports, "compute it before the scan, for all places, where it does not "
-                                "depend on a state");
+        report_asked(e, statement->span, "attention, top and repeat are not allowed in a scan");
+        report_help(e->reports, "compute it before the scan if it does not depend on a state");
         return false;
     }
     return true;
 }
 
-/* The equations, with the place at hand and the states as the place before left them. */
+/* Reads the equations at the current position, with the states of the previous position. */
 static void read_body(Elaborator *e, Scan *scan) {
     const Node *node = scan->node;
     Block *outside = e->block;
@@ -370,7 +375,7 @@ static void read_body(Elaborator *e, Scan *scan) {
     e->block = outside;
 }
 
-/* Behind the scan: the state after each place. */
+/* After the scan: the state at each position. */
 static void bind_states(Elaborator *e, const Scan *scan, bool good) {
     for (int i = 0; i < scan->state_count; i++) {
         const State *state = &scan->states[i];
@@ -387,7 +392,7 @@ static void bind_states(Elaborator *e, const Scan *scan, bool good) {
     }
 }
 
-/* After an error: nothing more is to be said of them. */
+/* After an error: binds the states without further messages. */
 static void leave_states(Elaborator *e, const Node *node) {
     for (int i = 0; i < node->kids[0]->count; i++) {
         const Node *state = node->kids[0]->kids[i];
@@ -396,8 +401,8 @@ static void leave_states(Elaborator *e, const Node *node) {
     }
 }
 
-/* States and other tensors of the body are whole numbers when every equation that writes one is
- * one, provided that the others are. */
+/* States and other tensors of the body are integers if all equations that write them are integers,
+ * assuming that the others are. */
 static void find_integers(const Scan *scan) {
     const List *body = &scan->body.statements;
     bool changed = true;

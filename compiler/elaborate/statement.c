@@ -1,5 +1,5 @@
-/* statement: the statements of a layer's body, each read into the block being built: axes,
- * parameters and states, inputs, names, losses, metrics, updates, and bodies within bodies.
+/* statement: read the statements of a layer into the current block: axes, parameters and states,
+ * inputs, names, losses, metrics, updates and nested bodies.
  */
 #include "elaborate/elaborate.h"
 
@@ -9,20 +9,15 @@
 static bool declare_once(Elaborator *e, const Node *node) {
     Binding *before = scope_find(e->scope, node->name);
     if (!before) return true;
-    report_error(e->reports, node->name_span, "'%s' is declared twice", node->name);
-    report_note(e->reports, before->span, "first here");
+    report_error(e->reports, node->name_span, "duplicate declaration of '%s'", node->name);
+    report_note(e->reports, before->span, "first declared here");
     return false;
 }
 
 bool axis_can_have(Elaborator *e, const char *name, double size, Span span) {
     if (size == floor(size) && size >= 1 && size <= MAX_SIZE) return true;
-    if (size > MAX_SIZE)
-        report_error(e->reports, span, "axis '%s' would have size %.9g: at most %d is possible",
-                     name, size, MAX_SIZE);
-    else
-        report_error(e->reports, span,
-                     "axis '%s' would have size %.9g: it must be a whole number from 1", name,
-                     size);
+    report_error(e->reports, span, "axis '%s' expects an integer size from 1 to %d, got %.9g", name,
+                 MAX_SIZE, size);
     return false;
 }
 
@@ -31,7 +26,7 @@ static const char *path_here(Elaborator *e, const char *name) {
     return *path ? arena_format(e->arena, "%s.%s", path, name) : name;
 }
 
-/* What a shared layer declared when it was applied first, with the size that is wanted now. */
+/* The axis that a shared layer declared in its first application. Reports another size. */
 static Axis *shared_axis(Elaborator *e, const Node *node, double size) {
     const char *path = path_here(e, node->name);
     for (int i = 0; e->frame->shared && i < e->axes.count; i++) {
@@ -40,10 +35,10 @@ static Axis *shared_axis(Elaborator *e, const Node *node, double size) {
         Axis *axis = binding->value->axis;
         if ((double)axis->size == size) return axis;
         report_error(e->reports, e->frame->call,
-                     "'%s' is shared, but axis '%s' would have size %.9g here and has %ld",
+                     "'%s' is shared, but axis '%s' has size %.9g here and size %ld before",
                      e->frame->path, node->name, size, axis->size);
         report_note(e->reports, node->span, "declared here");
-        report_help(e->reports, "give both applications the same options, or two names");
+        report_help(e->reports, "use the same options in both applications, or two labels");
         return NULL;
     }
     return NULL;
@@ -65,7 +60,7 @@ static Value *new_axis(Elaborator *e, const Node *node, double size) {
     return value;
 }
 
-/* An axis of the outermost layer at the size it has in another model, where one is asked for. */
+/* The size of an axis of the outermost layer, or its size in the model `shape` if that is set. */
 static double shaped(Elaborator *e, const char *name, double size) {
     const Program *shape = e->unit->shape;
     for (int i = 0; shape && !e->frame->caller && i < shape->axes.count; i++) {
@@ -80,9 +75,9 @@ static void axis_statement(Elaborator *e, const Node *node) {
     Value *value = value_error(e, node->span);
     if (!declare_once(e, node)) return;
     if (node->kind == NODE_SEQUENCE && e->program->sequence) {
-        report_error(e->reports, node->span, "a model has one sequence");
-        report_note(e->reports, e->program->sequence->span, "it is declared here");
-        report_help(e->reports, "declare the other one with 'axis'");
+        report_error(e->reports, node->span, "duplicate sequence: a model has one");
+        report_note(e->reports, e->program->sequence->span, "first declared here");
+        report_help(e->reports, "declare this one with 'axis'");
         return;
     }
     if (evaluate_number(e, node->kids[0], "the size of an axis", &size)) {
@@ -108,11 +103,10 @@ bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **di
         }
         if (list) continue;
         if (!value || value->kind != KIND_AXIS) {
-            report_error(e->reports, sub->span, "a dimension is the name of an axis%s%s",
-                         sub->kind == NODE_NAME ? ", and there is none called " : "",
-                         sub->kind == NODE_NAME ? arena_format(e->arena, "'%s'", sub->name) : "");
-            if (sub->kind == NODE_NAME)
-                report_help(e->reports, "declare it: axis %s = ...", sub->name);
+            report_error(e->reports, sub->span, "expected the name of an axis%s",
+                         sub->kind == NODE_NAME ? arena_format(e->arena, ", got '%s'", sub->name)
+                                                : "");
+            if (sub->kind == NODE_NAME) report_help(e->reports, "declare axis %s = ...", sub->name);
             return false;
         }
         dims[(*rank)++] = index_new(e->program, value->axis->name, value->axis);
@@ -138,8 +132,8 @@ static const char *identifier(Elaborator *e, const char *path) {
     return text;
 }
 
-/* The tensor of a layer that is applied again under its name. False, and a report, when it has
- * another shape now. */
+/* Finds the tensor of a layer that is applied again under its label. False after a report if it has
+ * another shape. */
 static bool shared_tensor(Elaborator *e, const Node *node, Axis *const *axes, int rank,
                           Tensor **found) {
     const char *path = path_here(e, node->name);
@@ -152,17 +146,17 @@ static bool shared_tensor(Elaborator *e, const Node *node, Axis *const *axes, in
         *found = tensor;
         if (same) return true;
         report_error(e->reports, e->frame->call,
-                     "'%s' is shared, but its '%s' would have another shape here", e->frame->path,
+                     "'%s' is shared, but its '%s' has another shape here", e->frame->path,
                      node->name);
         report_note(e->reports, node->span, "declared here");
-        report_help(e->reports, "apply it to arguments of the same axes, or give it two names");
+        report_help(e->reports, "apply it to arguments with the same axes, or use two labels");
         return false;
     }
     return true;
 }
 
-/* A tensor that is kept: dimensions are the step of the repeat, what the layer is mapped over (but
- * the batch), its own. */
+/* A parameter or state. Its dimensions are the iteration of the repeat, the indices that the layer
+ * is mapped over except batch, and its own dimensions. */
 static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored *stored) {
     Index *own[MAX_RANK], *all[MAX_RANK * 3];
     Axis *axes[MAX_RANK * 3];
@@ -203,7 +197,7 @@ static bool init_call(Elaborator *e, const Node *node, Init *init) {
     bool uniform = callee->kind == NODE_NAME && !strcmp(callee->name, "uniform");
     if ((!normal && !uniform) || args->count < 1 || args->count > 2) return false;
     for (int i = 0; i < args->count; i++)
-        if (!evaluate_number(e, args->kids[i], "an initialisation", &numbers[i])) return true;
+        if (!evaluate_number(e, args->kids[i], "an initial value", &numbers[i])) return true;
     init->kind = normal ? MOEC_INIT_NORMAL : MOEC_INIT_UNIFORM;
     init->a = normal && args->count == 1    ? 0
               : uniform && args->count == 1 ? -numbers[0]
@@ -212,8 +206,7 @@ static bool init_call(Elaborator *e, const Node *node, Init *init) {
     return true;
 }
 
-/* ~ normal(deviation), normal(mean, deviation), uniform(limit), uniform(low, high), zeros, ones, a
- * number. */
+/* ~ normal(std), normal(mean, std), uniform(limit), uniform(low, high), zeros, ones, a number. */
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init) {
     const Node *node = stored->init;
     *init = (Init){MOEC_INIT_NORMAL, 0, 1 / sqrt(fan_in)};
@@ -234,12 +227,11 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
         bool called = node->kind == NODE_CALL && name->kind == NODE_NAME;
         if ((called && op_find(name->name, 1) < 0) ||
             (name->kind == NODE_NAME && !called && !scope_find(e->scope, name->name))) {
-            report_error(e->reports, node->span, "'%s' is no initialisation", name->name);
-            report_help(e->reports,
-                        "use normal(deviation), uniform(limit), zeros, ones or a number");
+            report_error(e->reports, node->span, "unknown initialization '%s'", name->name);
+            report_help(e->reports, "use normal(std), uniform(limit), zeros, ones or a number");
             fine = false;
         } else
-            fine = evaluate_number(e, node, "an initialisation", &number);
+            fine = evaluate_number(e, node, "an initial value", &number);
         *init = (Init){MOEC_INIT_CONSTANT, number, 0};
     }
     e->scope = outer;
@@ -261,7 +253,7 @@ static void stored_statement(Elaborator *e, const Node *node, Role role) {
 
 static const char *const input_kinds[] = {"token", "next", "real", "class"};
 
-/* Whether the input is that of a text: the only one of its kind, over the sequence. */
+/* Whether the input is a sequence of tokens: the only input of its kind, over the sequence axis. */
 static bool is_of_text(const Program *program, const Tensor *input) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *other = program->tensors.items[i];
@@ -272,16 +264,16 @@ static bool is_of_text(const Program *program, const Tensor *input) {
            input->rank == 2 && input->axes[1]->kind == AXIS_SEQUENCE;
 }
 
-/* The one token or next input that is all a model reads is a text. */
+/* A token or next input must be a sequence if it is the only input of a model. */
 static void report_shape(Elaborator *e, const Tensor *input) {
     const Axis *sequence = e->program->sequence;
     const char *kind = input_kinds[input->input];
     report_error(e->reports, input->span,
-                 "'%s' must have one dimension, the sequence: a %s input is a text", input->name,
-                 kind);
+                 "'%s' must have one dimension, the sequence: a %s input is a sequence of tokens",
+                 input->name, kind);
     report_help(e->reports,
-                sequence ? "write it: input %s[%s]: %s"
-                         : "declare 'sequence s = ...' and write: input %s[%s]: %s",
+                sequence ? "write input %s[%s]: %s"
+                         : "add 'sequence s = ...' and write input %s[%s]: %s",
                 input->name, sequence ? sequence->name : "s", kind);
 }
 
@@ -305,8 +297,9 @@ void decide_inputs(Elaborator *e) {
         if (!token) continue;
         input->input = MOEC_INPUT_CLASS;
         if (e->program->graph == GRAPH_DECODE)
-            report_error(e->reports, input->span,
-                         "cannot decode: this model reads examples, not one text to go on with");
+            report_error(
+                e->reports, input->span,
+                "cannot decode: the input of this model is an example, not a sequence of tokens");
     }
 }
 
@@ -317,12 +310,13 @@ static void input_statement(Elaborator *e, const Node *node) {
         if (!strcmp(kind, input_kinds[i])) which = i;
     if (!declare_once(e, node)) return;
     if (which < 0) {
-        report_error(e->reports, node->kids[1]->span, "there is no kind of input '%s'", kind);
-        report_help(e->reports, "the kinds are token, next (the token after), real and class");
+        report_error(e->reports, node->kids[1]->span, "unknown input kind '%s'", kind);
+        report_help(e->reports, "use one of %s", names_text(e->arena, input_kinds, 4));
         return;
     }
     if (e->frame->caller) {
-        report_error(e->reports, node->span, "inputs stand only in the outermost layer of a model");
+        report_error(e->reports, node->span,
+                     "inputs are allowed only in the outermost layer of a model");
         return;
     }
     Index *dims[MAX_RANK], *all[MAX_RANK + 1];
@@ -345,7 +339,7 @@ static void input_statement(Elaborator *e, const Node *node) {
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }
 
-/* A state is the same for all tokens of a batch: its new value must be, too. */
+/* A state is the same for all tokens of a batch; its new value must be the same, too. */
 static bool fits_state(Elaborator *e, const Value *place, Expr *expr, const Node *node) {
     Index *used[MAX_LOOPS * 2];
     int count = free_indices(e, expr, used);
@@ -354,29 +348,29 @@ static bool fits_state(Elaborator *e, const Value *place, Expr *expr, const Node
         if (expr_uses_index(place->expr, used[i])) continue;
         const char *name = used[i] == e->batch ? "batch" : used[i]->name;
         report_error(e->reports, node->kids[1]->span,
-                     "the new value of '%s' depends on index '%s', the state does not", node->name,
-                     name);
-        report_help(e->reports, "reduce it: mean[%s] ...", name);
+                     "the new value of '%s' depends on index '%s', but the state does not",
+                     node->name, name);
+        report_help(e->reports, "reduce it with mean[%s] or sum[%s]", name, name);
         return false;
     }
     return true;
 }
 
-/* A state has one new value a step, in shared layers, too. */
+/* A state has one update per step, also in shared layers. */
 static bool is_updated(Elaborator *e, const Node *node, const Tensor *state) {
     for (int i = 0; i < e->once.count; i++) {
         const Statement *store = e->once.items[i];
         if (store->target->tensor != state) continue;
-        report_error(e->reports, node->span, "'%s' is updated twice in a step", state->path);
-        report_note(e->reports, store->span, "first here");
+        report_error(e->reports, node->span, "duplicate update of '%s'", state->path);
+        report_note(e->reports, store->span, "first updated here");
         if (e->frame->shared)
-            report_help(e->reports, "a layer that is shared updates no state: give it two names");
+            report_help(e->reports, "use two labels: a shared layer cannot update a state");
         return true;
     }
     return false;
 }
 
-/* The argument of step_mean(...), or NULL when the new value is no such call. */
+/* The argument of step_mean(...), or NULL for another expression. */
 static const Node *gathered(const Node *value) {
     bool call = value->kind == NODE_CALL && value->kids[0]->kind == NODE_NAME;
     if (!call || strcmp(value->kids[0]->name, "step_mean") || value->kids[1]->count != 1)
@@ -384,7 +378,7 @@ static const Node *gathered(const Node *value) {
     return value->kids[1]->kids[0];
 }
 
-/* Once a step: the new value is computed here and stored when the step is over. */
+/* Once per step: the new value is computed here and stored at the end of the step. */
 static void store_later(Elaborator *e, const Node *node, Tensor *tensor, const Expr *place,
                         Expr *expr) {
     Tensor *next = tensor_new(e->program, arena_format(e->arena, "%s_next", tensor->name),
@@ -402,7 +396,7 @@ static void store_later(Elaborator *e, const Node *node, Tensor *tensor, const E
     list_push(e->arena, &e->once, store);
 }
 
-/* What this micro-batch gives of a step_mean, under the name of the state. */
+/* The contribution of this micro-batch to a step_mean, as an output with the name of the state. */
 static void gather_output(Elaborator *e, const Node *node, const Tensor *tensor, const Expr *place,
                           Expr *expr) {
     Tensor *out = tensor_new(e->program, tensor->name, ROLE_OUTPUT, TYPE_REAL, tensor->rank,
@@ -421,8 +415,8 @@ static void update_statement(Elaborator *e, const Node *node) {
                  binding->value->expr->tensor->role == ROLE_STATE;
     if (!state) {
         if (!binding || binding->value->kind != KIND_ERROR)
-            report_error(e->reports, node->name_span,
-                         "'%s' is not a state: only a state is updated", node->name);
+            report_error(e->reports, node->name_span, "'%s' is not a state and cannot be updated",
+                         node->name);
         return;
     }
     Value *kept = binding->value;
@@ -446,7 +440,8 @@ static void update_statement(Elaborator *e, const Node *node) {
 static void name_statement(Elaborator *e, const Node *node) {
     Binding *binding = scope_find(e->scope, node->name);
     if (!binding || (binding->value->kind != KIND_TENSOR && binding->value->kind != KIND_ERROR)) {
-        report_error(e->reports, node->span, "there is no tensor '%s' here", node->name);
+        report_error(e->reports, node->span, "undefined tensor '%s'", node->name);
+        report_help(e->reports, "define %s[...] = ... before this statement", node->name);
         return;
     }
     if (binding->value->kind == KIND_ERROR) return;
@@ -458,7 +453,7 @@ static void name_statement(Elaborator *e, const Node *node) {
     *named = (Binding){node->name, binding->value, node->span};
     if (e->frame->caller)
         report_error(e->reports, node->span,
-                     "outputs stand only in the outermost layer of a model");
+                     "outputs are allowed only in the outermost layer of a model");
     else
         list_push(e->arena, &e->named, named);
 }
@@ -470,7 +465,8 @@ static void inner_block(Elaborator *e, const Node *block, bool transparent) {
     scope_pop(e);
 }
 
-/* What a choice would define that cannot be made: names that are known, and told of before. */
+/* After an error in a condition: binds the names that its branches define, without further
+ * messages. */
 static void names_unknown(Elaborator *e, const Node *node) {
     for (int i = 0; node && i < node->count; i++) {
         const Node *kid = node->kids[i];
@@ -521,7 +517,7 @@ static void match_statement(Elaborator *e, const Node *node) {
         inner_block(e, branch->kids[1], true);
         return;
     }
-    report_error(e->reports, node->kids[0]->span, "no case of this match is %s",
+    report_error(e->reports, node->kids[0]->span, "no case of this match equals %s",
                  value_text(e, value));
     report_help(e->reports, "add 'else => { ... }', or restrict the option with 'in [...]'");
 }
@@ -530,8 +526,9 @@ static void for_statement(Elaborator *e, const Node *node) {
     Value *list = evaluate(e, node->kids[0]);
     if (list->kind == KIND_ERROR) return;
     if (list->kind != KIND_LIST) {
-        report_error(e->reports, node->kids[0]->span,
-                     "'for' goes through a list or a range, not %s", value_kind_text(list));
+        report_error(e->reports, node->kids[0]->span, "'for' expects a list or a range, got %s",
+                     value_shown(e, list));
+        report_help(e->reports, "write for %s in [a, b] or for %s in 0..n", node->name, node->name);
         return;
     }
     int errors = e->reports->errors;
@@ -567,17 +564,15 @@ void count_step(Elaborator *e, Span span) {
     if (!many && e->program->tensors.count <= MAX_TENSORS) return;
     if (many)
         report_error(e->reports, span,
-                     "this model is too large: its layers, loops and repeats come to more than %d "
-                     "expressions here",
-                     MAX_STEPS);
+                     "the model is too large: it expands to more than %d expressions", MAX_STEPS);
     else
-        report_error(e->reports, span, "this model is too large: it has more than %d tensors here",
+        report_error(e->reports, span, "the model is too large: it has more than %d tensors",
                      MAX_TENSORS);
     if (e->frame && e->frame->caller)
         report_note(e->reports, e->frame->call, "layer '%s' is applied here",
                     e->frame->layer->name);
-    report_help(e->reports, "a repeat counts once where its steps are alike and no other repeat is "
-                            "around it; a layer that applies itself must come to an end");
+    report_help(e->reports, "use a repeat with equal iterations outside of other repeats, and end "
+                            "the recursion of layers that apply themselves");
     report_give_up(e->reports);
 }
 
@@ -635,12 +630,12 @@ static void one_statement(Elaborator *e, const Node *node) {
         require_statement(e, node);
         break;
     default:
-        report_error(e->reports, node->span, "this cannot stand in a layer");
+        report_error(e->reports, node->span, "this statement is not allowed in a layer");
     }
 }
 
-/* The new statements of the block belong to the layer that is being applied, unless an inner one
- * has marked them. */
+/* Marks the new statements of the block with the application of the current layer, unless an inner
+ * layer has marked them. */
 static void mark_asked(Elaborator *e, int first) {
     if (is_written(e->frame->layer->span)) return;
     for (int i = first; i < e->block->statements.count; i++) {

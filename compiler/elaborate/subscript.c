@@ -1,4 +1,4 @@
-/* subscript: a tensor read at subscripts: indices by name, computed places, axis lists.
+/* subscript: read a tensor at subscripts: named indices, computed positions, lists of axes.
  *
  *     w[d,j]   embedding[tokens[s],d]   x[s - 1,d]   w[d,per]
  */
@@ -14,8 +14,8 @@ void add_dims(Elaborator *e, Value *into, const Value *from) {
             if (into->dims[j] == from->dims[i]) present = true;
         if (present) continue;
         if (into->rank == MAX_RANK) {
-            report_error(e->reports, from->span, "more than %d dimensions in one expression",
-                         MAX_RANK);
+            report_error(e->reports, from->span,
+                         "too many dimensions in an expression: the maximum is %d", MAX_RANK);
             return;
         }
         into->dims[into->rank++] = from->dims[i];
@@ -31,7 +31,7 @@ static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis 
     return true;
 }
 
-/* A constant of whole arithmetic that is too large, or NULL. */
+/* A constant of integer arithmetic that is too large, or NULL. */
 static const Expr *inexact_number(const Expr *expr) {
     const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr, *found = NULL;
     if (!expr_is_whole(expr)) return NULL;
@@ -40,35 +40,36 @@ static const Expr *inexact_number(const Expr *expr) {
     return found;
 }
 
-/* Whole numbers beyond what a number of the language holds exactly are not what was written. */
+/* Integer constants above 2^53 - 1 are rounded by the parser. */
 static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
     const Expr *inexact = inexact_number(place);
     if (!inexact) return true;
-    report_error(e->reports, span, "a number in this subscript is beyond 2^53 - 1: %.17g",
+    report_error(e->reports, span, "constant %.17g in this subscript exceeds 2^53 - 1",
                  inexact->number);
-    report_help(e->reports, "whole numbers are exact up to 9007199254740991; what indices and "
-                            "tokens are multiplied by may go on, and wraps at 64 bits");
+    report_help(e->reports, "use constants up to 9007199254740991; products of indices and tokens "
+                            "can be larger and wrap at 64 bits");
     return false;
 }
 
-/* Is a computed subscript a whole number, and not always outside? */
+/* Checks that a computed subscript is an integer and, if it is constant, inside the axis. */
 static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
     const Span span = sub->span;
     if (place->kind == EXPR_NUMBER && (place->number != floor(place->number) || place->number < 0 ||
                                        place->number >= (double)axis->size)) {
         report_error(e->reports, span, "subscript %.9g is outside axis '%s' of size %ld",
                      place->number, axis->name, axis->size);
+        report_help(e->reports, "use an integer from 0 to %ld", axis->size - 1);
         return false;
     }
     if (expr_is_whole(place)) return subscript_is_exact(e, place, span);
-    report_error(e->reports, span, "a subscript is a whole number, and this may be a fraction");
+    report_error(e->reports, span, "a subscript must be an integer, but this can be a fraction");
     if (span.source)
-        report_help(e->reports, "say how it is rounded: floor(%.*s)", span.end - span.start,
+        report_help(e->reports, "round it with floor(%.*s)", span.end - span.start,
                     span.source->text + span.start);
     return false;
 }
 
-/* One subscript: a plain index, or an expression of whole numbers that picks a place. */
+/* One subscript: a plain index, or an integer expression. */
 static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *axis, Expr **to) {
     Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
     bool plain = sub->kind == NODE_NAME &&
@@ -90,16 +91,16 @@ static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *a
     return true;
 }
 
-/* The subscripts that an axis list stands for: each must run over the axis of its dimension. */
+/* The subscripts of a list of axes: each must match the axis of its dimension. */
 static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const List *list,
                             const Value *value, Expr **to, int *count) {
     for (int j = 0; list && j < list->count && *count < value->rank; j++) {
         Axis *axis = ((Value *)list->items[j])->axis, *dimension = value->dims[*count]->axis;
         if (!axes_match(e, axis, dimension)) {
-            report_error(e->reports, sub->span,
-                         "'%s' stands for axis '%s' (size %ld) here, but this dimension is axis "
-                         "'%s' (size %ld)",
-                         sub->name, axis->name, axis->size, dimension->name, dimension->size);
+            report_error(
+                e->reports, sub->span,
+                "'%s' refers to axis '%s' (size %ld), but this dimension is axis '%s' (size %ld)",
+                sub->name, axis->name, axis->size, dimension->name, dimension->size);
             if (value->span.source) report_note(e->reports, value->span, "defined here");
             return false;
         }
@@ -111,7 +112,7 @@ static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const
     return true;
 }
 
-/* A name for an index that nothing in the equation has. */
+/* An unused name for an index. */
 static const char *free_name(Elaborator *e) {
     static const char *const names[] = {"j", "i", "k", "m", "n", "p", "q", "r"};
     for (int i = 0; i < 8; i++)
@@ -119,8 +120,8 @@ static const char *free_name(Elaborator *e) {
     return "other";
 }
 
-/* The equation with `name` for a subscript, on its left in the place of the same index. NULL when
- * it is none that fits on a line. */
+/* The equation with `name` instead of a subscript, also on its left side. NULL if it is not an
+ * equation on one short line. */
 static const char *renamed_equation(Elaborator *e, const Node *sub, const char *name) {
     const Node *node = e->equation->node, *left = node ? node->kids[0] : NULL;
     if (!left || node->kind != NODE_EQUATION || node->kids[1]->span.source != sub->span.source)
@@ -141,25 +142,22 @@ static const char *renamed_equation(Elaborator *e, const Node *sub, const char *
     return there && out.length < 80 && !strchr(out.text, '\n') ? out.text : NULL;
 }
 
-/* w[d,d] is hardly ever meant: two dimensions over one axis want two indices. */
+/* w[d,d] is most likely a mistake: two dimensions over one axis need two indices. */
 static void report_diagonal(Elaborator *e, const Node *sub, const Node *subs, const Value *value) {
     const EquationIndex *entry = equation_find(e, sub->name);
     const char *name = free_name(e);
     const char *whole = entry && entry->reduced ? renamed_equation(e, sub, name) : NULL;
     report_error(e->reports, subs->span,
-                 "index '%s' subscripts two dimensions: this reads the "
-                 "diagonal alone",
-                 sub->name);
+                 "index '%s' subscripts two dimensions, which reads only the diagonal", sub->name);
     if (value->span.source) report_note(e->reports, value->span, "defined here");
     if (whole) report_help(e->reports, "did you mean %s?", whole);
-    if (!whole) report_help(e->reports, "give one of them an index of its own, '%s' say", name);
+    if (!whole) report_help(e->reports, "use another index, such as '%s', for one of them", name);
     if (entry)
-        report_help(e->reports,
-                    "a diagonal is asked for with a condition: (sum[%s] ... * (%s == %s))", name,
-                    name, sub->name);
+        report_help(e->reports, "for the diagonal, write a condition: (sum[%s] ... * (%s == %s))",
+                    name, name, sub->name);
 }
 
-/* Reports an index that is named twice among the subscripts. */
+/* Reports an index that occurs twice in the subscripts. */
 static bool indices_differ(Elaborator *e, const Node *subs, const Value *value) {
     for (int i = 0; i < subs->count; i++)
         for (int j = 0; j < i; j++) {
@@ -174,7 +172,7 @@ static bool indices_differ(Elaborator *e, const Node *subs, const Value *value) 
     return true;
 }
 
-/* Joins the axes of all dimensions that `name` subscripts; false when they differ. */
+/* Collects the axis of all dimensions that `name` subscripts; false if they differ. */
 static bool join_axes(const Elaborator *e, const Node *node, const char *name, Axis **axis) {
     const Node *base = node->kind == NODE_INDEXED ? node->kids[0] : NULL;
     const Binding *binding =
@@ -191,7 +189,7 @@ static bool join_axes(const Elaborator *e, const Node *node, const char *name, A
     return true;
 }
 
-/* The axis of another index, as far as it is known. */
+/* The axis of another index, if it is known. */
 static Axis *axis_of_index(Elaborator *e, const Node *whole, const Node *node) {
     const EquationIndex *entry = node->kind == NODE_NAME ? equation_find(e, node->name) : NULL;
     Axis *axis = entry ? entry->index->axis : NULL;
@@ -199,7 +197,8 @@ static Axis *axis_of_index(Elaborator *e, const Node *whole, const Node *node) {
     return axis;
 }
 
-/* Joins the axes of all indices that `name` is compared with, or taken from: u > name, s - name. */
+/* Collects the axis of all indices that `name` is compared with or subtracted from: u > name, s -
+ * name. */
 static bool join_compared(Elaborator *e, const Node *whole, const Node *node, const char *name,
                           Axis **axis) {
     bool pair = node->kind == NODE_BINARY && strchr("<>=!-", node->name[0]);
@@ -225,7 +224,7 @@ Axis *axis_subscripted(Elaborator *e, const char *name) {
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
     if (value->kind == KIND_ERROR) return value;
     if (value->kind != KIND_TENSOR) {
-        report_error(e->reports, span, "%s has no subscripts", value_kind_text(value));
+        report_error(e->reports, span, "%s cannot have subscripts", value_shown(e, value));
         return value_error(e, span);
     }
     Value *result = value_new(e, KIND_TENSOR, span);
@@ -250,9 +249,8 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
         Text axes = {.arena = e->arena};
         for (int i = 0; i < value->rank; i++)
             text_add(&axes, "%s%s", i ? "," : "", value->dims[i]->axis->name);
-        report_error(e->reports, subs->span, "%d subscript%s, but there are %d dimensions: [%s]",
-                     subs->count, subs->count == 1 ? "" : "s", value->rank,
-                     axes.text ? axes.text : "");
+        report_error(e->reports, subs->span, "expected %d subscript%s [%s], got %d", value->rank,
+                     value->rank == 1 ? "" : "s", axes.text ? axes.text : "", subs->count);
         if (value->span.source) report_note(e->reports, value->span, "defined here");
         return value_error(e, span);
     }

@@ -1,22 +1,22 @@
-/* transfer: the numbers of a model's parameters, derived from a model that was tuned.
+/* transfer: derive the settings of the parameters of a model from a tuned model.
  *
  *     model large = proxy { dim = 1024 } transfer complete_mue { alpha = 0.5 } from proxy
  *
- * What a parameter is and how it has grown are facts, read off the equations of both models
- * (parameter_flow, match); what follows from them is the text of a parametrization:
+ * The facts about a parameter and its growth are derived from the equations of both models
+ * (parameter_flow, match). A parametrization maps these facts to settings:
  *
  *     parametrization simple {
  *       option alpha: real = 1
- *       pace = (batch / data)^0.5               # facts are ratios: this model's by the base's
+ *       pace = (batch / data)^0.5               # facts are ratios of this model to the base
  *       lr = lr * pace                          # for all parameters
- *       kind matrix if product {                # the first kind whose condition holds
+ *       kind matrix if product {                # the first kind with a true condition
  *         lr   = lr / fan_in
  *         init = init / fan_in^0.5
  *       }
  *     }
  *
- * Settings begin with what they are without the transfer: `lr` and the options of the optimizer as
- * the model says, `init` with the deviation of the counterpart, `forward` with 1.
+ * The initial settings are those without the transfer: `lr` and the options of the optimizer from
+ * the model, `init` from the standard deviation of the counterpart, `forward` = 1.
  */
 #include "elaborate/transfer.h"
 
@@ -25,15 +25,15 @@
 #include <math.h>
 #include <string.h>
 
-/* What of a model a transfer looks at. */
+/* The properties of a model that a transfer reads. */
 typedef struct Side {
     const char *name;
     Program *program;
     List flows; /* ParameterFlow * */
     double batch, steps, lr;
     double depth;    /* the longest repeat */
-    Program *shaped; /* the same model with the outermost axes of the base; NULL: there is none */
-    List options;    /* TunedNumber *: options of the optimizer that are real numbers */
+    Program *shaped; /* the same model with the outermost axes of the base, or NULL */
+    List options;    /* TunedNumber *: real options of the optimizer */
 } Side;
 
 typedef struct Derivation {
@@ -105,8 +105,8 @@ static Axis *axis_called(const Program *program, const char *name) {
     return NULL;
 }
 
-/* How far the axes of one use have grown; for a parameter without counterpart, those axes that the
- * base has, too. */
+/* The growth of the axes of one use; for a parameter without counterpart, of those axes that also
+ * the base has. */
 static double growth(const Derivation *d, unsigned use) {
     const Tensor *tensor = d->flow->tensor;
     double ratio = 1;
@@ -166,7 +166,7 @@ static TunedNumber *find_number(const Tuned *row, const char *name) {
     return NULL;
 }
 
-/* What the parameter has for itself without a transfer; of "lr" a factor. */
+/* The attribute of the parameter without a transfer; for "lr" a factor. */
 static double own_number(const Tensor *tensor, const char *name, double otherwise) {
     for (int i = 0; i < tensor->own.count; i++) {
         const OwnNumber *own = tensor->own.items[i];
@@ -194,8 +194,8 @@ static const Tensor *parameter_called(const Program *program, const char *path) 
     return NULL;
 }
 
-/* The counterpart's deviation, where both are random; without one that which the model declares,
- * read at the width of the base. */
+/* The standard deviation of the counterpart if both are random. Without a counterpart, the
+ * deviation that the model declares, evaluated at the width of the base. */
 static double first_spread(const Derivation *d) {
     const Tensor *own = d->flow->tensor, *its = d->counterpart ? d->counterpart->tensor : NULL;
     if (own->init.kind == MOEC_INIT_CONSTANT) return 0;
@@ -236,7 +236,7 @@ static const char *text_of(Arena *arena, Span span) {
     return arena_copy(arena, span.source->text + span.start, (size_t)(span.end - span.start));
 }
 
-/* A name that is neither a setting nor read anywhere does nothing: it was meant as something. */
+/* Reports a name that is neither a setting nor read: it has no effect and is likely a mistake. */
 static void check_name(Derivation *d, const Node *node) {
     if (d->checked || is_setting(d, node->name) || node_mentions(d->rule->kids[0], node->name))
         return;
@@ -245,14 +245,11 @@ static void check_name(Derivation *d, const Node *node) {
     for (int i = 0; i < FIRST_SETTINGS; i++) names[count++] = first_settings[i];
     for (int i = 0; i < d->model.options.count && count < 64; i++)
         names[count++] = ((TunedNumber *)d->model.options.items[i])->name;
-    Text text = {.arena = d->e->arena};
-    for (int i = 0; i < count; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
-    const char *near = did_you_mean(node->name, names, count);
+
     report_error(d->e->reports, node->name_span,
-                 "'%s' is no setting, and nothing in parametrization '%s' reads it", node->name,
+                 "'%s' is not a setting, and nothing in parametrization '%s' reads it", node->name,
                  d->rule->name);
-    if (near) report_help(d->e->reports, "did you mean '%s'?", near);
-    if (!near) report_help(d->e->reports, "the settings are %s", text.text);
+    report_choices(d->e->reports, node->name, names, count, "settings");
 }
 
 static void run_equation(Derivation *d, const Node *node) {
@@ -260,16 +257,18 @@ static void run_equation(Derivation *d, const Node *node) {
     TunedNumber *number = find_number(d->row, node->name);
     double value;
     check_name(d, node);
-    if (!number && is_setting(d, node->name)) return; /* another optimizer has it, this one not */
+    if (!number && is_setting(d, node->name)) return; /* of another optimizer */
     if (node->kids[0]) {
-        report_error(e->reports, node->kids[0]->span, "a setting is one number");
+        report_error(e->reports, node->kids[0]->span,
+                     "a setting is one number and has no subscripts");
+        report_help(e->reports, "write %s = ...", node->name);
         return;
     }
     if (!evaluate_number(e, node->kids[1], number ? "a setting" : "this", &value)) return;
     Binding *binding = scope_find(e->scope, node->name);
     if (binding && !number && !node_mentions(node->kids[1], node->name)) {
-        report_error(e->reports, node->name_span, "'%s' has a meaning here already", node->name);
-        report_note(e->reports, binding->span, "it is declared here");
+        report_error(e->reports, node->name_span, "'%s' is already defined", node->name);
+        report_note(e->reports, binding->span, "first defined here");
         report_help(e->reports, "choose another name");
         return;
     }
@@ -313,7 +312,7 @@ static void run_statement(Derivation *d, const Node *node) {
         else if (branch)
             run_body(d, branch);
     } else
-        report_error(e->reports, node->span, "this cannot stand in a parametrization");
+        report_error(e->reports, node->span, "this statement is not allowed in a parametrization");
 }
 
 static void run_body(Derivation *d, const Node *body) {
@@ -322,7 +321,7 @@ static void run_body(Derivation *d, const Node *body) {
         run_statement(d, body->kids[i]);
 }
 
-/* Equations of kinds that no parameter has are read by nobody: their names are looked at here. */
+/* Checks the names in equations of all kinds, also of kinds without a parameter. */
 static void check_names(Derivation *d, const Node *body) {
     for (int i = 0; i < body->count; i++) {
         const Node *node = body->kids[i];
@@ -337,8 +336,9 @@ static bool finite_numbers(Derivation *d) {
     for (int i = 0; i < d->row->numbers.count; i++) {
         const TunedNumber *number = d->row->numbers.items[i];
         if (isfinite(number->after)) continue;
-        report_error(d->e->reports, d->rule->name_span, "parametrization '%s' gives %s of '%s' %g",
-                     d->rule->name, number->name, d->flow->tensor->path, number->after);
+        report_error(d->e->reports, d->rule->name_span,
+                     "parametrization '%s' results in %s = %g for '%s'", d->rule->name,
+                     number->name, number->after, d->flow->tensor->path);
         return false;
     }
     return true;
@@ -371,24 +371,18 @@ static Tuned *derive_row(Derivation *d) {
     return d->row;
 }
 
-/* ---- what a model says of it ---- */
+/* ---- the transfer clause of a model ---- */
 
 static void report_unknown_rule(Elaborator *e, const Node *name) {
     const List *all = &e->unit->parametrizations;
     const char *names[128];
     int count = 0;
-    Text text = {.arena = e->arena};
-    for (int i = 0; i < all->count && count < 128; i++) {
-        names[count] = ((Node *)all->items[i])->name;
-        text_add(&text, "%s%s", count ? ", " : "", names[count]);
-        count++;
-    }
-    report_error(e->reports, name->name_span, "there is no parametrization '%s'", name->name);
+    for (int i = 0; i < all->count && count < 128; i++)
+        names[count++] = ((Node *)all->items[i])->name;
+    report_error(e->reports, name->name_span, "unknown parametrization '%s'", name->name);
     if (help_with_use(e->reports, name->name)) return;
-    const char *near = did_you_mean(name->name, names, count);
-    if (near) report_help(e->reports, "did you mean '%s'?", near);
-    if (!near && count) report_help(e->reports, "there are %s", text.text);
-    if (!count) report_help(e->reports, "begin the file with 'use parametrizations'");
+    report_choices(e->reports, name->name, names, count, "parametrizations");
+    if (!count) report_help(e->reports, "add 'use parametrizations' at the beginning of the file");
 }
 
 static const Node *find_rule(Elaborator *e, const Node *name) {
@@ -400,7 +394,7 @@ static const Node *find_rule(Elaborator *e, const Node *name) {
     return NULL;
 }
 
-/* The model of the chain `a = b { ... }` that says how it is derived, or NULL. */
+/* The model in the chain `a = b { ... }` with a transfer clause, or NULL. */
 static const Node *derived_model(Unit *unit, const Node *model) {
     for (int depth = 0; model && depth < MAX_APPLICATIONS; depth++) {
         if (model->count > 2) return model;
@@ -424,7 +418,8 @@ static const Node *find_base(Elaborator *e, const Node *model) {
         return NULL;
     }
     report_error(e->reports, name->name_span, "'%s' is itself derived by a transfer", name->name);
-    report_note(e->reports, derived->kids[3]->name_span, "from '%s'", derived->kids[3]->name);
+    report_note(e->reports, derived->kids[3]->name_span, "it is derived from '%s' here",
+                derived->kids[3]->name);
     report_help(e->reports, "transfer from the model that was tuned: from %s",
                 derived->kids[3]->name);
     return NULL;
@@ -438,11 +433,11 @@ static bool any_counterpart(Derivation *d, const ParameterFlow *const *counterpa
                  "no matrix of '%s' has a counterpart in '%s'", d->model.name, d->base.name);
     report_help(
         d->e->reports,
-        "transfer from a model whose matrices join the same axes, such as the model's base");
+        "transfer from a model with matrices over the same axes, such as the base of the model");
     return false;
 }
 
-/* What cannot be had at that width is no error: then there is nothing to read. */
+/* An invalid model at that width is not an error: `shaped` is NULL then. */
 static void shape_model(Derivation *d) {
     Unit *unit = d->e->unit;
     Reports *reports = unit->reports, quiet = {.arena = unit->arena};
@@ -453,7 +448,7 @@ static void shape_model(Derivation *d) {
     unit->reports = reports;
 }
 
-/* A base is what its file says. */
+/* A base is elaborated without the overrides of the command line. */
 static Program *without_overrides(Unit *unit, const Node *base) {
     List overrides = unit->overrides;
     unit->overrides = (List){0};
@@ -487,8 +482,8 @@ static const Node *transferred_from(const Unit *unit, const Node *base) {
     return NULL;
 }
 
-/* The model that others are derived from and that this one became by changes alone, or NULL. One
- * that is such a base itself was tuned itself. */
+/* The tuned base that this model changes without a transfer, or NULL. A model that is such a base
+ * itself was tuned itself. */
 static const Node *tuned_ancestor(Unit *unit, const Node *model) {
     if (transferred_from(unit, model)) return NULL;
     for (int depth = 0; model && depth < MAX_APPLICATIONS; depth++) {
@@ -513,7 +508,7 @@ static bool has_pattern(Arena *arena, const Side *side, const char *pattern) {
     return false;
 }
 
-/* The axes of parameters, batch and steps that are others: "d 128 -> 1024, steps 10 -> 40". */
+/* The differences in axes of parameters, batch and steps: "d 128 -> 1024, steps 10 -> 40". */
 static const char *changes_of(Arena *arena, const Side *model, const Side *base) {
     Text text = {.arena = arena};
     text_add(&text, "%s", "");
@@ -531,7 +526,7 @@ static const char *changes_of(Arena *arena, const Side *model, const Side *base)
         break;
     }
     add_change(&text, "layers", base->depth, model->depth);
-    add_change(&text, "tokens of a step", base->batch, model->batch);
+    add_change(&text, "tokens per step", base->batch, model->batch);
     add_change(&text, "steps", base->steps, model->steps);
     return text.text;
 }
@@ -550,12 +545,12 @@ static void warn_of_departure(Elaborator *e, const Node *asked, Program *program
     if (!*changes) return;
     const Node *other = transferred_from(unit, base);
     report_warning(unit->reports, asked->name_span,
-                   "'%s' is no longer '%s', whose settings it takes as they are: %s", asked->name,
+                   "'%s' uses the settings of '%s' unchanged, but differs from it: %s", asked->name,
                    base->name, changes);
-    report_note(unit->reports, other->kids[3]->name_span, "'%s' was tuned for others to go by",
+    report_note(unit->reports, other->kids[3]->name_span, "'%s' is the base of a transfer here",
                 base->name);
-    report_help(unit->reports, "derive its settings: transfer %s from %s", other->kids[2]->name,
-                base->name);
+    report_help(unit->reports, "add 'transfer %s from %s' to derive its settings",
+                other->kids[2]->name, base->name);
 }
 
 Tuning *transfer(Unit *unit, Program *program) {

@@ -1,6 +1,6 @@
-/* unread: names that a layer declares and nothing in it reads; options that are given, and that
- * nothing reads as the others stand. Each is likely a mistake, and no error; what the standard
- * library declares is not looked at.
+/* unread: warn about declared names that the layer never reads, and about options that are set, but
+ * not read with the current values of the other options. Declarations of the standard library are
+ * not checked.
  */
 #include "elaborate/elaborate.h"
 
@@ -21,7 +21,7 @@ static bool is_reference(const Node *node) {
     }
 }
 
-/* Does anything below say the name, whose length is given? */
+/* Whether a descendant refers to the name of this length. */
 static bool reads(const Node *node, const char *name, size_t length) {
     if (!node) return false;
     if (is_reference(node) && !strncmp(node->name, name, length) && !node->name[length])
@@ -59,13 +59,13 @@ static bool is_result(const Node *layer, const char *name) {
     return found;
 }
 
-/* `train` groups what the commands read. */
+/* `train` groups options that the commands read. */
 static bool is_for_commands(const Node *layer, const Node *node) {
     return layer->kind == NODE_LAYER && node->kind == NODE_OPTION && !layer->kids[1] &&
            !strcmp(node->name, "train");
 }
 
-/* The names that are said below. */
+/* Collects the names that descendants refer to. */
 static void add_names(Arena *arena, Table *names, Node *node) {
     if (!node) return;
     if (is_reference(node)) table_add(arena, names, hash_text(HASH_START, node->name), node);
@@ -103,7 +103,7 @@ static const char *variable_below(const Node *body, const Node *node) {
     return named && is_variable(body, node->name) ? node->name : NULL;
 }
 
-/* g.at, and g(x; axes = [h]), where g is any layer: that layer may declare `at` and `axes`. */
+/* g.at, and g(x; axes = [h]) with any layer g: that layer can declare `at` and `axes`. */
 static void add_outside(Arena *arena, Table *names, const Node *body, Node *node) {
     if (!node) return;
     if (node->kind == NODE_FIELD && variable_below(body, node->kids[0]))
@@ -117,7 +117,7 @@ static void add_outside(Arena *arena, Table *names, const Node *body, Node *node
     for (int i = 0; i < node->count; i++) add_outside(arena, names, body, node->kids[i]);
 }
 
-/* Names that are read, in the layer and outside of it. */
+/* Names that are read inside and outside of the layer. */
 typedef struct Names {
     Table inside, outside; /* Node * by name; outside: of options of any layer */
 } Names;
@@ -127,12 +127,13 @@ static void look_at(Reports *reports, const Names *names, const Node *layer, con
     bool outside = kind && node->kind == NODE_OPTION && is_said(&names->outside, node->name);
     if (kind && !outside && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
         !is_said(&names->inside, node->name))
-        report_warning(reports, node->name_span, "%s '%s' is never read", kind, node->name);
+        report_warning(reports, node->name_span, "%s '%s' is never read; it has no effect", kind,
+                       node->name);
     bool block = node_holds_statements(node);
     for (int i = 0; block && i < node->count; i++) look_at(reports, names, layer, node->kids[i]);
 }
 
-/* A layer of options alone groups them: others read them. */
+/* A layer with only options groups them: other layers read them. */
 static bool is_group(const Node *body) {
     for (int i = 0; i < body->count; i++)
         if (body->kids[i]->kind != NODE_OPTION && body->kids[i]->kind != NODE_REQUIRE) return false;
@@ -161,7 +162,7 @@ void warn_unused(Unit *unit) {
     look_at_all(unit->reports, &unit->schedules, &names);
 }
 
-/* ---- options that are given ---- */
+/* ---- options that are set ---- */
 
 Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span) {
     for (int i = 0; i < e->watches.count; i++) {
@@ -185,7 +186,7 @@ static bool asks_for_graph(const Node *condition) {
            reads(condition, "probing", 7);
 }
 
-/* A branch of `if training` that is not of the current graph reads the name. */
+/* Whether a branch of `if training` outside of the current graph reads the name. */
 static bool reads_elsewhere(const Node *node, const char *name, size_t length) {
     if (!node) return false;
     if (node->kind == NODE_IF && asks_for_graph(node->kids[0])) return reads(node, name, length);
@@ -198,7 +199,7 @@ static bool is_used_elsewhere(const Watch *watch) {
     return reads_elsewhere(watch->layer, watch->name, strcspn(watch->name, "."));
 }
 
-/* Of a layer of the user's own, warn_unused tells of what nothing could ever read. */
+/* Whether warn_unused already reports the option: no statement of a user layer reads it. */
 static bool is_told(const Watch *watch) {
     return is_written(watch->layer->span) &&
            !reads(watch->layer, watch->name, strcspn(watch->name, "."));
@@ -213,9 +214,12 @@ void warn_idle(Elaborator *e) {
         const char *kind = watch->layer->kind == NODE_OPTIMIZER  ? "optimizer"
                            : watch->layer->kind == NODE_SCHEDULE ? "schedule"
                                                                  : "layer";
-        report_warning(e->reports, watch->span, "option '%s' has no effect here", watch->name);
-        report_help(e->reports, "%s '%s' does not read it with the other options as they are", kind,
-                    watch->layer->name);
+        report_warning(e->reports, watch->span,
+                       "option '%s' has no effect: %s '%s' does not read it with the current "
+                       "values of the other options",
+                       watch->name, kind, watch->layer->name);
+        report_help(e->reports, "remove '%s', or change the options that it depends on",
+                    watch->name);
     }
 }
 
@@ -228,7 +232,7 @@ void mark_unread(const Elaborator *e) {
         }
 }
 
-/* A product is a width that is scaled, and meant to be rounded: floor(8 * dim / 3). */
+/* A product such as floor(8 * dim / 3) is a scaled width that is rounded on purpose. */
 void warn_rounded(Elaborator *e, const Node *given) {
     const Node *args = given->kind == NODE_CALL ? given->kids[1] : NULL;
     const Node *ratio = args && args->count == 1 ? args->kids[0] : NULL;
@@ -241,7 +245,7 @@ void warn_rounded(Elaborator *e, const Node *given) {
         whole->number == parts->number * floor(whole->number / parts->number))
         return;
     double each = floor(whole->number / parts->number);
-    report_warning(e->reports, given->span, "%g does not divide by %g: %g * %g is %g",
+    report_warning(e->reports, given->span, "%g is not divisible by %g: %g * %g is %g",
                    whole->number, parts->number, parts->number, each, parts->number * each);
-    report_help(e->reports, "choose sizes that divide, or write %g", each);
+    report_help(e->reports, "choose sizes that divide evenly, or write %g", each);
 }

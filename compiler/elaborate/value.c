@@ -1,5 +1,4 @@
-/* value: what expressions and options stand for, as text and compared; the scopes that names are
- * bound in.
+/* value: values of expressions and options, their text and comparison; the scopes of names.
  */
 #include "elaborate/elaborate.h"
 
@@ -52,6 +51,13 @@ const char *value_kind_text(const Value *value) {
         [KIND_TENSOR] = "a tensor",
     };
     return texts[value->kind];
+}
+
+const char *value_shown(Elaborator *e, const Value *value) {
+    if (value->kind == KIND_NUMBER || value->kind == KIND_FLAG) return value_text(e, value);
+    if (value->kind == KIND_WORD)
+        return arena_format(e->arena, "'%s'%s", value->word, value->record ? " with options" : "");
+    return value_kind_text(value);
 }
 
 static void add_record_text(Elaborator *e, Text *text, const Record *record) {
@@ -126,7 +132,7 @@ bool value_equal(const Value *a, const Value *b) {
     }
 }
 
-/* Scopes of more names than this are looked through by hash. */
+/* Larger scopes are searched by hash. */
 enum { FEW_BINDINGS = 16 };
 
 static void index_binding(Elaborator *e, Scope *scope, Binding *binding) {

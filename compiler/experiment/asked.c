@@ -14,17 +14,11 @@ static const char *const entries[] = {"base",   "vary",  "variants", "tune", "ma
 static void help_with_names(Reports *reports, const List *nodes, const char *name,
                             const char *kind) {
     List names = {0};
-    Text text = {.arena = reports->arena};
     for (int i = 0; i < nodes->count; i++) {
         const Node *node = nodes->items[i];
         list_push(reports->arena, &names, (void *)node->name);
-        if (i < 16) text_add(&text, "%s%s", i ? ", " : "", node->name);
     }
-    const char *near = did_you_mean(name, (const char *const *)names.items, names.count);
-    if (near)
-        report_help(reports, "did you mean '%s'?", near);
-    else if (names.count)
-        report_help(reports, "the %s are %s%s", kind, text.text, names.count > 16 ? ", ..." : "");
+    report_choices(reports, name, (const char *const *)names.items, names.count, kind);
 }
 
 static bool read_base(Unit *unit, Experiment *experiment, const Node *value) {
@@ -34,10 +28,9 @@ static bool read_base(Unit *unit, Experiment *experiment, const Node *value) {
         return true;
     }
     if (name)
-        report_error(unit->reports, value->span, "there is no model '%s'", value->name);
+        report_error(unit->reports, value->span, "unknown model '%s'", value->name);
     else
-        report_error(unit->reports, value->span,
-                     "the base of an experiment is the name of a model");
+        report_error(unit->reports, value->span, "'base' expects the name of a model");
     help_with_names(unit->reports, &unit->models, name ? value->name : "", "models");
     return false;
 }
@@ -48,7 +41,8 @@ static bool read_seeds(Unit *unit, Experiment *experiment, const Node *value) {
         experiment->seeds = (long)value->number;
         return true;
     }
-    report_error(unit->reports, value->span, "seeds takes a whole number from 1 to %d", MAX_SEEDS);
+    report_error(unit->reports, value->span, "'seeds' expects an integer from 1 to %d", MAX_SEEDS);
+    report_help(unit->reports, "write seeds = 3");
     return false;
 }
 
@@ -60,17 +54,18 @@ static bool read_match(Asking *asking, const Node *match) {
     bool good = false, list = options->kind == NODE_LIST;
     for (int i = 0; i < 5; i++) good = good || !strcmp(match->name, known[i]);
     if (!good) {
-        report_error(reports, match->name_span, "'%s' is nothing that can be matched", match->name);
-        report_help(reports, "match takes params, active, flops, cache or time");
+        report_error(reports, match->name_span, "unknown quantity '%s' in 'match'", match->name);
+        report_choices(reports, match->name, known, 5, "quantities");
         return false;
     }
     if (experiment->match) {
-        report_error(reports, match->span, "an experiment matches one thing");
-        report_note(reports, experiment->match->span, "matched here already");
+        report_error(reports, match->span, "duplicate 'match': an experiment matches one quantity");
+        report_note(reports, experiment->match->span, "the first match is here");
         return false;
     }
     if (list && options->count > 2) {
-        report_error(reports, options->kids[2]->span, "match solves for one option or two");
+        report_error(reports, options->kids[2]->span, "'match' expects one or two options, got %d",
+                     options->count);
         report_help(reports, "write match %s by [COARSE, FINE]", match->name);
         return false;
     }
@@ -85,7 +80,7 @@ static bool read_match(Asking *asking, const Node *match) {
 static bool read_train(Asking *asking, const Node *value) {
     Unit *unit = asking->e->unit;
     if (value->kind != NODE_RECORD) {
-        report_error(unit->reports, value->span, "train takes a record");
+        report_error(unit->reports, value->span, "'train' expects a record");
         report_help(unit->reports, "write train = { steps = 1000 }");
         return false;
     }
@@ -102,25 +97,20 @@ static bool read_train(Asking *asking, const Node *value) {
 
 /* ---- records with a few known entries ---- */
 
-/* One entry of such a record; false when the name is none of them, or its value no number. */
+/* Reads one entry of such a record. Returns false after a report of an unknown name or an invalid
+ * number. */
 static bool read_named(Asking *asking, const Node *entry, const char *const *names, int count,
                        double *numbers) {
     for (int i = 0; i < count; i++) {
         if (strcmp(entry->name, names[i])) continue;
         if (!evaluate_number(asking->e, entry->kids[0], names[i], &numbers[i])) return false;
         if (numbers[i] > 0) return true;
-        report_error(asking->e->reports, entry->kids[0]->span, "%s must be above 0", names[i]);
+        report_error(asking->e->reports, entry->kids[0]->span, "'%s' expects a number above 0",
+                     names[i]);
         return false;
     }
-    Text text = {.arena = asking->e->arena};
-    for (int i = 0; i < count; i++)
-        text_add(&text, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
-    const char *near = did_you_mean(entry->name, names, count);
-    report_error(asking->e->reports, entry->name_span, "there is no '%s' here", entry->name);
-    if (near)
-        report_help(asking->e->reports, "did you mean '%s'?", near);
-    else
-        report_help(asking->e->reports, "write %s", text.text);
+    report_error(asking->e->reports, entry->name_span, "unknown entry '%s'", entry->name);
+    report_choices(asking->e->reports, entry->name, names, count, "entries");
     return false;
 }
 
@@ -129,9 +119,9 @@ static bool read_budget(Asking *asking, const Node *entry) {
     const Node *value = entry->kids[0];
     Experiment *experiment = asking->experiment;
     if (value->kind != NODE_RECORD || value->count != 1) {
-        report_error(asking->e->reports, value->span, "budget takes a record with one amount");
-        report_help(asking->e->reports, "write budget = { tokens = 4e6 }; or steps, flops or "
-                                        "seconds");
+        report_error(asking->e->reports, value->span, "'budget' expects a record with one entry");
+        report_help(asking->e->reports,
+                    "write budget = { tokens = 4e6 }, or use steps, flops or seconds");
         return false;
     }
     double numbers[4] = {0};
@@ -145,10 +135,10 @@ static bool read_budget(Asking *asking, const Node *entry) {
                                          entry->name_span));
 }
 
-/* The name of a number of the log; NULL after a report. */
+/* The name of a log field; NULL after a report. */
 static const char *log_name(Asking *asking, const Node *value) {
     if (value->kind == NODE_NAME || value->kind == NODE_STRING) return value->name;
-    report_error(asking->e->reports, value->span, "metric takes the name of a number of the log");
+    report_error(asking->e->reports, value->span, "'metric' expects the name of a log field");
     report_help(asking->e->reports, "write metric = val_loss, metric = \"NAME\", or "
                                     "metric = { name = NAME, better = high }");
     return NULL;
@@ -165,8 +155,11 @@ static bool read_metric(Asking *asking, const Node *value) {
         if (name && (experiment->metric = log_name(asking, own))) continue;
         if (name) return false;
         if (better && word && (experiment->higher || !strcmp(own->name, "low"))) continue;
-        report_error(asking->e->reports, entry->span,
-                     better ? "better is high or low" : "a metric has name and better");
+        if (better)
+            report_error(asking->e->reports, own->span, "'better' expects high or low");
+        else
+            report_error(asking->e->reports, entry->name_span, "unknown entry '%s' in 'metric'",
+                         entry->name);
         report_help(asking->e->reports, "write metric = { name = NAME, better = high }");
         return false;
     }
@@ -187,16 +180,17 @@ static bool read_halvings(Asking *asking, const Node *value) {
     }
     if (good) return true;
     report_error(asking->e->reports, value->span,
-                 "halve_at takes shares of a run, each larger than the one before");
-    report_help(asking->e->reports, "write halve_at = [0.25, 0.5]: at a quarter and at half of "
-                                    "the steps the better half of the variants goes on");
+                 "'halve_at' expects increasing fractions between 0 and 1");
+    report_help(asking->e->reports, "write halve_at = [0.25, 0.5] to stop the worse half of the "
+                                    "variants at 25 %% and at 50 %% of the steps");
     return false;
 }
 
 static bool read_keep(Asking *asking, const Node *value) {
     static const char *const names[] = {"diverged_above", "halve_at"};
     if (value->kind != NODE_RECORD || !value->count) {
-        report_error(asking->e->reports, value->span, "keep takes a record");
+        report_error(asking->e->reports, value->span,
+                     "'keep' expects a record with diverged_above or halve_at");
         report_help(asking->e->reports, "write keep = { diverged_above = 10 } or "
                                         "keep = { halve_at = [0.25, 0.5] }");
         return false;
@@ -217,9 +211,11 @@ static bool read_machine(Asking *asking, const Node *value) {
     static const char *const names[] = {"gflops", "gbytes"};
     double numbers[2] = {asking->experiment->gflops, asking->experiment->gbytes};
     if (value->kind != NODE_RECORD || !value->count) {
-        report_error(asking->e->reports, value->span, "machine takes a record");
-        report_help(asking->e->reports, "write machine = { gflops = 400, gbytes = 40 }: products "
-                                        "and memory a second");
+        report_error(asking->e->reports, value->span,
+                     "'machine' expects a record with gflops or gbytes");
+        report_help(
+            asking->e->reports,
+            "write machine = { gflops = 400, gbytes = 40 } for the peak in GFLOP/s and GB/s");
         return false;
     }
     for (int i = 0; i < value->count; i++)
@@ -235,9 +231,10 @@ static bool read_transfer(Asking *asking, const Node *value) {
         experiment->transfer = value;
         return true;
     }
-    report_error(asking->e->reports, value->span, "transfer takes a parametrization");
-    report_help(asking->e->reports, "write transfer = complete_mue: each variant gets what that "
-                                    "makes of the base's settings");
+    report_error(asking->e->reports, value->span, "'transfer' expects a parametrization");
+    report_help(
+        asking->e->reports,
+        "write transfer = complete_mue to derive the settings of each variant from the base");
     return false;
 }
 
@@ -255,24 +252,25 @@ static bool read_entry(Asking *asking, const Node *entry) {
     if (!strcmp(entry->name, "transfer")) return read_transfer(asking, value);
     int count = sizeof entries / sizeof *entries;
     const char *near = did_you_mean(entry->name, entries, count);
-    report_error(unit->reports, entry->name_span, "an experiment has no '%s'", entry->name);
+    report_error(unit->reports, entry->name_span, "unknown entry '%s' in an experiment",
+                 entry->name);
     if (near && strcmp(near, entry->name))
         report_help(unit->reports, "did you mean '%s'?", near);
     else
         report_help(unit->reports,
-                    "it has base, vary PATH = [...], variants, tune PATH = [...], match params by "
-                    "PATH, seeds, budget, train, metric, keep, machine and transfer");
+                    "use base, vary PATH = [...], variants, tune PATH = [...], match params by "
+                    "PATH, seeds, budget, train, metric, keep, machine or transfer");
     return false;
 }
 
-/* What is changed is claimed by its path; all else an experiment says once. */
+/* Reports a repeated entry. Changed options are checked by path_claim instead. */
 static bool is_repeated(Unit *unit, const Node *body, int at) {
     const Node *entry = body->kids[at];
     for (int i = 0; i < at && entry->kind == NODE_ENTRY; i++) {
         const Node *earlier = body->kids[i];
         if (earlier->kind != entry->kind || strcmp(earlier->name, entry->name)) continue;
-        report_error(unit->reports, entry->name_span, "'%s' is given twice", entry->name);
-        report_note(unit->reports, earlier->name_span, "first here");
+        report_error(unit->reports, entry->name_span, "duplicate entry '%s'", entry->name);
+        report_note(unit->reports, earlier->name_span, "first set here");
         return true;
     }
     return false;
@@ -291,7 +289,7 @@ static bool read_any(Asking *asking, Node *entry) {
     }
 }
 
-/* With a transfer the experiment is a model, too: its base, derived from its base. */
+/* An experiment with a transfer also declares a model: its base, derived from itself. */
 static void add_model(Unit *unit, Experiment *experiment) {
     const Node *rule = experiment->transfer, *node = experiment->node;
     experiment->model = experiment->base;
@@ -302,10 +300,12 @@ static void add_model(Unit *unit, Experiment *experiment) {
         return;
     }
     if (taken) {
-        report_error(unit->reports, node->name_span,
-                     "an experiment with a transfer is a model, and '%s' is one already",
-                     node->name);
-        report_note(unit->reports, taken->name_span, "declared here");
+        report_error(
+            unit->reports, node->name_span,
+            "an experiment with a transfer declares a model, but model '%s' already exists",
+            node->name);
+        report_note(unit->reports, taken->name_span, "the model is declared here");
+        report_help(unit->reports, "rename the experiment");
         return;
     }
     Node *model = node_named(unit->arena, NODE_MODEL, node->span, node->name, node->name_span);
@@ -317,7 +317,8 @@ static void add_model(Unit *unit, Experiment *experiment) {
     node_add(unit->arena, model, NULL);
     node_add(unit->arena, model, made);
     node_add(unit->arena, model, base);
-    list_push(unit->arena, &unit->models, model); /* before all others: the last is the user's */
+    list_push(unit->arena, &unit->models,
+              model); /* before all others: the last model is the default */
     void **models = unit->models.items;
     memmove(models + 1, models, (size_t)(unit->models.count - 1) * sizeof *models);
     models[0] = model;
@@ -338,13 +339,14 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
     bool timed = experiment->match && !strcmp(experiment->match->name, "time");
     const Node *machine = node_called(&(List){(void **)body->kids, body->count, 0}, "machine");
     if (good && machine && !timed) {
-        report_error(unit->reports, machine->name_span, "nothing asks what the machine can do");
-        report_help(unit->reports, "match time by PATH does");
+        report_error(unit->reports, machine->name_span,
+                     "'machine' has no effect without 'match time'");
+        report_help(unit->reports, "add 'match time by PATH', or remove 'machine'");
         good = false;
     }
     if (good && !experiment->base) {
         report_error(unit->reports, node->name_span, "experiment '%s' has no base", node->name);
-        report_help(unit->reports, "add one: base = MODEL");
+        report_help(unit->reports, "add base = MODEL");
         good = false;
     }
     experiment->paths = asking.paths;
@@ -362,12 +364,12 @@ const Experiment *experiment_find(Unit *unit, const char *name) {
     if (node) return experiment_read(unit, node);
     const Source *file = unit->sources.items[0];
     if (name)
-        report_error(unit->reports, (Span){0}, "there is no experiment '%s'", name);
+        report_error(unit->reports, (Span){0}, "unknown experiment '%s'", name);
     else
-        report_error(unit->reports, (Span){0}, "%s declares no experiment", file->path);
+        report_error(unit->reports, (Span){0}, "%s contains no experiment", file->path);
     if (name && unit->experiments.count)
         help_with_names(unit->reports, &unit->experiments, name, "experiments");
     else
-        report_help(unit->reports, "add one: experiment NAME { base = MODEL  vary PATH = [A, B] }");
+        report_help(unit->reports, "add experiment NAME { base = MODEL  vary PATH = [A, B] }");
     return NULL;
 }

@@ -15,7 +15,8 @@ typedef struct Asking {
 bool choices_read(Asking *asking, const Node *node, List *dimensions);
 /* Those of `variants = { NAME = { ... } }`. */
 bool variants_read(Asking *asking, const Node *entry);
-/* Notes that this changes an option; false after a report, when something else does so already. */
+/* Registers an option that the experiment changes. Returns false after a report if it is already
+ * registered. */
 bool path_claim(Asking *asking, const Node *node);
 
 #endif

@@ -2,7 +2,7 @@
  *
  *     vary dim = [64, range(128, 256, 64)]      64, 128, 192, 256: a choice sets one option
  *     vary { dim = [64, 128], layers = [2, 4] } side by side: a choice sets both
- *     variants = { wide = { dim = 128 } }       a choice has a name and sets what its record says
+ *     variants = { wide = { dim = 128 } }       a choice has a name and sets all its options
  */
 #include "experiment/asked.h"
 
@@ -31,18 +31,17 @@ static bool tell_row(Asking *asking, const Node *call, const char *what) {
     report_error(asking->e->reports, call->span, "%s", what);
     report_help(asking->e->reports, "%s",
                 range ? "write range(LOW, HIGH) or range(LOW, HIGH, STEP), with LOW below HIGH"
-                      : "write grid(LOW, HIGH, COUNT): COUNT numbers, each the same factor above "
-                        "the one before");
+                      : "write grid(LOW, HIGH, COUNT) for COUNT numbers with a constant ratio");
     return false;
 }
 
 static bool add_range(Asking *asking, const Node *call, const double *numbers, int count,
                       Node *list) {
     double step = count > 2 ? numbers[2] : 1, steps = floor((numbers[1] - numbers[0]) / step);
-    if (!(step > 0)) return tell_row(asking, call, "the step of a range is above 0");
-    if (!(numbers[1] > numbers[0])) return tell_row(asking, call, "a range without numbers");
+    if (!(step > 0)) return tell_row(asking, call, "'range' expects a step above 0");
+    if (!(numbers[1] > numbers[0])) return tell_row(asking, call, "'range' expects LOW below HIGH");
     if (steps * step + step * (1 - 1e-9) <= numbers[1] - numbers[0]) steps++; /* 0.1, 0.2, 0.3 */
-    if (steps >= MAX_VALUES) return tell_row(asking, call, "more than 256 values");
+    if (steps >= MAX_VALUES) return tell_row(asking, call, "too many values: the maximum is 256");
     for (int i = 0; i <= (int)steps; i++) add_number(asking, call, numbers[0] + i * step, list);
     return true;
 }
@@ -50,8 +49,9 @@ static bool add_range(Asking *asking, const Node *call, const double *numbers, i
 static bool add_grid(Asking *asking, const Node *call, const double *numbers, Node *list) {
     double count = numbers[2], low = numbers[0], high = numbers[1];
     if (count != floor(count) || count < 2 || count > MAX_VALUES)
-        return tell_row(asking, call, "a grid has a whole number of values, from 2 to 256");
-    if (!(low > 0) || !(high > low)) return tell_row(asking, call, "a grid without numbers");
+        return tell_row(asking, call, "'grid' expects an integer COUNT from 2 to 256");
+    if (!(low > 0) || !(high > low))
+        return tell_row(asking, call, "'grid' expects LOW above 0 and HIGH above LOW");
     for (int i = 0; i < (int)count; i++)
         add_number(asking, call, low * pow(high / low, i / (count - 1)), list);
     return true;
@@ -63,13 +63,14 @@ static bool add_row(Asking *asking, const Node *call, Node *list) {
     double numbers[3] = {0};
     bool range = !strcmp(name, "range");
     if (!range && strcmp(name, "grid")) {
-        report_error(asking->e->reports, call->kids[0]->span, "'%s' gives no values to try", name);
-        report_help(asking->e->reports, "range(LOW, HIGH, STEP) and grid(LOW, HIGH, COUNT) do");
+        report_error(asking->e->reports, call->kids[0]->span, "unknown function '%s'", name);
+        report_help(asking->e->reports, "write range(LOW, HIGH, STEP) or grid(LOW, HIGH, COUNT)");
         return false;
     }
     if (arguments->count != 3 && !(range && arguments->count == 2))
         return tell_row(asking, call,
-                        range ? "a range has two numbers or three" : "a grid has three numbers");
+                        range ? "'range' expects two or three numbers"
+                              : "'grid' expects three numbers");
     for (int i = 0; i < arguments->count; i++)
         if (!evaluate_number(asking->e, arguments->kids[i], name, &numbers[i])) return false;
     return range ? add_range(asking, call, numbers, arguments->count, list)
@@ -78,7 +79,7 @@ static bool add_row(Asking *asking, const Node *call, Node *list) {
 
 /* ---- values ---- */
 
-/* The values as they stand, with rows of numbers spelled out; NULL after a report. */
+/* The values in their order, with range and grid expanded; NULL after a report. */
 static const Node *values_of(Asking *asking, const Node *node, const char *path) {
     Reports *reports = asking->e->reports;
     bool row = is_row(node), list = node->kind == NODE_LIST;
@@ -92,12 +93,12 @@ static const Node *values_of(Asking *asking, const Node *node, const char *path)
     }
     if (values->count >= 1 && values->count <= MAX_VALUES) return values;
     if (values->count) {
-        report_error(reports, node->span, "%d values, more than %d", values->count, MAX_VALUES);
+        report_error(reports, node->span, "too many values: %d, the maximum is %d", values->count,
+                     MAX_VALUES);
         return NULL;
     }
     report_error(reports, node->span,
-                 list ? "a list without values: there is nothing to compare"
-                      : "vary takes a list of the values to try");
+                 list ? "the list has no values" : "'vary' expects a list of values");
     report_help(reports, "write vary %s = [A, B]", path);
     return NULL;
 }
@@ -126,28 +127,29 @@ static Dimension *dimension_new(Asking *asking, const Node *node, List *dimensio
 bool path_claim(Asking *asking, const Node *node) {
     if (!strcmp(node->name, "train.seed")) {
         report_error(asking->e->reports, node->name_span,
-                     "an experiment sets train.seed itself: to 1, 2, ... up to its seeds");
+                     "an experiment sets train.seed itself: to 1, 2, ... for each of its seeds");
         report_help(asking->e->reports, "write seeds = N");
         return false;
     }
     for (int i = 0; i < asking->paths.count; i++) {
         const Node *earlier = asking->paths.items[i];
         if (strcmp(earlier->name, node->name)) continue;
-        report_error(asking->e->reports, node->name_span, "'%s' is given twice", node->name);
-        report_note(asking->e->reports, earlier->name_span, "first here");
+        report_error(asking->e->reports, node->name_span, "duplicate option '%s'", node->name);
+        report_note(asking->e->reports, earlier->name_span, "first set here");
         return false;
     }
     list_push(asking->e->arena, &asking->paths, (void *)node);
     return true;
 }
 
-/* vary { a = [1, 2], b = [3, 4] }: the first values together, then the second. */
+/* vary { a = [1, 2], b = [3, 4] }: the first choice sets the first values, the second choice the
+ * second values. */
 static bool side_by_side(Asking *asking, const Node *node, List *dimensions) {
     const Node *record = node->kids[0], *first = NULL;
     Reports *reports = asking->e->reports;
     Dimension *dimension = dimension_new(asking, node, dimensions);
     if (!record->count) {
-        report_error(reports, record->span, "nothing is varied");
+        report_error(reports, record->span, "'vary' has no options");
         report_help(reports, "write vary { PATH = [A, B], PATH = [C, D] }");
         return false;
     }
@@ -156,11 +158,11 @@ static bool side_by_side(Asking *asking, const Node *node, List *dimensions) {
         const Node *values = values_of(asking, option->kids[0], option->name);
         if (!values || !path_claim(asking, option)) return false;
         if (first && values->count != first->count) {
-            report_error(reports, option->kids[0]->span, "%d values beside %d", values->count,
-                         first->count);
-            report_note(reports, first->span, "%d values here", first->count);
-            report_help(reports, "what is varied side by side has equally many values; two lines "
-                                 "with vary cross them");
+            report_error(reports, option->kids[0]->span, "expected %d values, got %d", first->count,
+                         values->count);
+            report_note(reports, first->span, "the first option has %d values", first->count);
+            report_help(reports, "write the same number of values for each option, or two vary "
+                                 "statements for all combinations");
             return false;
         }
         for (int k = 0; k < values->count; k++)
@@ -191,7 +193,7 @@ static bool tell_variant(Asking *asking, Span span, const char *what, const char
     return false;
 }
 
-/* Options of one variant are claimed once for all: several variants may set the same. */
+/* Registers the options of one variant once: several variants can set the same option. */
 static bool claim_all(Asking *asking, const Node *record, int before) {
     for (int i = 0; i < record->count; i++) {
         const Node *option = record->kids[i];
@@ -206,22 +208,21 @@ static bool claim_all(Asking *asking, const Node *record, int before) {
 bool variants_read(Asking *asking, const Node *entry) {
     const Node *all = entry->kids[0];
     if (all->kind != NODE_RECORD || !all->count)
-        return tell_variant(asking, all->span, "variants takes a record of named records%s", "");
+        return tell_variant(asking, all->span, "'variants' expects a record of named records%s",
+                            "");
     Dimension *dimension = dimension_new(asking, entry, &asking->experiment->vary);
     int before = asking->paths.count;
     for (int i = 0; i < all->count; i++) {
         const Node *one = all->kids[i], *record = one->kids[0];
         if (strchr(one->name, '.') || !strcmp(one->name, "base"))
-            return tell_variant(asking, one->name_span, "'%s' cannot be the name of a variant",
+            return tell_variant(asking, one->name_span, "invalid name '%s' of a variant",
                                 one->name);
         if (record->kind != NODE_RECORD)
-            return tell_variant(asking, record->span,
-                                "variant '%s' is a record of the options that it changes",
+            return tell_variant(asking, record->span, "variant '%s' expects a record of options",
                                 one->name);
         for (int k = 0; k < i; k++)
             if (!strcmp(all->kids[k]->name, one->name))
-                return tell_variant(asking, one->name_span, "there are two variants '%s'",
-                                    one->name);
+                return tell_variant(asking, one->name_span, "duplicate variant '%s'", one->name);
         if (!claim_all(asking, record, before)) return false;
         Alternative *choice = choice_new(asking, &dimension->choices, one->name);
         for (int k = 0; k < record->count; k++)

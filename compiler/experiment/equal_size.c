@@ -1,7 +1,7 @@
 /* equal_size: solve for the integer value of an option that makes a variant as large as the base.
- * Where one option is too coarse, a second one compensates for the remainder.
+ * If one option is too coarse, a second one compensates for the remainder.
  *
- *     match params by ffn.hidden              the nearest there is
+ *     match params by ffn.hidden              the nearest size
  *     match params by [layers, ffn.hidden]    layers about right, then ffn.hidden for each of those
  */
 #include "experiment/experiment.h"
@@ -11,14 +11,14 @@
 
 enum { MAX_SOLVED = 1 << 24, HOLES = 64, NEIGHBOURS = 2 };
 
-/* What sizes are told in. */
+/* Units of the sizes. */
 static const struct {
     const char *word, *unit;
 } measures[] = {{"params", "parameters"},
-                {"active", "active parameters"},
-                {"flops", "FLOP a token"},
-                {"cache", "bytes of cache a token"},
-                {"time", "ns a token at the ceilings"}};
+                {"active", "activated parameters"},
+                {"flops", "FLOP/token"},
+                {"cache", "bytes of KV cache per token"},
+                {"time", "ns/token at peak"}};
 
 enum { MEASURES = sizeof measures / sizeof *measures };
 
@@ -28,10 +28,10 @@ typedef struct Solution {
     const Node *path;
     const char *name; /* of the variant */
     double wanted;
-    bool tell; /* what stands in the way */
+    bool tell; /* report the reason of a failure */
 } Solution;
 
-/* A number of the option that makes a model, and the size of that. */
+/* A value of the option with a valid model, and the size of the model. */
 typedef struct Candidate {
     long number;
     double size;
@@ -74,7 +74,8 @@ static bool size_of(const Solution *solution, long number, bool tell, double *si
     return good;
 }
 
-/* The first number from `number` on that makes a model: not all divide what they have to. */
+/* The first value from `number` on with a valid model. Some values violate divisibility
+ * conditions. */
 static Candidate candidate_from(const Solution *solution, long number) {
     Candidate candidate = {.number = number};
     for (; candidate.number < number + HOLES; candidate.number++) {
@@ -88,41 +89,43 @@ static bool tell_unreachable(const Solution *solution, Candidate nearest, const 
     const Expansion *expansion = solution->expansion;
     if (!solution->tell) return false;
     report_error(expansion->reports, expansion->asked->match->span,
-                 "no %s gives variant '%s' the %.0f %s of the base", solution->path->name,
-                 solution->name, solution->wanted, unit_of(expansion));
-    report_help(expansion->reports, "with %s = %ld it has %.0f: %s", solution->path->name,
-                nearest.number, nearest.size, why);
+                 "no value of '%s' makes variant '%s' as large as the base (%.0f %s)",
+                 solution->path->name, solution->name, solution->wanted, unit_of(expansion));
+    report_note(expansion->reports, (Span){0}, "%s = %ld results in %.0f %s: %s",
+                solution->path->name, nearest.number, nearest.size, unit_of(expansion), why);
+    report_help(expansion->reports, "match by another option, or remove match");
     return false;
 }
 
-/* Two numbers of the option with the wanted size between them, the lower one below or at it. */
+/* Two values of the option whose sizes enclose the required size; the size of the lower one is not
+ * above it. */
 static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
     double size;
     *low = candidate_from(solution, 1);
     if (!low->good) return size_of(solution, 1, solution->tell, &size);
     *high = candidate_from(solution, low->number + 1);
-    if (!high->good) return tell_unreachable(solution, *low, "no larger number makes a model");
+    if (!high->good) return tell_unreachable(solution, *low, "no larger value is valid");
     if (high->size == low->size)
         return tell_unreachable(solution, *high, "the option does not change the size");
     if (low->size > solution->wanted && low->size - solution->wanted > (high->size - low->size) / 2)
-        return tell_unreachable(solution, *low, "even the least number is too many");
+        return tell_unreachable(solution, *low, "the smallest valid value is already too large");
     while (high->size < solution->wanted) {
         *low = *high;
         *high = candidate_from(solution, 2 * low->number);
         if (!high->good || high->number > MAX_SOLVED)
-            return tell_unreachable(solution, *low, "no larger number makes a model");
+            return tell_unreachable(solution, *low, "no larger value is valid");
     }
     return true;
 }
 
-/* The nearer of the two numbers that the wanted size lies between. */
+/* The nearer of the two values that enclose the required size. */
 static bool solve(const Solution *solution, Candidate *found) {
     Candidate low, high;
     if (!bracket(solution, &low, &high)) return false;
     while (high.number - low.number > 1) {
         Candidate middle = candidate_from(solution, low.number + (high.number - low.number) / 2);
         if (!middle.good || middle.number >= high.number) {
-            /* Nothing between the middle and the upper end: look below it. */
+            /* No valid value between the middle and the upper end: search below it. */
             long below = low.number + (high.number - low.number) / 2;
             while (--below > low.number && !size_of(solution, below, false, &middle.size)) continue;
             if (below <= low.number) break;
@@ -136,14 +139,14 @@ static bool solve(const Solution *solution, Candidate *found) {
 
 /* ---- two options ---- */
 
-/* The numbers of both options, and the size that they give. */
+/* The values of both options, and the resulting size. */
 typedef struct Pair {
     long first, second;
     double size;
 } Pair;
 
-/* What the first option leaves the second one takes, for the numbers around the best of the first;
- * `best` has that one alone, and second = 0. */
+/* Solves the second option for the values of the first option around its best value. On entry
+ * `best` has the first option alone, and second = 0. */
 static void refine(const Solution *solution, Pair *best) {
     const Expansion *expansion = solution->expansion;
     const long middle = best->first;
@@ -172,13 +175,13 @@ static const char *solved_text(const Solution *solution, Pair pair) {
     if (pair.second)
         second = arena_format(arena, " and %s = %ld", solution->expansion->asked->solved[1]->name,
                               pair.second);
-    return arena_format(arena, "%s = %ld%s leave%s %+.0f %s (%+.3f %%)", solution->path->name,
-                        pair.first, second, *second ? "" : "s", rest, unit_of(solution->expansion),
-                        100 * rest / solution->wanted);
+    return arena_format(arena, "%s = %ld%s; remaining difference %+.0f %s (%+.3f %%)",
+                        solution->path->name, pair.first, second, rest,
+                        unit_of(solution->expansion), 100 * rest / solution->wanted);
 }
 
-/* The longest beginning of a path that is an option of the model: "mixer" of mixer.part.width where
- * the layer of that option has no `part`; NULL: none is. */
+/* The longest prefix of a path that is an option of the model: "mixer" of mixer.part.width if the
+ * layer of that option has no `part`; NULL without one. */
 static const char *known_part(MoecCompiler *compiler, Arena *arena, const char *path) {
     size_t length = strlen(path);
     while (length && path[length] != '.') length--;
@@ -205,8 +208,7 @@ static void help_with_path(const Expansion *expansion, MoecCompiler *variant, co
         report_help(expansion->reports, "did you mean '%s'?", near);
     else
         report_help(expansion->reports,
-                    "'match' sets one option in every variant of another size than the base: name "
-                    "one that all of them have, or compare '%s' in another experiment",
+                    "match by an option that all variants have, or move '%s' to another experiment",
                     name);
 }
 

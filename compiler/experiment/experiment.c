@@ -15,7 +15,7 @@ enum { MAX_VARIANTS = 256, NAME_BYTES = 60 };
 
 /* ---- one variant ---- */
 
-/* The program, and how it is trained: other options are in the program, however they are written.
+/* A hash of the program and of the training options. The other options are part of the program.
  */
 static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     const List *settings = moec_settings(compiler);
@@ -28,7 +28,8 @@ static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     return hash;
 }
 
-/* Caches are those of another program, which is made for what asks for them alone. */
+/* The cache size requires the decoding program, which is compiled only if the experiment matches
+ * it. */
 static bool needs_cache(const Expansion *expansion) {
     return expansion->asked->match && !strcmp(expansion->asked->match->name, "cache");
 }
@@ -95,7 +96,7 @@ static void add_name(Text *name, const Node *entry, const char *value) {
     }
 }
 
-/* A folder of its own for each. */
+/* A unique name, because each variant has its own folder. */
 static const char *name_apart(const Expansion *expansion, const char *name) {
     const char *apart = name;
     for (int number = 2, i = 0; i < expansion->count; i++) {
@@ -128,7 +129,7 @@ static void add_variant(Expansion *expansion, const List *overrides, MoecVariant
 
 /* ---- budgets ---- */
 
-/* The steps that a budget pays for; 0: the time that they take is measured. */
+/* The training steps of a budget; 0: limited by the measured time. */
 static double steps_of(const Experiment *asked, const MoecVariant *variant) {
     double tokens = variant->step_tokens;
     switch (asked->budget) {
@@ -155,8 +156,9 @@ static bool add_budget(const Expansion *expansion, List *overrides, MoecVariant 
         return true;
     }
     report_error(expansion->reports, asked->node->name_span,
-                 "the budget of '%s' is %s for variant '%s'", asked->node->name,
-                 steps < 1 ? "less than one step" : "no number of steps", variant->name);
+                 "the budget of experiment '%s' is %s for variant '%s'", asked->node->name,
+                 steps < 1 ? "less than one step" : "not a valid number of steps", variant->name);
+    report_help(expansion->reports, steps < 1 ? "increase the budget" : "write a smaller budget");
     return false;
 }
 
@@ -200,7 +202,7 @@ static void add_all(Arena *arena, List *list, const List *more) {
     for (int i = 0; i < more->count; i++) list_push(arena, list, more->items[i]);
 }
 
-/* Of what is tuned, as it is told: "train.lr = 1e-3, train.decay = 0.1". */
+/* The tuned options as text: "train.lr = 1e-3, train.decay = 0.1". */
 static const char *tuned_text(Arena *arena, const List *overrides) {
     Text text = {.arena = arena};
     for (int i = 0; i < overrides->count; i++) {
@@ -211,7 +213,7 @@ static const char *tuned_text(Arena *arena, const List *overrides) {
     return text.text;
 }
 
-/* One structure, made equal to the base, with each choice of what is tuned. */
+/* Adds one structure, solved for the size of the base, with each combination of tuned options. */
 static bool add_structure(Expansion *expansion, const char *name, const List *own) {
     const Experiment *asked = expansion->asked;
     Arena *arena = expansion->arena;
@@ -261,18 +263,18 @@ static const MoecExperiment *result_of(const Expansion *expansion) {
     return experiment;
 }
 
-/* How many structures differ from the base; -1 after a report. */
+/* The number of structures other than the base; -1 after a report. */
 static int count_structures(const Expansion *expansion) {
     const Experiment *asked = expansion->asked;
     double structures = asked->vary.count ? combinations(&asked->vary) : 0;
     double count = (structures + 1) * combinations(&asked->tune);
     if (count <= MAX_VARIANTS) return (int)structures;
-    report_error(expansion->reports, asked->node->name_span, "%.0f variants, more than %d", count,
-                 MAX_VARIANTS);
+    report_error(expansion->reports, asked->node->name_span,
+                 "too many variants: %.0f, the maximum is %d", count, MAX_VARIANTS);
     return -1;
 }
 
-/* Whether the choices make a model; `base`: the variant of equal size, or NULL. */
+/* Whether the choices result in a valid model; `base`: the variant of equal size, or NULL. */
 static bool check_choices(const Expansion *expansion, const char *name, const List *own,
                           MoecVariant *base) {
     List overrides = {0};

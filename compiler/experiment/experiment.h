@@ -14,18 +14,18 @@ typedef struct Expansion {
     int count;
 } Expansion;
 
-/* What the model with these overrides costs; false when there is no such model. */
+/* Computes the size and cost of the model with these overrides; false if the model is invalid. */
 bool variant_describe(const Expansion *expansion, const List *overrides, bool tell,
                       MoecVariant *variant);
-/* The override PATH = number, at the place of `path`. */
+/* The override PATH = number, with the location of `path`. */
 Node *number_entry(Arena *arena, const Node *path, double number);
-/* Whether nothing has to be solved: no size is matched, or both have the same. */
+/* Whether no option must be solved: the experiment matches no size, or both sizes are equal. */
 bool variant_same_size(const Expansion *expansion, const MoecVariant *a, const MoecVariant *b);
-/* Whether the variant has the options that are set for equal sizes; reports the first that it has
- * not. */
+/* Whether the variant has the options that are set for equal sizes; reports the first missing
+ * one. */
 bool variant_has_solved(const Expansion *expansion, const List *overrides, const char *name);
-/* Adds what makes the variant as large as the base, and says in variant->solved what that leaves;
- * false after an error. */
+/* Adds the options that make the variant as large as the base, and describes them and the remaining
+ * difference in variant->solved; false after an error. */
 bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *variant);
 /* Whether every --set of the command line has an effect; false after an error. */
 bool sets_allowed(const Expansion *expansion);

@@ -48,10 +48,9 @@ static bool is_refused(const Experiment *asked, const Node *claim) {
 
 static bool report_conflict(const Expansion *expansion, const Node *set, Span span,
                             const char *path) {
-    report_error(expansion->reports, set->span, "--set sets '%s', and so does the experiment",
-                 path);
-    report_note(expansion->reports, span, "here");
-    report_help(expansion->reports, "leave --set %s out, or change the experiment", set->name);
+    report_error(expansion->reports, set->span, "--set and the experiment both set '%s'", path);
+    report_note(expansion->reports, span, "the experiment sets it here");
+    report_help(expansion->reports, "remove --set %s, or change the experiment", set->name);
     return false;
 }
 

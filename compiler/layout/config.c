@@ -1,10 +1,10 @@
-/* config: the options of a model from what a family's configuration says, and back.
+/* config: translate the configuration of a model family to options of a model, and back.
  *
- *     from hidden_size = dim                       dim takes the value of hidden_size
+ *     from hidden_size = dim                       dim has the value of hidden_size
  *     from rope_theta = attention.rotary.base else 10000
- *     from rotary_pct = attention.rotary.dim / attention.head_dim      solved for what is open
+ *     from rotary_pct = attention.rotary.dim / attention.head_dim     solved for the unknown option
  *     from hidden_act = "silu"                     holds in every model of the family
- *     norm = layer_norm                            so has every model of ours
+ *     norm = layer_norm                            holds in every model of moec
  *     from max_length = attention.rotary.original if attention.rotary == dynamic_rotary
  */
 #include "layout/layout.h"
@@ -17,10 +17,10 @@
 #include <string.h>
 
 typedef struct Slot {
-    const char *path, *text; /* text: NULL: open */
+    const char *path, *text; /* text: NULL: unknown */
     bool is_number, fixed;
-    bool null; /* the configuration says so: the default */
-    bool told; /* the configuration says how large it is */
+    bool null; /* the configuration has null: use the default */
+    bool told; /* the configuration contains this size */
     double number;
 } Slot;
 
@@ -74,7 +74,7 @@ bool layout_number(Arena *arena, const Node *node, FindOption find, void *contex
     return path && find(context, path, value);
 }
 
-/* As short as it can be: 1e-6, 500000 */
+/* The shortest exact text: 1e-6, 500000 */
 static char *number_text(Arena *arena, double number) {
     if (number == floor(number) && fabs(number) < 1e15) return arena_format(arena, "%.0f", number);
     for (int digits = 1; digits <= 17; digits++) {
@@ -86,7 +86,7 @@ static char *number_text(Arena *arena, double number) {
     return arena_format(arena, "%.17g", number);
 }
 
-/* ---- what a rule says ---- */
+/* ---- rules ---- */
 
 static bool is_word(const Node *node, const char *word) {
     return node->kind == NODE_NAME && strcmp(node->name, word) == 0;
@@ -197,7 +197,7 @@ static bool slot_number(void *context, const char *path, double *value) {
     return true;
 }
 
-/* "a", where 'none' is written "null"; what a message shows of a value. */
+/* A value as text for messages; `none` is "null". */
 static const char *pair_text(Arena *arena, const MoecPair *pair) {
     switch (pair->kind) {
     case MOEC_PAIR_NONE:
@@ -211,7 +211,7 @@ static const char *pair_text(Arena *arena, const MoecPair *pair) {
     }
 }
 
-/* The shortest texts of the numbers of a list; NULL: it holds other things. */
+/* The shortest texts of the numbers of a list; NULL if it contains other values. */
 static const char *numbers_text(Arena *arena, const char *list) {
     Text text = {.arena = arena};
     const char *at = list + strspn(list, "[ ");
@@ -232,6 +232,16 @@ static bool is_name(const char *text) {
     return true;
 }
 
+static void report_unsupported(const Reading *reading, const Node *rule, const char *verb,
+                               const char *value) {
+    Reports *reports = reading->unit->reports;
+    const char *known = layout_known_words(reading->arena, rule);
+    report_error(reports, rule->span,
+                 "config.json: key \"%s\" %s %s, which layout '%s' does not support", rule->name,
+                 verb, value, reading->layout->name);
+    if (*known) report_help(reports, "use one of %s", known);
+}
+
 static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecPair *pair) {
     if (pair->kind == MOEC_PAIR_FLAG) slot->text = pair->number != 0 ? "true" : "false";
     if (pair->kind == MOEC_PAIR_TEXT && is_name(pair->text))
@@ -245,16 +255,11 @@ static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecP
         set_number(reading, slot, number);
     }
     if (slot->text) return;
-    report_error(reading->unit->reports, rule->span,
-                 "the configuration gives '%s' the value %s, which is no value of an option",
-                 rule->name, pair_text(reading->arena, pair));
-    if (*layout_known_words(reading->arena, rule))
-        report_help(reading->unit->reports, "known are %s",
-                    layout_known_words(reading->arena, rule));
+    report_unsupported(reading, rule, "is", pair_text(reading->arena, pair));
     slot->text = "none";
 }
 
-/* A list is as long as the configuration says elsewhere, as far as that is known. */
+/* Checks the length of a list against another key of the configuration, if that is known. */
 static bool list_fits(Reading *reading, const Node *rule, const Node *count, const MoecPair *pair) {
     double wanted;
     long found = *pair->text != '\0';
@@ -262,12 +267,12 @@ static bool list_fits(Reading *reading, const Node *rule, const Node *count, con
     if (!layout_number(reading->arena, count, slot_number, reading, &wanted) || found == wanted)
         return true;
     report_error(reading->unit->reports, rule->span,
-                 "'%s' has %ld entries in the configuration, where %.0f are due", rule->name, found,
+                 "config.json: key \"%s\" has %ld entries, expected %.0f", rule->name, found,
                  wanted);
     return false;
 }
 
-/* What is repeated in a list: layer_types = repeat(pattern, layers) */
+/* Sets the repeated part of a list: layer_types = repeat(pattern, layers) */
 static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const Node *count,
                         const MoecPair *pair) {
     const char *unknown = NULL;
@@ -275,13 +280,12 @@ static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const No
     if (!list_fits(reading, rule, count, pair)) return;
     slot->text = layout_pattern(reading->arena, rule, pair->text, &unknown);
     if (slot->text) return;
-    report_error(reading->unit->reports, rule->span, "'%s' holds \"%.*s\" in the configuration",
-                 rule->name, utf8_cut(unknown, 60), unknown);
-    report_help(reading->unit->reports, "known are %s", layout_known_words(reading->arena, rule));
+    report_unsupported(reading, rule, "contains",
+                       arena_format(reading->arena, "\"%.*s\"", utf8_cut(unknown, 60), unknown));
     slot->text = "none";
 }
 
-/* The number of places in an expression that are open, and one of them. */
+/* The number of unknown options in an expression; *open receives one of them. */
 static int open_slots(const Reading *reading, const Node *value, Slot **open) {
     const char *path = layout_path(reading->arena, value);
     if (path) {
@@ -295,7 +299,7 @@ static int open_slots(const Reading *reading, const Node *value, Slot **open) {
     return count;
 }
 
-/* What makes `number` with `other`; first: it stands on the left. */
+/* The operand that results in `number` together with `other`; first: it is the left operand. */
 static double inverse(char operation, bool first, double number, double other) {
     switch (operation) {
     case '+':
@@ -311,7 +315,7 @@ static double inverse(char operation, bool first, double number, double other) {
     }
 }
 
-/* What is open in `value` when that is `number`. */
+/* The value of the unknown option in `value` if `value` equals `number`. */
 static double undo(Reading *reading, const Node *value, double number) {
     double other;
     if (value->kind == NODE_UNARY) return undo(reading, value->kids[0], -number);
@@ -322,7 +326,7 @@ static double undo(Reading *reading, const Node *value, double number) {
     return NAN;
 }
 
-/* A share of a width, or what was a root, is a rounded number. */
+/* Rounds the result of a division or root that is close to an integer. */
 static double near_whole(double number) {
     double whole = nearbyint(number);
     return fabs(number - whole) < 1e-6 * fabs(number) ? whole : number;
@@ -335,8 +339,9 @@ static void solve(Reading *reading, const Node *rule, const Node *value, double 
     if (isfinite(found))
         set_number(reading, open, near_whole(found));
     else
-        report_error(reading->unit->reports, rule->span, "this has no solution for '%s'",
-                     open->path);
+        report_error(reading->unit->reports, rule->span,
+                     "config.json: no value of '%s' results in %s = %g", open->path, rule->name,
+                     number);
 }
 
 static void check_constant(Reading *reading, const Node *rule, const MoecPair *pair) {
@@ -345,12 +350,12 @@ static void check_constant(Reading *reading, const Node *rule, const MoecPair *p
         (pair->kind == MOEC_PAIR_NONE && rule != first_rule(reading->layout)))
         return;
     report_error(reading->unit->reports, rule->span,
-                 "'%s' is %s in the configuration, layout '%s' is for %s", pair->key,
+                 "config.json: key \"%s\" is %s, but layout '%s' requires %s", pair->key,
                  pair_text(reading->arena, pair), reading->layout->name,
                  pair_text(reading->arena, &wanted));
     report_help(reading->unit->reports,
-                "a layout of your own can say what such a model is: begin it with "
-                "`layout NAME = %s {` and give it with --layout FILE",
+                "write a custom layout that begins with `layout NAME = %s {` and pass it with "
+                "--layout FILE",
                 reading->layout->name);
 }
 
@@ -373,7 +378,7 @@ static void read_value(Reading *reading, const Node *rule, const Node *value,
     }
 }
 
-/* The value of a key; of one that has keys of its own below it, the first of these. */
+/* The value of a key; of a key with nested keys, the value of the first one. */
 static const MoecPair *value_of(const Reading *reading, const char *key) {
     const MoecPair *pair = find_pair(reading->pairs, reading->count, key);
     size_t length = strlen(key);
@@ -383,7 +388,7 @@ static const MoecPair *value_of(const Reading *reading, const char *key) {
     return pair;
 }
 
-/* null where numbers have a least value is less than that. */
+/* null for an option with a minimum means a value below the minimum. */
 static void read_null(Reading *reading, const Node *rule) {
     const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
     const char *path = layout_path(reading->arena, rule->kids[0]);
@@ -391,8 +396,8 @@ static void read_null(Reading *reading, const Node *rule) {
         find_slot(reading, path)->null = true;
 }
 
-/* Whole numbers are sizes, others tolerances and factors that seldom differ. Of several options
- * that take a number the first one, from which the others follow. */
+/* Integers are sizes; other numbers are tolerances and factors, which seldom differ from the
+ * default. Of several options with the same number, the first one determines the others. */
 static void note_told(Reading *reading, const Node *value, const MoecPair *pair) {
     const Node *first = value->kind == NODE_LIST ? value->kids[0] : value;
     const char *path = layout_path(reading->arena, first);
@@ -400,7 +405,7 @@ static void note_told(Reading *reading, const Node *value, const MoecPair *pair)
         find_slot(reading, path)->told = true;
 }
 
-/* Whether an option is, as far as is known, what the condition of a rule asks for. */
+/* Whether the condition of a rule holds, as far as the options are known. */
 static bool holds(const Reading *reading, const Node *rule) {
     const Node *condition = rule->kids[3];
     if (!condition) return true;
@@ -421,7 +426,7 @@ static void read_rule(Reading *reading, const Node *rule) {
     }
 }
 
-/* [a, b] as it is written. */
+/* A list in source form: [a, b]. */
 static const char *list_text(Arena *arena, const Node *list) {
     Text text = {.arena = arena};
     text_add(&text, "[");
@@ -431,8 +436,8 @@ static const char *list_text(Arena *arena, const Node *list) {
     return text.text;
 }
 
-/* What stands behind `else`, for a key that the configuration has not; the last time what is open
- * still is an error. */
+/* Uses the value after `else` for a key that the configuration lacks. In the last pass, an unknown
+ * option is an error. */
 static void read_otherwise(Reading *reading, const Node *rule, const Node *value, bool last) {
     if (value->kind == NODE_LIST) {
         for (int i = 0; i < value->count; i++) read_otherwise(reading, rule, value->kids[i], last);
@@ -448,12 +453,10 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
         (slot && slot->null))
         return;
     if (!otherwise && last) {
-        report_error(reading->unit->reports, rule->span, "the configuration has no '%s'",
-                     rule->name);
-        report_help(reading->unit->reports,
-                    "it belongs to what the file config.json of layout "
-                    "'%s' says",
-                    reading->layout->name);
+        report_error(reading->unit->reports, rule->span,
+                     "config.json: missing key \"%s\", required by layout '%s'", rule->name,
+                     reading->layout->name);
+        report_help(reading->unit->reports, "add \"%s\" to config.json", rule->name);
     } else if (!otherwise) {
         return;
     } else if (layout_number(reading->arena, otherwise, slot_number, reading, &number)) {
@@ -468,7 +471,7 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
     }
 }
 
-/* An option that all models of the family have. */
+/* Reads an option that is constant in the family. */
 static void read_entry(Reading *reading, const Node *entry) {
     Slot *slot = find_slot(reading, entry->name);
     double number;
@@ -480,7 +483,7 @@ static void read_entry(Reading *reading, const Node *entry) {
         slot->text = entry->kids[0]->name;
     else
         report_error(reading->unit->reports, entry->kids[0]->span,
-                     "a number, a word or arithmetic over options is wanted here");
+                     "expected a number, a word or arithmetic over options");
 }
 
 static void make_slots(Reading *reading) {
@@ -528,7 +531,8 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
     for (int i = 0; i < 2 * rules->count; i++) {
         const Node *rule = rules->items[i % rules->count];
         if (rule->kind != NODE_RULE) continue;
-        if (!layout_constant(rule->kids[0])) read_rule(&reading, rule); /* now that more is known */
+        if (!layout_constant(rule->kids[0]))
+            read_rule(&reading, rule); /* with the options known so far */
         read_otherwise(&reading, rule, rule->kids[0], i >= rules->count);
     }
     for (int i = 0; i < count; i++)
@@ -547,7 +551,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
 
 /* ---- the spec ---- */
 
-/* The options below `prefix`, each group where its first one stands. */
+/* The options below `prefix`; each group is at the position of its first option. */
 static void add_group(Text *text, const List *options, const char *prefix, int depth) {
     size_t length = strlen(prefix);
     const char *separator = depth ? " " : "\n  ";
@@ -590,7 +594,7 @@ char *layout_spec(Arena *arena, const Layout *layout, const char *name, const Li
     return text.text;
 }
 
-/* ---- the other way ---- */
+/* ---- options to configuration ---- */
 
 bool layout_option_number(void *context, const char *path, double *value) {
     *value = moec_option_number(context, path, NAN);
@@ -618,7 +622,7 @@ static bool option_pair(MoecCompiler *model, const char *path, MoecPair *pair) {
     return true;
 }
 
-/* What is called by a word, by that of theirs; false where they have none. */
+/* Translates the value of an option; false if the configuration has no word for it. */
 static bool word_pair(Unit *unit, const Node *rule, MoecCompiler *model, const char *path,
                       MoecPair *pair) {
     if (!option_pair(model, path, pair)) return false;
@@ -635,7 +639,7 @@ static bool word_pair(Unit *unit, const Node *rule, MoecCompiler *model, const c
     return pair->text != NULL;
 }
 
-/* "yarn_rotary { factor = 4 }" is yarn_rotary. */
+/* Compares only the first word: "yarn_rotary { factor = 4 }" is yarn_rotary. */
 static bool model_holds(Arena *arena, const Node *condition, MoecCompiler *model) {
     const char *text = moec_option(model, layout_path(arena, condition->kids[0]));
     const char *word = condition->kids[1]->name;
@@ -670,7 +674,7 @@ static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPai
     return true;
 }
 
-/* What a rule says of one case takes the place of what another says of all. */
+/* A pair of a rule with a condition replaces the pair of the rule without one. */
 static void add_pair(Arena *arena, List *pairs, const MoecPair *pair) {
     for (int i = 0; i < pairs->count; i++) {
         MoecPair *before = pairs->items[i];

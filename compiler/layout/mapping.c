@@ -1,10 +1,10 @@
-/* mapping: which elements of the tensors of a model make up which tensor of theirs.
+/* mapping: map the elements of the tensors of a model to the elements of file tensors.
  *
  *     "q.{i}"[(h,e), d] = block[i].query[d,h,e]     and     "block.3.query", 64 x 4 x 16
  *
- *     "q.3", 64 x 64: 4 x 16 x 64 elements, theirs at steps 1024, 64, 1, ours at 16, 1, 64
+ *     "q.3", 64 x 64: 4 x 16 x 64 elements, theirs with strides 1024, 64, 1, ours with 16, 1, 64
  *
- * A line whose parameters the model has not says nothing of it.
+ * A line has no effect if the model does not have its parameters.
  */
 #include "layout/layout.h"
 
@@ -15,7 +15,7 @@
 
 typedef struct Size {
     const char *name;
-    long size, value; /* value: of an index that the name fixes; -1: it runs */
+    long size, value; /* value: of an index that the name fixes; else -1 */
     Span span;
 } Size;
 
@@ -28,9 +28,9 @@ typedef struct Mapper {
     int count;
     Table by_name;
     List found; /* MoecFileTensor * */
-    /* of the line at hand */
+    /* of the current line */
     const LayoutLine *line;
-    int part; /* the one at hand */
+    int part; /* the current part */
     int tensor[LAYOUT_PARTS];
     Size sizes[LAYOUT_PARTS][LAYOUT_INDICES];
     int size_count[LAYOUT_PARTS];
@@ -46,7 +46,7 @@ static Size *find_size(Mapper *mapper, const char *name) {
     return size_within(mapper, mapper->part, name);
 }
 
-/* An index that a part does not have is 1 there. */
+/* An index that a part does not have has size 1 there. */
 static long extent(Mapper *mapper, int part, const char *name) {
     const Size *size = size_within(mapper, part, name);
     return size ? size->size : 1;
@@ -64,7 +64,7 @@ static Size *add_size(Mapper *mapper, const char *name, long size, Span span) {
     return one;
 }
 
-/* "block.{i}.query" against "block.3.query": the numbers become values of indices. */
+/* Matches "block.{i}.query" with "block.3.query": the numbers become values of indices. */
 static bool matches(Mapper *mapper, const char *name) {
     const char *pattern = part_at_hand(mapper)->path;
     mapper->size_count[mapper->part] = 0;
@@ -99,20 +99,20 @@ static void declared_sizes(Mapper *mapper) {
 
 static bool report_size(Mapper *mapper, const Node *sub, long shape, long known) {
     Reports *reports = mapper->unit->reports;
-    report_error(reports, sub->span, "this runs over %ld values, the axis of %s has %ld", known,
-                 part_at_hand(mapper)->path, shape);
+    report_error(reports, sub->span, "this subscript has size %ld, but the axis of %s has size %ld",
+                 known, part_at_hand(mapper)->path, shape);
     bool reversed;
     for (int i = 0; i < layout_indices(sub); i++) {
         const Size *size = find_size(mapper, layout_index(sub, i, &reversed)->name);
         if (size && size->span.source)
-            report_note(reports, size->span, "'%s' is %ld by this", size->name, size->size);
+            report_note(reports, size->span, "'%s' has size %ld here", size->name, size->size);
     }
-    report_help(reports, "another model than the layout is for, or the wrong index: "
-                         "`moec weights` lists the shapes");
+    report_help(reports, "compare the subscript with the shapes that `moec weights` prints");
     return false;
 }
 
-/* The sizes of the indices of one subscript, from the size of its axis; one may be open. */
+/* Solves for the sizes of the indices of one subscript from the size of its axis; one may be
+ * unknown. */
 static bool solve_sub(Mapper *mapper, const Node *sub, long shape) {
     const Node *open = NULL;
     long known = 1;
@@ -126,8 +126,9 @@ static bool solve_sub(Mapper *mapper, const Node *sub, long shape) {
             open = index;
         else {
             report_error(mapper->unit->reports, index->span,
-                         "nothing tells how large '%s' and '%s' are", open->name, index->name);
-            report_help(mapper->unit->reports, "declare one of them: axis %s = 2", open->name);
+                         "the sizes of '%s' and '%s' are unknown", open->name, index->name);
+            report_help(mapper->unit->reports, "declare the size of one of them: axis %s = 2",
+                        open->name);
             return false;
         }
     }
@@ -141,7 +142,7 @@ static bool solve_sizes(Mapper *mapper, const MoecNamedTensor *tensor) {
     int rank = subs ? subs->count : 0;
     if (rank != tensor->rank) {
         report_error(mapper->unit->reports, part_at_hand(mapper)->node->span,
-                     "%s has %d axes (%s), %d subscripts are given", tensor->name, tensor->rank,
+                     "%s has %d axes (%s), got %d subscripts", tensor->name, tensor->rank,
                      tensor->axes, rank);
         return false;
     }
@@ -150,7 +151,7 @@ static bool solve_sizes(Mapper *mapper, const MoecNamedTensor *tensor) {
     return true;
 }
 
-/* "(model.)embed" without the parentheses, or without what they hold, too. */
+/* "(model.)embed" without the parentheses and, unless `prefix`, without their contents. */
 static char *without(Arena *arena, const char *name, bool prefix) {
     const char *open = strchr(name, '('), *close = open ? strchr(open, ')') : NULL;
     if (!close) return arena_format(arena, "%s", name);
@@ -158,7 +159,7 @@ static char *without(Arena *arena, const char *name, bool prefix) {
                         prefix ? (int)(close - open - 1) : 0, open + 1, close + 1);
 }
 
-/* The name of their tensor with the values of its indices. */
+/* The name of the file tensor with the values of its indices. */
 static char *their_name(Mapper *mapper, bool prefix) {
     Text text = {.arena = mapper->arena};
     const char *at = without(mapper->arena, mapper->line->node->name, prefix);
@@ -177,8 +178,9 @@ static bool is_choice(const Mapper *mapper, const char *name) {
     return mapper->line->choice && !strcmp(mapper->line->choice, name);
 }
 
-/* Of their subscript `sub`: how many values the indices behind the one that counts the parts have
- * in each part; the parts stand one after another. False: that index is not in it. */
+/* For the subscript `sub` of the file tensor: in each part, the product of the sizes of the indices
+ * after the index that numbers the parts. The parts are consecutive. False: the subscript does not
+ * contain that index. */
 static bool parts_within(Mapper *mapper, const Node *sub, long *widths) {
     bool reversed, found = false;
     for (int k = 0; k < mapper->line->part_count; k++) widths[k] = 1;
@@ -197,7 +199,8 @@ static long sum(const long *values, int count) {
     return total;
 }
 
-/* How many values the indices of their subscript have that stand before the parts, or all. */
+/* The product of the sizes of the indices before the index that numbers the parts, or of all
+ * indices. */
 static long outer_values(Mapper *mapper, const Node *sub) {
     bool reversed;
     long values = 1;
@@ -238,8 +241,8 @@ static MoecFileTensor *their_tensor(Mapper *mapper) {
     return file;
 }
 
-/* The steps of the indices of some subscripts, the last one's the smallest. An index that has a
- * value is a place; another one runs, from the end where it is reversed. */
+/* The strides of the indices of some subscripts; the last index has the smallest. An index with a
+ * value adds to the offset. Another index is iterated, from the end if it is reversed. */
 typedef struct Steps {
     const char *names[LAYOUT_INDICES];
     long steps[LAYOUT_INDICES];
@@ -265,7 +268,7 @@ static void steps_of(Mapper *mapper, const Node *subs, Steps *steps) {
     for (int i = subs ? subs->count - 1 : -1; i >= 0; i--) {
         const Node *sub = subs->kids[i];
         bool parts = parts_within(mapper, sub, widths), reversed;
-        long least = step; /* of what the parts are made of */
+        long least = step; /* stride of the indices within a part */
         for (int j = layout_indices(sub) - 1; j >= 0; j--) {
             const Node *index = layout_index(sub, j, &reversed);
             if (!parts || !is_choice(mapper, index->name)) {
@@ -300,7 +303,7 @@ static void add_slice(Mapper *mapper, int tensor) {
     }
 }
 
-/* Indices in the name that run are fixed to each of their values: a tensor of theirs for each. */
+/* Each value of an index in the name that has no value yet selects a file tensor of its own. */
 static void all_slices(Mapper *mapper, const char *at, int tensor) {
     for (; (at = strchr(at, '{')); at++) {
         Size *size = find_size(mapper, arena_copy(mapper->arena, at + 1, strcspn(at + 1, "}")));
@@ -315,7 +318,7 @@ static void all_slices(Mapper *mapper, const char *at, int tensor) {
     add_slice(mapper, tensor);
 }
 
-/* The tensor of part `k` whose numbers in the name are those of the first part. */
+/* Finds the tensor of part `k` whose name has the same numbers as the first part. */
 static bool find_part(Mapper *mapper, int k) {
     mapper->part = k;
     for (int i = 0; i < mapper->count; i++) {
@@ -331,7 +334,7 @@ static bool find_part(Mapper *mapper, int k) {
     return false;
 }
 
-/* What stands before the parts has one size in all of them. */
+/* Checks that the indices before the parts have the same size in all of them. */
 static bool same_outside(Mapper *mapper) {
     const Node *subs = mapper->line->node->kids[0];
     for (int i = 0; subs && i < subs->count; i++) {
@@ -342,10 +345,10 @@ static bool same_outside(Mapper *mapper) {
             long own = outer_values(mapper, subs->kids[i]);
             if (own == values) continue;
             report_error(mapper->unit->reports, ((Node *)subs->kids[i])->span,
-                         "this runs over %ld values in %s, over %ld in %s", values,
+                         "this subscript has size %ld in %s, but %ld in %s", values,
                          mapper->line->parts[0].path, own, mapper->line->parts[k].path);
             report_help(mapper->unit->reports,
-                        "what differs between parts stands in the parentheses of '%s', behind it",
+                        "move the differing indices into the parentheses of '%s', after it",
                         mapper->line->choice);
             return false;
         }
@@ -361,7 +364,7 @@ static bool has_index(const Node *subs, const char *name) {
     return false;
 }
 
-/* What stands before the parts is as large as in the first of them. */
+/* The indices before the parts have the same size as in the first part. */
 static void known_outside(Mapper *mapper) {
     const Node *subs = mapper->line->node->kids[0];
     for (int i = 0; subs && i < subs->count; i++) {
@@ -377,14 +380,14 @@ static void known_outside(Mapper *mapper) {
     }
 }
 
-/* The tensors that a line speaks of once the first of its parts is found. */
+/* Maps the tensors of a line after the first of its parts is found. */
 static bool map_parts(Mapper *mapper) {
     int count = mapper->line->part_count;
     for (int k = 1; k < count; k++) {
         if (find_part(mapper, k)) continue;
         report_error(mapper->unit->reports, mapper->line->node->span,
-                     "the model has no '%s' beside %s", mapper->line->parts[k].path,
-                     mapper->tensors[mapper->tensor[0]].name);
+                     "the model has %s, but no matching '%s'",
+                     mapper->tensors[mapper->tensor[0]].name, mapper->line->parts[k].path);
         return false;
     }
     for (int k = 0; k < count; k++) {

@@ -1,7 +1,7 @@
-/* read_layout: the layouts of a unit. What a layout derives from comes first, what it says again
- * takes the place of that; every line is checked by itself:
+/* read_layout: the layouts of a unit. The statements of the base come first, and repeated
+ * statements replace them. Each line is checked independently:
  *
- *     "q.{i}"[(h,e), d] = block[i].query[d,h,e]     both sides have i, h, e, d, each once
+ *     "q.{i}"[(h,e), d] = block[i].query[d,h,e]     each side has i, h, e, d once
  */
 #include "layout/layout.h"
 
@@ -39,12 +39,12 @@ static int find_name(const Names *names, const char *name) {
 static bool add_name(Reader *reader, Names *names, const char *name, Span span) {
     int before = find_name(names, name);
     if (before >= 0) {
-        report_error(reader->reports, span, "index '%s' stands twice on one side", name);
-        report_note(reader->reports, names->spans[before], "first here");
+        report_error(reader->reports, span, "duplicate index '%s' on one side", name);
+        report_note(reader->reports, names->spans[before], "first used here");
         return false;
     }
     if (names->count == LAYOUT_INDICES) {
-        report_error(reader->reports, span, "more than %d indices", LAYOUT_INDICES);
+        report_error(reader->reports, span, "too many indices: the maximum is %d", LAYOUT_INDICES);
         return false;
     }
     names->names[names->count] = name;
@@ -69,9 +69,8 @@ static bool add_sub(Reader *reader, Names *names, const Node *sub, bool ours) {
         const Node *one = layout_index(sub, i, &reversed);
         if (!one || (reversed && !ours)) {
             report_error(reader->reports, sub->span,
-                         "a subscript of a layout is an index, or several in parentheses");
-            if (one)
-                report_help(reader->reports, "what runs the other way is written so on the right");
+                         "expected an index, or several indices in parentheses");
+            if (one) report_help(reader->reports, "write -%s on the right side instead", one->name);
             return false;
         }
         if (!add_name(reader, names, one->name, one->span)) return false;
@@ -81,7 +80,8 @@ static bool add_sub(Reader *reader, Names *names, const Node *sub, bool ours) {
 
 static bool add_subs(Reader *reader, Names *names, const Node *subs, bool ours) {
     if (subs && subs->count > LAYOUT_RANK) {
-        report_error(reader->reports, subs->span, "more than %d subscripts", LAYOUT_RANK);
+        report_error(reader->reports, subs->span, "too many subscripts: the maximum is %d",
+                     LAYOUT_RANK);
         return false;
     }
     for (int i = 0; subs && i < subs->count; i++)
@@ -97,7 +97,8 @@ static bool add_holes(Reader *reader, Names *names, const Node *line) {
         int start = line->name_span.start + 1 + (int)(at - line->name);
         Span span = {source, start, start + (int)length + 2};
         if (!at[1 + length] || !length) {
-            report_error(reader->reports, span, "'{' begins the name of an index, which '}' ends");
+            report_error(reader->reports, span,
+                         "expected the name of an index in braces, such as {i}");
             return false;
         }
         if (!add_name(reader, names, arena_copy(reader->arena, at + 1, length), span)) return false;
@@ -126,13 +127,13 @@ static bool add_path(Reader *reader, Text *path, Names *names, const Node *node)
     default:
         break;
     }
-    report_error(reader->reports, node->span, "the path of a parameter is wanted here");
-    report_help(reader->reports, "write it as moec weights lists it, with an index for the number "
-                                 "of a layer: block[i].attention.query");
+    report_error(reader->reports, node->span, "expected the path of a parameter");
+    report_help(reader->reports, "write the name that `moec weights` prints, with an index for the "
+                                 "number of a layer: block[i].attention.query");
     return false;
 }
 
-/* ---- what is done with a value ---- */
+/* ---- arithmetic on a parameter ---- */
 
 typedef struct Affine {
     const Node *tensor; /* NULL: a number alone */
@@ -150,7 +151,8 @@ static bool combine(Reader *reader, const Node *node, Affine *result) {
     if (operation == '/' && !b.tensor && b.shift != 0) b.shift = 1 / b.shift, product = true;
     if ((a.tensor && b.tensor) || !(sum || product) || node->name[1]) {
         report_error(reader->reports, node->span,
-                     "a layout adds numbers to one parameter, or multiplies it by them");
+                     "unsupported expression: expected one parameter with numbers added to it or "
+                     "multiplied by it");
         return false;
     }
     const Affine *tensor = a.tensor ? &a : &b, *number = a.tensor ? &b : &a;
@@ -187,8 +189,8 @@ static bool read_part(Reader *reader, const Node *line, const Node *node, Layout
     Affine value;
     if (!affine(reader, node, &value)) return false;
     if (!value.tensor || value.factor == 0) {
-        report_error(reader->reports, node->span, "this is a number, where a parameter is wanted");
-        report_help(reader->reports, "\"NAME\" = none: what their files hold and ours do not");
+        report_error(reader->reports, node->span, "expected a parameter, got a number");
+        report_help(reader->reports, "write \"%s\" = none to ignore this file tensor", line->name);
         return false;
     }
     const Node *tensor = value.tensor;
@@ -202,24 +204,25 @@ static bool read_part(Reader *reader, const Node *line, const Node *node, Layout
         const char *hole = arena_format(reader->arena, "{%s}", names->names[i]);
         if (strstr(line->name, hole)) continue;
         report_error(reader->reports, names->spans[i],
-                     "'%s' does not stand in the name of their "
-                     "tensor",
-                     hole);
+                     "'%s' is missing in the name of the file tensor", hole);
+        report_help(reader->reports, "add %s to the name \"%s\"", hole, line->name);
         return false;
     }
     return add_subs(reader, names, part->subs, true);
 }
 
-/* Every index of a part stands on the left. */
+static void report_no_left(Reader *reader, Span span, const char *index) {
+    report_error(reader->reports, span, "index '%s' is missing on the left side", index);
+    report_help(reader->reports,
+                "add it to the subscripts of the file tensor, or as {%s} to its name", index);
+}
+
+/* Checks that every index of a part occurs on the left side. */
 static bool known_names(Reader *reader, const Names *left, const Names *right) {
     for (int i = 0; i < right->count; i++) {
         if (find_name(left, right->names[i]) >= 0) continue;
-        report_error(reader->reports, right->spans[i], "index '%s' does not stand on the left",
-                     right->names[i]);
-        report_help(reader->reports,
-                    "write it among the subscripts of their tensor, or as {%s} in "
-                    "its name",
-                    right->names[i]);
+        report_no_left(reader, right->spans[i], right->names[i]);
+
         return false;
     }
     return true;
@@ -231,16 +234,16 @@ static bool declares(const Layout *layout, const char *axis) {
     return false;
 }
 
-/* Every index of the left is one of a part, counts the parts, or is declared. */
+/* Checks that every index on the left side belongs to a part, numbers the parts, or is declared. */
 static bool used_names(Reader *reader, const Layout *layout, const Names *left, const bool *used,
                        const LayoutLine *line) {
     for (int i = 0; i < left->count; i++) {
         if (used[i] || (line->choice && strcmp(line->choice, left->names[i]) == 0)) continue;
         if (declares(layout, left->names[i])) continue;
-        report_error(reader->reports, left->spans[i], "index '%s' is not among those of '%s'",
-                     left->names[i], line->parts[0].path);
+        report_error(reader->reports, left->spans[i], "'%s' has no index '%s'", line->parts[0].path,
+                     left->names[i]);
         report_note(reader->reports, line->parts[0].node->span,
-                    "this is what the tensor is made of");
+                    "the file tensor maps to this parameter");
         return false;
     }
     return true;
@@ -263,9 +266,9 @@ static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
     if (is_none(value)) return true;
     if (strchr(node->name, '*')) {
         report_error(reader->reports, node->name_span,
-                     "a parameter is one tensor of theirs, '*' "
-                     "stands for many");
-        report_help(reader->reports, "\"NAME*\" = none: what their files hold and ours do not");
+                     "'*' matches several file tensors, but a parameter maps to one");
+        report_help(reader->reports, "write \"%s\" = none to ignore these file tensors",
+                    node->name);
         return false;
     }
     Names left = {.count = 0};
@@ -273,13 +276,12 @@ static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
         return false;
     const Node *list = parts_of(value, line);
     if (list && (list->count == 0 || list->count > LAYOUT_PARTS)) {
-        report_error(reader->reports, list->span, "between 1 and %d parts are wanted here",
-                     LAYOUT_PARTS);
+        report_error(reader->reports, list->span, "expected 1 to %d parts, got %d", LAYOUT_PARTS,
+                     list->count);
         return false;
     }
     if (list && find_name(&left, line->choice) < 0) {
-        report_error(reader->reports, value->kids[1]->span, "index '%s' does not stand on the left",
-                     line->choice);
+        report_no_left(reader, value->kids[1]->span, line->choice);
         return false;
     }
     line->part_count = list ? list->count : 1;
@@ -304,12 +306,13 @@ static bool says_again(const LayoutLine *a, const LayoutLine *b) {
     return false;
 }
 
-/* What is said twice in one text is a mistake; what a base says gives way. */
+/* Reports a statement that repeats another one of the same layout. A statement of a base is
+ * replaced. */
 static bool is_own(Reader *reader, const Layout *layout, const Node *before, const Node *node) {
     Span all = layout->node->span, old = before->span;
     if (old.source != all.source || old.start < all.start || old.end > all.end) return false;
-    report_error(reader->reports, node->span, "this is said twice");
-    report_note(reader->reports, old, "first here");
+    report_error(reader->reports, node->span, "this repeats an earlier statement of the layout");
+    report_note(reader->reports, old, "the earlier statement is here");
     return true;
 }
 
@@ -318,7 +321,7 @@ static void add_line(Reader *reader, Layout *layout, const Node *node) {
     line->node = node;
     if (!read_line(reader, layout, line)) return;
     List *lines = &layout->lines;
-    int kept = 0, place = -1; /* where the first stood whose place it takes */
+    int kept = 0, place = -1; /* index of the first statement that it replaces */
     for (int i = 0; i < lines->count; i++) {
         LayoutLine *before = lines->items[i];
         if (!says_again(before, line))
@@ -335,36 +338,42 @@ static void add_line(Reader *reader, Layout *layout, const Node *node) {
         lines->items[place] = line;
 }
 
-/* What a rule gives and takes, where it is more than the grammar asks for. */
+/* Checks the parts of a rule beyond the grammar. */
 static bool check_rule(Reader *reader, const Node *rule) {
     const Node *value = rule->kids[0], *words = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
     if (value->kind == NODE_CALL && !layout_repeated(value, NULL)) {
-        report_error(reader->reports, value->span, "a layout knows no function but repeat");
-        report_help(reader->reports, "a list of theirs that repeats one of ours is written so: "
-                                     "from layer_types = repeat(pattern, layers)");
+        report_error(reader->reports, value->span,
+                     "unknown function '%s': a layout supports only repeat",
+                     ((Node *)value->kids[0])->name);
+        report_help(reader->reports,
+                    "write a periodic list as from layer_types = repeat(pattern, layers)");
         return false;
     }
     for (int i = 0; words && words->kind == NODE_RECORD && i < words->count; i++) {
         const Node *word = words->kids[i];
         if (((Node *)word->kids[0])->kind == NODE_NAME) continue;
-        report_error(reader->reports, word->span, "a word of theirs and one of ours are wanted");
+        report_error(reader->reports, word->span,
+                     "expected a word of the configuration, '=', and a word of the option");
+        report_help(reader->reports, "write { %s = WORD }", word->name);
         return false;
     }
     const Node *otherwise = rule->kids[2];
     for (int i = 0; otherwise && otherwise->kind == NODE_LIST && i < otherwise->count; i++) {
         if (((Node *)otherwise->kids[i])->kind == NODE_NAME) continue;
-        report_error(reader->reports, otherwise->span, "a list of words is wanted here");
+        report_error(reader->reports, otherwise->span, "expected a list of words");
+        report_help(reader->reports, "write else [a, b]");
         return false;
     }
     if (rule->kids[3] && layout_constant(value)) {
-        report_error(reader->reports, rule->kids[3]->span, "this rule gives no option a value");
-        report_help(reader->reports, "leave the condition out: so it is in every model");
+        report_error(reader->reports, rule->kids[3]->span,
+                     "a rule with a constant value cannot have a condition");
+        report_help(reader->reports, "remove the condition: the value applies to every model");
         return false;
     }
     return true;
 }
 
-/* Whether two speak of the same key in the same case, or give the same option. */
+/* Whether two rules have the same key and condition, or two entries set the same option. */
 static bool same_rule(Arena *arena, const Node *a, const Node *b) {
     if (a->kind != b->kind || strcmp(a->name, b->name) != 0) return false;
     const Node *one = a->kind == NODE_RULE ? a->kids[3] : NULL;
@@ -374,10 +383,11 @@ static bool same_rule(Arena *arena, const Node *a, const Node *b) {
            !strcmp(one->kids[1]->name, other->kids[1]->name);
 }
 
-/* The first rule recognises: that of a derived layout stands where that of its base did. */
+/* The first rule identifies the family: a rule of a derived layout replaces the rule of its base at
+ * the same index. */
 static void add_rule(Reader *reader, Layout *layout, Node *node) {
     if (node->kind == NODE_RULE && !check_rule(reader, node)) return;
-    int kept = 0; /* of the keys that the base does not read */
+    int kept = 0; /* of the keys that the base ignores */
     for (int i = 0; i < layout->unread.count; i++) {
         Node *key = layout->unread.items[i];
         if (strcmp(key->name, node->name) != 0) layout->unread.items[kept++] = key;
@@ -392,7 +402,7 @@ static void add_rule(Reader *reader, Layout *layout, Node *node) {
     list_push(reader->arena, &layout->rules, node);
 }
 
-/* A key that a base read and this layout does not. */
+/* Adds a key that this layout ignores, also if its base reads it. */
 static void add_unread(Reader *reader, Layout *layout, Node *key) {
     for (int i = 0; i < layout->rules.count; i++) {
         const Node *before = layout->rules.items[i];
@@ -437,7 +447,7 @@ static bool add_layout(Reader *reader, Layout *layout, const Node *node, int dep
         const Node *found = find_layout(reader->unit, base->name);
         if (!found || depth == MAX_BASES) {
             report_error(reader->reports, base->span,
-                         found ? "layout '%s' derives from itself" : "there is no layout '%s'",
+                         found ? "layout '%s' is based on itself" : "unknown layout '%s'",
                          base->name);
             return false;
         }
@@ -464,8 +474,8 @@ static void add_file(Arena *arena, Layout *layout, const char *path) {
     list_push(arena, &layout->files, (void *)name);
 }
 
-/* The file that declares the base, those that the layout names, and every file outside of the
- * standard library that declares a layer. */
+/* Lists the file that declares the base, the files that the layout uses, and every file outside of
+ * the standard library that declares a layer. */
 static void list_files(const Unit *unit, Layout *layout) {
     const Node *base = node_called(&unit->layers, layout->base);
     add_file(unit->arena, layout, base ? base->span.source->path : layout->base);
@@ -497,9 +507,9 @@ List layouts_read(Unit *unit) {
             list_push(unit->arena, &layouts, layout);
             continue;
         }
-        report_error(unit->reports, node->name_span, "layout '%s' has no rule to be recognised by",
-                     node->name);
-        report_help(unit->reports, "begin it with: from model_type = \"%s\"", node->name);
+        report_error(unit->reports, node->name_span,
+                     "layout '%s' has no rule that identifies its model family", node->name);
+        report_help(unit->reports, "add from model_type = \"%s\" as its first rule", node->name);
     }
     return layouts;
 }

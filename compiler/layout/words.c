@@ -1,4 +1,4 @@
-/* words: what a rule calls by other words, and lists of them.
+/* words: translation of enum values between a configuration and options, and lists of such values.
  *
  *     from hidden_act = ffn.act in { silu = silu, gelu_pytorch_tanh = gelu_tanh }
  *     from layer_types = repeat(pattern, layers) in { sliding_attention = local }
@@ -22,7 +22,7 @@ const char *layout_our_word(const Node *rule, const char *theirs) {
     return words ? NULL : theirs;
 }
 
-/* "rotary { base = 5 }" is called by its first word. */
+/* The name of "rotary { base = 5 }" is its first word. */
 const char *layout_their_word(Arena *arena, const Node *rule, const char *ours) {
     const Node *words = words_of(rule);
     size_t length = strcspn(ours, " {");
@@ -51,7 +51,7 @@ const Node *layout_repeated(const Node *value, const Node **count) {
     return call->kids[1]->kids[0];
 }
 
-/* The least number of words that, repeated, are the whole list. */
+/* The smallest number of words whose repetition is the whole list. */
 static int period_of(const List *words) {
     for (int period = 1; period < words->count; period++) {
         bool same = true;

@@ -6,8 +6,7 @@
 
 /* expected: the text of a syntax error.
  *
- * Where an expression may stand, some forty tokens may; they are told as one thing: "an
- * expression".
+ * About forty tokens can begin an expression. The message groups them as "an expression".
  */
 
 enum { MAX_QUOTED = 30 };
@@ -49,11 +48,11 @@ static void show(Expectation *expectation, const char *text) {
     if (expectation->shown_count < most) expectation->shown[expectation->shown_count++] = text;
 }
 
-/* Punctuation that is expected and not told by a group already. */
-static void show_rest(Expectation *expectation, Parser *parser, const char *const *told) {
+/* Adds the expected punctuation that is not in `grouped`. */
+static void show_rest(Expectation *expectation, Parser *parser, const char *const *grouped) {
     for (int i = 0; i < expectation->count; i++) {
         const char *name = expectation->names[i];
-        if (among(name, told)) continue;
+        if (among(name, grouped)) continue;
         if (strcmp(name, "end of file") == 0) {
             if (parser->entry_only) show(expectation, "the end of the text");
         } else if (name[0] == '\'') {
@@ -64,7 +63,7 @@ static void show_rest(Expectation *expectation, Parser *parser, const char *cons
     }
 }
 
-/* Keywords that are expected where no name is. */
+/* Adds the expected keywords, for positions that do not accept a name. */
 static void show_keywords(Expectation *expectation, Parser *parser) {
     for (int i = 0; i < expectation->count; i++) {
         const char *name = expectation->names[i];
@@ -75,15 +74,15 @@ static void show_keywords(Expectation *expectation, Parser *parser) {
     }
 }
 
-/* What may begin here, from the tokens that tell it: `not` is a word where an entry may begin,
- * `require` a statement. */
+/* The construct that can begin here, or NULL: an entry accepts `not` as a word, a statement begins
+ * with `require`. */
 static const char *next_thing(const Expectation *expectation) {
     if (has(expectation, "not") && has(expectation, "in")) return "the next entry";
     if (has(expectation, "require")) return "the next statement";
     return has(expectation, "use") ? "the next item" : NULL;
 }
 
-/* After a complete expression: the brackets and commas that would end it say more than all the
+/* After a complete expression, the closing brackets and commas are more useful than the list of
  * operators. */
 static void show_after_expression(Expectation *expectation, Parser *parser) {
     const char *next = next_thing(expectation);
@@ -96,16 +95,17 @@ static void show_after_expression(Expectation *expectation, Parser *parser) {
     if (next) show(expectation, next);
 }
 
-/* After ':', '.', '@' or where an entry begins, any word may stand. */
+/* After ':', '.', '@' or at the beginning of an entry, any word is accepted. */
 static const char *name_of(const Expectation *expectation, const Parser *parser) {
     bool any_word = has(expectation, "or");
     if (parser->before_last.kind == ':')
         return any_word ? "a type (int, real, flag, word, list, record, axes, layer, layers or any)"
-                        : "what is given (token, next, real or class)";
+                        : "an input kind (token, next, real or class)";
     return any_word && has(expectation, "'}'") ? "the name of an option" : "a name";
 }
 
-/* Shows what was expected; true when it is good to know what stands before it. */
+/* Collects the expected constructs. Returns true if the message includes the token before the
+ * error. */
 static bool group(Expectation *expectation, Parser *parser) {
     static const char *const nothing[] = {NULL};
     if (has(expectation, "'+'") && has(expectation, "'*'")) {
@@ -143,7 +143,7 @@ static const char *describe(Parser *parser, const Token *token, const char *kind
         return parser->entry_only ? "the end of the text" : "the end of the file";
     if (token->kind == NAME || token->kind == NUMBER)
         return arena_format(parser->arena, "'%s'", token->text);
-    if (token->kind == STRING) return "a text in quotes";
+    if (token->kind == STRING) return "a string";
     return kind[0] == '\'' ? kind : arena_format(parser->arena, "'%s'", kind);
 }
 
@@ -152,25 +152,25 @@ static bool is_comparison(int kind) {
            kind == AT_LEAST;
 }
 
-/* What people write from the habits of other languages. */
+/* Fixes for spellings of other languages. */
 static void advise_spelling(Parser *parser, const Expectation *expectation) {
     const Token *found = &parser->last, *before = &parser->before_last;
     const char *text = parser->source->text;
     Reports *reports = parser->reports;
     if (found->kind == '=' && has(expectation, "=="))
-        report_help(reports, "to compare, write '=='");
+        report_help(reports, "write '==' to compare");
     else if (found->kind == EQUAL && has(expectation, "'='"))
-        report_help(reports, "to define, write '='");
+        report_help(reports, "write '=' to define a name");
     else if (found->kind == ':' && has(expectation, "'='"))
         report_help(reports, "write '=' before the value");
-    else if (found->kind == '/' && (before->kind == '/' || strchr("/*", text[found->span.end])))
-        report_help(reports, "comments begin with '#'");
+    else if (found->kind == '/' && (before->kind == '/' || strchr("*/", text[found->span.end])))
+        report_help(reports, "write '#' to begin a comment");
     else if (found->kind == '*' && before->kind == '*')
-        report_help(reports, "a power is written '^'");
+        report_help(reports, "write '^' for a power");
     else if (found->kind == ';' && has(expectation, "require"))
-        report_help(reports, "nothing stands between statements");
+        report_help(reports, "remove ';': statements need no separator");
     else if (is_comparison(found->kind) && has(expectation, "'+'"))
-        report_help(reports, "comparisons do not chain: write 'a < b and b < c'");
+        report_help(reports, "write 'a < b and b < c': comparisons cannot be chained");
 }
 
 static void advise_keyword(Parser *parser, const Expectation *expectation) {
@@ -189,7 +189,7 @@ static void advise_keyword(Parser *parser, const Expectation *expectation) {
     if (near) report_help(parser->reports, "did you mean '%s'?", near);
 }
 
-/* The bracket that must have been forgotten to close, when what was found tells that one was. */
+/* Points at the innermost open bracket if the unexpected token indicates that it is not closed. */
 static void advise_bracket(Parser *parser) {
     const Token *found = &parser->last, *before = &parser->before_last;
     if (parser->bracket_count == 0) return;
@@ -207,14 +207,14 @@ static void advise_bracket(Parser *parser) {
         report_note(parser->reports, bracket->span, "this '%c' is not closed", bracket->character);
 }
 
-/* `y = x` behind a line that is not complete was read as its end; `y = 2 x` as a statement `x`
- * behind y = 2. */
+/* An incomplete line absorbs the `y` of a following `y = x`; `y = 2 x` was read as y = 2 and a
+ * statement `x`. */
 static bool report_late(Parser *parser, const Expectation *expectation) {
     const Token *found = &parser->last, *before = &parser->before_last;
     if (before->kind != NAME) return false;
     bool ended = has(expectation, "'}'") || has(expectation, "')'") || has(expectation, "']'");
     if (found->kind == '=' && before->first && ended && !has(expectation, "a number")) {
-        report_error(parser->reports, before->span, "the line above '%s' is not complete",
+        report_error(parser->reports, before->span, "the statement before '%s' is incomplete",
                      before->text);
         return true;
     }
@@ -228,20 +228,20 @@ static bool report_late(Parser *parser, const Expectation *expectation) {
     return true;
 }
 
-/* block.3.attention.window = 64: a step of a repeat is no option. */
+/* block.3.attention.window = 64: an iteration of a repeat is not an option. */
 static bool report_numbered(const Parser *parser, const Expectation *expectation) {
     const Token *found = &parser->last;
     bool path = parser->before_last.kind == '.' && parser->earlier_kind != NUMBER;
     if (found->kind != NUMBER || !path || !has(expectation, "or")) return false;
-    report_error(parser->reports, found->span,
-                 "an option cannot be set for one step of a repeat: '%s' is a number, not a name",
-                 found->text);
+    report_error(
+        parser->reports, found->span,
+        "an option cannot be set for one iteration of a repeat: expected a name, found '%s'",
+        found->text);
+    report_help(parser->reports, "remove the repeat and the number: attention.window = 64 sets the "
+                                 "option in all iterations");
     report_help(parser->reports,
-                "leave out the repeat and the number: attention.window = 64 sets the option in "
-                "every step");
-    report_help(parser->reports,
-                "steps that differ have layers of their own, in an option that is a list; one "
-                "parameter is set by parameters = [{ of = \"block.3.*\", lr = 0.5 }]");
+                "for different layers, set an option that is a list of layers; for one parameter, "
+                "write parameters = [{ of = \"block.3.*\", lr = 0.5 }]");
     return true;
 }
 
@@ -250,7 +250,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
     parser->recovering = true;
     parser->repeated = found->span.end <= parser->error_end;
     parser->repeats = parser->repeated ? parser->repeats + 1 : 0;
-    if (parser->repeats > MAX_DEPTH) parser->stopped = true; /* nowhere to go on */
+    if (parser->repeats > MAX_DEPTH) parser->stopped = true; /* no progress */
     bool silent = parser->stopped || parser->repeated || found->kind == INVALID;
     if (found->span.end > parser->error_end) parser->error_end = found->span.end;
     if (silent) return;
@@ -258,7 +258,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
     Expectation expectation = {.names = names, .count = count};
     Text text = {.arena = parser->arena};
     if (report_late(parser, &expectation) || report_numbered(parser, &expectation)) return;
-    bool tell_before = group(&expectation, parser);
+    bool quotes_token = group(&expectation, parser);
     for (int i = 0; i < expectation.shown_count; i++)
         text_add(&text, "%s%s",
                  i == 0                             ? ""
@@ -267,7 +267,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
                  expectation.shown[i]);
     Span before = parser->before_last.span;
     int length = before.end - before.start;
-    if (tell_before && length > 0 && length <= MAX_QUOTED)
+    if (quotes_token && length > 0 && length <= MAX_QUOTED)
         text_add(&text, " after '%.*s'", length, before.source->text + before.start);
     report_error(parser->reports, found->span, "expected %s, found %s", text.text,
                  describe(parser, found, found_kind));

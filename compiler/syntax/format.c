@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/* format: a tree as text in the one layout. Comments are taken from the source and stay with what
- * they stand before or behind; single blank lines stay. A record or a block on one line stays there
- * when it fits and is simple.
+/* format: write a tree as text in the canonical format. Comments come from the source and keep
+ * their position relative to their neighbors; single blank lines are kept. A simple record or block
+ * on one line keeps its line if it fits.
  *
  *     param up [ d , f ],open[d,f]                 param up[d,f], open[d,f]
  *     y[s,d]=sum[f](h[s,f]*down[f,d])     -->      y[s,d] = sum[f] h[s,f] * down[f,d]
@@ -22,8 +22,8 @@ typedef struct Format {
     Text out;
     Line line, trial;
     int indent;
-    int position; /* in the source: end of what was written last */
-    bool fresh;   /* nothing was written in this block yet: no blank line */
+    int position; /* in the source: end of the text written so far */
+    bool fresh;   /* start of a block: no blank line */
 } Format;
 
 static void find_comments(Format *format) {
@@ -31,7 +31,7 @@ static void find_comments(Format *format) {
     int length = (int)format->source->length;
     for (int at = 0; at < length; at++) {
         if (text[at] == '"') {
-            /* A string ends at its quote; the parser has seen to it that there is one. */
+            /* A string ends at its quote; the parser has checked that there is one. */
             for (at++; at < length && text[at] != '"' && text[at] != '\n';) at++;
         } else if (text[at] == '#') {
             Comment *comment = arena_alloc(format->arena, sizeof *comment);
@@ -75,7 +75,7 @@ static void blank_line(Format *format, bool wanted) {
     format->fresh = false;
 }
 
-/* Writes the comments that stand before `start`, and one blank line where there were some. */
+/* Writes the comments before `start`, and one blank line for any number of blank lines. */
 static void begin(Format *format, int start, int comments_before, bool blank) {
     for (const Comment *comment; (comment = pending(format, comments_before)); format->next++) {
         blank_line(format, blank || newlines(format, format->position, comment->start) > 1);
@@ -90,7 +90,7 @@ static void begin(Format *format, int start, int comments_before, bool blank) {
     if (format->position < start) format->position = start;
 }
 
-/* Ends the line, with the comment that stands behind `end` on its line in the source. */
+/* Ends the line with the comment that follows `end` on its line in the source. */
 static void end_line(Format *format, int end) {
     line_write(&format->line, &format->out, format->indent);
     line_clear(&format->line);
@@ -139,19 +139,19 @@ static void close_block(Format *format, const char *bracket, Span span) {
 
 /* ---- values ---- */
 
-/* Whether a value can take several lines, with comments between them. */
+/* Whether a value can extend over several lines, with comments between them. */
 static bool is_divisible(const Node *value) {
     return value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
 }
 
-/* A record that begins a new line behind its bracket was meant to have one entry a line. */
+/* A line break after the bracket of a record requests one entry per line. */
 static bool is_spread(const Format *format, const Node *value) {
     if (value->kind == NODE_RECORD && value->count > 0 &&
         newlines(format, value->span.start, value->kids[0]->span.start) > 0)
         return true;
     bool entry = value->kind == NODE_ENTRY || value->kind == NODE_VARY ||
                  value->kind == NODE_TUNE || value->kind == NODE_OPTION;
-    if (!entry && !is_divisible(value)) return false; /* an operation stands in one line */
+    if (!entry && !is_divisible(value)) return false; /* an operation is on one line */
     for (int i = 0; i < value->count; i++)
         if (value->kids[i] && is_spread(format, value->kids[i])) return true;
     return false;
@@ -167,8 +167,8 @@ static bool fits(Format *format, const Node *value) {
            !is_spread(format, value);
 }
 
-/* Where comments inside a statement or an entry must stop being moved before it: at its block or
- * its value, if that can hold them. */
+/* Comments inside a statement or an entry before this offset move before it: the start of its block
+ * or value, if that can contain comments. */
 static int head_end(const Format *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
@@ -194,8 +194,8 @@ static int head_end(const Format *format, const Node *node) {
     }
 }
 
-/* Whether an option or entry takes one line: short enough, not meant to be spread, no comment in it
- * but, of the first of some rows, those that go before it. */
+/* Whether an option or entry fits on one line: it is short and not spread, and contains no comment.
+ * The first of several rows may contain comments that move before it. */
 static bool is_row(Format *format, const Node *node, bool first) {
     Span span = node->span;
     if (first) span.start = head_end(format, node);
@@ -203,8 +203,8 @@ static bool is_row(Format *format, const Node *node, bool first) {
            !has_comment(format, span) && !is_spread(format, node);
 }
 
-/* The rows from kid i on, up to a blank line, a comment between them, or what is no row. Returns
- * the first kid after. */
+/* Writes the rows from kid i up to a blank line, a comment or a kid that is not a row. Returns the
+ * next kid. */
 static int format_rows(Format *format, const Node *parent, int i) {
     int end = i;
     for (; end < parent->count && parent->kids[end]->kind == parent->kids[i]->kind; end++) {
@@ -283,7 +283,7 @@ static void format_option(Format *format, const Node *option) {
     line_option_text(&format->line, option, &plain);
 }
 
-/* KEYWORD name[subs] = expr, with what there is of it. */
+/* KEYWORD name[subs] = expr, without the missing parts. */
 static void definition(Line *line, const char *keyword, const Node *node, const Node *subs,
                        const Node *expr) {
     line_add(line, keyword);
@@ -397,8 +397,7 @@ static void format_match(Format *format, const Node *node) {
     add(format, "match ");
     line_expr(&format->line, node->kids[0]);
     add(format, " ");
-    /* The bracket has no node of its own; it is the first one behind the expression, comments
-     * aside. */
+    /* The bracket has no node; it is the first one after the expression, outside comments. */
     Span span = node->span;
     span.start = node->kids[0]->span.end;
     while (span.start < span.end - 1 && format->source->text[span.start] != '{') {
@@ -527,7 +526,7 @@ static bool is_simple(const Node *node) {
     }
 }
 
-/* `{ y = x }`: one simple statement that stands on one line and fits there. */
+/* `{ y = x }`: one simple statement that is on one line and fits. */
 static bool format_short_block(Format *format, const Node *block) {
     if (block->count > 1 || has_comment(format, block->span)) return false;
     if (block->count == 0) {
@@ -648,7 +647,7 @@ static void format_item(Format *format, const Node *node) {
     }
 }
 
-/* Where an item's first bracket opens: comments before it are written before the item. */
+/* Offset of the first bracket of an item: comments before it are written before the item. */
 static int item_head_end(const Node *node) {
     switch (node->kind) {
     case NODE_LAYER:

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-/* How tight an expression binds; the levels are those of the grammar. */
+/* Binding strength of an expression; the levels are those of the grammar. */
 enum {
     LEVEL_OR = 1,
     LEVEL_AND,
     LEVEL_NOT,
     LEVEL_COMPARE,
     LEVEL_SUM,
-    LEVEL_TERM, /* ends in a reduction, which takes all that follows in the product */
+    LEVEL_TERM, /* ends in a reduction, which includes the rest of the product */
     LEVEL_PRODUCT,
     LEVEL_UNARY,
     LEVEL_POWER,
@@ -85,7 +85,7 @@ static int level_of(const Node *expr) {
 
 static void add_at(Line *line, const Node *expr, int level);
 
-/* Parts with commas between: arguments, entries of a record or of a call, elements. */
+/* Comma-separated parts: arguments, entries of a record or of a call, elements. */
 static void add_parts(Line *line, const Node *list) {
     line->nesting++;
     for (int i = 0; i < list->count && !line_is_full(line); i++) {
@@ -112,7 +112,7 @@ void line_subs(Line *line, const Node *subs) {
     line->tight = tight;
 }
 
-/* x^-0.5: behind a power a minus needs no parentheses. */
+/* x^-0.5: a minus in an exponent needs no parentheses. */
 static void add_exponent(Line *line, const Node *expr) {
     while (expr->kind == NODE_UNARY && strcmp(expr->name, "-") == 0) {
         line_add(line, "-");
@@ -135,8 +135,8 @@ static void add_binary(Line *line, const Node *expr) {
     if (spaced) line_add(line, " ");
     line_add(line, expr->name);
     if (spaced) line_add(line, " ");
-    /* In a product a reduction gets parentheses, although on the right it could do without: it
-     * reads better. */
+    /* A reduction in a product has parentheses for readability, also on the right, where they are
+     * optional. */
     add_at(line, expr->kids[1], level + 1);
 }
 
@@ -323,10 +323,10 @@ int line_columns(const Line *line) {
 
 void line_write(Line *line, Text *out, int indent) {
     size_t from = 0;
-    int next = 0; /* the first break that is not behind us */
+    int next = 0; /* the first break that is not passed */
     for (;;) {
         text_add(out, "%*s", indent, "");
-        /* The best place in what fits; when nothing fits, the first place after it. */
+        /* The best break that fits; if none fits, the next one. */
         int best = -1;
         size_t rest = line->text.length - from;
         bool fits = rest <= (size_t)LINE_COLUMNS * 4 &&

@@ -1,6 +1,6 @@
 #include "syntax/format.h"
 
-/* Rows: options and entries that stand below each other share their columns.
+/* Rows: consecutive options and entries share their columns.
  *
  *     option heads.q: int in 1.. = 8      "query heads"
  *     option scale:   real       = 0.125  "of the scores"
@@ -47,7 +47,7 @@ void line_option_head(Line *line, const Node *option, int name_columns) {
 void line_option_text(Line *line, const Node *option, const Columns *columns) {
     if (!option->kids[3]) return;
     line_break(line, 0);
-    /* What does not fit into the column stands as far left as it can. */
+    /* Text that does not fit into the column starts as far left as possible. */
     Line text = {.arena = line->arena, .text = {.arena = line->arena}};
     line_expr(&text, option->kids[3]);
     if (columns->head + line_columns(&text) <= columns->most) pad(line, columns->head - GAP);

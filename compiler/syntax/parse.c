@@ -5,11 +5,12 @@
 
 #include <string.h>
 
-/* What must hold before the lexer looks at it: text of a sane size. */
+/* Checks the input of the lexer: valid UTF-8 text without NUL bytes, at most MAX_SOURCE_BYTES. */
 static bool is_text(Reports *reports, const Source *source) {
     if (source->length > MAX_SOURCE_BYTES) {
-        report_error(reports, (Span){NULL, 0, 0}, "%s is larger than %d MB", source->path,
-                     MAX_SOURCE_BYTES >> 20);
+        report_error(reports, (Span){NULL, 0, 0},
+                     "%s is larger than %.1f MB, the maximum size of a spec", source->path,
+                     MAX_SOURCE_BYTES / 1e6);
         return false;
     }
     for (size_t at = 0; at < source->length;) {
@@ -17,8 +18,8 @@ static bool is_text(Reports *reports, const Source *source) {
         int bytes = utf8_decode(source->text + at, source->length - at, &character);
         if (bytes == 0 || character == 0) {
             report_error(reports, (Span){source, (int)at, (int)at + 1},
-                         bytes ? "a NUL byte: this is not a text file"
-                               : "invalid UTF-8: byte 0x%02X",
+                         bytes ? "unexpected NUL byte: expected UTF-8 text"
+                               : "invalid byte 0x%02X: expected UTF-8 text",
                          (unsigned char)source->text[at]);
             return false;
         }
@@ -37,7 +38,7 @@ static Node *read_source(Arena *arena, Reports *reports, const Source *source, b
     parser->scanner = scanner_open(source);
     moe_parse(parser);
     scanner_close(parser->scanner);
-    /* A tree that is too deep must not reach those who walk it by recursion. */
+    /* Later passes walk the tree by recursion, which requires a bounded depth. */
     if (parser->result && parser->result->depth > MAX_DEPTH) return NULL;
     return parser->result;
 }

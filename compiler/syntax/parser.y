@@ -1,4 +1,4 @@
-/* The grammar, and nothing but the grammar: each rule makes one node of tree.h. No name is looked up here. */
+/* The grammar. Each rule makes one node of tree.h. The parser looks up no names. */
 
 %define api.pure full
 %define api.prefix {moe_}
@@ -32,8 +32,8 @@ static void take_all(Parser *parser, Node *node, const Node *list);
     Node *node;
 }
 
-%token END "end of file" INVALID "invalid text" RESYNC "place to go on" START_FILE "a file" START_ENTRY "an entry"
-%token <token> NAME "a name" NUMBER "a number" STRING "a text in quotes"
+%token END "end of file" INVALID "invalid text" RESYNC "resynchronization" START_FILE "a file" START_ENTRY "an entry"
+%token <token> NAME "a name" NUMBER "a number" STRING "a string"
 %token <token> USE "use" LAYER "layer" OPTIMIZER "optimizer" SCHEDULE "schedule" MODEL "model" EXPERIMENT "experiment"
 %token <token> LAYOUT "layout" PARAMETRIZATION "parametrization" KIND "kind"
 %token <token> TRANSFER "transfer" FROM "from" VARY "vary" TUNE "tune" BY "by" OPTION "option" AXIS "axis"
@@ -57,7 +57,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <node> expr sum power exponent postfix primary binders names arguments expr_list options call_entries call_entry
 %type <node> optional_subs subs sub elements element_list setting
 
-/* Loose to tight. A reduction takes everything to its right in the product. */
+/* From loose to tight. A reduction includes everything to its right in the product. */
 %left OR
 %left AND
 %precedence NOT
@@ -114,13 +114,13 @@ formal_list: formal
            | formal_list ',' formal                     { $$ = with(parser, $1, $3); };
 formal: name optional_subs
         { $$ = with(parser, titled(parser, NODE_FORMAL, @$, $1), $2); };
-/* Further results lie behind the subscripts of the first. */
+/* Further results follow the subscripts of the first. */
 result: %empty                                          { $$ = NULL; }
       | results                                         { $$ = $1; };
 results: ARROW formal                                   { $$ = $2; }
        | results ',' formal                             { $$ = with(parser, $1, $3); };
 
-/* Every keyword but these may also be a name: the position decides. */
+/* These keywords can also be names, depending on their position. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
     | LAYOUT | PARAMETRIZATION | KIND;
@@ -141,7 +141,7 @@ entry: path '=' value
         { $$ = with(parser, named(parser, NODE_ENTRY, @$, $path), $value); }
      | error RESYNC                                     { $$ = NULL; yyerrok; };
 
-/* What an experiment holds. */
+/* The body of an experiment. */
 plan: '{' plan_entries '}'                              { $$ = $2; $$->span = @$; };
 plan_entries: %empty                                    { $$ = make(parser, NODE_RECORD, @$); }
             | plan_entries plan_entry                   { $$ = with(parser, $1, $2); }
@@ -164,7 +164,7 @@ paths: path
      | paths ',' path
         { $$ = with(parser, $1, named(parser, NODE_NAME, @3, $3)); };
 
-/* What a layout holds. */
+/* The body of a layout. */
 rows: %empty                                            { $$ = make(parser, NODE_BLOCK, @$); }
     | rows row                                          { $$ = $2 ? with(parser, $1, $2) : $1; };
 row: FROM path '=' value rule_end otherwise_value rule_condition
@@ -180,11 +180,11 @@ row: FROM path '=' value rule_end otherwise_value rule_condition
    | place '=' value
         { $$ = with(parser, named(parser, NODE_ENTRY, @$, $place), $value); }
    | error RESYNC                                       { $$ = NULL; yyerrok; };
-/* The path of an option; `else` and `in` begin no row. */
+/* The path of an option. A row cannot begin with `else` or `in`. */
 place: name                                             { $$ = titled(parser, NODE_NAME, @$, $1); }
      | place '.' word
         { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
-/* The words of theirs and ours stand in a record. */
+/* The pairs of an external and an own word are in a record. */
 rule_end: limits
         | IN record
         { $$ = with(parser, make(parser, NODE_LIMITS, @$), $2); };
@@ -281,7 +281,7 @@ statement:
           with(parser, $$, titled(parser, NODE_STRING, @3, $3)); }
     | error RESYNC                                      { $$ = NULL; yyerrok; };
 
-/* What an equation may define: the keywords that begin an item are left out, so that a missing '}' is found there. */
+/* Names that an equation can define. Keywords that begin an item are excluded, which locates a missing '}'. */
 target: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE
       | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND;
 
@@ -292,7 +292,7 @@ limits: %empty                                          { $$ = NULL; }
       | IN bound RANGE bound
         { Node *both = with(parser, with(parser, make(parser, NODE_RANGE, span_join(@2, @4)), $2), $4);
           $$ = with(parser, make(parser, NODE_LIMITS, @$), both); };
-/* A bound is a plain number or stands in parentheses: after '1..' a name begins the next statement. */
+/* A bound is a plain number or in parentheses: after '1..' a name begins the next statement. */
 bound: %empty                                           { $$ = NULL; }
      | NUMBER
         { $$ = titled(parser, NODE_NUMBER, @$, $1); }
@@ -322,7 +322,7 @@ attribute: error RESYNC                                 { $$ = NULL; yyerrok; }
          | word '=' expr
         { $$ = with(parser, titled(parser, NODE_ENTRY, @$, $1), $3); };
 
-/* The states of a scan, and where each begins. */
+/* The states of a scan with their initial values. */
 scanned_states: scanned_state
         { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
               | scanned_states ',' scanned_state        { $$ = with(parser, $1, $3); };
@@ -422,7 +422,7 @@ expr_list: expr
         { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
          | expr_list ',' expr                           { $$ = with(parser, $1, $3); };
 
-/* An option of a layer that is applied, or an element of a list: records and layers with options as in a record. */
+/* An option of a layer call, or an element of a list. Records and layers with options are accepted as in a record. */
 elements: %empty                                        { $$ = make(parser, NODE_LIST, @$); }
         | element_list | element_list ',';
 element_list: setting
@@ -455,7 +455,7 @@ sub: expr
 static Span join_parts(const Span *parts, int count)
 {
     if (count > 0) {
-        /* Parts that are empty stand at the end of what came before; they must not stretch the whole. */
+        /* Empty parts are located at the end of the previous token; they must not extend the whole. */
         Span whole = parts[count];
         for (int i = count; i >= 1; i--)
             if (parts[i].end > parts[i].start) whole = span_join(parts[i], whole);
@@ -469,7 +469,7 @@ static Node *make(Parser *parser, NodeKind kind, Span span)
     return node_new(parser->arena, kind, span);
 }
 
-/* A node that carries the text, number and place of a token. */
+/* A node with the text, number and location of a token. */
 static Node *titled(Parser *parser, NodeKind kind, Span span, Word word)
 {
     Span place = {parser->source, word.start, word.end};
@@ -499,7 +499,7 @@ static Node *with(Parser *parser, Node *node, Node *kid)
 {
     node_add(parser->arena, node, kid);
     if (node->depth > MAX_DEPTH && !parser->stopped) {
-        report_error(parser->reports, kid->span, "nested more than %d levels deep", MAX_DEPTH);
+        report_error(parser->reports, kid->span, "nesting is deeper than %d levels", MAX_DEPTH);
         parser->stopped = true;
     }
     return node;
@@ -534,10 +534,10 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parser *parser)
     return 0;
 }
 
-/* Called for what is not a syntax error: the parser's stack is full. */
+/* Called for errors other than syntax errors: the parser stack is full. */
 static void moe_error(const Span *span, Parser *parser, const char *message)
 {
     (void)message;
-    if (!parser->stopped) report_error(parser->reports, *span, "nested too deeply");
+    if (!parser->stopped) report_error(parser->reports, *span, "the nesting is too deep");
     parser->stopped = true;
 }

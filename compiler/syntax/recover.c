@@ -2,12 +2,12 @@
 
 #include "parser.h"
 
-/* recover: hands the parser its tokens; after a syntax error finds the place to go on.
+/* recover: passes tokens to the parser and resynchronizes after a syntax error.
  *
- * That place is the end of the entry, statement or item the error is in. Layout has no meaning in
- * the language, but people lay out what they write, so recovery, and only recovery, looks at it: a
- * word that is first on its line begins a statement or entry; a keyword that begins an item at the
- * left margin ends whatever is still open.
+ * Parsing resumes at the end of the entry, statement or item with the error. Only recovery reads
+ * the line structure, which has no meaning in the language. A word that is first on its line begins
+ * a statement or entry. A keyword at the left margin that begins an item closes all open
+ * constructs.
  *
  *     y[s] = sum[f x[s,f] * w[f]     <- error at 'x'; dropped up to the end of the line
  *     z[s] = y[s]                    <- RESYNC before 'z'
@@ -27,7 +27,8 @@ static bool begins_item(const Token *token) {
 static Token fetch(Parser *parser) {
     if (parser->queued > 0) return parser->queue[--parser->queued];
     Token token = scan_token(parser);
-    /* The end is behind the last token, where something is missing when the end is an error. */
+    /* The end of the file is located after the last token: an error there means that something is
+     * missing. */
     if (token.kind == END) token.span.start = token.span.end = parser->scanned;
     const char *text = parser->source->text;
     int line = parser->scanned == 0 ? 0 : -1;
@@ -54,7 +55,7 @@ static char partner(int closing) {
     return closing == ')' ? '(' : closing == ']' ? '[' : '{';
 }
 
-/* Keeps the stack of open brackets for a token that is about to be given out. */
+/* Updates the stack of open brackets for a token that is about to be returned. */
 static void note_bracket(Parser *parser, const Token *token) {
     parser->has_closed = false;
     switch (token->kind) {
@@ -62,7 +63,7 @@ static void note_bracket(Parser *parser, const Token *token) {
     case '[':
     case '{':
         if (parser->bracket_count == MAX_DEPTH) {
-            report_error(parser->reports, token->span, "nested more than %d levels deep",
+            report_error(parser->reports, token->span, "nesting is deeper than %d levels",
                          MAX_DEPTH);
             parser->stopped = true;
             return;
@@ -93,8 +94,8 @@ static void undo_bracket(Parser *parser) {
     parser->has_closed = false;
 }
 
-static Token invented(const Parser *parser, int kind, int place) {
-    return (Token){.kind = kind, .span = {parser->source, place, place}};
+static Token invented(const Parser *parser, int kind, int offset) {
+    return (Token){.kind = kind, .span = {parser->source, offset, offset}};
 }
 
 /* While tokens are dropped: brackets that open and close among them. */
@@ -126,22 +127,22 @@ static int closing(char character) {
     return character == '(' ? ')' : character == '[' ? ']' : '}';
 }
 
-/* Drops tokens up to the place to go on and queues what the parser is to see from there; returns
- * RESYNC. */
+/* Drops tokens up to the point of resynchronization, queues the next tokens of the parser and
+ * returns RESYNC. */
 static Token resync(Parser *parser) {
     bool must_drop = parser->repeated;
     parser->recovering = false;
     undo_bracket(parser);
     put_back(parser, parser->last);
-    /* `layer f` in a record that was left open, or `a = x +` and on the next line `b = 1`: the
-     * parser noticed late. */
+    /* The parser detects some errors late: `layer f` in an open record, or `a = x +` and on the
+     * next line `b = 1`. */
     bool late = (begins_item(&parser->before_last) && parser->bracket_count > 0) ||
                 (parser->last.kind == '=' && is_word(parser->before_last.kind) &&
                  parser->before_last.first);
     if (late && !must_drop) put_back(parser, parser->before_last);
 
-    /* The innermost open brace holds the list that goes on; what was open inside it is given up,
-     * but its closing brackets are still to come. */
+    /* Parsing continues in the list of the innermost open brace. Constructs inside it are
+     * abandoned; their closing brackets are still in the input. */
     int base = parser->bracket_count;
     while (base > 0 && parser->brackets[base - 1].character != '{') base--;
     Token token = fetch(parser);

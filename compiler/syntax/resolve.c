@@ -10,19 +10,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* resolve: a file and everything it uses, parsed and sorted by kind. A file is read once, so files
- * may use each other.
+/* resolve: parse a file and all files that it uses, and sort their items by kind. Each file is read
+ * once; files can use each other.
  *
  * Needs:   a path, or the sources themselves.
- * Leaves:  a Unit whose names are unique; what is wrong is in the reports.
+ * Leaves:  a Unit with unique names; errors are in the reports.
  */
 
 enum {
     MAX_BYTES = (16 << 20) + 1
-}; /* one more than the parser takes, so that it is the one who says so */
+}; /* one byte above the limit of the parser, which reports the excess */
 
-/* The names of one kind that are taken: layers and models share theirs, because a model is made of
- * either. */
+/* The defined names of one kind. Layers and models share a name space: a model is based on a layer
+ * or on a model. */
 typedef struct Names {
     Node **slots;
     size_t capacity, count;
@@ -31,7 +31,7 @@ typedef struct Names {
 typedef struct Resolver {
     Unit *unit;
     const char *search;
-    const Source *const *documents; /* what an editor shows in place of files */
+    const Source *const *documents; /* files that are open in an editor */
     int document_count;
     bool given; /* all sources are given: nothing is read from disk */
     Names parts, optimizers, schedules, parametrizations, experiments, layouts;
@@ -44,18 +44,18 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
     return source;
 }
 
-/* Opens a regular file and waits for nothing; NULL with the problem. */
+/* Opens a regular file without blocking. Returns NULL and sets `problem` on failure. */
 static FILE *open_text(const char *path, const char **problem) {
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat status;
     bool good = descriptor >= 0 && fstat(descriptor, &status) == 0;
     bool regular = good && S_ISREG(status.st_mode);
-    *problem = regular ? NULL : good ? "it is not a file" : strerror(errno);
+    *problem = regular ? NULL : good ? "not a regular file" : strerror(errno);
     if (!regular && descriptor >= 0) close(descriptor);
     return regular ? fdopen(descriptor, "rb") : NULL;
 }
 
-/* The file's text in the arena, or NULL with the problem. */
+/* Reads a file into the arena. Returns NULL and sets `problem` on failure. */
 static char *read_text(Arena *arena, const char *path, size_t *length, const char **problem) {
     FILE *file = open_text(path, problem);
     if (!file) return NULL;
@@ -87,7 +87,7 @@ static Source *find_source(const Unit *unit, const char *path) {
     return NULL;
 }
 
-/* Among given sources the name alone decides: the folders they came from may be gone. */
+/* Given sources are matched by file name alone: their folders may no longer exist. */
 static bool is_given(const Unit *unit, const char *name) {
     for (int i = 0; i < unit->sources.count; i++) {
         const Source *source = unit->sources.items[i];
@@ -115,8 +115,8 @@ static bool add_document(Resolver *resolver, const char *path) {
     return false;
 }
 
-/* Reads FOLDER/NAME.moe unless that was done before; false when there is no such file. One that
- * cannot be read is an error: another file of that name is not what was meant. */
+/* Reads FOLDER/NAME.moe once; returns false if the file does not exist. An unreadable file is an
+ * error: a file of the same name in another folder is not a substitute. */
 static bool use_from(Resolver *resolver, const char *folder, const Node *use) {
     Unit *unit = resolver->unit;
     const char *path = arena_format(unit->arena, "%s%s.moe", folder, use->name), *problem;
@@ -131,7 +131,7 @@ static bool use_from(Resolver *resolver, const char *folder, const Node *use) {
     return true;
 }
 
-static bool use_from_search(Resolver *resolver, const Node *use, Text *looked) {
+static bool use_from_search(Resolver *resolver, const Node *use, Text *searched) {
     Arena *arena = resolver->unit->arena;
     for (const char *at = resolver->search; at && *at;) {
         size_t length = strcspn(at, ":");
@@ -139,7 +139,7 @@ static bool use_from_search(Resolver *resolver, const Node *use, Text *looked) {
         const char *folder = arena_format(arena, "%.*s%s", (int)length, at, slash);
         if (path_is_standard(folder)) folder = arena_format(arena, "./%s", folder);
         if (length > 0 && use_from(resolver, folder, use)) return true;
-        if (length > 0) text_add(looked, "'%s', ", folder);
+        if (length > 0) text_add(searched, "%s'%s'", searched->length ? ", " : "", folder);
         at += length + (at[length] == ':');
     }
     return false;
@@ -167,18 +167,19 @@ static const char *near_stdlib_name(Arena *arena, const char *name) {
 
 static void resolve_use(Resolver *resolver, const Source *from, const Node *use) {
     Unit *unit = resolver->unit;
-    Text looked = {.arena = unit->arena};
-    text_add(&looked, "looked in ");
+    Text searched = {.arena = unit->arena};
+
     if (resolver->given && is_given(unit, use->name)) return;
     if (!resolver->given && !path_is_standard(from->path)) {
         const char *folder = folder_of(unit->arena, from->path);
         if (use_from(resolver, folder, use)) return;
-        text_add(&looked, "'%s', ", *folder ? folder : "./");
-        if (use_from_search(resolver, use, &looked)) return;
+        text_add(&searched, "'%s'", *folder ? folder : "./");
+        if (use_from_search(resolver, use, &searched)) return;
     }
     if (use_from_stdlib(resolver, use->name)) return;
-    report_error(unit->reports, use->name_span, "there is no file '%s.moe' to use", use->name);
-    report_help(unit->reports, "%sthe standard library", looked.text);
+    report_error(unit->reports, use->name_span, "cannot find '%s.moe'", use->name);
+    report_note(unit->reports, (Span){NULL, 0, 0}, "searched %s%sthe standard library",
+                searched.length ? searched.text : "", searched.length ? " and " : "");
     const char *near = near_stdlib_name(unit->arena, use->name);
     if (near) report_help(unit->reports, "did you mean '%s'?", near);
 }
@@ -192,7 +193,7 @@ static Node **find_slot(const Names *names, const char *name) {
     return &names->slots[slot];
 }
 
-/* The node that has the name already, or NULL and the name is taken by this node now. */
+/* Returns the node that already has the name. Without one, registers `node` and returns NULL. */
 static Node *take_name(Arena *arena, Names *names, Node *node) {
     if (2 * (names->count + 1) > names->capacity) {
         Names larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
@@ -218,8 +219,9 @@ static void list_replace(List *list, const Node *from, Node *to) {
         if (list->items[i] == from) list->items[i] = to;
 }
 
-/* A name of the user's that the standard library has as well: the user's comes first, so that a
- * new standard layer breaks no spec. A model and a standard layer of one name go side by side. */
+/* Handles a name that a user file and the standard library both define. The definition of the user
+ * has priority: a new standard layer breaks no spec. A model and a standard layer can have the same
+ * name. */
 static void define_over(Resolver *resolver, Names *names, List *list, Node *node, Node *earlier) {
     Unit *unit = resolver->unit;
     Node *own = is_standard(node) ? earlier : node, *standard = own == node ? earlier : node;
@@ -229,10 +231,9 @@ static void define_over(Resolver *resolver, Names *names, List *list, Node *node
     else if (own == node)
         list_replace(list, earlier, node);
     if (own->kind != standard->kind) return;
-    report_warning(unit->reports, own->name_span,
-                   "%s '%s' takes the place of the standard library's", node_kind_name(own->kind),
-                   own->name);
-    report_note(unit->reports, standard->name_span, "%s '%s' is not read",
+    report_warning(unit->reports, own->name_span, "%s '%s' replaces the %s of the standard library",
+                   node_kind_name(own->kind), own->name, node_kind_name(own->kind));
+    report_note(unit->reports, standard->name_span, "this %s '%s' is not used",
                 node_kind_name(standard->kind), standard->name);
 }
 
@@ -244,15 +245,15 @@ static void define(Resolver *resolver, Names *names, List *list, Node *node) {
         return;
     }
     if (earlier) {
-        report_error(unit->reports, node->name_span, "'%s' is defined twice", node->name);
-        report_note(unit->reports, earlier->name_span, "%s '%s' is defined here first",
+        report_error(unit->reports, node->name_span, "duplicate definition of '%s'", node->name);
+        report_note(unit->reports, earlier->name_span, "%s '%s' is first defined here",
                     node_kind_name(earlier->kind), earlier->name);
         return;
     }
     list_push(unit->arena, list, node);
 }
 
-/* The files that a layout adds to the specs of its models. */
+/* Resolves the files that a layout adds to the specs of its models. */
 static void resolve_layout(Resolver *resolver, const Source *source, const Node *layout) {
     const Node *body = layout->kids[1];
     for (int i = 0; i < body->count; i++)
@@ -299,7 +300,8 @@ static void index_names(Unit *unit) {
         }
 }
 
-/* Reads all sources, those that they use, and the overrides; the list of sources grows on the way.
+/* Reads all sources, the files that they use, and the overrides. The list of sources grows during
+ * the loop.
  */
 static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_count) {
     Unit *unit = resolver->unit;
@@ -348,7 +350,7 @@ Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *sear
     size_t length = 0;
     const char *problem;
     char *text = read_text(arena, path, &length, &problem);
-    /* A folder of the user's may be called as the standard library is. */
+    /* A user folder can have the name of the standard library. */
     if (text)
         add_source(resolver.unit,
                    arena_format(arena, "%s%s", path_is_standard(path) ? "./" : "", path), text,

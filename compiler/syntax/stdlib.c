@@ -60,7 +60,7 @@ static bool declares(const char *text, const char *name) {
 bool help_with_use(Reports *reports, const char *name) {
     for (const EmbeddedFile *file = stdlib_files; file->name; file++) {
         if (is_layout(file) || !declares(file->text, name)) continue;
-        report_help(reports, "the standard library has it: begin the file with 'use %.*s'",
+        report_help(reports, "add 'use %.*s' at the beginning of the file",
                     (int)strcspn(file->name, "."), file->name);
         return true;
     }

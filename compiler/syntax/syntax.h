@@ -1,11 +1,11 @@
-/* syntax: what lexer, parser and recovery share while one source is read. No one else includes
- * this.
+/* syntax: state that lexer, parser and recovery share while they read one source. Only syntax/
+ * includes this header.
  *
  *     lexer.l  --token-->  recover.c (next_token)  --token-->  parser.y
  *
- * After a syntax error recover.c drops tokens up to the next statement, entry or item and marks the
- * place with a RESYNC token, which the error rules of the grammar wait for. So every error is
- * reported once and the next one is real.
+ * After a syntax error recover.c drops tokens up to the next statement, entry or item and inserts a
+ * RESYNC token, which ends the error rules of the grammar. Each error is reported once, and the
+ * next one is independent of it.
  */
 #ifndef SYNTAX_H
 #define SYNTAX_H
@@ -25,14 +25,14 @@ typedef struct Token {
     int indent; /* of its line, when first */
 } Token;
 
-/* What a node takes from a token. The parser moves it at every reduction, so it is small. */
+/* The part of a token that nodes use. The parser copies it at every reduction; it is small. */
 typedef struct Word {
     const char *text;
     double number;
     int start, end;
 } Word;
 
-/* An opening bracket that waits for its partner. */
+/* An open bracket. */
 typedef struct Bracket {
     Span span;
     char character;
@@ -51,30 +51,29 @@ typedef struct Parser {
 
     int scanned, line_indent; /* end of the token scanned last, and the indentation of its line */
 
-    Token queue[MAX_DEPTH + 8]; /* tokens to give out again, last first */
+    Token queue[MAX_DEPTH + 8]; /* tokens to return again, last first */
     int queued;
-    Token last, before_last; /* given out most recently */
+    Token last, before_last; /* returned most recently */
     int earlier_kind;        /* of the one before these */
     Bracket brackets[MAX_DEPTH];
     int bracket_count;
-    Bracket closed; /* what `last` closed, when it closed something */
+    Bracket closed; /* the bracket that `last` closed, if has_closed */
     bool has_closed;
 
-    bool recovering; /* a syntax error was reported and the place to go on is not reached */
-    bool repeated;   /* it was about a token that an earlier error was about already */
-    int repeats;     /* so many such errors in a row */
-    int error_end;   /* end of the token that the last error was about */
+    bool recovering; /* a syntax error was reported; not resynchronized yet */
+    bool repeated;   /* it is at a token of an earlier error */
+    int repeats;     /* consecutive errors of this kind */
+    int error_end;   /* end of the token of the last error */
     bool stopped;    /* nothing more will be read */
 } Parser;
 
 /* recover.c */
 Token next_token(Parser *parser);
-/* lexer.l, the tokens as they stand in the text */
+/* lexer.l: the next token of the text */
 Token scan_token(Parser *parser);
 void *scanner_open(const Source *source);
 void scanner_close(void *scanner);
-/* expected.c: reports "expected A or B, found C". `names` are the names of the tokens that would
- * have been right. */
+/* expected.c: reports "expected A or B, found C". `names` are the names of the expected tokens. */
 void report_expected(Parser *parser, const char *const *names, int count, const char *found_kind);
 
 #endif

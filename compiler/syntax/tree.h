@@ -1,7 +1,7 @@
-/* tree: what a .moe file says, as it was written. Built by the parser, read by fmt and by the elaborator.
+/* tree: the syntax tree of a .moe file. Built by the parser, read by fmt and by the elaborator.
  *
- * One node type: `kind` says which rule made it, `name` and `number` hold a token, `kids` the parts in the order of the
- * rule. A part that was left out is NULL. The rule of each kind stands beside it; (x)* is a list of kids.
+ * There is one node type. `kind` is the grammar rule, `name` and `number` hold a token, `kids` are the parts in the order of
+ * the rule. An omitted part is NULL. The comment of each kind contains its rule; (x)* is a list of kids.
  */
 #ifndef TREE_H
 #define TREE_H
@@ -17,7 +17,7 @@ typedef enum NodeKind {
     NODE_SCHEDULE,        /* schedule NAME { body }                    name; kids: BLOCK */
     NODE_PARAMETRIZATION, /* parametrization NAME { body }        name; kids: BLOCK */
     NODE_MODEL, /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL; with `transfer NAME { record }
-                        from NAME` besides MADE (whose record may be NULL), NAME */
+                        from NAME` also MADE (with a record or NULL), NAME */
     NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY, TUNE and EQUALISE */
 
     NODE_LAYOUT, /* layout NAME for NAME { rows }            name; kids: NAME, BLOCK of ENTRY, RULE, UNREAD, AXIS, TENSOR;
@@ -63,7 +63,7 @@ typedef enum NodeKind {
     NODE_TENSOR, /* "NAME"[subs] = expr                      name; kids: SUBS or NULL, expr */
 
     /* records and their values (also option defaults) */
-    NODE_RECORD, /* { (ENTRY)* }             commas between entries may be left out */
+    NODE_RECORD, /* { (ENTRY)* }             commas between entries are optional */
     NODE_ENTRY,  /* PATH = value             name ("attention.heads.q"); kids: value */
     NODE_VARY, /* vary PATH = value       name ("attention.heads.q"); kids: value.  vary { record } has no name, "" */
     NODE_TUNE, /* tune PATH = value       name ("train.lr"); kids: value */
@@ -93,12 +93,12 @@ typedef enum NodeKind {
 typedef struct Node {
     NodeKind kind;
     Span span;      /* the whole construct */
-    Span name_span; /* where `name` stands, for carets */
+    Span name_span; /* location of `name`, for carets */
     const char *name;
     double number;
     struct Node **kids;
     int count;
-    int depth; /* of the tree below; the parser refuses trees deeper than 200, so that walks may recurse */
+    int depth; /* of the tree below; the parser rejects trees deeper than 200, so walks can recurse */
 } Node;
 
 Node *node_new(Arena *arena, NodeKind kind, Span span);
@@ -106,16 +106,16 @@ Node *node_named(Arena *arena, NodeKind kind, Span span, const char *name, Span 
 void node_add(Arena *arena, Node *node, Node *kid);           /* kid may be NULL */
 const Node *node_called(const List *nodes, const char *name); /* the first, or NULL */
 const char *node_kind_name(NodeKind kind);
-/* Itself, or in its blocks and cases; node may be NULL. */
+/* True if the node is a statement list or contains one. The node may be NULL. */
 bool node_holds_statements(const Node *node);
-bool node_mentions(const Node *node, const char *name); /* a NODE_NAME of that name stands in it */
+bool node_mentions(const Node *node, const char *name); /* it contains a NODE_NAME with that name */
 
-/* parse: a source to its tree. Reports every syntax error it can; returns NULL only when nothing could be read. */
+/* parse: a source to its tree. Reports several syntax errors; returns NULL only if the source is unreadable. */
 Node *parse(Arena *arena, Reports *reports, const Source *source);
-/* The same for one record entry, `path = value`, as given with --set; a NODE_ENTRY or NULL. */
+/* Parses one record entry, `path = value`, from --set; returns a NODE_ENTRY or NULL. */
 Node *parse_entry(Arena *arena, Reports *reports, const Source *source);
 
-/* fmt: a tree back to text in the one layout; comments are kept. */
+/* fmt: a tree to text in the canonical format; comments are kept. */
 char *format_tree(Arena *arena, const Source *source, const Node *file);
 
 #endif

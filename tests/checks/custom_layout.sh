@@ -125,5 +125,5 @@ moec eval run --data text >other 2>log || wrong "$(cat log)"
 # A changed layer is another model, and nothing is written.
 sed 's/act(x\[s - 1, d\])/act(x[s - 2, d])/' lib/mixers.moe >changed && cp -r lib changed_lib && cp changed changed_lib/mixers.moe
 fails "cannot represent this model" moec export weights.safetensors --as taps --layout changed_lib/family.moe --out nowhere
-fails "there is no file 'missing.moe'" sh -c "sed 's/use mixers/use missing/' lib/family.moe >lib/broken.moe; moec import published --layout lib/broken.moe --out nowhere"
+fails "cannot find 'missing.moe'" sh -c "sed 's/use mixers/use missing/' lib/family.moe >lib/broken.moe; moec import published --layout lib/broken.moe --out nowhere"
 exit 0

@@ -29,7 +29,7 @@ for spec in pipe folder /dev/zero thing.moe; do
     ends 1 "$spec" moec check "$spec"
     ends 1 "$spec" moec fmt "$spec"
 done
-ends 1 "cannot read 'thing.moe': it is not a file" moec check uses.moe
+ends 1 "cannot read 'thing.moe': not a regular file" moec check uses.moe
 for one in pipe:pipe folder:folder /dev/zero:device; do
     name=${one%:*} kind=${one#*:}
     ends 1 "it is a $kind, not a file" moec run small.moe --weights "$name" --tokens text --want loss --out out

@@ -200,18 +200,18 @@ spoilt() { # TEXT FILE SED
 rm -rf bad
 cp -r delta bad
 sed -i 's/"layer_types": \[/&"full_attention", /' bad/config.json
-fails "'layer_types' has 4 entries in the configuration, where 3 are due" moec import bad --out nowhere
+fails 'key "layer_types" has 4 entries, expected 3' moec import bad --out nowhere
 spoilt "no JSON" config.json 's/}//'
 spoilt "no layout is for model_type 'strange'" config.json 's/"llama"/"strange"/'
-spoilt "'hidden_act' is \"gelu\"" config.json 's/"silu"/"gelu"/'
-spoilt "the configuration has no 'hidden_size'" config.json '/hidden_size/d'
+spoilt "\"hidden_act\" is \"gelu\"" config.json 's/"silu"/"gelu"/'
+spoilt 'missing key "hidden_size"' config.json '/hidden_size/d'
 spoilt "shape    model.embed_tokens.weight: [64, 16], wanted [32, 16]" config.json 's/"vocab_size": 64/"vocab_size": 32/'
 spoilt "missing  model.layers.2.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 3/'
 spoilt "unknown  model.layers.1.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 1/'
-spoilt "known are default, linear, dynamic, llama3, yarn" config.json 's/"rope_type": "default"/"rope_type": "longrope"/'
+spoilt "use one of default, linear, dynamic, llama3, yarn" config.json 's/"rope_type": "default"/"rope_type": "longrope"/'
 spoilt "layer 'rotary' has no option 'factor'" config.json 's/"rope_type": "default"/"factor": 8/'
-spoilt "option 'factor' of layer 'yarn_rotary' must be given" config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
-spoilt "no value of an option" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'
+spoilt "option 'factor' of layer 'yarn_rotary' is required" config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
+spoilt "does not support" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'
 spoilt "error:" config.json 's/"hidden_size": 16/"hidden_size": 1e300/'
 spoilt "error:" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": -1/'
 spoilt "its header" model.safetensors '1s/^......../\xff\xff\xff\xff\xff\xff\xff\xff/'

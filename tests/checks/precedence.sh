@@ -66,7 +66,7 @@ refused() {
     grep -qF -- "$text" log || wrong "$*: no '$text': $(cat log)"
 }
 
-both() { refused 1 "so does the experiment" moec sweep "$@" --dry-run; }
+both() { refused 1 "the experiment both set" moec sweep "$@" --dry-run; }
 
 row 'a layer of `stdlib/` < the model of the spec'
 width 16 p.moe:small
@@ -135,7 +135,7 @@ row 'two entries of one experiment for the same option'
 for entries in 'vary train.steps = [1, 2], train = { steps = 3 }' 'budget = { steps = 3 }, train = { steps = 3 }' \
     'vary dim = [16], tune dim = [16]' 'vary dim = [16], match params by dim'; do
     printf 'use p\nexperiment twice { base = small, vary ffn.hidden = [16], %s }\n' "$entries" >twice.moe
-    refused 1 "is given twice" moec sweep twice.moe --dry-run
+    refused 1 "duplicate option" moec sweep twice.moe --dry-run
 done
 for entries in 'vary train.seed = [1, 2]' 'train = { seed = 3 }' 'tune train.seed = [1, 2]'; do
     printf 'use p\nexperiment twice { base = small, %s }\n' "$entries" >twice.moe
