@@ -260,7 +260,8 @@ typedef struct Decoding {
     long constant_bytes;   /* however long the sequence is */
     double flops;          /* of a token, on average over `places` */
     long places;           /* the longest sequence */
-    const char *hindrance; /* what prevents it, with its place; NULL: a step can be derived */
+    const char *hindrance; /* reason with its location; NULL: decoding is possible */
+    const char *equation;  /* the source line of the reason, or NULL */
 } Decoding;
 Decoding moec_decoding(struct MoecCompiler *compiler);
 /* How a compiled program is executed, for the machine that it is for; the optimizer's, which is one

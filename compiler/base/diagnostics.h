@@ -65,6 +65,8 @@ _Noreturn void report_give_up(Reports *reports);
 
 /* The report of this number, with its place in brackets. */
 const char *report_message(const Reports *reports, int number);
+/* The source line of that report without its indentation, or NULL. */
+const char *report_source_line(const Reports *reports, int number);
 /* All errors as text, with source lines and carets; tabs and wide characters keep the carets in
  * place. */
 char *reports_text(const Reports *reports, Arena *arena);

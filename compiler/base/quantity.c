@@ -38,7 +38,7 @@ QuantityScale quantity_line(double total, int digits) {
 }
 
 QuantityScale quantity_column(double largest) {
-    QuantityScale scale = scale_below(largest, 10000, 3);
+    QuantityScale scale = scale_below(largest, 100000, 3);
     scale.decimals = scale.size > 1;
     return scale;
 }
@@ -69,6 +69,14 @@ Quantity quantity_in(double value, QuantityScale scale) {
     if (fabs(scaled) >= least / 2) return quantity_grouped(scaled, scale.decimals);
     snprintf(result.text, sizeof result.text, "<%.*f", scale.decimals, least);
     return isfinite(value) ? result : missing();
+}
+
+Quantity quantity_prefixed(double value, QuantityScale scale) {
+    Quantity result = quantity_in(value, scale);
+    size_t length = strlen(result.text);
+    if (value != 0 && isfinite(value) && *scale.prefix)
+        snprintf(result.text + length, sizeof result.text - length, " %s", scale.prefix);
+    return result;
 }
 
 static Quantity with_unit(double value, QuantityScale scale, const char *unit) {

@@ -32,7 +32,7 @@ typedef struct QuantityScale {
     int decimals;
 } QuantityScale;
 
-/* For a column whose header names the unit: the largest value is below 10,000. */
+/* For a column whose header names the unit: the largest value is below 100,000. */
 QuantityScale quantity_column(double largest);
 /* For a total and its parts: the total is below 1000 and has so many digits. */
 QuantityScale quantity_line(double total, int digits);
@@ -40,5 +40,7 @@ QuantityScale quantity_line(double total, int digits);
 QuantityScale quantity_counts(QuantityScale scale);
 /* The number alone: "1,179.6"; "0" for zero; "<0.1" where the digits would all be 0. */
 Quantity quantity_in(double value, QuantityScale scale);
+/* With the prefix: "1,179.6 k", "0". */
+Quantity quantity_prefixed(double value, QuantityScale scale);
 
 #endif

@@ -53,8 +53,8 @@ static void test_scales(void **state) {
     assert_string_equal(quantity_in(0, column).text, "0");
     assert_string_equal(quantity_in(1495680, line).text, "1.496");
     assert_string_equal(quantity_in(65536, line).text, "0.066");
-    assert_string_equal(quantity_column(9999).prefix, "");
-    assert_string_equal(quantity_in(9999, quantity_column(9999)).text, "9,999");
+    assert_string_equal(quantity_column(99999).prefix, "");
+    assert_string_equal(quantity_in(99999, quantity_column(99999)).text, "99,999");
     assert_string_equal(quantity_counts(quantity_line(7242e6, 4)).prefix, "B");
 }
 
