@@ -50,9 +50,13 @@ const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
-/* What each parameter gets by the transfer that the model names, as a table or as JSON; NULL when
- * it names none. */
-const char *moec_transfer(MoecCompiler *compiler, bool json);
+typedef enum MoecTransferForm {
+    MOEC_TRANSFER_FACTORS, /* table: learning rate, initialization, multiplier */
+    MOEC_TRANSFER_JSON,
+    MOEC_TRANSFER_FORMULAS /* every setting with its value and formula */
+} MoecTransferForm;
+/* Settings of each parameter that the transfer of the model derives; NULL without a transfer. */
+const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form);
 /* From now on MOEC_FORWARD has the activations of the model among its outputs, each under the name
  * of the weight that made it; those inside a repeat with the iteration as first axis. */
 void moec_observe(MoecCompiler *compiler);

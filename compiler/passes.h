@@ -79,7 +79,8 @@ void same_tensors(const Program *forward, const Program *other);
  * model as it was elaborated, with parameter_facts. NULL when it names none, and after an error. */
 typedef struct Tuning Tuning;
 Tuning *transfer(Unit *unit, Program *program);
-/* The same as a table, and as JSON. */
+/* Its result as a table of factors, as text with formulas, and as JSON. */
+char *tuning_factors(Arena *arena, const Tuning *tuning);
 char *tuning_text(Arena *arena, const Tuning *tuning);
 char *tuning_json(Arena *arena, const Tuning *tuning);
 
