@@ -13,10 +13,10 @@ const palettes = {
 const strokes = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const points = ['circle', 'triangle', 'rect', 'rectRot', 'cross', 'star'];
 const metricWords = {
-  val_bits_per_byte: 'bits/byte',
-  val_bits_per_token: 'bits/token',
-  val_loss: 'held-out loss',
-  loss: 'training loss',
+  val_bits_per_byte: 'val bits/byte',
+  val_bits_per_token: 'val bits/token',
+  val_loss: 'val loss',
+  loss: 'train loss',
 };
 const metric = metricWords[comparison.metric] || comparison.metric;
 const state = {
@@ -147,7 +147,7 @@ function verdictNode(row) {
   const parts = [];
   if (difference && difference.verdict)
     parts.push(make('span', { class: difference.verdict }, difference.verdict));
-  if (row.best) parts.push(`${parts.length ? ', ' : ''}the best of ${row.choices}${row.at_edge ? ', at the edge' : ''}`);
+  if (row.best) parts.push(`${parts.length ? ', ' : ''}best of ${row.choices}${row.at_edge ? ', at the edge of the tested values' : ''}`);
   if (row.stopped) parts.push(`stopped at step ${row.stopped}`);
   if (row.diverged) parts.push(`${parts.length ? ', ' : ''}${row.diverged} diverged`);
   return make('td', { class: 'words' }, ...parts);
@@ -155,9 +155,12 @@ function verdictNode(row) {
 
 function differenceText(difference) {
   if (!difference || !isNumber(difference.mean)) return '';
-  const sign = difference.mean < 0 ? '−' : '+';
-  const margin = isNumber(difference.margin_95) ? ` ± ${fixed(difference.margin_95)}` : '';
-  return sign + fixed(Math.abs(difference.mean)) + margin;
+  const margin = isNumber(difference.low) ? ` [${signed(difference.low)}, ${signed(difference.high)}]` : '';
+  return signed(difference.mean) + margin;
+}
+
+function signed(value) {
+  return (value < 0 ? '−' : '+') + fixed(Math.abs(value));
 }
 
 function drawComparison() {
@@ -166,23 +169,23 @@ function drawComparison() {
     { head: 'model', value: (row) => row.variant },
     { head: 'seeds', value: seedsText },
     { head: metric, value: (row) => fixed(row.loss) },
-    { head: 'spread', value: (row) => fixed(row.spread) },
-    { head: `difference from ${comparison.base}`, value: (row) => differenceText(row.difference) },
+    { head: 'std', value: (row) => fixed(row.spread) },
+    { head: 'difference (95 % CI)', value: (row) => differenceText(row.difference) },
     { head: 'p', value: (row) => fixed(row.difference && row.difference.chance, 3) },
-    { head: '', words: true, value: verdictNode },
+    { head: 'verdict', words: true, value: verdictNode },
     { head: 'parameters', value: (row) => scaled(row.parameters) },
-    { head: 'active', value: (row) => scaled(row.active) },
+    { head: 'activated', value: (row) => scaled(row.active) },
     { head: 'FLOP/token', value: (row) => scaled(row.flops) },
-    { head: 'cache B', value: (row) => scaled(row.cache) },
+    { head: 'KV cache B/token', value: (row) => scaled(row.cache) },
     { head: 'tokens', value: (row) => scaled(row.tokens) },
-    { head: 'FLOP', value: (row) => scaled(row.flops_total) },
+    { head: 'training FLOP', value: (row) => scaled(row.flops_total) },
     { head: 'tokens/s', value: (row) => scaled(row.speed) },
     { head: 'time', value: (row) => duration(row.seconds) },
   ], comparison.variants, 'comparison of the models'));
   section.append(make('p', { class: 'note' },
-    `${metric}: the last measure, mean and spread over seeds. Differences with their 95 % interval: of equal seeds ` +
-    'by Student’s paired test where both have them, else by Welch’s; p is the chance of one as large if there were ' +
-    'none. What lies within the interval is noise.'));
+    `${metric}: mean and standard deviation of the last evaluation over seeds. Difference: from ${comparison.base}, ` +
+    'by a paired t-test over equal seeds, else by Welch’s t-test. p: two-sided p-value. A difference is not ' +
+    'significant if its 95 % confidence interval contains 0.'));
   const rows = comparison.variants.filter((row) => row.difference && isNumber(row.difference.mean));
   if (rows.length) {
     const height = `${Math.max(8, 3 + 1.6 * rows.length)}rem`;
@@ -214,7 +217,7 @@ function differenceChart(rows) {
       indexAxis: 'y',
       tooltip: { label: (item) => differenceText(rows[item.dataIndex].difference) },
       scales: {
-        x: axis(`${metric}, ${comparison.higher ? 'more' : 'less'} is better`, { zero: true }),
+        x: axis(`${metric}, ${comparison.higher ? 'higher' : 'lower'} is better`, { zero: true }),
         y: names(),
         places: { type: 'linear', axis: 'y', offset: false, display: false, reverse: true, min: -0.5, max: rows.length - 0.5 },
       },
