@@ -18,7 +18,7 @@ static double bytes_of(const Program *program, Role role) {
 
 /* Bytes of optimizer state: one copy of the parameters per state, except for parameters that an
  * optimizer updates as whole matrices, whose states are those of the matrix-update program. */
-static double optimizer_bytes(MoecCompiler *compiler, double weights) {
+double optimizer_bytes(MoecCompiler *compiler, double weights) {
     const Program *update = moec_compile(compiler, MOEC_UPDATE, 0, 0, 0),
                   *step = moec_unit(compiler)->whole.count
                               ? moec_compile(compiler, MOEC_STEP, 0, 0, 0)

@@ -16,6 +16,8 @@ typedef struct Summary {
     double total;
 } Summary;
 
+/* Bytes of the optimizer state for `weights` bytes of parameters. */
+double optimizer_bytes(MoecCompiler *compiler, double weights);
 /* False after a reported error. */
 bool describe(MoecCompiler *compiler, Summary *summary);
 

@@ -253,6 +253,7 @@ typedef struct MoecVariant {
     double nanoseconds;                     /* of one token at the ceilings; the same */
     double step_tokens;
     double steps, tokens; /* of one run */
+    double disk;          /* bytes of the checkpoints of one run */
     uint64_t fingerprint; /* of what the variant means */
 } MoecVariant;
 typedef struct MoecExperiment {
