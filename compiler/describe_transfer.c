@@ -1,12 +1,14 @@
-/* describe_transfer: what a transfer made of a model, as a table and as JSON. */
+/* describe_transfer: settings that a hyperparameter transfer derives for a model: factors per
+ * parameter as a table; values and formulas as text; all of it as JSON. */
 #include "abi/json_make.h"
 #include "analysis/parameter_facts.h"
 #include "elaborate/transfer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "d 128 -> 1024" for each axis of the parameter whose size is another in the base. */
+/* "d 128 -> 1024" for each axis whose size differs from that in the base. */
 static const char *growth_text(Arena *arena, const Tuning *tuning, const Tuned *row) {
     const Tensor *tensor = row->flow->tensor, *its = row->base ? row->base->tensor : NULL;
     Text text = {.arena = arena};
@@ -67,15 +69,95 @@ char *tuning_json(Arena *arena, const Tuning *tuning) {
     return kept;
 }
 
-/* What the parameter gets, a line for each number that the rule changed, and the deviation. */
+/* ---- factors ---- */
+
+enum { FACTORS = 3, MIN_PATH = 30 };
+static const char *const factor_titles[FACTORS] = {"lr", "init", "multiplier"};
+
+/* The column of a setting, or -1. */
+static int factor_of(const TunedNumber *number) {
+    for (int i = 0; i < FACTORS; i++)
+        if (!strcmp(number->name, factor_titles[i])) return i;
+    return strcmp(number->name, "forward") ? -1 : FACTORS - 1;
+}
+
+static bool is_changed(const TunedNumber *number) {
+    return fabs(number->after - number->before) > 1e-9 * fabs(number->before);
+}
+
+/* False if all three factors are 1. cells: "0.25"; without a value in the base "= 0.02". */
+static bool find_factors(Arena *arena, const Tuned *row, const char *cells[FACTORS]) {
+    bool changed = false;
+    for (int i = 0; i < FACTORS; i++) cells[i] = "1";
+    for (int i = 0; i < row->numbers.count; i++) {
+        const TunedNumber *number = row->numbers.items[i];
+        int column = factor_of(number);
+        if (column < 0 || !is_changed(number)) continue;
+        cells[column] = number->before != 0
+                            ? arena_format(arena, "%.4g", number->after / number->before)
+                            : arena_format(arena, "= %.4g", number->after);
+        changed = true;
+    }
+    return changed;
+}
+
+/* Names of the settings that change and have no column. */
+static const char *other_settings(Arena *arena, const Tuning *tuning) {
+    List names = {0};
+    Text text = {.arena = arena};
+    for (int i = 0; i < tuning->rows.count; i++) {
+        const List *numbers = &((const Tuned *)tuning->rows.items[i])->numbers;
+        for (int k = 0; k < numbers->count; k++) {
+            const TunedNumber *number = numbers->items[k];
+            bool listed = factor_of(number) >= 0 || !is_changed(number);
+            for (int j = 0; j < names.count; j++) listed |= !strcmp(names.items[j], number->name);
+            if (listed) continue;
+            text_add(&text, "%s%s", names.count ? ", " : "", number->name);
+            list_push(arena, &names, (void *)number->name);
+        }
+    }
+    return text.text;
+}
+
+char *tuning_factors(Arena *arena, const Tuning *tuning) {
+    Text text = {.arena = arena};
+    int width = MIN_PATH, unchanged = 0;
+    for (int i = 0; i < tuning->rows.count; i++) {
+        const Tuned *row = tuning->rows.items[i];
+        width = (int)fmax(width, (double)strlen(row->flow->tensor->path));
+    }
+    text_add(&text, "%s from %s by %s: factors\n  %-*s  %8s  %8s  %10s\n", tuning->to->name,
+             tuning->base, tuning->rule, width, "parameter", factor_titles[0], factor_titles[1],
+             factor_titles[2]);
+    for (int i = 0; i < tuning->rows.count; i++) {
+        const Tuned *row = tuning->rows.items[i];
+        const char *cells[FACTORS];
+        if (find_factors(arena, row, cells))
+            text_add(&text, "  %-*s  %8s  %8s  %10s\n", width, row->flow->tensor->path, cells[0],
+                     cells[1], cells[2]);
+        else
+            unchanged++;
+    }
+    const char *others = other_settings(arena, tuning);
+    if (unchanged)
+        text_add(&text, "  unchanged: %d of %d parameters\n", unchanged, tuning->rows.count);
+    if (others) text_add(&text, "  optimizer settings that change: %s\n", others);
+    text_add(&text, "  --verbose shows values and formulas\n");
+    return text.text;
+}
+
+/* ---- values and formulas ---- */
+
+/* One line per changed setting, and the standard deviation of the initialization. */
 static const char *numbers_text(Arena *arena, const Tuned *row) {
     Text text = {.arena = arena};
-    text_add(&text, "  %s\n", row->kind ? row->kind : "of no kind: nothing of its own");
+    text_add(&text, "  %s\n", row->kind ? row->kind : "no matching kind: settings unchanged");
     for (int i = 0; i < row->numbers.count; i++) {
         const TunedNumber *number = row->numbers.items[i];
         bool init = !strcmp(number->name, "init"), random = row->init.kind != MOEC_INIT_CONSTANT;
         if (init ? !random : number->after == number->before) continue;
-        text_add(&text, "    %-8s %-10s", number->name,
+        text_add(&text, "    %-10s %-10s",
+                 factor_of(number) < 0 ? number->name : factor_titles[factor_of(number)],
                  init ? init_text(arena, &row->init) : arena_format(arena, "%.5g", number->after));
         if (number->before != 0)
             text_add(&text, " = %-9.5g * %.5g", number->before, number->after / number->before);
@@ -89,9 +171,9 @@ static void add_name(Arena *arena, Text *text, const Tuning *tuning, const Tuned
     const char *grown = growth_text(arena, tuning, row), *path = row->flow->tensor->path;
     text_add(text, "%s", path);
     if (!row->base)
-        text_add(text, "  (no counterpart)");
+        text_add(text, "  (not in %s)", tuning->base);
     else if (strcmp(path, row->base->tensor->path))
-        text_add(text, "  (as %s)", row->base->tensor->path);
+        text_add(text, "  (from %s)", row->base->tensor->path);
     text_add(text, "%s%s\n", *grown ? "  " : "", grown);
 }
 
@@ -102,9 +184,9 @@ char *tuning_text(Arena *arena, const Tuning *tuning) {
     text_add(&text, "%s from %s by %s\n", tuning->to->name, tuning->base, tuning->rule);
     for (int i = 0; i < count; i++) numbers[i] = numbers_text(arena, tuning->rows.items[i]);
     for (int i = 0; i < count; i++) {
-        bool told = false;
-        for (int j = 0; j < i && !told; j++) told = !strcmp(numbers[i], numbers[j]);
-        if (told) continue;
+        bool listed = false;
+        for (int j = 0; j < i && !listed; j++) listed = !strcmp(numbers[i], numbers[j]);
+        if (listed) continue;
         text_add(&text, "\n");
         for (int j = i; j < count; j++)
             if (!strcmp(numbers[i], numbers[j]))

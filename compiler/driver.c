@@ -311,11 +311,12 @@ Decoding moec_decoding(MoecCompiler *compiler) {
     if (reports->gave_up) return (Decoding){.hindrance = "the program is too large"};
     if (!step) {
         static const char known[] = "cannot decode: ";
-        const char *hindrance = report_message(reports, count);
+        const char *hindrance = report_message(reports, count),
+                   *equation = report_source_line(reports, count);
         if (!strncmp(hindrance, known, strlen(known))) hindrance += strlen(known);
         reports->errors = errors;
         reports->list.count = count;
-        return (Decoding){.hindrance = hindrance};
+        return (Decoding){.hindrance = hindrance, .equation = equation};
     }
     Decoding decoding = {.flops = cost(compiler->arena, step)->flops_forward,
                          .places = step->context};

@@ -50,9 +50,13 @@ const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
-/* Settings that the transfer of the model derives per parameter, as a table or as JSON; NULL if the
- * model has no transfer. */
-const char *moec_transfer(MoecCompiler *compiler, bool json);
+typedef enum MoecTransferForm {
+    MOEC_TRANSFER_FACTORS, /* table: learning rate, initialization, multiplier */
+    MOEC_TRANSFER_JSON,
+    MOEC_TRANSFER_FORMULAS /* every setting with its value and formula */
+} MoecTransferForm;
+/* Settings of each parameter that the transfer of the model derives; NULL without a transfer. */
+const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form);
 /* Adds the activations of the model to the outputs of later MOEC_FORWARD programs. Each has the
  * name of the weight that produces it; inside a repeat its first axis is the iteration. */
 void moec_observe(MoecCompiler *compiler);
@@ -253,6 +257,7 @@ typedef struct MoecVariant {
                                                use it */
     double step_tokens;
     double steps, tokens; /* of one run */
+    double disk;          /* bytes of the checkpoints of one run */
     uint64_t fingerprint; /* hash of the definition of the variant */
 } MoecVariant;
 typedef struct MoecExperiment {

@@ -331,9 +331,13 @@ bool moec_gathers(const MoecCompiler *compiler) {
     return compiler->gathers;
 }
 
-const char *moec_transfer(MoecCompiler *compiler, bool json) {
+const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form) {
+    static char *(*const forms[])(Arena *,
+                                  const Tuning *) = {[MOEC_TRANSFER_FACTORS] = tuning_factors,
+                                                     [MOEC_TRANSFER_JSON] = tuning_json,
+                                                     [MOEC_TRANSFER_FORMULAS] = tuning_text};
     if (moec_failed(compiler) || !compiler->tuning) return NULL;
-    return (json ? tuning_json : tuning_text)(compiler->arena, compiler->tuning);
+    return forms[form](compiler->arena, compiler->tuning);
 }
 
 Arena *moec_arena(MoecCompiler *compiler) {

@@ -80,7 +80,8 @@ void same_tensors(const Program *forward, const Program *other);
  * model with parameter_facts. NULL if the model has no transfer, and after an error. */
 typedef struct Tuning Tuning;
 Tuning *transfer(Unit *unit, Program *program);
-/* The same as a table, and as JSON. */
+/* Its result as a table of factors, as text with formulas, and as JSON. */
+char *tuning_factors(Arena *arena, const Tuning *tuning);
 char *tuning_text(Arena *arena, const Tuning *tuning);
 char *tuning_json(Arena *arena, const Tuning *tuning);
 
@@ -265,6 +266,7 @@ typedef struct Decoding {
     long places;           /* the longest sequence */
     const char *hindrance; /* the equation that prevents decoding, with its location; NULL: decoding
                               is possible */
+    const char *equation;  /* the source line of the equation, or NULL */
 } Decoding;
 Decoding moec_decoding(struct MoecCompiler *compiler);
 /* The schedule of a compiled program for its machine. The optimizer's program is one kernel and has

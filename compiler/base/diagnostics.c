@@ -271,6 +271,15 @@ const char *report_message(const Reports *reports, int number) {
                         span_column(report->span));
 }
 
+const char *report_source_line(const Reports *reports, int number) {
+    const Report *report = reports->list.items[number];
+    if (!report->span.source) return NULL;
+    Picture picture = draw_line(reports->arena, report->span);
+    Text line = {.arena = reports->arena};
+    add_columns(&line, &picture, 0, picture.columns);
+    return line.text ? line.text + strspn(line.text, " ") : NULL;
+}
+
 char *warnings_text(const Reports *reports, Arena *arena) {
     Text out = {.arena = arena};
     text_add(&out, "%s", "");

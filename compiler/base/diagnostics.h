@@ -66,6 +66,8 @@ _Noreturn void report_give_up(Reports *reports);
 
 /* The report of this number, with its location in parentheses. */
 const char *report_message(const Reports *reports, int number);
+/* The source line of that report without its indentation, or NULL. */
+const char *report_source_line(const Reports *reports, int number);
 /* All errors as text, with source lines and carets, which are aligned also after tabs and wide
  * characters. */
 char *reports_text(const Reports *reports, Arena *arena);

@@ -3,6 +3,7 @@
  */
 #include "experiment/experiment.h"
 
+#include "describe.h"
 #include "base/table.h"
 #include "explain/explain.h"
 #include "syntax/format.h"
@@ -44,6 +45,13 @@ static double step_tokens(MoecCompiler *compiler) {
            moec_option_number(compiler, "train.accumulate", 1);
 }
 
+/* The last checkpoint with optimizer state and EMA, and the best one without. */
+static double checkpoint_bytes(MoecCompiler *compiler, double parameters) {
+    double weights = sizeof(float) * parameters,
+           average = moec_option_number(compiler, "train.average", 0) > 0 ? weights : 0;
+    return 2 * weights + average + optimizer_bytes(compiler, weights);
+}
+
 bool variant_describe(const Expansion *expansion, const List *overrides, bool tell,
                       MoecVariant *variant) {
     MoecCompiler *compiler = moec_vary(expansion->compiler, overrides, tell);
@@ -60,6 +68,7 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
         variant->step_tokens = step_tokens(compiler);
         variant->tokens = variant->steps * variant->step_tokens;
         variant->fingerprint = fingerprint_of(compiler, forward);
+        if (tell) variant->disk = checkpoint_bytes(compiler, total->parameters);
         if (needs_time(expansion)) {
             MoecCeilings ceilings = {1e9 * expansion->asked->gflops,
                                      1e9 * expansion->asked->gbytes};

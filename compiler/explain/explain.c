@@ -1,4 +1,4 @@
-/* explain: the graph of layers, the units of work with what they cost, memory over the step. */
+/* explain: collects the layer graph, the kernels with their cost, and memory over the step. */
 #include "explain/explain.h"
 
 #include "analysis/access.h"
@@ -6,15 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *explain_number(Arena *arena, double number) {
-    static const char letters[] = " kMGTP";
-    int unit = 0;
-    for (; number >= 999.95 && unit < 5; unit++) number /= 1000;
-    if (!unit) return arena_format(arena, "%.3g", number);
-    return arena_format(arena, "%.3g%c", number, letters[unit]);
-}
-
-/* A part of a path that says which step of a repeat it is: "{i}", "3". */
+/* True for the number of a layer in a path: "{i}", "3". */
 static bool is_step(const char *part, size_t length) {
     return length && (*part == '{' || strspn(part, "0123456789") >= length);
 }
@@ -62,22 +54,33 @@ static double touched(const Explanation *explanation, const ExplainedUnit *unit,
     return bytes;
 }
 
-static const char *kind_of(const ScheduleUnit *unit) {
-    if (unit->kind == UNIT_CONTRACTION)
-        return unit->contraction->kind == CONTRACTION_PRODUCT ? "product" : "grouped product";
-    if (unit->kind == UNIT_KERNEL) return "loops";
-    switch (unit->statement->call) {
-    case CALL_ATTEND:
-        return "attention";
-    case CALL_ATTEND_GRAD:
-        return "attention, backward";
-    case CALL_TOP:
-        return "top";
-    case CALL_SCAN:
-        return "scan";
-    default:
-        return "pack";
-    }
+/* Sets the two names of the operation. */
+static void name_kind(const ScheduleUnit *from, ExplainedUnit *unit) {
+    static const struct {
+        const char *kind, *operation;
+    } names[] = {{"product", "matmul"},
+                 {"grouped product", "grouped matmul"},
+                 {"loops", "loop nest"},
+                 {"attention", "attention"},
+                 {"attention, backward", "attention backward"},
+                 {"top", "top-k"},
+                 {"scan", "scan"},
+                 {"pack", "dispatch"}};
+    int row = 7;
+    if (from->kind == UNIT_CONTRACTION)
+        row = from->contraction->kind != CONTRACTION_PRODUCT;
+    else if (from->kind == UNIT_KERNEL)
+        row = 2;
+    else if (from->statement->call == CALL_ATTEND)
+        row = 3;
+    else if (from->statement->call == CALL_ATTEND_GRAD)
+        row = 4;
+    else if (from->statement->call == CALL_TOP)
+        row = 5;
+    else if (from->statement->call == CALL_SCAN)
+        row = 6;
+    unit->kind = names[row].kind;
+    unit->operation = names[row].operation;
 }
 
 static const char *result_of(const Statement *statement) {
@@ -98,7 +101,8 @@ static void add_unit(Explanation *explanation, const ScheduleUnit *from, double 
     ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
     const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
     const Contraction *product = from->contraction;
-    *unit = (ExplainedUnit){.kind = kind_of(from), .runs = runs, .at = from->first};
+    *unit = (ExplainedUnit){.runs = runs, .at = from->first};
+    name_kind(from, unit);
     if (from->kind != UNIT_KERNEL) add_statement(explanation, unit, from->statement);
     if (product && product->second) add_statement(explanation, unit, product->second->statement);
     if (product && product->dual) add_statement(explanation, unit, product->dual->statement);
@@ -246,6 +250,7 @@ static void add_layers(Explanation *explanation, Program *forward) {
             if (strcmp(own->path, path)) continue;
             own->parameters += layer->parameters;
             own->flops += layer->flops;
+            own->count++;
         }
     }
 }
@@ -272,7 +277,7 @@ const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
     moec_lower(compiler, program, device);
     Explanation explanation = {.arena = arena, .model = moec_model(compiler), .ceilings = ceilings};
     explanation.graph = names[graph];
-    explanation.machine = device ? "a device" : "a processor";
+    explanation.machine = device ? "GPU" : "CPU";
     explanation.schedule = moec_schedule(compiler, program);
     if (moec_failed(compiler)) return NULL;
     add_units(&explanation, &explanation.schedule->units, 1);

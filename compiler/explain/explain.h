@@ -1,4 +1,4 @@
-/* explain: what the compiler made of a model, gathered for those who want to see it. */
+/* explain: layers, kernels with their cost and lower bound, memory over time; for display. */
 #ifndef EXPLAIN_H
 #define EXPLAIN_H
 
@@ -7,27 +7,29 @@
 #include "passes.h"
 #include "schedule/kernel.h"
 
-/* A unit of work of the schedule: a product, a call, or one loop nest of several statements. */
+/* A kernel of the schedule: a matrix product, a call, or a loop nest of fused statements. */
 typedef struct ExplainedUnit {
-    const char *name;    /* of its result */
-    const char *kind;    /* "product", "attention", "loops" */
-    List statements;     /* const Statement *: what is fused into it, its own first */
-    double runs;         /* steps of the repeat around it, else 1 */
-    double flops, bytes; /* of all its runs */
-    double seconds;      /* at the ceilings */
-    bool by_memory;      /* it is the memory that takes longer */
-    int at;              /* its place in the linear order */
+    const char *name;      /* of its result */
+    const char *kind;      /* in JSON: "product", "loops" */
+    const char *operation; /* for readers: "matmul", "loop nest" */
+    List statements;       /* const Statement *, fused; the main one first */
+    double runs;           /* steps of the enclosing repeat, else 1 */
+    double flops, bytes;   /* of all runs */
+    double seconds;        /* lower bound of all runs */
+    bool by_memory;        /* memory is the bottleneck */
+    int at;                /* position in the linear order */
 } ExplainedUnit;
 
-/* Layers of one path; those of a repeat together. */
+/* Layers whose paths differ only in numbers: "block.attention" of "block.0.attention" ... */
 typedef struct ExplainedLayer {
-    const char *path;         /* "block.{i}.attention" */
-    double parameters, flops; /* flops: forward, of one token */
+    const char *path;
+    double parameters, flops; /* sums over the layers; flops: forward, per token */
+    int count;
     bool input;
 } ExplainedLayer;
 
 typedef struct ExplainedEdge {
-    int from, to; /* places in the list of layers */
+    int from, to; /* indices into layers */
 } ExplainedEdge;
 
 typedef struct Explanation {
@@ -38,17 +40,15 @@ typedef struct Explanation {
     List units;     /* ExplainedUnit * */
     List layers;    /* ExplainedLayer * */
     List edges;     /* ExplainedEdge * */
-    double *memory; /* [moments]: bytes of temporaries that live then */
+    double *memory; /* [moments]: bytes of live temporaries */
     int moments, peak;
     double flops, bytes, seconds; /* of all units */
 } Explanation;
 
-/* A number with its unit: "12.3 M". */
-const char *explain_number(Arena *arena, double number);
-/* The temporaries that live at the peak, the largest first: Tensor *. */
+/* Tensor *: temporaries that are live at the peak, the largest first. */
 List explain_peak(const Explanation *explanation);
 
-/* What a training step takes at the ceilings, at least; 0 after an error. */
+/* Lower bound of a training step in seconds; 0 after an error. */
 double explain_seconds(MoecCompiler *compiler, MoecCeilings ceilings);
 
 const char *explain_text(const Explanation *explanation);

@@ -1,7 +1,9 @@
-/* explain_picture: the graph of layers as DOT, and with memory over the step as SVG. What is drawn
- * stands alone: one file, no script, no font of its own, light and dark.
+/* explain_picture: the layer graph as DOT; with memory and the slowest kernels as SVG. The picture
+ * is one file without scripts and fonts, for light and dark backgrounds.
  */
 #include "explain/explain.h"
+
+#include "abi/quantity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,9 +33,9 @@ const char *explain_dot(const Explanation *explanation) {
         if (layer->input)
             text_add(&text, "  n%d [label=\"%s\", shape=oval];\n", i, layer->path);
         else
-            text_add(&text, "  n%d [label=\"%s\\n%s parameters, %s FLOP/token\"];\n", i,
-                     layer->path, explain_number(arena, layer->parameters),
-                     explain_number(arena, layer->flops));
+            text_add(&text, "  n%d [label=\"%s\\n%s parameters, %s\"];\n", i, layer->path,
+                     quantity_count(layer->parameters).text,
+                     quantity(layer->flops, "FLOP/token").text);
     }
     for (int i = 0; i < explanation->edges.count; i++) {
         const ExplainedEdge *edge = explanation->edges.items[i];
@@ -60,7 +62,7 @@ static int box_top(int number) {
     return TOP + number * BOX_STEP;
 }
 
-/* Names come from the spec, where they are words; all else is escaped. */
+/* The name with the special characters of XML escaped. */
 static const char *escaped(Arena *arena, const char *name) {
     Text text = {.arena = arena};
     for (const char *at = name; *at; at++) {
@@ -83,15 +85,13 @@ static void draw_layers(const Explanation *explanation, Text *text) {
         text_add(text, "<text x=\"%d\" y=\"%d\">%s</text>\n", BOX_LEFT + 10,
                  top + (layer->input ? 21 : 15), escaped(arena, layer->path));
         if (!layer->input)
-            text_add(text,
-                     "<text class=\"small\" x=\"%d\" y=\"%d\">%s parameters, %s FLOP a "
-                     "token</text>\n",
-                     BOX_LEFT + 10, top + 28, explain_number(arena, layer->parameters),
-                     explain_number(arena, layer->flops));
+            text_add(text, "<text class=\"small\" x=\"%d\" y=\"%d\">%s parameters, %s</text>\n",
+                     BOX_LEFT + 10, top + 28, quantity_count(layer->parameters).text,
+                     quantity(layer->flops, "FLOP/token").text);
     }
 }
 
-/* To the next box straight down; past others in an arc, forward on the left, back on the right. */
+/* A straight line to the next box, else an arc: forward on the left, back on the right. */
 static void draw_edge(const ExplainedEdge *edge, Text *text) {
     int from = box_top(edge->from) + BOX_HEIGHT, to = box_top(edge->to),
         middle = BOX_LEFT + BOX_WIDTH / 2, jump = abs(edge->to - edge->from);
@@ -110,13 +110,10 @@ static void draw_edge(const ExplainedEdge *edge, Text *text) {
 }
 
 static void draw_memory(const Explanation *explanation, Text *text) {
-    Arena *arena = explanation->arena;
     double most = explanation->memory[explanation->peak];
     int bottom = TOP + CHART_HEIGHT;
-    text_add(text,
-             "<text x=\"%d\" y=\"%d\">memory of temporaries over the step: %s bytes at most"
-             "</text>\n",
-             CHART_LEFT, TOP - 12, explain_number(arena, most));
+    text_add(text, "<text x=\"%d\" y=\"%d\">activation memory over the step: peak %s</text>\n",
+             CHART_LEFT, TOP - 12, quantity(most, "B").text);
     text_add(text, "<path class=\"area\" d=\"M%d %d", CHART_LEFT, bottom);
     for (int t = 0; t < explanation->moments && most > 0; t++)
         text_add(text, "L%.1f %.1fH%.1f",
@@ -130,36 +127,36 @@ static void draw_memory(const Explanation *explanation, Text *text) {
         const Tensor *tensor = live.items[i];
         text_add(text, "<text class=\"small\" x=\"%d\" y=\"%d\">%s%s %s</text>\n", CHART_LEFT,
                  bottom + 18 + 14 * i, i ? "" : "at the peak: ", tensor->name,
-                 explain_number(arena, (double)explanation->schedule->places[tensor->id].bytes));
+                 quantity((double)explanation->schedule->places[tensor->id].bytes, "B").text);
     }
 }
 
-/* The units that take longest, as bars. */
+/* The slowest kernels as bars. */
 static void draw_units(const Explanation *explanation, Text *text) {
     Arena *arena = explanation->arena;
     int top = TOP + CHART_HEIGHT + 120, count = explanation->units.count;
-    bool *told = arena_alloc(arena, (size_t)count + 1);
+    bool *drawn = arena_alloc(arena, (size_t)count + 1);
     double most = 0;
     text_add(text,
-             "<text x=\"%d\" y=\"%d\">time at the ceilings: %.3g ms in all; blue: products "
-             "bound, orange: memory</text>\n",
-             CHART_LEFT, top - 12, 1e3 * explanation->seconds);
+             "<text x=\"%d\" y=\"%d\">lower bound: %s; bottleneck: blue compute, orange memory"
+             "</text>\n",
+             CHART_LEFT, top - 12, quantity_seconds(explanation->seconds).text);
     for (int bar = 0; bar < MAX_BARS && bar < count; bar++) {
         int best = -1;
         for (int i = 0; i < count; i++) {
             const ExplainedUnit *unit = explanation->units.items[i], *other;
             other = best >= 0 ? explanation->units.items[best] : NULL;
-            if (!told[i] && (!other || unit->seconds > other->seconds)) best = i;
+            if (!drawn[i] && (!other || unit->seconds > other->seconds)) best = i;
         }
-        told[best] = true;
+        drawn[best] = true;
         const ExplainedUnit *unit = explanation->units.items[best];
         if (!bar) most = unit->seconds;
         text_add(text, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"14\"/>\n",
                  unit->by_memory ? "other" : "bar", CHART_LEFT, top + 22 * bar,
                  fmax(1, 220 * unit->seconds / most));
-        text_add(text, "<text class=\"small\" x=\"%d\" y=\"%d\">%s, %s: %.3g ms</text>\n",
-                 CHART_LEFT + 228, top + 22 * bar + 11, unit->name, unit->kind,
-                 1e3 * unit->seconds);
+        text_add(text, "<text class=\"small\" x=\"%d\" y=\"%d\">%s, %s: %s</text>\n",
+                 CHART_LEFT + 228, top + 22 * bar + 11, unit->name, unit->operation,
+                 quantity_seconds(unit->seconds).text);
     }
 }
 
@@ -176,8 +173,8 @@ const char *explain_svg(const Explanation *explanation) {
         &text,
         "<defs><marker id=\"arrow\" viewBox=\"0 0 6 6\" refX=\"5\" refY=\"3\" "
         "markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6Z\" "
-        "fill=\"#7890a8\"/></marker></defs>\n<text class=\"title\" x=\"20\" y=\"28\">%s, %s, on "
-        "%s</text>\n",
+        "fill=\"#7890a8\"/></marker></defs>\n<text class=\"title\" x=\"20\" y=\"28\">%s, %s, for "
+        "the %s</text>\n",
         escaped(explanation->arena, explanation->model), explanation->graph, explanation->machine);
     for (int i = 0; i < explanation->edges.count; i++)
         draw_edge(explanation->edges.items[i], &text);

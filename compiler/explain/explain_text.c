@@ -1,12 +1,15 @@
-/* explain_text: the same as a table, and as JSON. */
+/* explain_text: an explanation as tables and as JSON. */
 #include "explain/explain.h"
 
 #include "abi/json_make.h"
+#include "abi/quantity.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 24, BAR = 40, MAX_LIVE = 8 };
+enum { MAX_ROWS = 24, BAR = 40, MAX_LIVE = 8, FUSED_WIDTH = 90 };
 
 static const char *result_of(const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return statement->target->tensor->name;
@@ -15,7 +18,7 @@ static const char *result_of(const Statement *statement) {
 }
 
 /* "std/attention.moe:41" */
-static const char *place_of(Arena *arena, Span span) {
+static const char *source_of(Arena *arena, Span span) {
     if (!span.source) return "";
     return arena_format(arena, "%s:%d", span.source->path, span_line(span));
 }
@@ -24,21 +27,84 @@ static Span span_of(const ExplainedUnit *unit) {
     return ((const Statement *)unit->statements.items[0])->span;
 }
 
+/* ---- layers ---- */
+
+static void add_inputs(const Explanation *explanation, int layer, Text *text) {
+    const char *separator = "";
+    for (int i = 0; i < explanation->edges.count; i++) {
+        const ExplainedEdge *edge = explanation->edges.items[i];
+        const ExplainedLayer *from = explanation->layers.items[edge->from];
+        if (edge->to != layer) continue;
+        text_add(text, "%s%s", separator, from->path);
+        separator = ", ";
+    }
+    text_add(text, "\n");
+}
+
 static void add_layers(const Explanation *explanation, Text *text) {
-    Arena *arena = explanation->arena;
-    text_add(text, "layers, and what they read\n");
+    double parameters = 0, flops = 0;
+    for (int i = 0; i < explanation->layers.count; i++) {
+        const ExplainedLayer *layer = explanation->layers.items[i];
+        parameters = fmax(parameters, layer->parameters);
+        flops = fmax(flops, layer->flops);
+    }
+    const QuantityScale sizes = quantity_counts(quantity_column(parameters)),
+                        work = quantity_column(flops);
+    text_add(text, "%-32s %5s  %10s  %11s  %s\n", "layer", "count", "parameters",
+             arena_format(explanation->arena, "%sFLOP/token", work.prefix), "inputs");
     for (int i = 0; i < explanation->layers.count; i++) {
         const ExplainedLayer *layer = explanation->layers.items[i];
         if (layer->input) continue;
-        text_add(text, "  %-40s %8s parameters %8s FLOP/token  <-", layer->path,
-                 explain_number(arena, layer->parameters), explain_number(arena, layer->flops));
-        for (int k = 0, told = 0; k < explanation->edges.count; k++) {
-            const ExplainedEdge *edge = explanation->edges.items[k];
-            const ExplainedLayer *from = explanation->layers.items[edge->from];
-            if (edge->to == i) text_add(text, "%s %s", told++ ? "," : "", from->path);
-        }
-        text_add(text, "\n");
+        text_add(text, "  %-30s %5d  %10s  %11s  ", layer->path, layer->count,
+                 quantity_prefixed(layer->parameters, sizes).text,
+                 quantity_in(layer->flops, work).text);
+        add_inputs(explanation, i, text);
     }
+}
+
+/* ---- kernels ---- */
+
+/* Equal kernels of equal layers. */
+typedef struct FoldedUnit {
+    const ExplainedUnit *first;
+    double runs, flops, bytes, seconds;
+} FoldedUnit;
+
+/* The same names but for the numbers that make them unique: "attention_q_2", "attention_q_10". */
+static bool similar_names(const char *a, const char *b) {
+    for (;; a++, b++) {
+        while (*a == '_' && isdigit((unsigned char)a[1])) a += 1 + strspn(a + 1, "0123456789");
+        while (*b == '_' && isdigit((unsigned char)b[1])) b += 1 + strspn(b + 1, "0123456789");
+        if (*a != *b || !*a) return *a == *b;
+    }
+}
+
+static bool same_work(const ExplainedUnit *a, const ExplainedUnit *b) {
+    Span one = span_of(a), other = span_of(b);
+    return !strcmp(a->kind, b->kind) && one.source == other.source && one.start == other.start &&
+           a->statements.count == b->statements.count && similar_names(a->name, b->name) &&
+           a->flops / a->runs == b->flops / b->runs && a->bytes / a->runs == b->bytes / b->runs;
+}
+
+/* FoldedUnit *, in the order of the first ones. */
+static List fold(const Explanation *explanation) {
+    List rows = {0};
+    for (int i = 0; i < explanation->units.count; i++) {
+        const ExplainedUnit *unit = explanation->units.items[i];
+        FoldedUnit *row = NULL;
+        for (int k = 0; k < rows.count && !row; k++)
+            if (same_work(((const FoldedUnit *)rows.items[k])->first, unit)) row = rows.items[k];
+        if (!row) {
+            row = arena_alloc(explanation->arena, sizeof *row);
+            *row = (FoldedUnit){.first = unit};
+            list_push(explanation->arena, &rows, row);
+        }
+        row->runs += unit->runs;
+        row->flops += unit->flops;
+        row->bytes += unit->bytes;
+        row->seconds += unit->seconds;
+    }
+    return rows;
 }
 
 static void add_fused(const ExplainedUnit *unit, Text *text) {
@@ -46,32 +112,45 @@ static void add_fused(const ExplainedUnit *unit, Text *text) {
     size_t line = text->length;
     text_add(text, "      fused:");
     for (int i = 0; i < unit->statements.count; i++) {
-        if (text->length - line > 90) {
+        const char *comma = i ? "," : "";
+        if (text->length - line > FUSED_WIDTH) {
             text_add(text, ",\n            ");
             line = text->length;
-            text_add(text, " %s", result_of(unit->statements.items[i]));
-            continue;
+            comma = "";
         }
-        text_add(text, "%s %s", i ? "," : "", result_of(unit->statements.items[i]));
+        text_add(text, "%s %s", comma, result_of(unit->statements.items[i]));
     }
     text_add(text, "\n");
 }
 
+/* Milliseconds with three or four digits of the total. */
+static QuantityScale time_scale(double seconds) {
+    double ms = 1e3 * seconds;
+    return (QuantityScale){.size = 1e-3, .decimals = ms >= 1000 ? 1 : ms >= 10 ? 3 : 4};
+}
+
 static void add_units(const Explanation *explanation, Text *text) {
     Arena *arena = explanation->arena;
-    text_add(text, "\n%-32s %5s  %-20s %8s %8s %11s  %s\n", "unit of work", "runs", "what", "FLOP",
-             "bytes", "at least", "from");
-    for (int i = 0; i < explanation->units.count; i++) {
-        const ExplainedUnit *unit = explanation->units.items[i];
-        text_add(text, "  %-30s %5.0f  %-20s %8s %8s %8.4f ms  %s%s\n", unit->name, unit->runs,
-                 unit->kind, explain_number(arena, unit->flops), explain_number(arena, unit->bytes),
-                 1e3 * unit->seconds, unit->by_memory ? "memory  " : "products  ",
-                 place_of(arena, span_of(unit)));
-        add_fused(unit, text);
+    List rows = fold(explanation);
+    const QuantityScale flops = quantity_column(explanation->flops),
+                        bytes = quantity_column(explanation->bytes),
+                        times = time_scale(explanation->seconds);
+    text_add(text, "\n%-32s %5s  %-18s  %8s  %8s  %14s  %-10s  %s\n", "kernel", "count", "kind",
+             arena_format(arena, "%sFLOP", flops.prefix), arena_format(arena, "%sB", bytes.prefix),
+             "lower bound ms", "bottleneck", "source");
+    for (int i = 0; i < rows.count; i++) {
+        const FoldedUnit *row = rows.items[i];
+        text_add(text, "  %-30s %5.0f  %-18s  %8s  %8s  %14s  %-10s  %s\n", row->first->name,
+                 row->runs, row->first->operation, quantity_in(row->flops, flops).text,
+                 quantity_in(row->bytes, bytes).text, quantity_in(row->seconds, times).text,
+                 row->first->by_memory ? "memory" : "compute",
+                 source_of(arena, span_of(row->first)));
+        add_fused(row->first, text);
     }
-    text_add(text, "  %-30s %5s  %-20s %8s %8s %8.4f ms\n", "all", "", "",
-             explain_number(arena, explanation->flops), explain_number(arena, explanation->bytes),
-             1e3 * explanation->seconds);
+    text_add(text, "  %-30s %5s  %-18s  %8s  %8s  %14s\n", "total", "", "",
+             quantity_in(explanation->flops, flops).text,
+             quantity_in(explanation->bytes, bytes).text,
+             quantity_in(explanation->seconds, times).text);
 }
 
 static void add_scans(const Explanation *explanation, Text *text) {
@@ -81,12 +160,14 @@ static void add_scans(const Explanation *explanation, Text *text) {
         const ScanForm *form = scans->items[i];
         text_add(text, "  %-30s ", form->name);
         if (form->slow)
-            text_add(text, "place by place: %s", form->slow);
+            text_add(text, "sequential: %s", form->slow);
         else
-            text_add(text, "by products, %ld places at a time", form->places);
-        text_add(text, "  %s\n", place_of(explanation->arena, form->span));
+            text_add(text, "chunkwise parallel, chunk size %ld", form->places);
+        text_add(text, "  %s\n", source_of(explanation->arena, form->span));
     }
 }
+
+/* ---- memory ---- */
 
 static const char *unit_at(const Explanation *explanation, int moment) {
     const char *name = "";
@@ -98,38 +179,36 @@ static const char *unit_at(const Explanation *explanation, int moment) {
 }
 
 static void add_memory(const Explanation *explanation, Text *text) {
-    Arena *arena = explanation->arena;
     double most = explanation->memory[explanation->peak];
     int step = (explanation->moments + MAX_ROWS - 1) / MAX_ROWS;
-    text_add(text, "\nmemory of temporaries over the step: %s bytes at most, in a block of %s\n",
-             explain_number(arena, most),
-             explain_number(arena, (double)explanation->schedule->arena_bytes));
+    text_add(text, "\nactivation memory over the step: peak %s, allocated %s\n",
+             quantity(most, "B").text,
+             quantity((double)explanation->schedule->arena_bytes, "B").text);
     for (int from = 0; from < explanation->moments && most > 0; from += step) {
         int best = from;
         for (int t = from; t < from + step && t < explanation->moments; t++)
             if (explanation->memory[t] > explanation->memory[best]) best = t;
         int length = (int)(BAR * explanation->memory[best] / most + 0.5);
         text_add(text, "  %4d  %-28s %8s  %.*s\n", best, unit_at(explanation, best),
-                 explain_number(arena, explanation->memory[best]), length,
+                 quantity(explanation->memory[best], "B").text, length,
                  "########################################");
     }
     List live = explain_peak(explanation);
-    text_add(text, "  at the peak:");
+    text_add(text, "  largest tensors at the peak:");
     for (int i = 0; i < live.count && i < MAX_LIVE; i++) {
         const Tensor *tensor = live.items[i];
         text_add(text, "%s %s %s", i ? "," : "", tensor->name,
-                 explain_number(arena, (double)explanation->schedule->places[tensor->id].bytes));
+                 quantity((double)explanation->schedule->places[tensor->id].bytes, "B").text);
     }
     text_add(text, "%s\n", live.count > MAX_LIVE ? ", ..." : "");
 }
 
 const char *explain_text(const Explanation *explanation) {
-    Arena *arena = explanation->arena;
-    Text text = {.arena = arena};
-    text_add(&text, "model %s, %s, on %s; at least: at %s FLOP and %s bytes a second\n\n",
-             explanation->model, explanation->graph, explanation->machine,
-             explain_number(arena, explanation->ceilings.products),
-             explain_number(arena, explanation->ceilings.memory));
+    Text text = {.arena = explanation->arena};
+    text_add(&text, "model %s, %s, for the %s; lower bounds at %s and %s\n\n", explanation->model,
+             explanation->graph, explanation->machine,
+             quantity(explanation->ceilings.products, "FLOP/s").text,
+             quantity(explanation->ceilings.memory, "B/s").text);
     add_layers(explanation, &text);
     add_units(explanation, &text);
     add_scans(explanation, &text);
@@ -147,11 +226,13 @@ static json_t *units_json(const Explanation *explanation) {
         for (int k = 0; k < unit->statements.count; k++)
             json_array_append_new(fused, json_text(result_of(unit->statements.items[k])));
         json_array_append_new(
-            list, json_make("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:o}", "at", unit->at,
-                            "name", unit->name, "kind", unit->kind, "runs", unit->runs, "flops",
-                            unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
-                            unit->by_memory ? "memory" : "products", "from",
-                            place_of(explanation->arena, span_of(unit)), "statements", fused));
+            list,
+            json_make("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:o}", "at",
+                      unit->at, "name", unit->name, "kind", unit->kind, "runs", unit->runs, "flops",
+                      unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
+                      unit->by_memory ? "memory" : "products", "bottleneck",
+                      unit->by_memory ? "memory" : "compute", "operation", unit->operation, "from",
+                      source_of(explanation->arena, span_of(unit)), "statements", fused));
     }
     return list;
 }
@@ -167,9 +248,9 @@ static json_t *layers_json(const Explanation *explanation) {
             if (edge->to == i) json_array_append_new(reads, json_text(from->path));
         }
         json_array_append_new(list,
-                              json_make("{s:s, s:b, s:f, s:f, s:o}", "path", layer->path, "input",
-                                        layer->input, "parameters", layer->parameters, "flops",
-                                        layer->flops, "reads", reads));
+                              json_make("{s:s, s:b, s:i, s:f, s:f, s:o}", "path", layer->path,
+                                        "input", layer->input, "count", layer->count, "parameters",
+                                        layer->parameters, "flops", layer->flops, "reads", reads));
     }
     return list;
 }

@@ -133,14 +133,3 @@ size_t memory_of_threads(const void *inside) {
     return search.bytes;
 #endif
 }
-
-char *memory_text(char text[16], double bytes) {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    int unit = 0;
-    while (bytes >= 1000 && unit < 4) {
-        bytes /= 1000;
-        unit++;
-    }
-    snprintf(text, 16, unit && bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-    return text;
-}

@@ -25,7 +25,4 @@ void memory_reset_peak(void);
 /* What all threads together take for their own variables of the library in which `inside` lies. */
 size_t memory_of_threads(const void *inside);
 
-/* "512 B", "1.5 MB", "12.0 GB" into text[16]; returns text. */
-char *memory_text(char text[16], double bytes);
-
 #endif

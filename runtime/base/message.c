@@ -1,10 +1,13 @@
 #include "base/message.h"
 
+#include "abi/quantity.h"
 #include "base/progress.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static _Thread_local FILE *elsewhere;
 
@@ -53,6 +56,43 @@ bool error_message(const char *remedy, const char *format, ...) {
     va_end(arguments);
     if (remedy) fprintf(message_file(), "  help: %s\n", remedy);
     return false;
+}
+
+/* Bytes of a file, or of all files in a folder. */
+static double bytes_of(const char *path) {
+    struct stat status;
+    if (stat(path, &status) != 0) return 0;
+    if (!S_ISDIR(status.st_mode)) return (double)status.st_size;
+    double bytes = 0;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.') continue;
+        char *inside = NULL;
+        if (asprintf(&inside, "%s/%s", path, entry->d_name) < 0) continue;
+        bytes += bytes_of(inside);
+        free(inside);
+    }
+    if (folder) closedir(folder);
+    return bytes;
+}
+
+void written_message(const char *path, const char *next, ...) {
+    char *text = NULL;
+    progress_clear();
+    fflush(stdout);
+    if (asprintf(&text, "wrote %s (%s)", path, quantity(bytes_of(path), "B").text) >= 0) {
+        clean(text);
+        fprintf(message_file(), "%s\n", text);
+        free(text);
+    }
+    va_list arguments;
+    va_start(arguments, next);
+    if (next && vasprintf(&text, next, arguments) >= 0) {
+        clean(text);
+        fprintf(message_file(), "  next: %s\n", text);
+        free(text);
+    }
+    va_end(arguments);
 }
 
 void note_message(const char *format, ...) {

@@ -1,5 +1,4 @@
-/* message: what the runtime tells its user when something is wrong: what and where, then what
- * would mend it. */
+/* message: errors with a fix, notes, and reports of written files; on stderr. */
 #ifndef MESSAGE_H
 #define MESSAGE_H
 
@@ -9,7 +8,7 @@
 /* Redirects the messages of this thread to a file; NULL: to stderr, the initial state. Returns the
  * argument of the previous call. */
 FILE *message_to(FILE *file);
-/* Where they go. */
+/* The current target of messages. */
 FILE *message_file(void);
 
 /* Prints "moec: error: MESSAGE" and, when remedy is not NULL, "  help: REMEDY" to stderr. Returns
@@ -20,5 +19,8 @@ bool error_message(const char *remedy, const char *format, ...)
 void item_message(const char *what, const char *name);
 /* Prints "moec: note: MESSAGE" to stderr. */
 void note_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints "wrote PATH (SIZE)" to stderr and, unless next is NULL, "  next: COMMAND". The size of a
+ * folder is that of its files. */
+void written_message(const char *path, const char *next, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

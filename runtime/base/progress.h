@@ -1,21 +1,22 @@
-/* progress: one line that tells how a long work stands. On a terminal it is rewritten in place;
- * elsewhere a plain line is printed now and then. */
+/* progress: one line on stderr about a long operation. On a terminal it is redrawn at most 10 times
+ * per second; elsewhere a plain line is printed at most every 5 s. */
 #ifndef PROGRESS_H
 #define PROGRESS_H
 
 #include <stdbool.h>
 
-/* Shows the line. keep: it stays, whatever the output is. */
+/* Prints the line if it is due. keep: prints it always and starts a new line after it. */
 void progress_show(bool keep, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* True when progress_show would print now; making the line can be left out otherwise. */
+/* True if progress_show would print now; otherwise the caller need not prepare the line. */
 bool progress_due(void);
-/* On a terminal, several lines in the place of those that stand; nothing elsewhere. */
+/* On a terminal, replaces the current lines by these; nothing elsewhere. */
 void progress_block(const char *const *lines, int count);
-/* Whether lines are rewritten in place. */
+/* True if stderr is a terminal that can redraw lines. */
 bool progress_is_live(void);
-/* Takes an unfinished line away before something else is printed. */
+/* Removes an unfinished line before other output. */
 void progress_clear(void);
-/* "45s", "3m10s", "2h05m" into text[48]; returns text. */
-char *progress_time(char text[48], double seconds);
+/* Names the current phase: "compilation". While no progress is shown for 10 s, a line with the phase
+ * and its duration is printed. NULL ends the phases. Only for the main thread. */
+void progress_phase(const char *phase);
 
 #endif

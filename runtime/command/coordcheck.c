@@ -396,6 +396,7 @@ static bool write_picture(const CoordinateCheck *check, const char *path) {
     coordcheck_picture(check, file);
     fclose(file);
     bool good = file_write(path, text, length);
+    if (good) written_message(path, NULL);
     free(text);
     return good;
 }

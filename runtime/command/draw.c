@@ -98,6 +98,7 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
     memcpy(entries[0].shape, drawing->image->shape, sizeof(long) * (size_t)drawing->image->rank);
     json_t *notes = json_object();
     bool good = safetensors_write(options->out, entries, 2, notes);
+    if (good) written_message(options->out, NULL);
     json_decref(notes);
     free(labels);
     return good;

@@ -240,6 +240,7 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
                 write_weights(options, model, file, (uint64_t)settings.seed) &&
                 write_tokenizer(options, file);
     model_close(model);
+    if (good) written_message(options->out, "make -C %s", options->out);
     if (good && !trains && is_untrained(file))
         note_message("%s is not a trained run: the weights in %s are random", options->operand,
                      options->out);

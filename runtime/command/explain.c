@@ -21,7 +21,7 @@ static bool write_form(MoecCompiler *compiler, MoecGraph graph, bool device, Moe
     if (!text) return reports_good(compiler);
     if (!path) return fputs(text, stdout) >= 0;
     if (!file_write(path, text, strlen(text))) return false;
-    printf("%s is written\n", path);
+    written_message(path, form == MOEC_EXPLAIN_DOT ? "dot -Tsvg -O %s" : NULL, path);
     return true;
 }
 

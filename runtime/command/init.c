@@ -1,6 +1,7 @@
 /* init: moec init: fresh random weights. The numbers of a tensor depend on the seed and its public
  * name alone. */
 #include "abi/json_make.h"
+#include "base/message.h"
 #include "command/commands.h"
 #include "base/memory.h"
 #include "model/model.h"
@@ -47,6 +48,8 @@ int command_init(int argc, char **argv) {
     if (good) {
         model_initialise(model, (uint64_t)seed);
         good = write_weights(model, moec_bundle(compiler), seed, out);
+        if (good)
+            written_message(out, "moec train %s --from %s --data PATH --out DIR", operand, out);
     }
     model_close(model);
     moec_close(compiler);

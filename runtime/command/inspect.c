@@ -83,23 +83,27 @@ int command_check(int argc, char **argv) {
 int command_transfer(int argc, char **argv) {
     const Command *command = command_row("transfer");
     const char *operand;
-    bool json = false;
+    bool json = false, verbose = false;
     TextList sets = {0};
     const Option table[] = {
         {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
         {OPTION_FLAG, "--json", NULL, &json, "as JSON"},
+        {OPTION_FLAG, "--verbose", NULL, &verbose, "every setting with its value and formula"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
+    MoecTransferForm form = json      ? MOEC_TRANSFER_JSON
+                            : verbose ? MOEC_TRANSFER_FORMULAS
+                                      : MOEC_TRANSFER_FACTORS;
     MoecCompiler *compiler = spec_open(operand, &sets);
-    const char *text = compiler ? moec_transfer(compiler, json) : NULL;
+    const char *text = compiler ? moec_transfer(compiler, form) : NULL;
     bool good = compiler && reports_good(compiler) && text;
     if (good)
         fputs(text, stdout);
     else if (compiler && reports_good(compiler))
-        error_message("add it: model NAME = BASE { ... } transfer complete_mue from BASE",
-                      "model '%s' names no transfer", moec_model(compiler));
+        error_message("write model NAME = BASE { ... } transfer complete_mue from BASE",
+                      "model '%s' has no transfer clause", moec_model(compiler));
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }

@@ -38,7 +38,7 @@ static bool report(const TextList *folders, const char *base, const char *out, b
         json_t *data = report_json(&gathering, number);
         good = report_write(path, data);
         json_decref(data);
-        if (good) printf("%s is written\n", path);
+        if (good) written_message(path, opens ? NULL : "xdg-open %s", path);
         if (good && opens) good = open_page(path);
     }
     gathering_free(&gathering);

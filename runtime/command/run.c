@@ -264,6 +264,7 @@ static bool run(const Options *options) {
         good = error_message("want another of logits, loss, total, aux, grads",
                              "the model gives nothing of what --want names");
     if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
+    if (good) written_message(options->out, "moec weights %s", options->out);
     release_results(&results);
     moec_close(compiler);
     return good;

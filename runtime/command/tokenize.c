@@ -1,6 +1,7 @@
 /* tokenize: moec tokenize: texts to a file of tokens; moec tokenizer: makes a tokenizer from text.
  */
 #include "base/message.h"
+#include "abi/quantity.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
@@ -39,13 +40,14 @@ static bool find_last(const Tokenizer *tokenizer, Options *options) {
 }
 
 static void tell(const Options *options, const BulkResult *found) {
-    char text[16];
-    printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s, %s of text, %.2f bytes a token\n",
+    printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
            options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
-           memory_text(text, (double)found->bytes),
+           quantity((double)found->bytes, "B").text,
            (double)found->bytes / (double)(found->tokens ? found->tokens : 1));
+    written_message(options->out, "moec train SPEC --data %s --tokenizer %s --out DIR",
+                    options->out, options->tokenizer);
     if (found->replaced)
-        note_message("%" PRIu64 " places were not UTF-8; they were read as U+FFFD",
+        note_message("%" PRIu64 " invalid UTF-8 sequences were replaced by U+FFFD",
                      found->replaced);
 }
 
@@ -114,7 +116,10 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out)
     interrupt_watch();
     char *text = good ? bpe_train(training, &tokens) : NULL;
     good = text && file_write(out, text, strlen(text));
-    if (good) printf("%s: %ld tokens\n", out, tokens);
+    if (good) {
+        printf("%s: %ld tokens\n", out, tokens);
+        written_message(out, "moec tokenize --tokenizer %s --out X.bin FILE...", out);
+    }
     if (good && tokens < training->vocabulary)
         note_message("the text has no more pairs: %ld tokens instead of %ld", tokens,
                      training->vocabulary);

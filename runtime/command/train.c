@@ -1,5 +1,6 @@
 /* train: moec train. */
 #include "abi/json_make.h"
+#include "abi/quantity.h"
 #include "training/account.h"
 #include "training/checkpoint.h"
 #include "training/differences.h"
@@ -239,20 +240,22 @@ static void print_plan(const Training *training, size_t program) {
     double lent = (double)(training->train->bytes + training->measure->bytes), parameters = 0;
     for (int i = 0; i < model->parameter_count; i++)
         parameters += (double)model->parameters[i].count;
-    char text[6][16];
-    printf("%s: %.2f M parameters; %.2f M tokens of %s, %" PRIu64
-           " windows held out; program %s in %.2f s\n",
-           model->table->model, parameters / 1e6, (double)training->train_tokens / 1e6,
-           training->data->bytes ? "text" : "data", training->held_windows,
-           model->module->cached ? "loaded" : "compiled", model->module->compile_seconds);
-    printf("memory: %s = weights and gradients %s, optimizer %s, temporaries %s, inputs and "
-           "outputs %s, program %s\n",
-           memory_text(text[0], (double)model_bytes(model) + lent + (double)program),
-           memory_text(text[1], weights), memory_text(text[2], moments),
-           memory_text(text[3], (double)model->arena_bytes), memory_text(text[4], lent),
-           memory_text(text[5], (double)program));
-    if (*model->engine->startup) printf("%s\n", model->engine->startup);
-    fflush(stdout);
+    QuantityScale scale = quantity_line((double)model_bytes(model) + lent + (double)program, 3);
+    fprintf(stderr,
+            "%s: %s parameters; %s training tokens, %" PRIu64
+            " validation sequences; program %s in %s\n",
+            model->table->model, quantity_count(parameters).text,
+            quantity_count((double)training->train_tokens).text, training->held_windows,
+            model->module->cached ? "loaded from the cache" : "compiled",
+            quantity_seconds(model->module->compile_seconds).text);
+    fprintf(stderr,
+            "memory %s: weights and gradients %s, optimizer %s, activations %s, inputs and outputs "
+            "%s, program %s\n",
+            quantity((double)model_bytes(model) + lent + (double)program, "B").text,
+            quantity_in(weights, scale).text, quantity_in(moments, scale).text,
+            quantity_in((double)model->arena_bytes, scale).text, quantity_in(lent, scale).text,
+            quantity_in((double)program, scale).text);
+    if (*model->engine->startup) fprintf(stderr, "%s\n", model->engine->startup);
 }
 
 static bool prepare_steps(Training *training) {
@@ -272,8 +275,8 @@ static bool prepare_steps(Training *training) {
     return step_prepare(&training->stepper);
 }
 
-/* At the first line and not before the first step, which nobody wants to wait for. What it takes is
- * not the run's. */
+/* Measured at the first progress line, so that the first step starts early. Its memory does not
+ * count for the run. */
 static void take_ceiling(Training *training) {
     training->ceiling = ceiling_products_quick(training->model->table->round != NULL);
     memory_reset_peak();
@@ -290,19 +293,21 @@ static void show(Training *training, const StepResult *result, bool keep) {
     double pace = steps > 0 ? (now - training->shown_time) / steps : 0; /* seconds of a step */
     double tokens = (double)(graph->batch * call_context(training->train)) * parts;
     double share = pace > 0 ? graph->product_flops * parts / pace / (training->ceiling * 1e9) : 0;
-    char left[48], memory[16], bits[32] = "", part[32] = "";
-    if (training->ceiling > 0) snprintf(part, sizeof part, "  %.0f%% of ceiling", 100 * share);
+    char bits[48] = "", peak[64] = "";
+    if (training->ceiling > 0)
+        snprintf(peak, sizeof peak, "  %s of peak", quantity_percent(share).text);
     if (isfinite(training->bits))
         snprintf(bits, sizeof bits, "  val %.3f%s", training->bits,
                  training->data->record  ? ""
                  : training->data->bytes ? " bits/byte"
                                          : " bits/token");
     progress_show(
-        keep, "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s %s%s  %s  left %s",
+        keep, "step %ld/%ld  loss %.3f%s  grad %.3g  lr %.1e  %s tokens/s  %s%s  %s  ETA %s",
         training->place.step, settings->steps, result->loss, bits, result->norm, result->rate,
-        pace > 0 ? tokens / pace : 0, training->model->table->round ? "bf16" : "f32", part,
-        memory_text(memory, (double)memory_resident()),
-        progress_time(left, pace * (double)(settings->steps - training->place.step)));
+        quantity_grouped(pace > 0 ? tokens / pace : 0, 0).text,
+        training->model->table->round ? "bf16" : "f32", peak,
+        quantity((double)memory_resident(), "B").text,
+        quantity_whole_seconds(pace * (double)(settings->steps - training->place.step)).text);
     training->shown_time = seconds_now();
     training->shown_step = training->place.step;
 }
@@ -329,6 +334,7 @@ static bool log_step(Training *training, const StepResult *result, double second
 }
 
 static bool save(Training *training, const char *name, bool optimizer) {
+    progress_phase("writing the checkpoint");
     char *path = path_join(training->options->out, name);
     size_t length;
     const Companions companions = {
@@ -383,6 +389,7 @@ static bool measure(Training *training) {
 
 static bool validate(Training *training) {
     if (!training->held_windows) return true;
+    progress_phase("evaluation");
     return model_take_averages(training->model) && measure(training) &&
            model_give_averages(training->model);
 }
@@ -436,6 +443,7 @@ static bool one_step(Training *training) {
     const Settings *settings = &training->settings;
     StepResult result;
     double began = seconds_now();
+    progress_phase("training step");
     if (!step_run(&training->stepper, training->place.step, training->place.position, &result))
         return false;
     if (!isfinite(result.loss) || !isfinite(result.norm))
@@ -468,10 +476,24 @@ static bool read_back(const Training *training) {
     return good;
 }
 
-/* Without a step to do: the weights that the first would begin with. */
+/* Prints the path of the checkpoint and the next command: resume, or use the model. */
+static void report_written(const Training *training) {
+    const char *out = training->options->out;
+    char *path = path_join(out, "last.safetensors");
+    if (training->place.step < training->settings.steps)
+        written_message(path, "the same command with --resume");
+    else if (training->data->record)
+        written_message(path, "moec eval %s --data FILE", out);
+    else
+        written_message(path, "moec generate %s --prompt TEXT", out);
+    free(path);
+}
+
+/* Writes the initial weights; no step is run. */
 static int save_start(Training *training) {
     if (!save(training, "last.safetensors", true) || !read_back(training)) return EXIT_INPUT;
-    printf("%s/last.safetensors holds the weights before the first step\n", training->options->out);
+    printf("initialized; no step was run\n");
+    report_written(training);
     return 0;
 }
 
@@ -479,20 +501,19 @@ static int loop(Training *training) {
     long steps = last_step(training);
     if (steps == 0 && training->saved < 0) return save_start(training);
     if (training->place.step >= steps) {
-        printf("%s has all its %ld steps; give more with --steps\n", training->options->out,
+        printf("%s is complete at step %ld; --steps N continues it\n", training->options->out,
                training->place.step);
         return 0;
     }
     interrupt_watch();
     while (training->place.step < steps && !interrupt_signal())
         if (!one_step(training)) return EXIT_INPUT;
-    char peak[16];
-    memory_text(peak, (double)memory_peak());
     progress_clear();
     if (!read_back(training)) return EXIT_INPUT;
-    printf("%s at step %ld; %s/last.safetensors is written; peak memory %s\n",
+    printf("%s at step %ld; peak memory %s\n",
            training->place.step < training->settings.steps ? "stopped" : "done",
-           training->place.step, training->options->out, peak);
+           training->place.step, quantity((double)memory_peak(), "B").text);
+    report_written(training);
     return interrupt_signal() ? 128 + interrupt_signal() : 0;
 }
 
@@ -554,7 +575,10 @@ int command_train(int argc, char **argv) {
         return arguments_wrong(command, "--from RUN --missing init",
                                "--missing takes the word init, beside --from");
     Training training = {.options = &options};
-    bool good = build(&training) && open_data(&training);
+    progress_phase("compilation");
+    bool good = build(&training);
+    if (good) progress_phase("reading the data");
+    good = good && open_data(&training);
     if (good) {
         memory_reset_peak();
         size_t program = products_prepare(training.model->engine->products) +
@@ -567,6 +591,7 @@ int command_train(int argc, char **argv) {
         }
     }
     code = good ? loop(&training) : EXIT_INPUT;
+    progress_phase(NULL);
     release(&training);
     return code;
 }

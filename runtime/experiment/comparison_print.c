@@ -2,18 +2,20 @@
 #include "experiment/comparison.h"
 #include "experiment/csv.h"
 
+#include "abi/quantity.h"
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_COLUMNS = 12, CELL = 224 };
 
-/* A table of short texts; the first column and the last are aligned on the left. */
+/* A table of short texts. The first column and those from `words` on are aligned on the left. */
 typedef struct Cells {
-    int columns, rows;
+    int columns, rows, words;
     char (*text)[MAX_COLUMNS][CELL]; /* [row][column]; row 0 is the head */
 } Cells;
 
@@ -27,25 +29,11 @@ static const char *text_at(const json_t *object, const char *name) {
     return text ? text : "";
 }
 
-static Cells cells_new(int rows, int columns, const char *const *head) {
-    Cells cells = {columns, rows + 1, NULL};
+static Cells cells_new(int rows, int columns, int words, const char *const *head) {
+    Cells cells = {columns, rows + 1, words, NULL};
     cells.text = memory_new((size_t)(rows + 1) * sizeof *cells.text);
     for (int i = 0; i < columns; i++) snprintf(cells.text[0][i], CELL, "%s", head[i]);
     return cells;
-}
-
-/* "1.496M" */
-static void scaled(char cell[CELL], double number) {
-    static const struct {
-        double size;
-        const char *letter;
-    } units[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-    snprintf(cell, CELL, isfinite(number) ? "%.4g" : "-", number);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (!(number >= units[i].size) || !isfinite(number)) continue;
-        snprintf(cell, CELL, "%.4g%s", number / units[i].size, units[i].letter);
-        return;
-    }
 }
 
 static void fixed(char cell[CELL], const char *format, double number) {
@@ -55,11 +43,25 @@ static void fixed(char cell[CELL], const char *format, double number) {
         snprintf(cell, CELL, "-");
 }
 
+static void drop_column(Cells *cells, int column) {
+    for (int i = 0; i < cells->rows; i++)
+        memmove(cells->text[i][column], cells->text[i][column + 1],
+                (size_t)(cells->columns - column - 1) * CELL);
+    cells->columns--;
+    cells->words--;
+}
+
+static bool is_empty(const Cells *cells, int column) {
+    for (int i = 1; i < cells->rows; i++)
+        if (strcmp(cells->text[i][column], "-") != 0) return false;
+    return true;
+}
+
 static const char *metric_words(const char *metric) {
-    static const char *const words[][2] = {{"val_bits_per_byte", "bits/byte"},
-                                           {"val_bits_per_token", "bits/token"},
-                                           {"val_loss", "held-out loss"},
-                                           {"loss", "training loss"}};
+    static const char *const words[][2] = {{"val_bits_per_byte", "val bits/byte"},
+                                           {"val_bits_per_token", "val bits/token"},
+                                           {"val_loss", "val loss"},
+                                           {"loss", "train loss"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(metric, words[i][0]) == 0) return words[i][1];
     return metric;
@@ -67,7 +69,7 @@ static const char *metric_words(const char *metric) {
 
 /* ---- the three tables ---- */
 
-/* "3", "2 of 3, 1 diverged", "2 of 3" while one runs. */
+/* "3"; "2 of 3" if one diverged or is unfinished. */
 static void print_seeds(char cell[CELL], const json_t *row) {
     int finished = (int)number_at(row, "finished"), diverged = (int)number_at(row, "diverged"),
         all = finished + diverged + (int)number_at(row, "unfinished");
@@ -77,33 +79,41 @@ static void print_seeds(char cell[CELL], const json_t *row) {
         snprintf(cell, CELL, "%d of %d", finished, all);
 }
 
-static void print_difference(char cell[CELL], const json_t *row) {
-    const json_t *difference = json_object_get(row, "difference");
-    double mean = number_at(difference, "mean"), margin = number_at(difference, "margin_95");
-    int diverged = (int)number_at(row, "diverged"), at = 0;
-    if (isfinite(mean)) at = snprintf(cell, CELL, "%+.5f", mean);
-    if (isfinite(margin)) at += snprintf(cell + at, (size_t)(CELL - at), " +- %.5f", margin);
-    if (*text_at(difference, "verdict"))
-        at += snprintf(cell + at, (size_t)(CELL - at), "  %s", text_at(difference, "verdict"));
-    if (isfinite(number_at(row, "stopped")))
-        at += snprintf(cell + at, (size_t)(CELL - at), "stopped at step %.0f, others were better",
-                       number_at(row, "stopped"));
-    if (diverged)
-        snprintf(cell + at, (size_t)(CELL - at), "%sdiverged: %d of %d", at ? "  " : "", diverged,
-                 diverged + (int)number_at(row, "finished") + (int)number_at(row, "unfinished"));
+/* "-0.0900 [-0.1148, -0.0652]" */
+static void print_difference(char cell[CELL], const json_t *difference) {
+    double mean = number_at(difference, "mean"), low = number_at(difference, "low"),
+           high = number_at(difference, "high");
+    int at = 0;
+    fixed(cell, "%+.4f", mean);
+    at = (int)strlen(cell);
+    if (isfinite(mean) && isfinite(low))
+        snprintf(cell + at, (size_t)(CELL - at), " [%+.4f, %+.4f]", low, high);
 }
 
-static void print_tuned(char *cell, size_t room, const json_t *row) {
-    const char *tuned = text_at(row, "tuned"), *gap = *cell ? "  " : "";
+__attribute__((format(printf, 2, 3))) static void add_note(char cell[CELL], const char *format,
+                                                           ...) {
     size_t at = strlen(cell);
-    if (!*tuned) return;
-    if (!json_is_true(json_object_get(row, "best")))
-        snprintf(cell + at, room - at, "%s%s", gap, tuned);
-    else
-        snprintf(cell + at, room - at, "%s%s, the best of %d%s", gap, tuned,
-                 (int)number_at(row, "choices"),
-                 json_is_true(json_object_get(row, "at_edge")) ? ", at the edge of what was tried"
-                                                               : "");
+    va_list arguments;
+    va_start(arguments, format);
+    if (at) at += (size_t)snprintf(cell + at, CELL - at, ", ");
+    if (at < CELL) vsnprintf(cell + at, CELL - at, format, arguments);
+    va_end(arguments);
+}
+
+/* The tuned setting, halving and divergence. */
+static void print_notes(char cell[CELL], const json_t *row) {
+    const char *tuned = text_at(row, "tuned");
+    int diverged = (int)number_at(row, "diverged");
+    if (*tuned) add_note(cell, "%s", tuned);
+    if (json_is_true(json_object_get(row, "best")))
+        add_note(cell, "best of %d", (int)number_at(row, "choices"));
+    if (json_is_true(json_object_get(row, "at_edge")))
+        add_note(cell, "at the edge of the tested values");
+    if (isfinite(number_at(row, "stopped")))
+        add_note(cell, "stopped at step %.0f by halving", number_at(row, "stopped"));
+    if (diverged)
+        add_note(cell, "%d of %d diverged", diverged,
+                 diverged + (int)number_at(row, "finished") + (int)number_at(row, "unfinished"));
 }
 
 static Cells losses(const json_t *comparison) {
@@ -111,45 +121,91 @@ static Cells losses(const json_t *comparison) {
     const char *head[] = {"variant",
                           "seeds",
                           metric_words(text_at(comparison, "metric")),
-                          "spread",
-                          "nats",
-                          "training",
+                          "std",
+                          "val loss",
+                          "train loss",
+                          "difference (95 % CI)",
                           "p",
-                          "difference from the base, 95 %"};
-    Cells cells = cells_new((int)json_array_size(rows), 8, head);
+                          "verdict",
+                          "notes"};
+    Cells cells = cells_new((int)json_array_size(rows), 10, 8, head);
+    bool noted = false;
     for (int i = 1; i < cells.rows; i++) {
-        const json_t *row = json_array_get(rows, (size_t)i - 1);
+        const json_t *row = json_array_get(rows, (size_t)i - 1),
+                     *difference = json_object_get(row, "difference");
         char(*cell)[CELL] = cells.text[i];
+        bool base = !strcmp(text_at(row, "variant"), text_at(comparison, "base"));
         snprintf(cell[0], CELL, "%s", text_at(row, "variant"));
         print_seeds(cell[1], row);
-        fixed(cell[2], "%.5f", number_at(row, "loss"));
-        fixed(cell[3], "%.5f", number_at(row, "spread"));
-        fixed(cell[4], "%.5f", number_at(row, "nats"));
-        fixed(cell[5], "%.5f", number_at(row, "train_loss"));
-        fixed(cell[6], "%.3f", number_at(json_object_get(row, "difference"), "chance"));
-        print_difference(cell[7], row);
-        print_tuned(cell[7], CELL, row);
+        fixed(cell[2], "%.4f", number_at(row, "loss"));
+        fixed(cell[3], "%.4f", number_at(row, "spread"));
+        fixed(cell[4], "%.4f", number_at(row, "nats"));
+        fixed(cell[5], "%.4f", number_at(row, "train_loss"));
+        print_difference(cell[6], difference);
+        double p = number_at(difference, "chance");
+        fixed(cell[7], p < 0.0005 ? "<0.001" : "%.3f", p);
+        snprintf(cell[8], CELL, "%s", base ? "baseline" : text_at(difference, "verdict"));
+        print_notes(cell[9], row);
+        noted |= *cell[9] != '\0';
     }
+    if (!noted) cells.columns--;
+    for (int k = 5; k >= 4; k--)
+        if (!strcmp(head[k], head[2]) || is_empty(&cells, k)) drop_column(&cells, k);
     return cells;
+}
+
+/* A column of costs: the name of the number and its unit, NULL for counts. */
+typedef struct CostColumn {
+    const char *head, *name, *unit;
+} CostColumn;
+
+/* One unit for the whole column, in the head: "MFLOP/token". */
+static void print_costs(Cells *cells, int column, const json_t *rows, const CostColumn *cost) {
+    double largest = 0;
+    for (int i = 1; i < cells->rows; i++) {
+        double number = number_at(json_array_get(rows, (size_t)i - 1), cost->name);
+        if (number > largest) largest = number;
+    }
+    QuantityScale scale = quantity_column(largest);
+    if (cost->unit)
+        snprintf(cells->text[0][column], CELL, "%s%s%s", cost->head, scale.prefix, cost->unit);
+    for (int i = 1; i < cells->rows; i++) {
+        double number = number_at(json_array_get(rows, (size_t)i - 1), cost->name);
+        Quantity text = cost->unit ? quantity_in(number, scale)
+                                   : quantity_prefixed(number, quantity_counts(scale));
+        snprintf(cells->text[i][column], CELL, "%s", isfinite(number) ? text.text : "-");
+    }
 }
 
 static Cells costs(const json_t *comparison) {
-    static const char *const head[] = {"variant",     "parameters", "active",
-                                       "FLOP/token",  "cache B",    "tokens",
-                                       "FLOP in all", "tokens/s",   "seconds"};
-    static const char *const names[] = {"parameters", "active",      "flops", "cache",
-                                        "tokens",     "flops_total", "speed", "seconds"};
+    static const CostColumn columns[] = {
+        {"parameters", "parameters", NULL}, {"activated", "active", NULL},
+        {"", "flops", "FLOP/token"},        {"KV cache ", "cache", "B/token"},
+        {"tokens", "tokens", NULL},         {"training ", "flops_total", "FLOP"}};
+    enum { COUNT = sizeof columns / sizeof *columns };
+    const char *head[COUNT + 3] = {"variant"};
+    for (int k = 0; k < COUNT; k++) head[k + 1] = columns[k].head;
+    head[COUNT + 1] = "tokens/s";
+    head[COUNT + 2] = "time";
     const json_t *rows = json_object_get(comparison, "variants");
-    Cells cells = cells_new((int)json_array_size(rows), 9, head);
+    Cells cells = cells_new((int)json_array_size(rows), COUNT + 3, COUNT + 3, head);
+    for (int k = 0; k < COUNT; k++) print_costs(&cells, k + 1, rows, &columns[k]);
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
         snprintf(cells.text[i][0], CELL, "%s", text_at(row, "variant"));
-        for (int k = 0; k < 8; k++) scaled(cells.text[i][k + 1], number_at(row, names[k]));
+        snprintf(cells.text[i][COUNT + 1], CELL, "%s",
+                 quantity_grouped(number_at(row, "speed"), 0).text);
+        snprintf(cells.text[i][COUNT + 2], CELL, "%s",
+                 quantity_seconds(number_at(row, "seconds")).text);
     }
-    return cells;
+    for (int k = cells.columns - 1; k > 0; k--)
+        if (is_empty(&cells, k)) drop_column(&cells, k);
+    if (cells.columns > 1) return cells;
+    free(cells.text);
+    return (Cells){0};
 }
 
-/* The probes that any variant has, as many as fit. */
+/* Names of the probes of all variants, as many as fit. */
 static int probe_names(const json_t *rows, const char **names) {
     int count = 1;
     const char *name;
@@ -171,7 +227,7 @@ static Cells probes(const json_t *comparison) {
     const char *names[MAX_COLUMNS];
     int count = probe_names(rows, names);
     if (count == 1) return (Cells){0};
-    Cells cells = cells_new((int)json_array_size(rows), count, names);
+    Cells cells = cells_new((int)json_array_size(rows), count, count, names);
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
         snprintf(cells.text[i][0], CELL, "%s", text_at(row, "variant"));
@@ -191,12 +247,16 @@ static int width_of(const Cells *cells, int column) {
     return width;
 }
 
-static void write_text(FILE *file, const Cells *cells, int words) {
+static bool is_left(const Cells *cells, int column) {
+    return column == 0 || column >= cells->words;
+}
+
+static void write_text(FILE *file, const Cells *cells) {
     for (int i = 0; i < cells->rows; i++) {
         char line[MAX_COLUMNS * CELL + 64];
         int at = 0;
         for (int k = 0; k < cells->columns; k++) {
-            int width = width_of(cells, k) * (k == 0 || k == words ? -1 : 1);
+            int width = width_of(cells, k) * (is_left(cells, k) ? -1 : 1);
             at += snprintf(line + at, sizeof line - (size_t)at, "  %*s", width, cells->text[i][k]);
         }
         while (at > 0 && line[at - 1] == ' ') at--;
@@ -204,22 +264,21 @@ static void write_text(FILE *file, const Cells *cells, int words) {
     }
 }
 
-static void write_markdown(FILE *file, const Cells *cells, int words) {
+static void write_markdown(FILE *file, const Cells *cells) {
     for (int i = 0; i < cells->rows; i++) {
         for (int k = 0; k < cells->columns; k++) fprintf(file, "| %s ", cells->text[i][k]);
         fprintf(file, "|\n");
         for (int k = 0; i == 0 && k < cells->columns; k++)
-            fprintf(file, k == 0 || k == words ? "|---" : "|--:");
+            fprintf(file, is_left(cells, k) ? "|---" : "|--:");
         if (i == 0) fprintf(file, "|\n");
     }
 }
 
-typedef void Write(FILE *file, const Cells *cells, int words);
+typedef void Write(FILE *file, const Cells *cells);
 
-/* words: the column of words, aligned on the left like the first. */
-static void write_table(FILE *file, Write *write, Cells cells, int words) {
+static void write_table(FILE *file, Write *write, Cells cells) {
     if (cells.columns) {
-        write(file, &cells, words);
+        write(file, &cells);
         fprintf(file, "\n");
     }
     free(cells.text);
@@ -230,14 +289,14 @@ static char *print(const json_t *comparison, Write *write) {
     size_t length;
     FILE *file = open_memstream(&text, &length);
     if (!file) return memory_format("%s", "");
-    write_table(file, write, losses(comparison), 7);
-    write_table(file, write, costs(comparison), -1);
-    write_table(file, write, probes(comparison), -1);
+    write_table(file, write, losses(comparison));
+    write_table(file, write, costs(comparison));
+    write_table(file, write, probes(comparison));
     fprintf(file,
-            "%s: the last measure, its mean and spread (of a sample) over seeds. Differences are "
-            "from %s, of equal\nseeds where both have them (Student's paired t), else by Welch's "
-            "test; p is the chance of one as large if\nthere were none. Probes and the training "
-            "loss are means of the last tenth of the steps.\n",
+            "%s: mean and standard deviation of the last evaluation over seeds. difference: from "
+            "%s, by a paired\nt-test over equal seeds, else by Welch's t-test. p: two-sided "
+            "p-value. Losses in nats. Probes and train loss:\nmeans over the last tenth of the "
+            "steps.\n",
             metric_words(text_at(comparison, "metric")), text_at(comparison, "base"));
     fclose(file);
     return text;
@@ -264,12 +323,12 @@ static void write_field(FILE *file, const json_t *value) {
     }
 }
 
-/* Of a difference, each with a column of its own: "difference_mean". */
+/* Columns of a difference: "difference_mean". */
 static const char *const parts[] = {"mean",   "margin_95", "low",   "high",
                                     "chance", "verdict",   "paired"};
 enum { PARTS = sizeof parts / sizeof *parts, MAX_NAMES = 64 };
 
-/* What the columns are: single values of a row, parts of its difference, probes. */
+/* Columns: single values of a row, parts of its difference, probes. */
 typedef struct Columns {
     const char *names[MAX_NAMES], *probes[MAX_COLUMNS];
     int count, probe_count;

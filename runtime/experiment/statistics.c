@@ -111,6 +111,6 @@ Difference difference_apart(const Sample *sample, const Sample *base) {
 const char *difference_verdict(const Difference *difference, bool higher) {
     if (!difference->count) return "";
     if (!isfinite(difference->margin)) return "one seed";
-    if (!(fabs(difference->mean) > difference->margin)) return "within the noise";
+    if (!(fabs(difference->mean) > difference->margin)) return "not significant";
     return (difference->mean < 0) != higher ? "better" : "worse";
 }

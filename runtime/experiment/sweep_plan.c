@@ -1,6 +1,7 @@
 #include "experiment/sweep_plan.h"
 
 #include "abi/json_make.h"
+#include "abi/quantity.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/json_escaped.h"
@@ -25,25 +26,41 @@ long plan_runs(const Plan *plan) {
     return models_of(plan->experiment) * plan->experiment->seeds;
 }
 
-static void print_variant(const MoecVariant *variant, long seeds, bool timed) {
+/* Units of the columns. */
+typedef struct Scales {
+    QuantityScale flops, disk;
+} Scales;
+
+static double run_flops(const MoecVariant *variant) {
+    return variant->flops_train * variant->tokens;
+}
+
+static void print_variant(const Plan *plan, const MoecVariant *variant, const Scales *scales) {
+    double seeds = (double)plan->experiment->seeds;
     if (variant->same) {
-        printf("  %-32s the same model as %s\n", variant->name, variant->same);
+        printf("  %-32s same model as %s\n", variant->name, variant->same);
         return;
     }
-    printf("  %-32s %12.0f %12.0f %12.3g\n", variant->name, variant->parameters, variant->active,
-           variant->flops_train * (timed ? 1 : variant->tokens * (double)seeds));
+    printf("  %-32s %10s %10s", variant->name, quantity_count(variant->parameters).text,
+           quantity_count(variant->active).text);
+    if (plan->experiment->seconds > 0)
+        printf(" %15s", quantity_in(variant->flops_train, scales->flops).text);
+    else
+        printf(" %10s %10s", quantity_count(variant->tokens * seeds).text,
+               quantity_in(run_flops(variant) * seeds, scales->flops).text);
+    printf(" %8s\n", quantity_in(variant->disk * seeds, scales->disk).text);
     for (int i = 0; i < variant->set_count; i++) printf("      %s\n", variant->sets[i]);
     if (variant->solved) printf("      %s\n", variant->solved);
 }
 
-/* Of the runs in bf16, or of the others. */
+/* FLOPs of the runs in bf16, or of the others. */
 static double flops_of(const Plan *plan, bool rounded) {
     const MoecExperiment *experiment = plan->experiment;
     double flops = 0;
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
         if (!variant->same && variant->rounded == rounded)
-            flops += variant->flops_train * variant->tokens * (double)experiment->seeds;
+            flops += run_flops(variant) * (double)experiment->seeds;
     }
     return flops;
 }
@@ -66,57 +83,75 @@ static bool measure_ceiling(const Plan *plan, bool rounded, double *sum) {
     return true;
 }
 
-/* Adds up the seconds at the ceilings, and says them in words: "120 GFLOP/s in bf16". */
-static bool time_at_ceilings(const Plan *plan, double *seconds, char *words, size_t room) {
+/* Seconds of all runs at the measured peaks, and those as text: "120 GFLOP/s in bf16". */
+static bool time_at_peak(const Plan *plan, double *seconds, char *text, size_t room) {
     static const char *const names[] = {"", " in bf16"};
     size_t at = 0;
     *seconds = 0;
     for (int rounded = 0; rounded < 2; rounded++) {
-        double flops = flops_of(plan, rounded), ceiling;
+        double flops = flops_of(plan, rounded), peak;
         if (flops == 0) continue;
-        if (!measure_ceiling(plan, rounded, &ceiling)) return false;
-        *seconds += flops / (ceiling * 1e9);
-        at += (size_t)snprintf(words + at, room - at, "%s%.0f GFLOP/s%s", at ? " and " : "",
-                               ceiling, names[rounded]);
+        if (!measure_ceiling(plan, rounded, &peak)) return false;
+        *seconds += flops / (peak * 1e9);
+        at += (size_t)snprintf(text + at, room - at, "%s%s%s", at ? " and " : "",
+                               quantity(peak * 1e9, "FLOP/s").text, names[rounded]);
     }
     return true;
 }
 
 bool plan_print_time(const Plan *plan) {
     double seconds, each = plan->experiment->seconds;
-    char words[96] = "";
+    char peak[96] = "";
     if (each > 0) {
-        printf("%.3g hours of training, %ld at a time; how many steps fit into %g s is measured "
-               "for each variant first\n",
-               each * (double)plan_runs(plan) / 3600, plan->jobs, each);
+        printf("duration: %s, %ld runs at a time; the number of steps in %s is measured for each "
+               "variant first\n",
+               quantity_seconds(each * (double)plan_runs(plan) / (double)plan->jobs).text,
+               plan->jobs, quantity_seconds(each).text);
         return true;
     }
-    if (!time_at_ceilings(plan, &seconds, words, sizeof words)) return false;
+    if (!time_at_peak(plan, &seconds, peak, sizeof peak)) return false;
     if (!isfinite(seconds)) return true;
-    printf("at least %.3g hours at the ceiling of %s; small models stay far below it\n",
-           seconds / 3600, words);
+    printf("lower bound: %s", quantity(seconds / 60, "min").text);
+    if (seconds >= 3600) printf(" (%s)", quantity_seconds(seconds).text);
+    printf(" at %s (measured peak)\n", peak);
     fflush(stdout);
     return true;
 }
 
+static void print_head(const Plan *plan, const Scales *scales) {
+    bool timed = plan->experiment->seconds > 0;
+    char flops[24];
+    snprintf(flops, sizeof flops, "%s%s", scales->flops.prefix, timed ? "FLOP/token" : "FLOP");
+    printf("  %-32s %10s %10s", "variant", "parameters", "activated");
+    if (!timed) printf(" %10s", "tokens");
+    printf(" %*s %6s%sB\n", timed ? 15 : 10, flops, "disk ", scales->disk.prefix);
+}
+
 void plan_print(const Plan *plan) {
     const MoecExperiment *experiment = plan->experiment;
-    double flops = plan_flops(plan), tokens = 0;
+    double seeds = (double)experiment->seeds, tokens = 0, disk = 0, most_flops = 0, most_disk = 0;
+    bool timed = experiment->seconds > 0;
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
-        if (!variant->same) tokens += variant->tokens * (double)experiment->seeds;
+        if (variant->same) continue;
+        tokens += variant->tokens * seeds;
+        disk += variant->disk * seeds;
+        most_disk = fmax(most_disk, variant->disk * seeds);
+        most_flops = fmax(most_flops, timed ? variant->flops_train : run_flops(variant) * seeds);
     }
-    printf("experiment %s of %s: %d models, %ld seed%s each, %ld runs", experiment->name,
+    const Scales scales = {quantity_column(most_flops), quantity_column(most_disk)};
+    printf("experiment %s, baseline %s: %d models, %ld seed%s each, %ld runs\n", experiment->name,
            experiment->base, models_of(experiment), experiment->seeds,
            experiment->seeds == 1 ? "" : "s", plan_runs(plan));
-    if (experiment->seconds > 0)
-        printf(", %g s each\n\n", experiment->seconds);
+    if (timed)
+        printf("total: %s per run, %s of checkpoints\n\n",
+               quantity_seconds(experiment->seconds).text, quantity(disk, "B").text);
     else
-        printf("; %.4g tokens, %.3g FLOP\n\n", tokens, flops);
-    printf("  %-32s %12s %12s %12s\n", "variant", "parameters", "active",
-           experiment->seconds > 0 ? "FLOP/token" : "FLOP");
+        printf("total: %s tokens, %s, %s of checkpoints\n\n", quantity_count(tokens).text,
+               quantity(plan_flops(plan), "FLOP").text, quantity(disk, "B").text);
+    print_head(plan, &scales);
     for (int i = 0; i < experiment->count; i++)
-        print_variant(&experiment->variants[i], experiment->seeds, experiment->seconds > 0);
+        print_variant(plan, &experiment->variants[i], &scales);
     printf("\n");
     fflush(stdout);
 }

@@ -3,17 +3,18 @@
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "base/message.h"
 #include "experiment/comparison.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the text. */
-static bool write_text(const char *folder, const char *name, char *text) {
+/* Frees the text. last: the message suggests the next command. */
+static bool write_text(const char *folder, const char *name, char *text, bool last) {
     char *path = path_join(folder, name);
     bool good = file_write(path, text, strlen(text));
-    if (good) printf("%s is written\n", path);
+    if (good) written_message(path, last ? "moec report %s" : NULL, folder);
     free(path);
     free(text);
     return good;
@@ -29,8 +30,8 @@ bool table_write(const Plan *plan) {
         printf("\n%s\n", text);
         free(text);
         good = write_text(plan->out, "table.json",
-                          json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)));
-        good = write_text(plan->out, "table.csv", comparison_csv(lasting)) && good;
+                          json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);
+        good = write_text(plan->out, "table.csv", comparison_csv(lasting), true) && good;
         json_decref(all);
         json_decref(lasting);
     }

@@ -1,5 +1,6 @@
 #include "model/call.h"
 
+#include "abi/quantity.h"
 #include "base/message.h"
 #include "model/examples.h"
 #include "base/memory.h"
@@ -73,9 +74,8 @@ Call *call_open(Model *model, const MoecGraphEntry *graph, float *cache) {
         good = good && call->cache;
     }
     if (good) return call;
-    char size[16];
     error_message("make the batch or the context smaller", "no memory for %s",
-                  memory_text(size, (double)call->bytes));
+                  quantity((double)call->bytes, "B").text);
     call_close(call);
     return NULL;
 }

@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include "abi/quantity.h"
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
@@ -119,11 +120,10 @@ static bool take_memory(Model *model) {
         model->trains = model->trains || graph->kind == MOEC_GRAPH_TRAIN;
         if (graph->arena_bytes > model->arena_bytes) model->arena_bytes = graph->arena_bytes;
     }
-    char size[16];
     bool fits = model->device->apart || model_bytes(model) <= memory_of_machine();
     return (fits && take_here(model) && take_there(model)) ||
            error_message("make train.batch or train.context smaller", "no memory for %s on %s",
-                         memory_text(size, (double)model_bytes(model)), model->device->name);
+                         quantity((double)model_bytes(model), "B").text, model->device->name);
 }
 
 static Model *model_of(Device *device, Module *module, const MoecKernels *kernels, bool keep) {

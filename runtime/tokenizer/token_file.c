@@ -1,5 +1,6 @@
 #include "tokenizer/token_file.h"
 
+#include "abi/quantity.h"
 #include "abi/json_make.h"
 #include "abi/utf8_cut.h"
 #include "base/json_escaped.h"
@@ -379,11 +380,10 @@ static bool one_batch(Bulk *bulk, double began, bool *more) {
         bulk->result.bytes += bulk->parts[i].length;
         bulk->result.documents += bulk->parts[i].documents;
     }
-    char text[16];
     double seconds = seconds_now() - began;
     if (!bulk->options->quiet && seconds > QUIET_SECONDS && progress_due())
         progress_show(false, "%s read, %.1f M tokens, %.1f MB/s",
-                      memory_text(text, (double)bulk->result.bytes),
+                      quantity((double)bulk->result.bytes, "B").text,
                       (double)bulk->result.tokens / 1e6,
                       (double)bulk->result.bytes / 1e6 / seconds);
     return save_state(bulk);

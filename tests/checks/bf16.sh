@@ -45,11 +45,11 @@ train() { # FOLDER PRECISION STEPS THREADS [OPTION...]
         --set train.precision=$precision --steps $steps "$@" >"$work/out" 2>&1 || wrong "training in $precision: $(cat "$work/out")"
 }
 train one bf16 4 1
-grep -q 'tok/s bf16' "$work/out" || wrong "the line does not tell the precision: $(cat "$work/out")"
+grep -q 'tokens/s  bf16' "$work/out" || wrong "the line does not tell the precision: $(cat "$work/out")"
 train two bf16 4 2
 cmp "$work/one/last.safetensors" "$work/two/last.safetensors" || wrong "two threads give other bits than one"
 train one f32 8 1 --resume
-grep -q 'tok/s f32' "$work/out" || wrong "the line does not tell the precision: $(cat "$work/out")"
+grep -q 'tokens/s  f32' "$work/out" || wrong "the line does not tell the precision: $(cat "$work/out")"
 
 # What rounding costs is told by eval, in perplexity.
 perplexity() { moec eval "$work/two" --data "$work/text" --set train.precision=$1 --json | sed -n 's/.*"perplexity": *\([0-9.e+]*\).*/\1/p'; }

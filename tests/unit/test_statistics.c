@@ -113,10 +113,10 @@ static void verdicts(void **state) {
     assert_string_equal(difference_verdict(&none, false), "");
     assert_string_equal(difference_verdict(&one, false), "one seed");
     assert_string_equal(difference_verdict(&apart, false), "one seed");
-    assert_string_equal(difference_verdict(&noise, false), "within the noise");
+    assert_string_equal(difference_verdict(&noise, false), "not significant");
     assert_string_equal(difference_verdict(&better, false), "better");
     assert_string_equal(difference_verdict(&worse, false), "worse");
-    assert_string_equal(difference_verdict(&same, false), "within the noise");
+    assert_string_equal(difference_verdict(&same, false), "not significant");
     assert_string_equal(difference_verdict(&better, true), "worse");
     assert_true(same.chance == 1 && same.margin == 0 && isnan(one.margin) && one.mean > 0);
 }

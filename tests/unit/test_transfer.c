@@ -31,7 +31,7 @@ static MoecCompiler *open_model(const char *model, const char *const *sets, int 
 
 static json_t *transfer_of(const char *model, const char *const *sets, int count) {
     MoecCompiler *compiler = open_model(model, sets, count);
-    const char *text = moec_transfer(compiler, true);
+    const char *text = moec_transfer(compiler, MOEC_TRANSFER_JSON);
     assert_non_null(text);
     json_t *root = json_loads(text, 0, NULL);
     moec_close(compiler);

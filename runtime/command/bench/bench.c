@@ -1,8 +1,9 @@
-/* bench: moec bench: how fast a model is, beside what the machine can do. Speeds are told only
- * after the program has given what the definition gives. */
+/* bench: moec bench: throughput of a model and its share of the hardware peak. Speeds are printed
+ * only after the results have been checked. */
 #include "command/bench/bench.h"
 
 #include "abi/json_make.h"
+#include "abi/quantity.h"
 #include "command/commands.h"
 #include "training/measure.h"
 #include "base/memory.h"
@@ -52,6 +53,64 @@ Data *bench_data(long vocabulary) {
     return data;
 }
 
+/* One line of the report for readers. factor converts to the base unit of `unit`. */
+typedef struct Row {
+    const char *key, *title, *unit;
+    double factor;
+} Row;
+
+static const Row rows[] = {{"model", "model", NULL, 0},
+                           {"graph", "graph", NULL, 0},
+                           {"device", "device", NULL, 0},
+                           {"tokens_per_second", "throughput", "tokens/s", 1},
+                           {"median_tokens_per_second", "throughput, median", "tokens/s", 1},
+                           {"best_tokens_per_second", "throughput, best step", "tokens/s", 1},
+                           {"step_seconds", "step time, median", "s", 1},
+                           {"steps", "steps measured", "", 1},
+                           {"step_gflop", "computation per step", "FLOP", 1e9},
+                           {"step_product_gflop", "matmuls per step", "FLOP", 1e9},
+                           {"product_gflops", "matmul throughput", "FLOP/s", 1e9},
+                           {"ceiling_gflops", "matmul peak", "FLOP/s", 1e9},
+                           {"floor_tokens_per_second", "throughput at the peak", "tokens/s", 1},
+                           {"share_of_floor", "utilization, matmuls", "% of peak", 1},
+                           {"share_of_ceiling", "utilization", "% of peak", 1},
+                           {"bytes_per_token", "memory reads", "B/token", 1},
+                           {"read_gbytes_per_second", "memory bandwidth", "B/s", 1e9},
+                           {"ceiling_gbytes_per_second", "memory bandwidth, peak", "B/s", 1e9},
+                           {"share_of_bandwidth", "utilization", "% of peak", 1},
+                           {"first_step_cold_seconds", "first step, cold", "s", 1},
+                           {"start_cold_seconds", "start, cold", "s", 1},
+                           {"start_cold", "start, cold, phases", NULL, 0},
+                           {"compile_cold_seconds", "C compiler", "s", 1},
+                           {"first_step_warm_seconds", "first step, cached", "s", 1},
+                           {"start_warm_seconds", "start, cached", "s", 1},
+                           {"start_warm", "start, cached, phases", NULL, 0},
+                           {"startup", "start, this run", NULL, 0},
+                           {"kernels_seconds", "sum of kernels", "s", 1}};
+
+static Quantity row_text(const Row *row, double value) {
+    Quantity text;
+    if (!strcmp(row->unit, "s")) return quantity_seconds(value);
+    if (!*row->unit) return quantity_grouped(value, 0);
+    if (!strcmp(row->unit, "tokens/s")) {
+        text = quantity_grouped(value, 0);
+        snprintf(text.text + strlen(text.text), sizeof text.text - strlen(text.text), " %s",
+                 row->unit);
+        return text;
+    }
+    if (row->unit[0] != '%') return quantity(value * row->factor, row->unit);
+    text = quantity_percent(value);
+    snprintf(text.text + strlen(text.text), sizeof text.text - strlen(text.text), " of peak");
+    return text;
+}
+
+/* The known row of a key; others are checks of the gradient, which are plain numbers. */
+static const Row *row_of(const char *key) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].key, key)) return &rows[i];
+    return NULL;
+}
+
 static void print_report(const Bench *bench) {
     const char *key;
     json_t *value;
@@ -61,8 +120,11 @@ static void print_report(const Bench *bench) {
         return;
     }
     json_object_foreach(bench->report, key, value) {
+        const Row *row = row_of(key);
         if (json_is_string(value))
-            printf("%-26s %s\n", key, json_string_value(value));
+            printf("%-26s %s\n", row ? row->title : key, json_string_value(value));
+        else if (json_is_number(value) && row)
+            printf("%-26s %s\n", row->title, row_text(row, json_number_value(value)).text);
         else if (json_is_number(value))
             printf("%-26s %.4g\n", key, json_number_value(value));
     }
@@ -77,7 +139,7 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
     json_decref(cost);
 }
 
-/* What the spec says of the steps; false after a message. */
+/* Reads the training settings of the spec; false after a message. */
 static bool read_spec(Bench *bench) {
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     if (!compiler) return false;
@@ -90,7 +152,7 @@ static bool read_spec(Bench *bench) {
     return true;
 }
 
-/* Starts come first: what they do is not to find a device that is open, or threads that run. */
+/* Starts are measured first, without an open device and running threads. */
 static bool measure(Bench *bench) {
     bool trains = strcmp(bench->graph, "train") == 0;
     if (!read_spec(bench) || (trains && !bench_starts(bench))) return false;

@@ -1,6 +1,7 @@
 /* bench_kernels: what the single kernels of a step take: on a device by its events; on a processor
  * by unit of work, beside what the unit would take at the limits of the machine. */
 #include "abi/json_make.h"
+#include "abi/quantity.h"
 #include "command/bench/bench.h"
 #include "command/spec.h"
 
@@ -66,6 +67,7 @@ static void add_unit(json_t *row, const json_t *unit, const Limits *limits, doub
     const double flops = number_of(unit, "flops") / seconds,
                  bytes = number_of(unit, "bytes") / seconds;
     json_object_set(row, "kind", json_object_get(unit, "kind"));
+    json_object_set(row, "operation", json_object_get(unit, "operation"));
     json_object_set(row, "from", json_object_get(unit, "from"));
     set(row, "gflops", flops / 1e9);
     set(row, "gbytes_per_second", bytes / 1e9);
@@ -134,25 +136,23 @@ bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data),
 /* ---- for a reader ---- */
 
 static void print_unit(const json_t *row) {
-    printf(
-        "  %6.2f %%  %8.0f us  %5lld times  %8.0f us  %7.1f GFLOP/s %5.1f %%  %6.1f GB/s %5.1f %%  "
-        "%s, %s, %s\n",
-        100 * number_of(row, "share"), number_of(row, "microseconds"),
-        (long long)json_integer_value(json_object_get(row, "launches")),
-        number_of(row, "lost_microseconds"), number_of(row, "gflops"),
-        100 * number_of(row, "share_of_products"), number_of(row, "gbytes_per_second"),
-        100 * number_of(row, "share_of_memory"), json_string_value(json_object_get(row, "name")),
-        json_string_value(json_object_get(row, "kind")),
-        json_string_value(json_object_get(row, "from")));
+    printf("  %-30s %6lld  %-18s %9.3f  %6.1f  %15.3f  %8.1f  %6.1f  %7.1f  %6.1f  %s\n",
+           json_string_value(json_object_get(row, "name")),
+           (long long)json_integer_value(json_object_get(row, "launches")),
+           json_string_value(json_object_get(row, "operation")),
+           number_of(row, "microseconds") / 1e3, 100 * number_of(row, "share"),
+           number_of(row, "lost_microseconds") / 1e3, number_of(row, "gflops"),
+           100 * number_of(row, "share_of_products"), number_of(row, "gbytes_per_second"),
+           100 * number_of(row, "share_of_memory"),
+           json_string_value(json_object_get(row, "from")));
 }
 
 static void print_kernel(const json_t *row) {
     double speed = number_of(row, "gflops");
-    printf("  %6.2f %%  %8.0f us  %5lld times  %s", 100 * number_of(row, "share"),
-           number_of(row, "microseconds"),
-           (long long)json_integer_value(json_object_get(row, "launches")),
-           json_string_value(json_object_get(row, "name")));
-    if (speed > 0) printf("  %.1f TFLOP/s", speed / 1e3);
+    printf("  %-30s %6lld  %-18s %9.3f  %6.1f", json_string_value(json_object_get(row, "name")),
+           (long long)json_integer_value(json_object_get(row, "launches")), "",
+           number_of(row, "microseconds") / 1e3, 100 * number_of(row, "share"));
+    if (speed > 0) printf("  %s", quantity(1e9 * speed, "FLOP/s").text);
     puts("");
 }
 
@@ -169,9 +169,12 @@ void bench_print_kernels(const Bench *bench) {
     size_t i;
     json_t *row;
     const json_t *rows = json_object_get(bench->report, "kernels");
+    if (json_array_size(rows))
+        printf("\n  %-30s %6s  %-18s %9s  %6s", "kernel", "count", "kind", "ms", "%");
     if (has_units(rows))
-        puts("   share         time         runs   above limits   products, of limit    memory, of "
-             "limit  unit of work");
+        printf("  %15s  %8s  %6s  %7s  %6s  source", "above bound ms", "GFLOP/s", "% peak", "GB/s",
+               "% peak");
+    if (json_array_size(rows)) puts("");
     json_array_foreach(rows, i, row) {
         if (json_object_get(row, "kind"))
             print_unit(row);

@@ -103,7 +103,15 @@ static bool write_tokenizer(const Export *export) {
     return good && folder_write_files(export->out, export->file);
 }
 
-/* config.json comes last: without it the folder is nothing. */
+/* next: format of the next command. */
+static void report_export(const Export *export, const char *path, const char *type,
+                          const char *next) {
+    printf("%s: %d tensors in %s, layout %s\n", path, export->conversion->count, type,
+           export->layout);
+    written_message(path, next, path);
+}
+
+/* config.json comes last: without it the folder is not a model. */
 static bool write_folder(const Export *export) {
     char *weights = path_join(export->out, "model.safetensors"),
          *config = path_join(export->out, "config.json");
@@ -120,8 +128,8 @@ static bool write_folder(const Export *export) {
            conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
            config_write(config, &said);
     if (good)
-        printf("%s: %d tensors, %s, as layout '%s' has them\n", export->out,
-               export->conversion->count, conversion_type(export->conversion), export->layout);
+        report_export(export, export->out, conversion_type(export->conversion),
+                      "moec import %s --out DIR");
     json_decref(notes);
     free(weights);
     free(config);
@@ -148,9 +156,7 @@ static bool write_gguf(const Export *export) {
                       checkpoint_file(file, "chat_template.jinja"));
     good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                               checkpoint_file(file, "config.json"));
-    if (good)
-        printf("%s: %d tensors, %s, as layout '%s' has them\n", path, export->conversion->count,
-               type, export->layout);
+    if (good) report_export(export, path, type, "llama-cli -m %s");
     tokenizer_close(tokenizer);
     free(path);
     return good;

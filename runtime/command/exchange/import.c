@@ -1,6 +1,7 @@
 /* import: moec import: a folder as it is published becomes a run: the spec, the weights, the
  * tokenizer; so does a file of llama.cpp. Everything is looked at before anything is written. */
 #include "abi/json_make.h"
+#include "abi/quantity.h"
 #include "abi/utf8_cut.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -236,10 +237,10 @@ static bool write_run(Import *import) {
         double count = 0;
         for (int i = 0; i < import->model->parameter_count; i++)
             count += (double)import->model->parameters[i].count;
-        printf("%s: model '%s' by the layout '%s', %.2f M parameters of %d tensors%s; the spec is "
-               "%s\n",
-               import->out, import->name, import->layout, count / 1e6, import->shards->count,
-               import->tokenizer ? ", with its tokenizer" : "", spec);
+        printf("%s: model %s, layout %s, %s parameters in %d tensors%s; spec %s\n", import->out,
+               import->name, import->layout, quantity_count(count).text, import->shards->count,
+               import->tokenizer ? ", with tokenizer" : "", spec);
+        written_message(import->out, "moec generate %s --prompt TEXT", import->out);
     } else if (made) {
         remove(weights);
         remove(spec);

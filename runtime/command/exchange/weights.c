@@ -1,5 +1,6 @@
 /* weights: moec weights: the tensors of a safetensors file, of a published folder or of a run. */
 #include "abi/json_make.h"
+#include "abi/quantity.h"
 #include "base/memory.h"
 #include "command/commands.h"
 #include "data/shards.h"
@@ -54,8 +55,7 @@ static void print_table(const Shards *shards) {
         bytes += (double)entry->bytes;
     }
     for (int i = 0; i < shards->count; i++) print_entry(shards->entries[i], (int)width);
-    char text[16];
-    printf("%d tensors, %.0f elements, %s\n", shards->count, elements, memory_text(text, bytes));
+    printf("%d tensors, %.0f elements, %s\n", shards->count, elements, quantity(bytes, "B").text);
 }
 
 /* The file of a run, or the path as it was given: a new string. */

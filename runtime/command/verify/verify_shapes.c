@@ -5,6 +5,7 @@
  * sizes are reached at small ones by the settings `train.places` and `train.chunk`. */
 #include "verify.h"
 
+#include "abi/quantity.h"
 #include "base/memory.h"
 #include "base/message.h"
 
@@ -149,8 +150,8 @@ bool verify_fits(const Comparison *comparison, char **problem, char **help) {
                           duration(need, cost.seconds), duration(limit, comparison->seconds));
     else
         *problem = memory_format("needs %s in the interpreter; this machine has %s",
-                                 memory_text(need, cost.bytes),
-                                 memory_text(limit, (double)memory_of_machine()));
+                                 quantity(cost.bytes, "B").text,
+                                 quantity((double)memory_of_machine(), "B").text);
     if (room && shape->asked) {
         note_message("batch %ld, context %ld %s", shape->batch, shape->context, *problem);
         free(*problem);

@@ -26,7 +26,7 @@ function costChart() {
       indexAxis: 'y',
       interaction: { mode: 'index', axis: 'y', intersect: false },
       tooltip: { label: (item) => `${item.dataset.label}: ${scaled(item.parsed.x)}` },
-      scales: { x: axis({ parameters: 'parameters', active: 'active parameters', flops: 'FLOP of a token, forward' }[state.cost]),
+      scales: { x: axis({ parameters: 'parameters', active: 'activated parameters', flops: 'FLOP/token, forward' }[state.cost]),
         y: names() },
     }),
   };
@@ -38,13 +38,13 @@ function drawCosts() {
   if (!described.length) return section.remove();
   const rows = new Set(described.flatMap((model) => [...layersOf(model, 'parameters').keys()])).size;
   const select = make('select', { id: 'cost', onchange: (event) => { state.cost = event.target.value; redraw(); } },
-    ...[['parameters', 'parameters'], ['active', 'active parameters'], ['flops', 'FLOP']].map(([value, text]) =>
+    ...[['parameters', 'parameters'], ['active', 'activated parameters'], ['flops', 'FLOP/token']].map(([value, text]) =>
       make('option', { value }, text)));
   section.append(make('p', {}, make('label', {}, 'Measure ', select)));
   const box = make('div', { class: 'charts' });
   section.append(box);
   const bars = Math.min(described.length, 12);
-  addChart(box, 'cost by layer, those of all blocks together', costChart,
+  addChart(box, 'cost by layer, equal layers of all blocks summed', costChart,
     { wide: true, height: `${Math.max(12, 4 + rows * (0.7 + 0.55 * bars))}rem` });
   return undefined;
 }
@@ -68,10 +68,10 @@ function drawGraph() {
   section.append(
     make('p', {}, make('label', {}, 'Model ', make('select', { id: 'graph_model', onchange: showGraph },
       ...drawn.map((model) => make('option', {}, model.name))))),
-    make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'the graph of layers' },
+    make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'layer graph' },
       make('div', { id: 'graph_picture' })),
-    make('p', { class: 'note' }, 'A training step: layers and what they read, time by unit of work at the ceilings of the machine ' +
-      'that wrote this page, memory over the step. As `moec explain --svg` draws it.'));
+    make('p', { class: 'note' }, 'One training step: layer graph, lower bound per kernel on the machine that wrote this page, ' +
+      'activation memory over the step. Same picture as `moec explain --svg`.'));
   showGraph();
   return undefined;
 }
@@ -98,7 +98,7 @@ function layersChart(kind, names) {
   return linesChart(sets, kind, false);
 }
 
-// The stops of cividis, whose lightness grows all the way: every kind of sight, and a printer without colours, can tell them.
+// Stops of cividis: the lightness increases monotonically, also in print without color.
 const shades = [[0, 32, 77], [49, 68, 107], [102, 105, 112], [149, 143, 120], [203, 186, 105], [255, 234, 70]];
 
 function shadeOf(share) {
@@ -179,11 +179,11 @@ function drawValues(section) {
     const layers = [...new Set(models.flatMap((model) => Object.keys(((model.values || {})[kind] || { layers: {} }).layers)))]
       .sort((a, b) => a - b);
     const box = make('div', { class: 'charts' });
-    const scale = make('span', { class: 'scale', role: 'img', 'aria-label': 'colours from 0 to twice an even share' });
+    const scale = make('span', { class: 'scale', role: 'img', 'aria-label': 'colors from 0 to twice an equal share' });
     scale.style.background = `linear-gradient(to right, ${[0, 1, 2, 3, 4, 5].map((i) => shadeOf(i / 5)).join(', ')})`;
     const word = kind.replace(/^val_/, '');
-    section.append(make('p', { class: 'note' }, `${word} in each layer, of the first seed${kind === word ? '' : ', on held-out data'}; ` +
-      'in shares of what each would have if all had the same: 0 ', scale, ` ${mostShown} or more`), box);
+    section.append(make('p', { class: 'note' }, `${word} per layer, first seed${kind === word ? '' : ', validation data'}; ` +
+      'relative to an equal share: 0 ', scale, ` ${mostShown} or more`), box);
     const step = Math.ceil(layers.length / Math.ceil(layers.length / manyLayers));
     const shown = { from: 0 };
     const pages = make('select', { 'aria-label': `layers of ${word}`,
@@ -225,7 +225,7 @@ function drawProbes() {
   const box = make('div', { class: 'charts' });
   section.append(box);
   for (const kind of names.filter((one) => !layerName.test(one)))
-    addChart(box, layered.has(kind) ? `${kind}, mean of the layers` : kind, () => curveChart(kind, kind, state.smoothing, false),
+    addChart(box, layered.has(kind) ? `${kind}, mean over layers` : kind, () => curveChart(kind, kind, state.smoothing, false),
       { linked: true });
   const values = models.some((model) => Object.keys(model.values || {}).length);
   if (!names.length && !values) return section.remove();
@@ -234,7 +234,7 @@ function drawProbes() {
   if (layered.size) {
     const own = make('div', { class: 'charts' });
     section.append(own,
-      make('p', { class: 'note' }, 'Means over seeds; blue is the first layer that has the probe, orange the last.'));
+      make('p', { class: 'note' }, 'Means over seeds. Blue: first layer with the probe; orange: last.'));
     for (const [kind, parts] of layered)
       addChart(own, `${kind}, by layer`, () => layersChart(kind, parts), { linked: true });
   }

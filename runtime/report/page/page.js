@@ -5,7 +5,7 @@ const comparison = data.comparison;
 const byName = new Map(data.models.map((model) => [model.name, model]));
 // The base first, as in the comparison.
 const models = comparison.variants.map((row) => byName.get(row.variant));
-// Colours of Okabe and Ito, which every kind of sight keeps apart; every four models the stroke changes, too.
+// Colors of Okabe and Ito, distinguishable with all kinds of color vision. The line style changes every four models.
 const palettes = {
   light: ['#0072b2', '#d55e00', '#007a5a', '#b8558d', '#8a6d00', '#3fa7dd', '#333333'],
   dark: ['#56b4e9', '#ff8c42', '#2fc997', '#e79bc8', '#e8c547', '#9ecbff', '#dddddd'],
@@ -13,10 +13,10 @@ const palettes = {
 const strokes = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const points = ['circle', 'triangle', 'rect', 'rectRot', 'cross', 'star'];
 const metricWords = {
-  val_bits_per_byte: 'bits/byte',
-  val_bits_per_token: 'bits/token',
-  val_loss: 'held-out loss',
-  loss: 'training loss',
+  val_bits_per_byte: 'val bits/byte',
+  val_bits_per_token: 'val bits/token',
+  val_loss: 'val loss',
+  loss: 'train loss',
 };
 const metric = metricWords[comparison.metric] || comparison.metric;
 const state = {
@@ -147,7 +147,7 @@ function verdictNode(row) {
   const parts = [];
   if (difference && difference.verdict)
     parts.push(make('span', { class: difference.verdict }, difference.verdict));
-  if (row.best) parts.push(`${parts.length ? ', ' : ''}the best of ${row.choices}${row.at_edge ? ', at the edge' : ''}`);
+  if (row.best) parts.push(`${parts.length ? ', ' : ''}best of ${row.choices}${row.at_edge ? ', at the edge of the tested values' : ''}`);
   if (row.stopped) parts.push(`stopped at step ${row.stopped}`);
   if (row.diverged) parts.push(`${parts.length ? ', ' : ''}${row.diverged} diverged`);
   return make('td', { class: 'words' }, ...parts);
@@ -155,9 +155,12 @@ function verdictNode(row) {
 
 function differenceText(difference) {
   if (!difference || !isNumber(difference.mean)) return '';
-  const sign = difference.mean < 0 ? '−' : '+';
-  const margin = isNumber(difference.margin_95) ? ` ± ${fixed(difference.margin_95)}` : '';
-  return sign + fixed(Math.abs(difference.mean)) + margin;
+  const margin = isNumber(difference.low) ? ` [${signed(difference.low)}, ${signed(difference.high)}]` : '';
+  return signed(difference.mean) + margin;
+}
+
+function signed(value) {
+  return (value < 0 ? '−' : '+') + fixed(Math.abs(value));
 }
 
 function drawComparison() {
@@ -166,23 +169,23 @@ function drawComparison() {
     { head: 'model', value: (row) => row.variant },
     { head: 'seeds', value: seedsText },
     { head: metric, value: (row) => fixed(row.loss) },
-    { head: 'spread', value: (row) => fixed(row.spread) },
-    { head: `difference from ${comparison.base}`, value: (row) => differenceText(row.difference) },
+    { head: 'std', value: (row) => fixed(row.spread) },
+    { head: 'difference (95 % CI)', value: (row) => differenceText(row.difference) },
     { head: 'p', value: (row) => fixed(row.difference && row.difference.chance, 3) },
-    { head: '', words: true, value: verdictNode },
+    { head: 'verdict', words: true, value: verdictNode },
     { head: 'parameters', value: (row) => scaled(row.parameters) },
-    { head: 'active', value: (row) => scaled(row.active) },
+    { head: 'activated', value: (row) => scaled(row.active) },
     { head: 'FLOP/token', value: (row) => scaled(row.flops) },
-    { head: 'cache B', value: (row) => scaled(row.cache) },
+    { head: 'KV cache B/token', value: (row) => scaled(row.cache) },
     { head: 'tokens', value: (row) => scaled(row.tokens) },
-    { head: 'FLOP', value: (row) => scaled(row.flops_total) },
+    { head: 'training FLOP', value: (row) => scaled(row.flops_total) },
     { head: 'tokens/s', value: (row) => scaled(row.speed) },
     { head: 'time', value: (row) => duration(row.seconds) },
-  ], comparison.variants, 'comparison of the models'));
+  ], comparison.variants, 'comparison of models'));
   section.append(make('p', { class: 'note' },
-    `${metric}: the last measure, mean and spread over seeds. Differences with their 95 % interval: of equal seeds ` +
-    'by Student’s paired test where both have them, else by Welch’s; p is the chance of one as large if there were ' +
-    'none. What lies within the interval is noise.'));
+    `${metric}: mean and standard deviation of the last evaluation over seeds. Difference: from ${comparison.base}, ` +
+    'by a paired t-test over equal seeds, else by Welch’s t-test. p: two-sided p-value. A difference is not ' +
+    'significant if its 95 % confidence interval contains 0.'));
   const rows = comparison.variants.filter((row) => row.difference && isNumber(row.difference.mean));
   if (rows.length) {
     const height = `${Math.max(8, 3 + 1.6 * rows.length)}rem`;
@@ -214,7 +217,7 @@ function differenceChart(rows) {
       indexAxis: 'y',
       tooltip: { label: (item) => differenceText(rows[item.dataIndex].difference) },
       scales: {
-        x: axis(`${metric}, ${comparison.higher ? 'more' : 'less'} is better`, { zero: true }),
+        x: axis(`${metric}, ${comparison.higher ? 'higher' : 'lower'} is better`, { zero: true }),
         y: names(),
         places: { type: 'linear', axis: 'y', offset: false, display: false, reverse: true, min: -0.5, max: rows.length - 0.5 },
       },
@@ -467,13 +470,13 @@ function drawCurves() {
   const curve = (name, title, smoothed, wide) => addChart(box, title,
     () => curveChart(name, title, smoothed ? state.smoothing : 0, state.logarithmic), { linked: true, wide });
   if (comparison.metric !== 'loss' && seriesNames((name) => name === comparison.metric).length)
-    curve(comparison.metric, `${metric}, held-out data`, false, true);
-  curve('loss', 'training loss', true, comparison.metric === 'loss');
-  for (const [name, title] of [['grad_norm', 'norm of the gradient'], ['lr', 'learning rate']])
+    curve(comparison.metric, `${metric}, validation data`, false, true);
+  curve('loss', 'train loss', true, comparison.metric === 'loss');
+  for (const [name, title] of [['grad_norm', 'gradient norm'], ['lr', 'learning rate']])
     if (seriesNames((one) => one === name).length) curve(name, title, name === 'grad_norm', false);
   find('curves').append(make('p', { class: 'note' },
-    'Lines are means over seeds, bands reach from the least seed to the largest. Arrow keys move the cursor of a chart ' +
-    'that has the focus; it is the same in all of them.'));
+    'Lines: means over seeds. Bands: smallest to largest seed. Arrow keys move the cursor of the focused chart; ' +
+    'all charts share it.'));
 }
 
 // ---- the optimum of a setting ----
@@ -552,7 +555,7 @@ function drawOptimum() {
   for (const [setting, shapes] of found)
     addChart(box, `${metric} over ${setting}`, () => optimumChart(setting, shapes),
       { wide: found.length === 1 || shapes.length > 4, height: shapes.length > 4 ? `${16 + shapes.length}rem` : null });
-  section.append(make('p', { class: 'note' }, 'The large mark is the best value of each shape; one at an end may lie beyond it.'));
+  section.append(make('p', { class: 'note' }, 'Large mark: best value of each model. If it is the first or last value, test more values.'));
   return undefined;
 }
 
@@ -580,7 +583,7 @@ function drawSpecs() {
   ], optionRows(all), 'options of the models'));
   section.append(make('p', {}, make('label', {},
     make('input', { type: 'checkbox', id: 'all_options', onchange: (event) => fill(event.target.checked) }),
-    ' all options, not only those that differ')), holder,
+    ' show all options')), holder,
   make('p', { class: 'note' }, `Marked: not as in ${models[0].name}.`));
   fill(models.length < 2);
   return undefined;
@@ -633,8 +636,8 @@ function drawModels() {
 
 function applyTheme() {
   document.documentElement.classList.toggle('dark', isDark());
-  find('theme').textContent = `Colours: ${state.theme}`;
-  find('theme').setAttribute('aria-label', `colours: ${state.theme}; press for the next`);
+  find('theme').textContent = `Colors: ${state.theme}`;
+  find('theme').setAttribute('aria-label', `color scheme: ${state.theme}; press for the next`);
   drawModels();
   showGraph();
   redraw();
@@ -674,7 +677,7 @@ function begin() {
   find('title').textContent = name;
   find('subtitle').textContent =
     `${models.length} model${models.length === 1 ? '' : 's'}, ${comparison.seeds} seed${comparison.seeds === 1 ? '' : 's'}; ` +
-    `${metric}; differences are from ${comparison.base}`;
+    `${metric}; baseline: ${comparison.base}`;
   find('footer').textContent = `Written by moec ${data.version}, commit ${data.commit}. Charts by Chart.js (MIT).`;
   document.documentElement.classList.toggle('dark', isDark());
   if (!models.some((model) => model.tokens_per_step)) {

@@ -1,0 +1,24 @@
+/* describe: cost of a model, shared by its JSON and its table. */
+#ifndef DESCRIBE_H
+#define DESCRIBE_H
+
+#include "driver.h"
+
+/* Bytes unless stated otherwise. */
+typedef struct Summary {
+    Program *forward;
+    const Cost *cost;
+    Decoding decoding;
+    bool trains; /* the model has a loss and training options */
+    double weights, gradients, optimizer, activations;
+    double compute_weights; /* bf16 copy of the weights */
+    double states;          /* of layers, such as router biases */
+    double total;
+} Summary;
+
+/* Bytes of the optimizer state for `weights` bytes of parameters. */
+double optimizer_bytes(MoecCompiler *compiler, double weights);
+/* False after a reported error. */
+bool describe(MoecCompiler *compiler, Summary *summary);
+
+#endif

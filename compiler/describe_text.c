@@ -1,0 +1,261 @@
+/* describe_text: cost of a model as a table. Equal layers share a row:
+ *
+ *     block.0.ffn  4.1 k                 layer          count  parameters
+ *     block.1.ffn  4.1 k        -->      block.0-1.ffn      2       8.2 k
+ */
+#include "describe.h"
+
+#include "abi/quantity.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NUMBERS = 12, MIN_WIDTH = 27, MAX_MODELS = 20 };
+
+/* ---- folding ---- */
+
+/* Layers that differ only in the first number of their path. */
+typedef struct FoldedLayer {
+    const LayerCost *first;
+    int before, after; /* bytes of the path before the number, with it; equal without a number */
+    List numbers;      /* const char * into paths */
+} FoldedLayer;
+
+/* Sets before and after to the first part of the path that is a number. */
+static void find_number(const char *path, FoldedLayer *layer) {
+    for (const char *part = path; *part; part += *part == '.') {
+        int length = (int)strcspn(part, ".");
+        if (length && (int)strspn(part, "0123456789") >= length) {
+            layer->before = (int)(part - path);
+            layer->after = layer->before + length;
+            return;
+        }
+        part += length;
+    }
+}
+
+static bool nearly(double a, double b) {
+    return fabs(a - b) <= 1e-9 * fabs(a);
+}
+
+static bool folds_into(const FoldedLayer *one, const FoldedLayer *other) {
+    const LayerCost *a = one->first, *b = other->first;
+    return one->after > one->before && other->after > other->before &&
+           one->before == other->before && !strncmp(a->path, b->path, (size_t)one->before) &&
+           !strcmp(a->path + one->after, b->path + other->after) &&
+           nearly(a->parameters, b->parameters) && nearly(a->active, b->active) &&
+           nearly(a->flops, b->flops);
+}
+
+/* FoldedLayer *, in the order of their first layers. */
+static List fold(Arena *arena, const List *layers) {
+    List rows = {0};
+    for (int i = 0; i < layers->count; i++) {
+        FoldedLayer *layer = arena_alloc(arena, sizeof *layer), *row = NULL;
+        *layer = (FoldedLayer){.first = layers->items[i]};
+        find_number(layer->first->path, layer);
+        for (int k = rows.count - 1; k >= 0 && !row; k--)
+            if (folds_into(rows.items[k], layer)) row = rows.items[k];
+        if (!row) list_push(arena, &rows, row = layer);
+        list_push(arena, &row->numbers, (void *)(layer->first->path + layer->before));
+    }
+    return rows;
+}
+
+/* "0-3", "0-2,4-6", "1,3,..,23" where a step repeats; shortened to its ends when it is long. */
+static const char *numbers_text(Arena *arena, const List *numbers) {
+    Text text = {.arena = arena};
+    int count = numbers->count;
+    for (int i = 0, next; i < count; i = next) {
+        long first = atol(numbers->items[i]), last = first,
+             step = i + 1 < count ? atol(numbers->items[i + 1]) - first : 1;
+        for (next = i + 1; next < count && atol(numbers->items[next]) == last + step; next++)
+            last += step;
+        if (step != 1 && next - i < 4) {
+            next = i + 1;
+            last = first;
+        }
+        text_add(&text, "%s%ld", i ? "," : "", first);
+        if (last > first && step == 1) text_add(&text, "-%ld", last);
+        if (last > first && step != 1) text_add(&text, ",%ld,..,%ld", first + step, last);
+        if (text.length > MAX_NUMBERS && next < count) {
+            text_add(&text, ",..,%ld", atol(numbers->items[count - 1]));
+            break;
+        }
+    }
+    return text.text;
+}
+
+static const char *row_name(Arena *arena, const FoldedLayer *row) {
+    const char *path = row->first->path;
+    if (row->numbers.count == 1) return path;
+    return arena_format(arena, "%.*s%s%s", row->before, path, numbers_text(arena, &row->numbers),
+                        path + row->after);
+}
+
+static void add_layers(Text *text, const List *layers) {
+    Arena *arena = text->arena;
+    List rows = fold(arena, layers);
+    double parameters = 0, flops = 0;
+    int width = MIN_WIDTH;
+    for (int i = 0; i < rows.count; i++) {
+        const FoldedLayer *row = rows.items[i];
+        parameters = fmax(parameters, row->first->parameters * row->numbers.count);
+        flops = fmax(flops, row->first->flops * row->numbers.count);
+        width = (int)fmax(width, (double)strlen(row_name(arena, row)));
+    }
+    const QuantityScale sizes = quantity_counts(quantity_column(parameters)),
+                        work = quantity_column(flops);
+    text_add(text, "  %-*s  %5s  %10s  %9s  %11s\n", width, "layer", "count", "parameters",
+             "activated", arena_format(arena, "%sFLOP/token", work.prefix));
+    for (int i = 0; i < rows.count; i++) {
+        const FoldedLayer *row = rows.items[i];
+        double count = row->numbers.count;
+        text_add(text, "  %-*s  %5.0f  %10s  %9s  %11s\n", width, row_name(arena, row), count,
+                 quantity_prefixed(count * row->first->parameters, sizes).text,
+                 quantity_prefixed(count * row->first->active, sizes).text,
+                 quantity_in(count * row->first->flops, work).text);
+    }
+}
+
+/* ---- the model as a whole ---- */
+
+static void add_parameters(Text *text, const Cost *cost) {
+    const QuantityScale scale = quantity_counts(quantity_line(cost->parameters, 4));
+    text_add(text, "  parameters       %s total, %s activated, %s embedding\n",
+             quantity_prefixed(cost->parameters, scale).text,
+             quantity_prefixed(cost->active, scale).text,
+             quantity_prefixed(cost->embedding, scale).text);
+}
+
+static void add_computation(Text *text, const Summary *summary) {
+    text_add(text, "  computation      %s forward",
+             quantity(summary->cost->flops_forward, "FLOP/token").text);
+    if (summary->trains)
+        text_add(text, ", %s training", quantity(summary->cost->flops_train, "FLOP/token").text);
+    if (!summary->decoding.hindrance)
+        text_add(text, ", %s decoding", quantity(summary->decoding.flops, "FLOP/token").text);
+    text_add(text, "\n");
+}
+
+static void add_decoding(Text *text, const Decoding *decoding) {
+    if (decoding->hindrance) {
+        text_add(text, "  decoding         not possible: %s\n", decoding->hindrance);
+        if (decoding->equation) text_add(text, "                     %s\n", decoding->equation);
+        return;
+    }
+    double bytes = (double)decoding->bytes_per_token, fixed = (double)decoding->constant_bytes;
+    if (bytes > 0)
+        text_add(text, "  KV cache         %s, %s at context length %ld\n",
+                 quantity(bytes, "B/token").text,
+                 quantity(bytes * (double)decoding->places, "B").text, decoding->places);
+    else
+        text_add(text, "  KV cache         none\n");
+    if (fixed > 0)
+        text_add(text, "  decoding state   %s per sequence at any context length\n",
+                 quantity(fixed, "B").text);
+}
+
+static bool same_location(Span a, Span b) {
+    return a.source == b.source && a.start == b.start;
+}
+
+/* Attention without a kernel stores all its scores; each equation once. */
+static void add_scores(Text *text, const List *all) {
+    for (int i = 0; i < all->count; i++) {
+        const Tensor *scores = all->items[i];
+        bool listed = !scores->span.source;
+        for (int j = 0; j < i; j++)
+            listed |= same_location(((Tensor *)all->items[j])->span, scores->span);
+        if (listed) continue;
+        text_add(
+            text,
+            "  attention scores all %ld x %ld are computed and stored, %s per layer: no kernel "
+            "supports this mask, bias or keys (%s:%d:%d)\n",
+            scores->axes[scores->rank - 2]->size, scores->axes[scores->rank - 1]->size,
+            quantity(4 * (double)tensor_elements(scores), "B").text, scores->span.source->path,
+            span_line(scores->span), span_column(scores->span));
+    }
+}
+
+typedef struct Selection {
+    const Expr *mask;
+    bool found;
+} Selection;
+
+static void find_selection(Statement *statement, void *data) {
+    Selection *selection = data;
+    if (statement->kind != STATEMENT_CALL || statement->call != CALL_TOP) return;
+    selection->found |= expr_reads(selection->mask, ((Expr *)statement->outputs.items[0])->tensor);
+}
+
+/* Only a mask from a top-k selection makes a reduction sparse. */
+static void add_masked(Text *text, Program *program) {
+    for (int i = 0; i < program->masked.count; i++) {
+        const MaskedReduction *masked = program->masked.items[i];
+        Selection selection = {.mask = masked->mask};
+        block_walk(&program->body, find_selection, &selection);
+        Span span = masked->asked.source ? masked->asked : masked->span;
+        bool listed = !span.source;
+        for (int j = 0; j < i; j++)
+            listed |=
+                same_location(((MaskedReduction *)program->masked.items[j])->span, masked->span);
+        if (selection.found || listed) continue;
+        text_add(text,
+                 "  dense reduction  all %ld entries of axis '%s' are computed: only a mask from "
+                 "top-k selection is sparse (%s:%d:%d)\n",
+                 masked->entries, masked->axis->name, span.source->path, span_line(span),
+                 span_column(span));
+    }
+}
+
+static void add_memory(Text *text, const Summary *summary) {
+    const struct {
+        const char *name;
+        double bytes;
+    } parts[] = {{"weights", summary->weights},     {"bf16 weights", summary->compute_weights},
+                 {"gradients", summary->gradients}, {"optimizer", summary->optimizer},
+                 {"layer states", summary->states}, {"activations", summary->activations}};
+    QuantityScale scale = quantity_line(summary->total, 3);
+    if (*scale.prefix && !scale.decimals) scale.decimals = 1;
+    text_add(text, "  %-15s  %s %sB", summary->trains ? "training memory" : "forward memory",
+             quantity_in(summary->total, scale).text, scale.prefix);
+    const char *separator = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].bytes == 0) continue;
+        text_add(text, "%s%s %s", separator, parts[i].name,
+                 quantity_in(parts[i].bytes, scale).text);
+        separator = ", ";
+    }
+    text_add(text, "\n");
+}
+
+static void add_other_models(Text *text, MoecCompiler *compiler) {
+    int count, others = 0;
+    const char *const *names = moec_models(compiler, &count);
+    for (int i = 0; i < count; i++) {
+        if (!strcmp(names[i], moec_model(compiler))) continue;
+        if (others++ < MAX_MODELS)
+            text_add(text, "%s%s", others == 1 ? "  other models     " : ", ", names[i]);
+    }
+    if (others > MAX_MODELS) text_add(text, ", ... and %d more", others - MAX_MODELS);
+    if (others) text_add(text, "\n");
+}
+
+const char *moec_cost_text(MoecCompiler *compiler) {
+    Summary summary = {0};
+    if (moec_failed(compiler) || !describe(compiler, &summary)) return NULL;
+    Text text = {.arena = moec_arena(compiler)};
+    text_add(&text, "model %s\n", moec_model(compiler));
+    add_parameters(&text, summary.cost);
+    add_computation(&text, &summary);
+    add_decoding(&text, &summary.decoding);
+    add_scores(&text, &summary.forward->scores);
+    add_masked(&text, summary.forward);
+    add_memory(&text, &summary);
+    add_other_models(&text, compiler);
+    text_add(&text, "\n");
+    add_layers(&text, &summary.cost->layers);
+    return text.text;
+}
