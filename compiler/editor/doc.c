@@ -167,28 +167,68 @@ static const char *cell(Arena *arena, const char *text) {
     return out.text;
 }
 
-static void add_code(Text *out, const char *text) {
-    text_add(out, "\n```\n%s\n```\n", text);
+/* Prose; lines with an indentation become a list. */
+static void add_description(Text *out, const char *text) {
+    bool listed = false;
+    for (const char *at = text; *at;) {
+        size_t length = strcspn(at, "\n"), indentation = strspn(at, " ");
+        bool item = indentation >= 2 && indentation < length;
+        text_add(out, "%s%s%.*s\n", item != listed ? "\n" : "", item ? "- " : "",
+                 (int)(length - indentation), at + indentation);
+        listed = item;
+        at += length + (at[length] == '\n');
+    }
 }
 
-static void add_markdown(Text *out, const Facts *facts) {
+static void add_declaration(Text *out, const Facts *facts) {
     Arena *arena = out->arena;
-    text_add(out, "\n### `%s`\n\n", facts->signature);
+    text_add(out, "\n### %s\n\n", facts->name);
     const char *file = facts->path ? strrchr(facts->path, '/') : NULL;
-    if (file) text_add(out, "%s%s, declared in [%s](%s)\n\n", facts->kind, "", file + 1, file + 1);
-    text_add(out, "%s", facts->text);
+    if (*facts->signature) text_add(out, "`%s`", facts->signature);
+    if (file)
+        text_add(out, "%sdeclared in [%s](%s)", *facts->signature ? ", " : "", file + 1, file + 1);
+    text_add(out, "\n\n");
+    add_description(out, facts->text);
     if (facts->options.count)
         text_add(out, "\n| option | type | default | description |\n|---|---|---|---|\n");
     for (int i = 0; i < facts->options.count; i++) {
         const OptionFacts *row = facts->options.items[i];
-        const char *type =
-            row->limits ? arena_format(arena, "%s in %s", row->type, row->limits) : row->type;
+        const char *limits = row->limits ? arena_format(arena, " in %s", row->limits) : "";
         const char *value = row->value ? arena_format(arena, "`%s`", row->value) : "required";
-        text_add(out, "| `%s` | `%s` | %s | %s |\n", row->name, type, value,
+        text_add(out, "| `%s` | `%s%s` | %s | %s |\n", row->name, row->type, limits, value,
                  cell(arena, row->text));
     }
-    if (facts->example && *facts->example) add_code(out, facts->example);
-    if (facts->result && *facts->result) text_add(out, "\n`y = %s`\n", facts->result);
+    if (facts->example) text_add(out, "\n    %s\n", facts->example);
+}
+
+/* Lines of code in a cell. */
+static void add_code_cell(Text *out, const char *code) {
+    for (const char *at = code; *at;) {
+        size_t length = strcspn(at, "\n");
+        text_add(out, "%s`%.*s`", at == code ? "" : "<br>", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+}
+
+static void add_function(Text *out, const Facts *facts) {
+    size_t length = strcspn(facts->text, "\n");
+    text_add(out, "| `%s` | %.*s | ", facts->signature, (int)length, facts->text);
+    add_code_cell(out, facts->example);
+    text_add(out, " | ");
+    add_code_cell(out, *facts->result ? facts->result : "random");
+    text_add(out, " |\n");
+}
+
+static void add_markdown(Text *out, const List *found) {
+    bool table = false;
+    for (int i = 0; i < found->count; i++) {
+        const Facts *facts = found->items[i];
+        bool function = !strcmp(facts->kind, "function");
+        if (function && !table)
+            text_add(out, "\n| function | value | example | `y` |\n|---|---|---|---|\n");
+        table = function;
+        (function ? add_function : add_declaration)(out, facts);
+    }
 }
 
 /* ---- JSON ---- */
@@ -244,17 +284,17 @@ const char *moec_doc(MoecCompiler *compiler, const char *name, MoecDocForm form)
         if (name && strcmp(groups[i].name, name)) continue;
         list = true;
         List found = facts_of_group(unit, &groups[i]);
-        if (form == MOEC_DOC_MARKDOWN && found.count) add_title(&out, groups[i].name);
-        for (int k = 0; k < found.count; k++) {
-            list_push(unit->arena, &all, found.items[k]);
-            if (form == MOEC_DOC_MARKDOWN) add_markdown(&out, found.items[k]);
+        for (int k = 0; k < found.count; k++) list_push(unit->arena, &all, found.items[k]);
+        if (form == MOEC_DOC_MARKDOWN && found.count) {
+            add_title(&out, groups[i].name);
+            add_markdown(&out, &found);
         }
         if (form == MOEC_DOC_TEXT) add_list(&out, groups[i].name, &found);
     }
     if (!list) {
         all = find_facts(unit, name);
-        for (int i = 0; i < all.count; i++)
-            (form == MOEC_DOC_TEXT ? add_text : add_markdown)(&out, all.items[i]);
+        for (int i = 0; form == MOEC_DOC_TEXT && i < all.count; i++) add_text(&out, all.items[i]);
+        if (form == MOEC_DOC_MARKDOWN) add_markdown(&out, &all);
     }
     return !all.count ? NULL : form == MOEC_DOC_JSON ? json_of(unit->arena, &all) : out.text;
 }

@@ -88,8 +88,10 @@ int command_doc(int argc, char **argv) {
     char *file = operand ? file_of(operand, &name) : NULL;
     bool known;
     code = print_doc(file, name, search, form, &known);
-    if (!known && !file && (file = file_called(name, search)))
+    if (!known && !file && (file = file_called(name, search))) {
         code = print_doc(file, name, search, form, &known);
+        if (!known) code = print_doc(file, NULL, search, form, &known);
+    }
     if (!known) code = unknown_name(file, name);
     free(file);
     return code;

@@ -1,4 +1,4 @@
-/* Documentation by moec_doc: each builtin function has an example that gives the stated elements, and
+/* Documentation by moec_doc: each builtin function has an example with the stated elements, and
  * the example of each declaration of the standard library is valid. */
 #include "moec.h"
 
