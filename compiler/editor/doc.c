@@ -69,7 +69,7 @@ static void add_options_called(const Unit *unit, const char *name, List *found) 
     }
 }
 
-/* "swiglu", "softmax", "attention.heads.q", "window". */
+/* A declaration, a function, or an option with or without its layer. */
 static List find_facts(Unit *unit, const char *name) {
     List found = {0};
     const Node *layer = named_layer(unit, name);

@@ -15,7 +15,8 @@ List standard_sources(Arena *arena, bool layouts) {
     for (const EmbeddedFile *file = stdlib_files; file->name; file++) {
         if (is_layout(file) != layouts) continue;
         Source *source = arena_alloc(arena, sizeof *source);
-        const char *path = arena_format(arena, "std/%s", file->name + (layouts ? strlen(layouts_folder) : 0));
+        const char *path =
+            arena_format(arena, "std/%s", file->name + (layouts ? strlen(layouts_folder) : 0));
         *source = (Source){.path = path, .text = file->text, .length = file->length};
         list_push(arena, &sources, source);
     }

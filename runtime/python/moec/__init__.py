@@ -13,9 +13,9 @@ import numpy
 
 from . import arguments as _arguments
 from . import library as _library
-from .library import Error, check, shared
+from .library import Error, __version__, check, shared
 
-__all__ = ["Error", "Model", "load", "read_log"]
+__all__ = ["Error", "Model", "__version__", "load", "read_log"]
 
 
 def _view(array, owner):
