@@ -106,7 +106,7 @@ shared = _declare(_open())
 
 
 class Error(Exception):
-    """A message of the library."""
+    """An error of the library, with its message."""
 
 
 def check(result, message=None):
