@@ -68,8 +68,8 @@ const char *report_message(const Reports *reports, int number);
 /* All errors as text, with source lines and carets; tabs and wide characters keep the carets in
  * place. */
 char *reports_text(const Reports *reports, Arena *arena);
-/* The same as a JSON array: severity, file, line, column, end_line, end_column (behind it),
- * message. */
+/* The same as a JSON array: severity, code (if the error has one), file, line, column, end_line,
+ * end_column (exclusive), message. */
 char *reports_json(const Reports *reports, Arena *arena);
 /* The warnings, in the same way. */
 char *warnings_text(const Reports *reports, Arena *arena);

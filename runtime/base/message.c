@@ -1,10 +1,12 @@
 #include "base/message.h"
 
+#include "abi/error_code.h"
 #include "base/progress.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static _Thread_local FILE *elsewhere;
 
@@ -31,8 +33,10 @@ static void print_message(const char *kind, const char *format, va_list argument
     char *text = NULL;
     int length = vasprintf(&text, format, arguments);
     if (length < 0) return;
+    const char *code = strcmp(kind, "error") ? NULL : error_code(text);
     clean(text);
-    fprintf(message_file(), "moec: %s: %s\n", kind, text);
+    fprintf(message_file(), "moec: %s%s%s%s: %s\n", kind, code ? "[" : "", code ? code : "",
+            code ? "]" : "", text);
     free(text);
 }
 

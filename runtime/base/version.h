@@ -1,6 +1,6 @@
-/* version: the version of the command, the library and the Python package. The Makefile reads it from
- * here, and tests/checks/version.sh compares the copies in other files (UPDATE=1 writes them). It is
- * part of the cache key. */
+/* version: the version of the command, the library and the Python package, and a part of the cache
+ * key. The Makefile reads it, and tests/checks/version.sh compares the copies in other files
+ * (UPDATE=1 writes them). */
 #ifndef VERSION_H
 #define VERSION_H
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# runtime/python/API.md is what runtime/python/api.py writes; UPDATE=1 writes it. Every public name of the package is on the page.
+# runtime/python/API.md equals the output of runtime/python/api.py; UPDATE=1 writes it. Every public name of the package is on the page.
 . "$(dirname "$0")/../begin.sh"
 command -v python3 >/dev/null || { echo "no python3"; exit 0; }
 page=runtime/python/API.md

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tables of runtime/FILES.md name every field of a run, and no other; those of runtime/SERVER.md what the source of the server
-# accepts, sends and counts.
+# The tables of runtime/FILES.md have exactly the fields of runs. Those of runtime/SERVER.md have the fields, paths, statuses and
+# metrics in the source of the server.
 . "$(dirname "$0")/../begin.sh"
 
 # table FILE HEADING COLUMN: the first code span of each row of the first table after the heading that has COLUMN as its first title.
@@ -11,7 +11,7 @@ table() {
         found && /^$/ { found = 0; inside = 0 }
         found && /^\| `/ { sub(/^\| `/, ""); sub(/`.*/, ""); print }' "$1" | LC_ALL=C sort
 }
-# same WHAT: the lists in $work/expected, from a page, and $work/found are equal.
+# same NAME: the lists in $work/expected, from a page, and $work/found are equal.
 same() {
     [ -s "$work/expected" ] || wrong "$1: no table on the page"
     LC_ALL=C sort -u "$work/found" | diff "$work/expected" - || wrong "$1: < only on the page, > only in the program"

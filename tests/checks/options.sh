@@ -1,5 +1,5 @@
 #!/bin/sh
-# stdlib/OPTIONS.md and stdlib/BUILTINS.md hold what `moec doc --markdown` prints. UPDATE=1 writes them.
+# stdlib/OPTIONS.md and stdlib/BUILTINS.md equal the output of `moec doc --markdown`. UPDATE=1 writes them.
 . "$(dirname "$0")/../begin.sh"
 sign='<!-- Generated below this line'
 

@@ -83,7 +83,7 @@ class Model:
     - `path`: a run directory, a checkpoint, or a spec, `FILE` or `FILE:MODEL`
     - `spec`: text of a spec, instead of a path
     - `sets`: list of options such as `"train.lr=1e-3"`
-    - `run`, `train`, `generate`: uses of the model; fewer uses load faster. `loss`, `gradients` and `step` need `train=True`.
+    - `run`, `train`, `generate`: uses of the model; fewer uses load faster. `gradients` and `step` need `train=True`.
     - `batch`, `context`: sequences per call and tokens per sequence; 0 = values of the spec
     - `seed`: seed of the initial weights if there is no checkpoint
     - `input_gradients`: gradients of inputs of kind float, in the arrays of kind `TRAIN_OUTPUT`
