@@ -75,6 +75,9 @@ MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
+VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
+# Before version 1.0, each minor release can change the binary interface of the library.
+SONAME := libmoec.so.$(basename $(VERSION))
 COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
 # `make test` and `make quickstart` use every processor unless told otherwise.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
@@ -89,9 +92,10 @@ $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # The library for other programs: what runtime/library/moec.h declares and no other name.
-$(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/exported.map
-	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map \
+$(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/version.h
+	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map -Wl,-soname,$(SONAME) \
 	    -Wl,-z,defs -o $@ $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+	ln -sf libmoec.so $(BUILD)/$(SONAME)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
 $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o $(BUILD)/runtime/base/cache.o | $(BUILD)/moec
@@ -248,7 +252,12 @@ install: all
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
 	-$(BUILD)/moec prepare $(DESTDIR)$(PREFIX)/lib/moec
 	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
-	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so
+	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so.$(VERSION)
+	ln -sf libmoec.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmoec.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	printf 'prefix=%s\nName: moec\nDescription: sequence models from C\nVersion: %s\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib -lmoec\n' \
+	    "$(PREFIX)" "$(VERSION)" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec.pc
 	install -d $(DESTDIR)$(PREFIX)/include/moec
 	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h

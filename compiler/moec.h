@@ -236,6 +236,19 @@ typedef struct MoecCompletion {
 } MoecCompletion;
 const MoecCompletion *moec_complete(MoecCompiler *compiler, size_t offset, int *count);
 
+/* ---- documentation of declarations ---- */
+
+/* Reads the declarations of FILE and of the files that it uses, without a model; NULL: those of the
+ * standard library. */
+MoecCompiler *moec_open_declarations(const char *file, const char *search);
+typedef enum MoecDocForm { MOEC_DOC_TEXT, MOEC_DOC_MARKDOWN, MOEC_DOC_JSON } MoecDocForm;
+/* Describes a layer, optimizer, schedule, parametrization or builtin function, or an option
+ * ("attention.window", "window"). A group ("layers", "optimizers", "schedules", "parametrizations",
+ * "functions"; NULL: all groups) gives a list in text form. NULL: the name is unknown. */
+const char *moec_doc(MoecCompiler *compiler, const char *name, MoecDocForm form);
+/* The known name that is nearest to an unknown one, or NULL. */
+const char *moec_doc_nearest(MoecCompiler *compiler, const char *name);
+
 /* ---- experiments ---- */
 
 /* One model that an experiment compares: its model with `sets`, "key=value" texts. */

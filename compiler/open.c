@@ -258,12 +258,21 @@ MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
     return read_file(reading, sets, set_count);
 }
 
-MoecCompiler *moec_open_layouts(const char *file, const char *search) {
+/* Without a model; no file: a part of the standard library. */
+static MoecCompiler *open_part(const char *file, const char *search, bool layouts) {
     MoecCompiler *compiler = compiler_new();
     Reading reading = {.compiler = compiler, .file = file, .search = search, .layouts = true};
-    if (!file) reading.sources = standard_layouts(compiler->arena);
+    if (!file) reading.sources = standard_sources(compiler->arena, layouts);
     bounded(compiler, read_model, &reading);
     return compiler;
+}
+
+MoecCompiler *moec_open_layouts(const char *file, const char *search) {
+    return open_part(file, search, true);
+}
+
+MoecCompiler *moec_open_declarations(const char *file, const char *search) {
+    return open_part(file, search, false);
 }
 
 MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,

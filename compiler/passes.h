@@ -50,8 +50,8 @@ void bundle_add_file(Text *text, const char *path, const char *bytes, size_t len
 const char *bundle_read(Arena *arena, const char *text, size_t length, List *sources, List *sets);
 /* The text of an embedded file of the standard library ("decoder"), or NULL. */
 const char *stdlib_text(const char *name, size_t *length);
-/* The embedded layouts, Source *. */
-List standard_layouts(Arena *arena);
+/* The files of the embedded standard library, Source *: the layouts, or all others. */
+List standard_sources(Arena *arena, bool layouts);
 /* Reports the file of the standard library that declares the layer, optimizer or schedule `name`;
  * returns false if there is none. */
 bool help_with_use(Reports *reports, const char *name);

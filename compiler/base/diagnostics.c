@@ -1,5 +1,6 @@
 #include "base/diagnostics.h"
 
+#include "abi/error_code.h"
 #include "abi/json_make.h"
 #include "base/utf8.h"
 
@@ -234,6 +235,10 @@ static List reports_of(const Reports *reports, Arena *arena, Severity severity) 
     return chosen;
 }
 
+static const char *code_of(const Report *report) {
+    return report->severity == SEVERITY_ERROR ? error_code(report->message) : NULL;
+}
+
 static void add_reports(Text *text, Arena *arena, const List *list) {
     Text out = *text;
     for (int i = 0; i < list->count; i++) {
@@ -245,7 +250,9 @@ static void add_reports(Text *text, Arena *arena, const List *list) {
         if (report->span.source)
             text_add(&out, "%s:%d:%d: ", shown(arena, report->span.source->path),
                      span_line(report->span), span_column(report->span));
-        text_add(&out, "%s: %s\n", severity_names[report->severity], shown(arena, report->message));
+        const char *code = code_of(report);
+        text_add(&out, "%s%s%s%s: %s\n", severity_names[report->severity], code ? "[" : "",
+                 code ? code : "", code ? "]" : "", shown(arena, report->message));
         if (report->span.source) add_picture(&out, arena, report->span);
     }
     *text = out;
@@ -294,6 +301,8 @@ static char *list_json(Arena *arena, const List *list) {
         const Report *report = list->items[i];
         json_t *object = json_object();
         json_object_set_new(object, "severity", json_text(severity_names[report->severity]));
+        const char *code = code_of(report);
+        if (code) json_object_set_new(object, "code", json_text(code));
         if (report->span.source) {
             json_object_set_new(object, "file", json_text(report->span.source->path));
             json_object_set_new(object, "line", json_integer(span_line(report->span)));

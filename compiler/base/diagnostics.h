@@ -71,8 +71,8 @@ const char *report_source_line(const Reports *reports, int number);
 /* All errors as text, with source lines and carets, which are aligned also after tabs and wide
  * characters. */
 char *reports_text(const Reports *reports, Arena *arena);
-/* The same as a JSON array: severity, file, line, column, end_line, end_column (exclusive),
- * message. */
+/* The same as a JSON array: severity, code (if the error has one), file, line, column, end_line,
+ * end_column (exclusive), message. */
 char *reports_json(const Reports *reports, Arena *arena);
 /* The warnings, in the same way. */
 char *warnings_text(const Reports *reports, Arena *arena);

@@ -87,7 +87,9 @@ const char *comment_above(Arena *arena, const Node *node) {
     Text out = {.arena = arena};
     text_add(&out, "%s", "");
     for (int at = from; at < first;) {
-        while (text[at] == ' ' || text[at] == '\t' || text[at] == '#') at++;
+        while (text[at] == ' ' || text[at] == '\t') at++;
+        while (text[at] == '#') at++;
+        at += text[at] == ' ';
         int end = at;
         while (text[end] != '\n') end++;
         text_add_bytes(&out, text + at, (size_t)(end - at));

@@ -1,20 +1,11 @@
 #include "editor/declared.h"
+#include "editor/facts.h"
 
 #include "moec.h"
-#include "syntax/format.h"
 
 #include <string.h>
 
 /* hover: the description of a name as Markdown. */
-
-static const char *option_text(Arena *arena, const Node *option) {
-    static const Columns plain = {0, 0, 0};
-    Line line = {.arena = arena, .text = {.arena = arena}};
-    line_option_head(&line, option, 0);
-    if (option->kids[2]) line_expr(&line, option->kids[2]);
-    line_option_text(&line, option, &plain);
-    return line.text.text;
-}
 
 /* The tensor of a declaration, in the first application of its layer. */
 static const Tensor *tensor_of(const Program *program, const Node *node) {
@@ -37,15 +28,23 @@ static void add_shape(Text *out, const Program *program, const Node *node) {
     text_add(out, "]\n");
 }
 
-static void add_options(Text *out, const Node *layer) {
-    const Node *body = layer_body(layer);
-    bool any = false;
-    for (int i = 0; i < body->count; i++) {
-        if (body->kids[i]->kind != NODE_OPTION) continue;
-        text_add(out, "%s%s\n", any ? "" : "\n```moe\n", option_text(out->arena, body->kids[i]));
-        any = true;
+static void add_options(Text *out, const Facts *facts) {
+    if (facts->options.count) text_add(out, "\n```moe\n");
+    for (int i = 0; i < facts->options.count; i++)
+        text_add(out, "%s\n", ((const OptionFacts *)facts->options.items[i])->declaration);
+    if (facts->options.count) text_add(out, "```\n");
+}
+
+/* A function of the language; NULL: the name is none. */
+static const char *hover_function(Arena *arena, const char *name) {
+    List found = {0};
+    Text out = {.arena = arena};
+    add_function_facts(arena, name, &found);
+    for (int i = 0; i < found.count; i++) {
+        const Facts *facts = found.items[i];
+        text_add(&out, "%s```moe\n%s\n```\n\n%s", i ? "\n" : "", facts->signature, facts->text);
     }
-    if (any) text_add(out, "```\n");
+    return out.text;
 }
 
 const char *moec_hover(MoecCompiler *compiler, size_t offset) {
@@ -53,19 +52,21 @@ const char *moec_hover(MoecCompiler *compiler, size_t offset) {
     if (!unit || !unit->sources.count) return NULL;
     Place place = place_find(unit, offset);
     const Node *node = declared(unit, &place);
-    if (!node) return NULL;
-    Text out = {.arena = moec_arena(compiler)};
+    Arena *arena = moec_arena(compiler);
+    if (!node) return place.kind == PLACE_BODY ? hover_function(arena, place.word) : NULL;
+    Text out = {.arena = arena};
     bool option = node->kind == NODE_OPTION;
     text_add(&out, "```moe\n%s\n```\n",
-             option ? option_text(out.arena, node) : line_of_declaration(out.arena, node));
-    const char *comment = comment_above(out.arena, node);
+             option ? option_facts(arena, node)->declaration : line_of_declaration(arena, node));
+    bool layer = node->kind == NODE_LAYER || node->kind == NODE_OPTIMIZER ||
+                 node->kind == NODE_SCHEDULE || node->kind == NODE_PARAMETRIZATION;
+    const Facts *facts = layer ? facts_of(arena, node) : NULL;
+    const char *comment = layer ? facts->text : comment_above(arena, node);
     if (*comment) text_add(&out, "\n%s", comment);
     const char *value = option ? moec_option(compiler, place.word) : NULL;
     if (value) text_add(&out, "\n`%s` in model %s\n", value, moec_model(compiler));
-    bool layer = node->kind == NODE_LAYER || node->kind == NODE_OPTIMIZER ||
-                 node->kind == NODE_SCHEDULE || node->kind == NODE_PARAMETRIZATION;
     if (layer)
-        add_options(&out, node);
+        add_options(&out, facts);
     else if (!option && !moec_failed(compiler))
         add_shape(&out, elaborate(unit, moec_model(compiler), GRAPH_FORWARD, 0, 0, NULL), node);
     return out.text;

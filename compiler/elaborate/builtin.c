@@ -550,6 +550,17 @@ static const struct Builtin *find_builtin(const char *name) {
     return NULL;
 }
 
+const char *function_name(int number) {
+    const int count = (int)(sizeof builtins / sizeof *builtins);
+    if (number < count) return builtins[number].name;
+    for (int op = 0; op < OP_COUNT; op++) {
+        const OpRow *row = &op_table[op];
+        bool called = row->level == LEVEL_ATOM && row->text[0] >= 'a' && row->text[0] <= 'z';
+        if (called && op != OP_NOT && number-- == count) return row->text;
+    }
+    return NULL;
+}
+
 bool is_function(const char *name, int arguments) {
     const struct Builtin *builtin = find_builtin(name);
     return builtin ? arguments <= builtin->most : op_find(name, arguments) >= 0;

@@ -328,6 +328,7 @@ void equation(Elaborator *e, const Node *node);
 /* ---- builtin.c ---- */
 /* The result of a builtin function, or NULL for another name. */
 bool is_function(const char *name, int arguments); /* a call that builtin_call knows */
+const char *function_name(int number); /* of each such function, from 0; NULL after the last */
 Value *builtin_call(Elaborator *e, const Node *call, const char *name, const Node *subs);
 Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
               Span span);

@@ -10,12 +10,13 @@ static bool is_layout(const EmbeddedFile *file) {
     return strncmp(file->name, layouts_folder, strlen(layouts_folder)) == 0;
 }
 
-List standard_layouts(Arena *arena) {
+List standard_sources(Arena *arena, bool layouts) {
     List sources = {0};
     for (const EmbeddedFile *file = stdlib_files; file->name; file++) {
-        if (!is_layout(file)) continue;
+        if (is_layout(file) != layouts) continue;
         Source *source = arena_alloc(arena, sizeof *source);
-        const char *path = arena_format(arena, "std/%s", file->name + strlen(layouts_folder));
+        const char *path =
+            arena_format(arena, "std/%s", file->name + (layouts ? strlen(layouts_folder) : 0));
         *source = (Source){.path = path, .text = file->text, .length = file->length};
         list_push(arena, &sources, source);
     }

@@ -1,6 +1,7 @@
 #include "base/message.h"
 
 #include "abi/quantity.h"
+#include "abi/error_code.h"
 #include "base/progress.h"
 
 #include <dirent.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <string.h>
 
 static _Thread_local FILE *elsewhere;
 
@@ -34,8 +36,10 @@ static void print_message(const char *kind, const char *format, va_list argument
     char *text = NULL;
     int length = vasprintf(&text, format, arguments);
     if (length < 0) return;
+    const char *code = strcmp(kind, "error") ? NULL : error_code(text);
     clean(text);
-    fprintf(message_file(), "moec: %s: %s\n", kind, text);
+    fprintf(message_file(), "moec: %s%s%s%s: %s\n", kind, code ? "[" : "", code ? code : "",
+            code ? "]" : "", text);
     free(text);
 }
 

@@ -1,8 +1,9 @@
-/* version: part of the cache key, too: raise it when generated code or the kernels change their
- * meaning. */
+/* version: the version of the command, the library and the Python package, and a part of the cache
+ * key. The Makefile reads it, and tests/checks/version.sh compares the copies in other files
+ * (UPDATE=1 writes them). */
 #ifndef VERSION_H
 #define VERSION_H
 
-#define MOEC_VERSION "0.1.0"
+#define MOEC_VERSION "0.2.0"
 
 #endif

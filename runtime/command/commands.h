@@ -10,6 +10,7 @@ int command_check(int argc, char **argv);
 int command_transfer(int argc, char **argv);
 int command_coordcheck(int argc, char **argv);
 int command_fmt(int argc, char **argv);
+int command_doc(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_explain(int argc, char **argv);

@@ -5,6 +5,7 @@
 #include "base/message.h"
 #include "base/embedded.h"
 #include "base/memory.h"
+#include "base/version.h"
 #include "training/settings.h"
 #include "command/spec.h"
 #include "model/weights.h"
@@ -120,9 +121,9 @@ static char *origin_of(const Options *options, const Safetensors *file) {
 static bool write_readme(const Options *options, const char *text, const char *origin) {
     static const char mark[] = "@WEIGHTS@";
     const char *at = strstr(text, mark);
-    char *whole =
-        at ? memory_format("%.*s%s%s", (int)(at - text), text, origin, at + sizeof mark - 1)
-           : memory_format("%s", text);
+    char *whole = at ? memory_format("%.*sWritten by moec %s. %s%s", (int)(at - text), text,
+                                     MOEC_VERSION, origin, at + sizeof mark - 1)
+                     : memory_format("%s", text);
     bool good = write_text(options->out, "README.md", whole);
     free(whole);
     return good;
@@ -143,7 +144,7 @@ static bool write_common(const Options *options, const Safetensors *checkpoint) 
 }
 
 static bool write_settings(const char *folder, const Settings *settings) {
-    char *text = memory_format("/* training: what the specification says of the training. */\n"
+    char *text = memory_format("/* training: training options of the spec. Written by moec %s. */\n"
                                "#ifndef TRAINING_H\n"
                                "#define TRAINING_H\n\n"
                                "#define SETTING_RATE %.17g\n"
@@ -152,7 +153,7 @@ static bool write_settings(const char *folder, const Settings *settings) {
                                "#define SETTING_ACCUMULATE %ld\n"
                                "#define SETTING_SEED %ld\n\n"
                                "#endif\n",
-                               settings->rate, settings->clip, settings->steps,
+                               MOEC_VERSION, settings->rate, settings->clip, settings->steps,
                                settings->accumulate, settings->seed);
     bool good = write_text(folder, "training.h", text);
     free(text);

@@ -22,6 +22,8 @@ static const Command commands[] = {
      "Says whether activations and their changes stay as they are over sizes of a model."},
     {"fmt", command_fmt, false, "FILE [--check]",
      "Writes a spec in the one layout; with --check only says whether it is so."},
+    {"doc", command_doc, false, "[NAME|FILE|FILE:NAME] [--json|--markdown]",
+     "Describe layers, optimizers, schedules, builtin functions and their options."},
     {"dump", command_dump, false,
      "FILE[:MODEL]|DIR --after PASS [--graph forward|train|decode|update|measure] [--target "
      "c|cuda] "

@@ -7,6 +7,7 @@
 #include "library/library.h"
 
 #include "base/message.h"
+#include "base/version.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -83,6 +84,10 @@ void library_remove(MoecModel *model) {
 static void prepare(void) {
     has_message_key = pthread_key_create(&message_key, free) == 0;
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+const char *moec_version(void) {
+    return MOEC_VERSION;
 }
 
 const char *moec_message(void) {

@@ -24,6 +24,9 @@
  * are then separate copies. A model that another thread used during the fork returns an error in
  * the child.
  *
+ * Versions: until version 1.0, releases with the same first two numbers have the same binary
+ * interface, and the SONAME has both (libmoec.so.0.2). See runtime/CHANGELOG.md.
+ *
  * Link with -lmoec. The first load of a program compiles it for this machine with the system's C
  * compiler (MOEC_CC) and stores it in $XDG_CACHE_HOME/moec.
  */
@@ -38,6 +41,9 @@ extern "C" {
 #endif
 
 typedef struct MoecModel MoecModel;
+
+/* The version of the library, "0.2.0". */
+const char *moec_version(void);
 
 /* The messages of the last call of this thread, "" if it had none. Valid until its next call. */
 const char *moec_message(void);

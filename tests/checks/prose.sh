@@ -12,7 +12,8 @@ here=tests/checks
 judge=$PWD/$here/prose.awk
 clean="stdlib/*.md stdlib/*.moe stdlib/layouts/*.moe models/*.md models/*.moe
     examples/*.md examples/*.moe examples/*.c examples/*.sh examples/*/*.md examples/*/*.moe examples/*/*.c
-    $here/prose.sh $here/prose.awk $here/language.sh $here/models.sh $here/tutorial.sh"
+    runtime/FILES.md runtime/SERVER.md runtime/CHANGELOG.md compiler/ERRORS.md runtime/python/API.md runtime/python/api.py tests/errors.py
+    $here/api.sh $here/errors.sh $here/fields.sh $here/options.sh $here/version.sh $here/prose.sh $here/prose.awk $here/language.sh $here/models.sh $here/tutorial.sh"
 status=0
 
 # Each rule finds its sentence in this sample, and accepts the last two lines.

@@ -13,9 +13,9 @@ import numpy
 
 from . import arguments as _arguments
 from . import library as _library
-from .library import Error, check, shared
+from .library import Error, __version__, check, shared
 
-__all__ = ["Error", "Model", "load", "read_log"]
+__all__ = ["Error", "Model", "__version__", "load", "read_log"]
 
 
 def _view(array, owner):
@@ -80,9 +80,25 @@ class _Receiver:
 class Model:
     """A loaded model.
 
+    - `path`: a run directory, a checkpoint, or a spec, `FILE` or `FILE:MODEL`
+    - `spec`: text of a spec, instead of a path
+    - `sets`: list of options such as `"train.lr=1e-3"`
+    - `run`, `train`, `generate`: uses of the model; fewer uses load faster. `gradients` and `step` need `train=True`.
+    - `batch`, `context`: sequences per call and tokens per sequence; 0 = values of the spec
+    - `seed`: seed of the initial weights if there is no checkpoint
+    - `input_gradients`: gradients of inputs of kind float, in the arrays of kind `TRAIN_OUTPUT`
+    - `cotangent`: name of an input that the loss is linear in; see `moec_forward` in `moec.h`
+
+    Attributes:
+
+    - `parameters`: dictionary of the weights by name, as NumPy arrays in the memory of the model
+    - `batch`, `context`, `vocabulary`: sequences per call, tokens per sequence, vocabulary size
+    - `accumulation`: micro-batches per optimizer step
+    - `lock`: lock of the model
+
     Threads may share a model: its calls run one after the other. `parameters` and arrays without a copy are views of the
     memory of the model, which its next call overwrites; hold `lock` from a call until they have been read. A process after
-    fork has its own copy of the model.
+    fork has its own copy of the model. A model is a context manager that closes it at the end.
     """
 
     def __init__(self, path=None, spec=None, sets=(), run=True, train=False, generate=True, batch=0, context=0, seed=0,
@@ -135,7 +151,8 @@ class Model:
         raise TypeError("a Model cannot be copied or pickled: save it and load the file, in the other process if there is one")
 
     def arrays(self, kind):
-        """All arrays of a kind of moec.library, by name: views of the memory of the model."""
+        """Returns all arrays of a kind by name, as views of the memory of the model. Kinds are constants of `moec.library`:
+        `WEIGHT`, `GRADIENT`, `RUN_INPUT`, `RUN_OUTPUT`, `TRAIN_INPUT`, `TRAIN_OUTPUT`."""
         kind = _arguments.integer("kind", kind, _library.WEIGHT, _library.TRAIN_OUTPUT)
         found = {}
         with self.lock:
@@ -146,7 +163,8 @@ class Model:
         return found
 
     def logits(self, tokens, copy=True):
-        """The logits [batch, context, vocabulary] of tokens [batch, context]. Without a copy: a view until the next call."""
+        """Returns the logits `[batch, context, vocabulary]` of tokens `[batch, context]`. `copy=False` returns a view that the
+        next call overwrites."""
         copy = _arguments.flag("copy", copy)
         array = _arguments.tokens("tokens", tokens, (self.batch, self.context), self.vocabulary)
         data = ctypes.c_void_p()
@@ -162,12 +180,13 @@ class Model:
         return number.value
 
     def loss(self, windows):
-        """The loss of windows [batch, context + 1]."""
+        """Returns the loss in nats/token. `windows` is `[batch, context + 1]`: each token and the next one."""
         with self.lock:
             return self._number(shared.moec_loss, windows, self.batch)
 
     def gradients(self, windows, copy=True):
-        """The loss, and the gradients of all parameters by name. Without a copy: views until the next call."""
+        """Returns the loss and a dictionary of the gradients by parameter name. `windows` is `[batch, context + 1]`.
+        `copy=False` returns views that the next call overwrites."""
         copy = _arguments.flag("copy", copy)
         with self.lock:
             loss = self._number(shared.moec_gradients, windows, self.batch)
@@ -175,14 +194,23 @@ class Model:
             return loss, {name: array.copy() for name, array in found.items()} if copy else found
 
     def step(self, windows):
-        """One step of the optimizer of the spec on windows [accumulation * batch, context + 1]; the loss before it."""
+        """Runs one step of the optimizer of the spec and returns the loss before it. `windows` is
+        `[accumulation * batch, context + 1]`."""
         with self.lock:
             return self._number(shared.moec_step, windows, (self.accumulation or 1) * self.batch)
 
     def generate(self, prompt, tokens=0, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition=1.0, seed=0, stop=None,
                  on_text=None):
-        """The completion of the prompt. on_text: a function that receives each piece of it as bytes; a true result ends
-        the text."""
+        """Returns the completion of the prompt.
+
+        - `tokens`: maximum number of new tokens; 0 = 256
+        - `temperature`: sampling temperature; 0 = greedy
+        - `top_k`, `top_p`, `min_p`: restriction to likely tokens; 0, 1 and 0 = no restriction
+        - `repetition`: repetition penalty; 1 = no penalty
+        - `seed`: seed of the sampling
+        - `stop`: text that ends the completion
+        - `on_text`: function that receives each new piece of text as bytes; a true result ends the completion
+        """
         if on_text is not None and not callable(on_text):
             raise TypeError(f"on_text: expected a function, got {on_text!r}")
         receiver = _Receiver(on_text)
@@ -204,7 +232,7 @@ class Model:
         return receiver.data.decode("utf-8", "replace")
 
     def encode(self, text):
-        """The tokens of a text."""
+        """Returns the tokens of a text as an int32 array."""
         given, handle = _arguments.utf8("text", text), self._open()  # which a close in another thread does not release
         data, count = ctypes.c_void_p(), ctypes.c_size_t()
         check(shared.moec_encode(handle.pointer, given, len(given), ctypes.byref(data), ctypes.byref(count)))
@@ -214,7 +242,7 @@ class Model:
             shared.moec_release(data)
 
     def decode(self, tokens):
-        """The text of tokens [any]."""
+        """Returns the text of a one-dimensional array of tokens."""
         array, handle = _arguments.tokens("tokens", tokens, (None,), 0), self._open()
         text, length = ctypes.c_void_p(), ctypes.c_size_t()
         check(shared.moec_decode(handle.pointer, array.ctypes.data, array.size, ctypes.byref(text), ctypes.byref(length)))
@@ -224,19 +252,19 @@ class Model:
             shared.moec_release(text)
 
     def save(self, path):
-        """Writes the weights and the spec as a checkpoint, which every command reads."""
+        """Writes the weights and the spec to a checkpoint that every command reads."""
         path = _arguments.path("path", path)
         with self.lock:
             check(shared.moec_save(self._model, path))
 
 
 def load(path, **options):
-    """A run, a checkpoint, or a spec, FILE or FILE:MODEL; the options are those of Model."""
+    """Returns `Model(path, **options)`: a run directory, a checkpoint, or a spec, `FILE` or `FILE:MODEL`."""
     return Model(path, **options)
 
 
 def read_log(folder):
-    """The log of a run as a pandas.DataFrame with one row per line of its log.jsonl."""
+    """Returns the log of a run as a `pandas.DataFrame` with one row per line of `log.jsonl`. Requires pandas."""
     name = os.path.join(os.fsdecode(_arguments.path("folder", folder)), "log.jsonl")
     if os.path.exists(name) and not os.path.isfile(name):
         raise ValueError(f"folder: expected a run, but {name} is not a file")

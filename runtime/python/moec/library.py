@@ -5,6 +5,9 @@ import ctypes.util
 import os
 import pathlib
 
+# Equal to MOEC_VERSION in runtime/base/version.h.
+__version__ = "0.2.0"
+
 CAN_RUN, CAN_TRAIN, CAN_GENERATE = 1, 2, 4
 WEIGHT, GRADIENT, RUN_INPUT, RUN_OUTPUT, TRAIN_INPUT, TRAIN_OUTPUT = range(6)
 
@@ -59,6 +62,7 @@ def _declare(library):
     pointer = ctypes.POINTER
     tokens, number = ctypes.c_void_p, pointer(ctypes.c_double)
     kinds = {
+        "moec_version": (text,),
         "moec_message": (text,),
         "moec_load": (ctypes.c_int, text, pointer(Load), pointer(model)),
         "moec_free": (None, model),
@@ -91,6 +95,10 @@ def _declare(library):
             raise ImportError(f"{library._name} has no function {name}: build libmoec.so and install this package from the "
                               "same version of moec") from None
         function.restype, function.argtypes = result, arguments
+    version = library.moec_version().decode()
+    if version.split(".")[:2] != __version__.split(".")[:2]:
+        raise ImportError(f"{library._name} has version {version}, but this package has version {__version__}: install both from "
+                          "the same version of moec")
     return library
 
 
@@ -98,7 +106,7 @@ shared = _declare(_open())
 
 
 class Error(Exception):
-    """A message of the library."""
+    """An error of the library, with its message."""
 
 
 def check(result, message=None):

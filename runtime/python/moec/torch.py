@@ -89,12 +89,17 @@ def _rebuild(options, weights, state):
 
 
 class Module(torch.nn.Module):
-    """y = layer(x) for x [up to batch, context, dim].
+    """A compiled layer: `y = layer(x)` for `x` of shape `[up to batch, context, dim]`.
 
-    layer: a layer of the standard library or of `text`, with one input and one output [s, d]; use: the files that declare it;
-    options: the text of a record, "heads.q = 4, gate = { at = v }". The parameters are memory of the compiled program, which
-    therefore computes with the values that an optimizer of PyTorch writes. They have the names of the spec with '_' for '.'.
-    Threads may share a module: its calls run one after the other.
+    - `layer`: name of a layer with one input and one output `[s, d]`
+    - `dim`, `batch`, `context`: width, maximum number of sequences, positions per sequence
+    - `use`: file or list of files that declare the layer
+    - `options`: text of a record, such as `"heads.q = 4, gate = { at = v }"`
+    - `text`: declarations, instead of a file
+    - `seed`: seed of the initial weights
+
+    The parameters are memory of the compiled program, so it computes with the values that an optimizer of PyTorch writes. They
+    have the names of the spec with `_` for `.`. Threads may share a module: its calls run one after the other.
     """
 
     def __init__(self, layer, dim, batch, context, use=(), options="", text="", seed=0):
@@ -205,6 +210,7 @@ class Module(torch.nn.Module):
             return dx[: dy.shape[0]], *[gradient.clone() for gradient in self._gradients]
 
     def forward(self, x):
+        """Returns `layer(x)` as a float32 tensor on the CPU, with a graph for `backward` if a gradient is required."""
         self._check(x)
         parameters = self._parameters_in_memory()
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [x, *parameters]):

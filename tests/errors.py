@@ -1,0 +1,204 @@
+"""The codes of error messages: compiler/base/errors.def and compiler/ERRORS.md (see tests/checks/errors.sh).
+
+    python3 tests/errors.py check      fails on a message without a code, a code without a message, or another ERRORS.md
+    python3 tests/errors.py update     assigns codes and writes both files; a reworded message keeps its code
+"""
+
+import difflib
+import pathlib
+import re
+import sys
+
+TABLE, PAGE = pathlib.Path("compiler/base/errors.def"), pathlib.Path("compiler/ERRORS.md")
+# Functions that report an error, per side, with the number of the argument that is the format.
+CALLS = {"compiler": {"report_error": 2, "report_asked": 2, "report_blamed": 3},
+         "runtime": {"error_message": 1, "arguments_wrong": 2}}
+LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|PRI([ud])64')
+TOKEN = re.compile(r'/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)+\'|.', re.S)
+CONVERSION = re.compile(r"%[-+# 0-9.*]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z]|%%")
+PARTIAL = "/* Partial: not every message has a code yet; UPDATE=1 removes this line. */"
+FEWEST_LETTERS = 5  # outside of conversions: a format with fewer would match other messages
+HEAD = """# Error index
+
+Each error message has a code: `error[E0123]` in text, `"code"` with `--json`. A code keeps its meaning in later versions and is
+never reused. `...` in a message is a value. This page is written by `UPDATE=1 sh tests/checks/errors.sh` from the sources. The
+examples are test cases with their output. [Guide 12](../examples/guides/12-troubleshooting.md) lists symptoms without a message.
+"""
+
+
+def without_comments(text):
+    return "".join(" " if token.startswith("/*") else token for token in TOKEN.findall(text))
+
+
+def arguments(text, start):
+    """The arguments of a call whose parenthesis opens before `start`, and the offset of its end."""
+    found, depth, current, at = [], 0, "", start
+    for token in TOKEN.findall(text[start:]):
+        at += len(token)
+        if token in "([{":
+            depth += 1
+        elif token in ")]}":
+            depth -= 1
+            if depth < 0:
+                return [*found, current.strip()], at
+        if token == "," and depth == 0:
+            found.append(current.strip())
+            current = ""
+        else:
+            current += token
+    return found, at
+
+
+def formats(argument):
+    """The texts of an argument: neighboring literals are one text, those of a conditional expression are several."""
+    parts, last = [], None
+    for match in LITERAL.finditer(argument):
+        text = match.group(1) if match.group(1) is not None else "l" + match.group(2)
+        if last is not None and not argument[last:match.start()].strip():
+            parts[-1] += text
+        else:
+            parts.append(text)
+        last = match.end()
+    return parts
+
+
+def letters(text):
+    return len(re.sub(r"[^A-Za-z]", "", CONVERSION.sub("", text)))
+
+
+def help_after(text, end):
+    match = re.match(r"\s*;\s*report_help\s*\(", text[end:])
+    given = arguments(text, end + match.end())[0] if match else []
+    return formats(given[1])[0] if len(given) > 1 and formats(given[1]) else None
+
+
+def messages():
+    """{(file, format): remedy or None}, in the order of the sources."""
+    found = {}
+    for path in sorted([*pathlib.Path("compiler").rglob("*.[cyl]"), *pathlib.Path("runtime").rglob("*.c")]):
+        if path.parts[1] in ("sim", "standalone"):
+            continue
+        text, calls = without_comments(path.read_text(encoding="utf-8")), CALLS[path.parts[0]]
+        for match in re.finditer(r"\b(%s)\s*\(" % "|".join(calls), text):
+            given, end = arguments(text, match.end())
+            place = calls[match.group(1)]
+            texts = formats(given[place]) if len(given) > place else []
+            remedy = help_after(text, end)
+            if path.parts[0] == "runtime" and formats(given[place - 1]):
+                remedy = formats(given[place - 1])[0]
+            for one in texts:
+                if letters(one) >= FEWEST_LETTERS and not one.startswith(" "):  # " of GGUF" is a part of a message
+                    found.setdefault((str(path), one), remedy)
+    return found
+
+
+def read_table():
+    """[(code, file, format or None when retired)]"""
+    rows = []
+    text = TABLE.read_text(encoding="utf-8")
+    for match in re.finditer(r'^(ERROR|RETIRED)\("(E\d+)"(?:,\s*"([^"]*)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+))?\)', text, re.M):
+        parts = formats(match.group(4)) if match.group(4) else [None]
+        rows.append((match.group(2), match.group(3), parts[0]))
+    return rows
+
+
+def assign(rows, found):
+    """The rows with a code for every message. A message that is like one that has gone from the same file keeps its code."""
+    known = {one for _, _, one in rows}
+    gone = {code: (file, one) for code, file, one in rows if one and one not in {text for _, text in found}}
+    fresh = [(file, one) for file, one in found if one not in known]
+    result = {code: (file, one) for code, file, one in rows}
+    last = max([int(code[1:]) for code, _, _ in rows], default=0)
+    taken = set()
+    for file, one in fresh:
+        if one in taken:
+            continue
+        taken.add(one)
+        likeness = [(difflib.SequenceMatcher(None, old, one).ratio(), code) for code, (at, old) in gone.items() if at == file]
+        ratio, code = max(likeness, default=(0, None))
+        if ratio < 0.6:
+            last += 1
+            code = f"E{last:04d}"
+        gone.pop(code, None)
+        result[code] = (file, one)
+    for code in gone:
+        result[code] = (None, None)
+    return [(code, *result[code]) for code in sorted(result)]
+
+
+def write_table(rows):
+    head = TABLE.read_text(encoding="utf-8").split("*/", 1)[0] + "*/\n"
+    lines = [f'RETIRED("{code}")' if one is None else f'ERROR("{code}", "{file}",\n      "{one}")' for code, file, one in rows]
+    TABLE.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+# ---- page ----
+
+def pattern(one):
+    parts = CONVERSION.split(one.replace('\\"', '"').replace("\\\\", "\\"))
+    return re.compile(".*".join(re.escape(part) for part in parts) + r"\Z")
+
+
+def cases():
+    """[(name, error line without code, the lines that follow it)] of the expected output of all cases."""
+    found = []
+    for path in sorted(pathlib.Path("tests/cases").rglob("*.case")):
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n---\n")[-1].split("\n")
+        for number, line in enumerate(lines):
+            match = re.match(r"(?:.*?: )?error(?:\[E\d+\])?: (.*)", line)
+            if match:
+                end = next((i for i in range(number + 1, len(lines)) if not lines[i].startswith("  ")), len(lines))
+                found.append((str(path), match.group(1), [line, *lines[number + 1:end]]))
+    return found
+
+
+def readable(one):
+    text = CONVERSION.sub(lambda match: "%" if match.group() == "%%" else "...", one)
+    return text.replace('\\"', '"').replace("\\n", " ").replace("`", "'")
+
+
+def page(rows, found):
+    remedies = {one: remedy for (_, one), remedy in found.items()}
+    examples = cases()
+    out = [HEAD]
+    for code, file, one in rows:
+        if one is None:
+            out.append(f"\n## {code}\n\nRetired: no longer printed.\n")
+            continue
+        out.append(f"\n## {code}\n\n`{readable(one)}`\n")
+        matching = pattern(one)
+        example = next((case for case in examples if matching.match(case[1])), None)
+        if remedies.get(one) and not example:
+            out.append(f"\nHelp: `{readable(remedies[one])}`\n")
+        if example:
+            lines = [re.sub(r"error(\[E\d+\])?: ", f"error[{code}]: ", example[2][0], count=1), *example[2][1:]]
+            out.append(f"\nExample, from [{pathlib.Path(example[0]).name}](../{example[0]}):\n\n```text\n" + "\n".join(lines) + "\n```\n")
+    return "".join(out)
+
+
+def main(mode):
+    found, rows = messages(), read_table()
+    if len(found) < 300:
+        raise SystemExit(f"only {len(found)} messages were found: tests/errors.py does not know the functions that report them")
+    if mode == "update":
+        rows = assign(rows, found)
+        write_table(rows)
+        PAGE.write_text(page(rows, found), encoding="utf-8")
+        return
+    wrong = []
+    texts = {one for _, one in found}
+    known = {one for _, _, one in rows}
+    codes = [code for code, _, _ in rows]
+    wrong += [f"{code} occurs twice" for code in sorted(set(codes)) if codes.count(code) > 1]
+    wrong += [f"{code}: no message is '{one}'" for code, _, one in rows if one and one not in texts]
+    if PARTIAL not in TABLE.read_text(encoding="utf-8"):
+        wrong += [f"{file}: '{one}' has no code" for file, one in found if one not in known]
+    if PAGE.read_text(encoding="utf-8") != page(rows, found):
+        wrong.append(f"{PAGE} is another page than that of the sources")
+    if wrong:
+        print("\n".join(wrong[:20]), f"{len(wrong)} problems: UPDATE=1 sh tests/checks/errors.sh", sep="\n")
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "check")
