@@ -1,5 +1,5 @@
-/* message: what the runtime tells its user when something is wrong: what and where, then what
- * would mend it. */
+/* message: errors with a suggested fix, and notes. Messages state the problem, its location and the
+ * fix. */
 #ifndef MESSAGE_H
 #define MESSAGE_H
 
@@ -9,14 +9,14 @@
 /* Redirects the messages of this thread to a file; NULL: to stderr, the initial state. Returns the
  * argument of the previous call. */
 FILE *message_to(FILE *file);
-/* Where they go. */
+/* The current file. */
 FILE *message_file(void);
 
-/* Prints "moec: error: MESSAGE" and, when remedy is not NULL, "  help: REMEDY" to stderr. Returns
- * false, so that a function can end with it. */
+/* Prints "moec: error: MESSAGE" and, unless `remedy` is NULL, "  help: REMEDY" to stderr. Returns
+ * false, for use in a return statement. */
 bool error_message(const char *remedy, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Prints "  WHAT  NAME", a line of a list before its error. */
+/* Prints "  WHAT  NAME", one line of a list that precedes its error. */
 void item_message(const char *what, const char *name);
 /* Prints "moec: note: MESSAGE" to stderr. */
 void note_message(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* There is one terminal, hence one state. */
+/* One state, since there is only one terminal. */
 static int lines_stand;
 static double last_shown;
 

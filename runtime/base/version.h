@@ -1,4 +1,4 @@
-/* version: part of the cache key, too: raise it when generated code or the kernels change their
+/* version: also part of the cache key. Raise it if generated code or the kernels change their
  * meaning. */
 #ifndef VERSION_H
 #define VERSION_H

@@ -57,7 +57,7 @@ for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
 done
 
 moec train "$work/m.moe" --data "$work/text" --out "$work/bytes" > "$work/log" 2>&1 && fail "bytes are taken for tokens of 500"
-grep -q "this model has 500 tokens and no tokenizer: the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
+grep -q "this model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
 
 # Lines of JSON are the documents.
 printf '{"id": 1, "text": "one two"}\n{"text": "three\\nfour"}\n' > "$work/lines"
