@@ -111,7 +111,7 @@ sed -i -e '5s/"loss"/loss/' -e '9s/^{//' -e '12s/"step":[0-9]*/"step":"many"/' -
 printf '{"step":60,"lo' >> "$log"
 train mended --resume --steps 61 || fail "a run with a damaged log does not go on"
 grep -q '4 damaged lines, the first was line 5' "$work/log" || fail "damaged lines are not told of"
-grep -q 'holds 56 of the 60 steps' "$work/log" || fail "missing steps are not told of"
+grep -q 'has 56 of the 60 steps' "$work/log" || fail "missing steps are not told of"
 [ "$(grep -c '^{.*}$' "$log")" -eq "$(wc -l < "$log")" ] || fail "the log is not mended"
 [ "$(grep -c '"loss"' "$log")" -eq 57 ] || fail "a mended log has lost sound lines"
 : > "$log"
