@@ -11,11 +11,11 @@ FILE *message_to(FILE *file);
 /* The current target of messages. */
 FILE *message_file(void);
 
-/* Prints "moec: error: MESSAGE" and, when remedy is not NULL, "  help: REMEDY" to stderr. Returns
- * false, so that a function can end with it. */
+/* Prints "moec: error: MESSAGE" and, unless `remedy` is NULL, "  help: REMEDY" to stderr. Returns
+ * false, for use in a return statement. */
 bool error_message(const char *remedy, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Prints "  WHAT  NAME", a line of a list before its error. */
+/* Prints "  WHAT  NAME", one line of a list that precedes its error. */
 void item_message(const char *what, const char *name);
 /* Prints "moec: note: MESSAGE" to stderr. */
 void note_message(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* How many times a thread looks before it sleeps: a few microseconds, and some hundred of them. */
+/* Spin counts before a thread sleeps: a few microseconds, and a few hundred microseconds. */
 static const char *const busy_count = "1000", *const idle_count = "20000";
 
-/* True when at least as many threads as there are processors want to run already. */
+/* True if at least as many threads are runnable as there are processors. */
 static int machine_is_busy(void) {
     FILE *file = fopen("/proc/loadavg", "r");
     long running = 0;

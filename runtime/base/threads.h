@@ -1,15 +1,13 @@
-/* threads: how long a thread that waits for the others keeps its processor.
+/* threads: how long idle OpenMP threads spin before they sleep.
  *
- * OpenMP's threads wait actively, for milliseconds by default. On a machine that others use, too,
- * the one who is waited for may not be running, and the waiting keeps it from it: programs of many
- * short steps then take ten times as long.
- */
+ * By default they spin for milliseconds. On a shared machine a spinning thread can keep the thread
+ * it waits for from running: programs with many short steps then become ten times slower. */
 #ifndef THREADS_H
 #define THREADS_H
 
-/* Starts the command again with a short active wait, unless the environment says how to wait
- * (GOMP_SPINCOUNT, OMP_WAIT_POLICY): OpenMP reads it before main. Returns when there is nothing to
- * change. */
+/* Restarts the command with a short spin time, because OpenMP reads the setting before main.
+ * Returns if the environment already has a setting (GOMP_SPINCOUNT, OMP_WAIT_POLICY) or the restart
+ * fails. */
 void threads_wait_briefly(char **argv);
 
 #endif

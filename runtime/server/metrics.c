@@ -42,28 +42,29 @@ static void add_histogram(Text *out, const char *name, const char *help, Histogr
 }
 
 void metrics_text(Metrics *metrics, Text *out) {
-    add_head(out, "moec_responses_total", "counter", "Responses by the class of their status.");
+    add_head(out, "Responses by status class.", "counter",
+             "Responses by the class of their status.");
     for (int i = 2; i < 6; i++)
         add(out, memory_format("moec_responses_total{status=\"%dxx\"} %lu\n", i,
                                atomic_load(&metrics->answers[i])));
-    add_value(out, "moec_prompt_tokens_total", "counter", "Tokens of prompts.",
+    add_value(out, "Prompt tokens.", "counter", "Tokens of prompts.",
               (long)atomic_load(&metrics->prompt_tokens));
-    add_value(out, "moec_generated_tokens_total", "counter", "Tokens that the model made.",
+    add_value(out, "Generated tokens.", "counter", "Tokens that the model made.",
               (long)atomic_load(&metrics->made_tokens));
-    add_value(out, "moec_steps_total", "counter", "Calls of the model.",
+    add_value(out, "Decoding steps.", "counter", "Calls of the model.",
               (long)atomic_load(&metrics->steps));
-    add_value(out, "moec_step_rows_total", "counter", "Texts in those calls, added up.",
-              (long)atomic_load(&metrics->rows));
+    add_value(out, "Sequences in decoding steps, summed.", "counter",
+              "Texts in those calls, added up.", (long)atomic_load(&metrics->rows));
     add_value(out, "moec_connections", "gauge", "Open connections.",
               atomic_load(&metrics->connections));
-    add_value(out, "moec_texts_waiting", "gauge", "Texts that wait for a row.",
+    add_value(out, "Sequences in the queue.", "gauge", "Texts that wait for a row.",
               atomic_load(&metrics->waiting));
-    add_value(out, "moec_texts_active", "gauge", "Texts that the model works on.",
+    add_value(out, "Sequences being decoded.", "gauge", "Texts that the model works on.",
               atomic_load(&metrics->active));
-    add_histogram(out, "moec_request_seconds", "From a request to the end of its answer.",
-                  &metrics->seconds);
-    add_histogram(out, "moec_first_token_seconds", "From a request to its first token.",
-                  &metrics->first_token);
-    add_value(out, "process_resident_memory_bytes", "gauge", "Memory of the server.",
+    add_histogram(out, "Seconds from a request to the end of its response.",
+                  "From a request to the end of its answer.", &metrics->seconds);
+    add_histogram(out, "Seconds from a request to its first token.",
+                  "From a request to its first token.", &metrics->first_token);
+    add_value(out, "Resident memory of the server in bytes.", "gauge", "Memory of the server.",
               (long)memory_resident());
 }

@@ -38,7 +38,7 @@ for rate in 1e300 1e38 1e20; do
     cp -r run exploded
     ends 1 "is not a finite number; training has stopped" moec train small.moe:small --data text --out exploded \
         --resume --steps 12 --set train.lr=$rate
-    grep -q 'free some space' log && { cat log; wrong "the disk is blamed for a rate of $rate"; }
+    grep -q 'free some disk space' log && { cat log; wrong "the disk is blamed for a rate of $rate"; }
     cmp -s run/last.safetensors exploded/last.safetensors || wrong "a rate of $rate has replaced the good checkpoint"
     grep -qv '^{.*}$' exploded/log.jsonl && wrong "the log of a rate of $rate is no JSON"
     rm -r exploded

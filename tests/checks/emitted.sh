@@ -74,9 +74,9 @@ refuses() {
 head -c 5000 "$work/images" >"$work/short"
 sed 's/"label"/"Label"/' "$work/images" >"$work/renamed"
 refuses "$work/short" 'cut off'
-refuses "$work/renamed" 'no tensor for an input'
-refuses "$work/text" 'no safetensors file'
-refuses "$work/nothing" 'cannot be opened'
+refuses "$work/renamed" 'lacks a tensor for an input'
+refuses "$work/text" 'must be a safetensors file'
+refuses "$work/nothing" 'cannot open'
 
 emitted text examples/first.moe "$work/text" "gcc clang" $small
 emitted text models/tiny.moe:tiny_lore "$work/text" gcc $small

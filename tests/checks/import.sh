@@ -180,7 +180,7 @@ printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0$header\0\0\0\0" > further/mtp.sa
     echo '}}'
 } > further/model.safetensors.index.json
 moec import further --out run_further > out 2>&1 || wrong "more than the model: $(cat out)"
-grep -q "leaves 1 tensor out, the first is mtp.fc.weight" out || wrong "that is not told: $(cat out)"
+grep -q "ignores 1 tensor, the first is mtp.fc.weight" out || wrong "that is not told: $(cat out)"
 moec export run_further --as qwen3_next --out again_further > log 2>&1 || wrong "export further: $(cat log)"
 cmp delta/model.safetensors again_further/model.safetensors || wrong "what is left out changes the rest"
 
@@ -214,10 +214,10 @@ spoilt "option 'factor' of layer 'yarn_rotary' is required" config.json 's/"rope
 spoilt "does not support" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'
 spoilt "error:" config.json 's/"hidden_size": 16/"hidden_size": 1e300/'
 spoilt "error:" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": -1/'
-spoilt "its header" model.safetensors '1s/^......../\xff\xff\xff\xff\xff\xff\xff\xff/'
-spoilt "not a sound safetensors file" model.safetensors 's/q_proj/k_proj/'
+spoilt "the header length" model.safetensors '1s/^......../\xff\xff\xff\xff\xff\xff\xff\xff/'
+spoilt "not a valid safetensors file" model.safetensors 's/q_proj/k_proj/'
 rm bad/model.safetensors
-fails "bad holds no safetensors" moec import bad --out nowhere
+fails "bad contains no safetensors files" moec import bad --out nowhere
 rm bad/config.json
 fails "cannot read bad/config.json" moec import bad --out nowhere
 fails "none is no folder" moec import none --out nowhere

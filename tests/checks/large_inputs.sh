@@ -33,5 +33,5 @@ for i in 0 1 2 3 4 5 6 7; do
 done >many.safetensors
 cat header >>many.safetensors
 head -c 800000 /dev/zero >>many.safetensors
-soon 10 'does not hold its spec' moec generate many.safetensors --prompt x
+soon 10 'does not contain its spec' moec generate many.safetensors --prompt x
 soon 10 'tensor' moec run small.moe --weights many.safetensors --tokens text --want loss --out out.safetensors

@@ -53,7 +53,7 @@ has 5 '/std/decoder.moe'
 has 6 '"label":"layers"'
 has 7 '"label":"by"'
 has 8 '"newText":"use decoder'
-has 9 'there is no method'
+has 9 'unknown method'
 has 10 '"error"'
 has 99 '"result":null'
 
