@@ -7,6 +7,7 @@
 . "$(dirname "$0")/begin.sh"
 unit=$BUILD/tests/unit
 cat >"$work/list" <<END
+oracle $unit/test_oracle meaning
 compare_models tests/compare_models.sh
 random_models MOEC_SEED=7000 MOEC_MODELS=2000 $unit/test_models
 random_recurrences MOEC_MODELS=500 $unit/test_models recurrences

@@ -576,7 +576,7 @@ int main(int argc, char **argv) {
         bool wanted = named <= 0 || listed(name, (const char *const *)argv + 2, named);
         bool chosen =
             listed(name, compiled_rows, (int)(sizeof compiled_rows / sizeof *compiled_rows));
-        if (wanted && strcmp(how, "compiled") != 0) check_row(&rows[i], check_meaning);
+        if (*how ? wanted && strcmp(how, "compiled") != 0 : chosen) check_row(&rows[i], check_meaning);
         if (*how ? wanted && strcmp(how, "compiled") == 0 : chosen)
             check_row(&rows[i], check_compiled);
         free(rows[i].all);
