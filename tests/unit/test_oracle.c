@@ -1,7 +1,7 @@
 /* Published systems: every row of models/ at its small size against PyTorch, from the numbers in
  * tests/oracle/expected.
  *
- *     test_oracle                      all rows in double precision, a few compiled
+ *     test_oracle                      one row of each idea, in double precision and compiled
  *     test_oracle compiled [ROW...]    all rows, or those, compiled
  *     test_oracle meaning  [ROW...]    all rows, or those, in double precision
  *     MOEC_DEVICE=cuda ...             compiled for that device
