@@ -1,7 +1,7 @@
 #include "base/message.h"
 
-#include "abi/quantity.h"
 #include "abi/error_code.h"
+#include "abi/quantity.h"
 #include "base/progress.h"
 
 #include <dirent.h>

@@ -9,7 +9,7 @@ export OMP_NUM_THREADS=1
 
 case ${1:-} in
 all) tests/small_models.sh ;;
-*) tests/small_models.sh | awk '/models\/tiny.moe/ && NR % 3 == 1 || NR % 40 == 1 || /gqa4_small_best/' ;;
+*) tests/small_models.sh | awk '/models\/tiny.moe/ && NR % 6 == 1 || NR % 80 == 1 || /gqa4_small_best/' ;;
 esac >"$work/models"
 
 # As cuda_models.sh: with fewer tokens where so many choices are never all clear.

@@ -23,8 +23,9 @@ wide="--over dim=64,256 --over attention.heads.q=2,8 --over ffn.hidden=64,256 --
 deep="--over layers=4,16"
 experts="--over ffn.experts=2,16 --over ffn.top=1,8 --over ffn.expert.hidden=256,32 --set layers=2"
 mixed="--over ffn.experts=1,64 --over ffn.top=1,64 --over ffn.expert.hidden=512,8 --set layers=2"
-sparse=
+sparse= several=2
 if [ "${1:-}" = all ]; then
+    several=4
     wide="--over dim=64,128,256,512,1024 --over attention.heads.q=2,4,8,16,32
           --over ffn.hidden=64,128,256,512,1024 --set layers=2"
     deep="--over layers=4,8,16,32"
@@ -47,13 +48,13 @@ verdict() {
 }
 
 keeps="stays within a factor 1.5"
-verdict 4 mue "$keeps" $wide
-verdict 4 completep "$keeps" $wide
+verdict $several mue "$keeps" $wide
+verdict $several completep "$keeps" $wide
 verdict 1 both "at fault: logits, size" $wide
 verdict 1 standard "at fault: block.0.attention.query, size" $wide
-verdict 4 mue "$keeps" $deep
+verdict $several mue "$keeps" $deep
 verdict 1 standard "at fault: block.0.attention.output+, size" $deep
-verdict 4 experts "$keeps" $experts
-verdict 4 experts "$keeps" $mixed
+verdict $several experts "$keeps" $experts
+verdict $several experts "$keeps" $mixed
 verdict 1 experts_standard "at fault: block.0.ffn.expert.down+, size" $experts
 [ -z "$sparse" ] || verdict 16 experts "$keeps" $sparse

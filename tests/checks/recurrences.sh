@@ -68,8 +68,8 @@ moec generate "$work/once" --prompt "The " --tokens 40 --temperature 0 >"$work/h
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program writes another text"
 
 # Random recurrences beside their meaning, 500 with `all`.
-random=4
-[ "${1:-}" = all ] && random=500
+random=4 MOEC_CFLAGS=-O0
+[ "${1:-}" = all ] && random=500 MOEC_CFLAGS=-O1
 MOEC_MODELS=$random "$BUILD/tests/unit/test_models" recurrences
 MOEC_MODELS=$random MOEC_CUDA=$simulator MOEC_DEVICE=cuda "$BUILD/tests/unit/test_models" recurrences
 

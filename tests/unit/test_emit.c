@@ -310,7 +310,7 @@ static void test_models(void **state) {
 
 /* ---- random programs ---- */
 
-enum { DEFAULT_PROGRAMS = 24 };
+enum { DEFAULT_PROGRAMS = 12 };
 
 static void run_random(int first, bool affine) {
     Arena *arena = arena_new();
