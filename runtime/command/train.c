@@ -58,6 +58,7 @@ typedef struct Training {
 
 static bool build(Training *training) {
     const Options *options = training->options;
+    progress_phase("compilation");
     training->device = device_open(options->device);
     if (!training->device) return false;
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
@@ -132,6 +133,7 @@ static bool open_tokenizer(Training *training) {
 
 static bool open_data(Training *training) {
     const Options *options = training->options;
+    progress_phase("reading the data");
     uint64_t window = (uint64_t)call_context(training->train) + 1;
     if (!open_tokenizer(training)) return false;
     training->data = texts_open(options->data, training->tokenizer, training->train);
@@ -518,6 +520,7 @@ static int loop(Training *training) {
 }
 
 static void release(Training *training) {
+    progress_phase(NULL);
     step_release(&training->stepper);
     record_close(&training->record);
     data_close(training->data);
@@ -575,10 +578,7 @@ int command_train(int argc, char **argv) {
         return arguments_wrong(command, "--from RUN --missing init",
                                "--missing takes the word init, beside --from");
     Training training = {.options = &options};
-    progress_phase("compilation");
-    bool good = build(&training);
-    if (good) progress_phase("reading the data");
-    good = good && open_data(&training);
+    bool good = build(&training) && open_data(&training);
     if (good) {
         memory_reset_peak();
         size_t program = products_prepare(training.model->engine->products) +
@@ -591,7 +591,6 @@ int command_train(int argc, char **argv) {
         }
     }
     code = good ? loop(&training) : EXIT_INPUT;
-    progress_phase(NULL);
     release(&training);
     return code;
 }

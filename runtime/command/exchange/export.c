@@ -106,7 +106,7 @@ static bool write_tokenizer(const Export *export) {
 /* next: format of the next command. */
 static void report_export(const Export *export, const char *path, const char *type,
                           const char *next) {
-    printf("%s: %d tensors in %s, layout %s\n", path, export->conversion->count, type,
+    printf("%s: %d tensors in %s, layout '%s'\n", path, export->conversion->count, type,
            export->layout);
     written_message(path, next, path);
 }

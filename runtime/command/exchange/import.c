@@ -237,7 +237,7 @@ static bool write_run(Import *import) {
         double count = 0;
         for (int i = 0; i < import->model->parameter_count; i++)
             count += (double)import->model->parameters[i].count;
-        printf("%s: model %s, layout %s, %s parameters in %d tensors%s; spec %s\n", import->out,
+        printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
                import->name, import->layout, quantity_count(count).text, import->shards->count,
                import->tokenizer ? ", with tokenizer" : "", spec);
         written_message(import->out, "moec generate %s --prompt TEXT", import->out);
