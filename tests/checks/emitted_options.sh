@@ -30,17 +30,17 @@ ends() {
 
 ends 0 "" generate --prompt x --tokens 5 --temperature 0.5 --seed 3
 for value in x -1 "" 5x 1.5 99999999999999999999 " 5" +5; do
-    ends 2 "--tokens takes a whole number of at least 0" generate --prompt x --tokens "$value"
-    ends 2 "--steps takes a whole number of at least 0" train --data ../text --steps "$value"
-    ends 2 "--count takes a whole number of at least 0" draw --out ../drawn --count "$value"
-    ends 2 "--seed takes a whole number of at least 0" draw --out ../drawn --seed "$value"
+    ends 2 "--tokens expects a whole number of at least 0" generate --prompt x --tokens "$value"
+    ends 2 "--steps expects a whole number of at least 0" train --data ../text --steps "$value"
+    ends 2 "--count expects a whole number of at least 0" draw --out ../drawn --count "$value"
+    ends 2 "--seed expects a whole number of at least 0" draw --out ../drawn --seed "$value"
 done
 for value in nan inf -1 "" 1e999 x 0.5x; do
-    ends 2 "--temperature takes a number from 0" generate --prompt x --temperature "$value"
+    ends 2 "--temperature expects a number of at least 0" generate --prompt x --temperature "$value"
 done
 ends 2 "--tokens takes" generate --prompt x --tokens
 ends 2 "there is no option --token" generate --prompt x --token 5
-ends 2 "--out takes a text" draw --out ""
+ends 2 "--out expects a text" draw --out ""
 ends 1 "out of memory" draw --out ../drawn --count 4611686018427387904
 
 # What is no file, or no text.

@@ -201,7 +201,7 @@ rm -rf bad
 cp -r delta bad
 sed -i 's/"layer_types": \[/&"full_attention", /' bad/config.json
 fails 'key "layer_types" has 4 entries, expected 3' moec import bad --out nowhere
-spoilt "no JSON" config.json 's/}//'
+spoilt "invalid JSON" config.json 's/}//'
 spoilt "no layout is for model_type 'strange'" config.json 's/"llama"/"strange"/'
 spoilt "\"hidden_act\" is \"gelu\"" config.json 's/"silu"/"gelu"/'
 spoilt 'missing key "hidden_size"' config.json '/hidden_size/d'

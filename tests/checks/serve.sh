@@ -66,7 +66,7 @@ sed 's/"answer": 0/"answer": 2/;s/"answer": 1/"answer": 0/;s/"answer": 2/"answer
 has "wrong choices" "$(moec eval "$work/run" --choices "$work/wrong.jsonl")" "accuracy 0.0000"
 echo '{"context": "x", "choices": ["a"], "answer": 1}' >"$work/bad.jsonl"
 moec eval "$work/run" --choices "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "no question was taken"
-grep -q 'bad.jsonl:1: no question' "$work/out" || wrong "$(cat "$work/out")"
+grep -q 'bad.jsonl:1: invalid question' "$work/out" || wrong "$(cat "$work/out")"
 
 # What is wrong is said in the form of the API.
 at1=$at/v1/completions

@@ -57,7 +57,7 @@ for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
 done
 
 moec train "$work/m.moe" --data "$work/text" --out "$work/bytes" > "$work/log" 2>&1 && fail "bytes are taken for tokens of 500"
-grep -q "this model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
+grep -q "the model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
 
 # Lines of JSON are the documents.
 printf '{"id": 1, "text": "one two"}\n{"text": "three\\nfour"}\n' > "$work/lines"
@@ -104,7 +104,7 @@ done
 change '"dropout": null' '"dropout": 0.5'
 refuses "the option 'dropout' is not supported" "$work/text" --tokenizer "$work/changed.json"
 head -c 3000 "$work/made.json" > "$work/changed.json"
-refuses "no JSON" "$work/text" --tokenizer "$work/changed.json"
+refuses "invalid JSON" "$work/text" --tokenizer "$work/changed.json"
 refuses "has no token '<none>'" "$work/text" --tokenizer "$work/made.json" --end '<none>'
 refuses "cannot read" "$work/none" --tokenizer "$work/none.json"
 : > "$work/empty"
