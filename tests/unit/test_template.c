@@ -178,7 +178,7 @@ static void test_values(void **state) {
         {"{{ 1 | length }}", "a number has no length"},
         {"{{ 'a'[::0] }}", "the step of a slice is 0"},
         {"{{ 'a'['b':] }}", "the bounds of a slice must be integers"},
-        {"{{ missing.role }}", "'.role' of an undefined value"},
+        {"{{ missing.role }}", "attribute '.role' of an undefined value"},
         {"{{ missing[0] }}", "item of an undefined value"},
         {"{{ 'a'.split(missing) }}", "an argument of 'split' is not defined"},
         {"{% for c in 1 %}{% endfor %}", "a number is not a list"},
