@@ -86,7 +86,7 @@ refuses "an unsupported group (?..." "$work/text" --tokenizer "$work/changed.jso
 added() { change '"post_processor": null' "\"post_processor\": $1"; }
 around() { added "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"a\"}}, {\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"a\": {\"ids\": [$1]}}}"; }
 around 500
-refuses "adds the token 500, which does not exist" "$work/text" --tokenizer "$work/changed.json"
+refuses "adds token 500, which does not exist" "$work/text" --tokenizer "$work/changed.json"
 for token in -1 '"x"' 9223372036854775807 4294967297; do
     around "$token"
     refuses "'post_processor' is malformed" "$work/text" --tokenizer "$work/changed.json"
