@@ -500,5 +500,9 @@ static void format_source(void *data) {
 const char *moec_format(MoecCompiler *compiler) {
     if (!compiler->unit || !compiler->unit->sources.count) return NULL;
     Formatting formatting = {.compiler = compiler};
-    return bounded(compiler, format_source, &formatting) ? formatting.text : NULL;
+    bool saved = compiler->reports.saved;
+    compiler->reports.saved = true;
+    bool whole = bounded(compiler, format_source, &formatting);
+    compiler->reports.saved = saved;
+    return whole ? formatting.text : NULL;
 }

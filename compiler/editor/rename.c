@@ -36,8 +36,9 @@ static const Node *default_of(const Renaming *renaming, const Node *option) {
 static const Node *layer_of(const Renaming *renaming, const Node *option, const Setters *setters) {
     for (int i = 0; i < setters->count; i++)
         for (int k = 0; setters->records[i] && k < setters->records[i]->count; k++) {
-            const Node *entry = setters->records[i]->kids[k], *value = entry->kids[0];
-            const Node *alias = alias_find(option, entry->name, false);
+            const Node *entry = setters->records[i]->kids[k];
+            if (entry->kind != NODE_ENTRY) continue;
+            const Node *value = entry->kids[0], *alias = alias_find(option, entry->name, false);
             if (strcmp(entry->name, option->name) && !(alias && !alias->count)) continue;
             const bool named = value->kind == NODE_MADE || value->kind == NODE_NAME;
             const Node *layer = named ? layer_named(renaming, value->name) : NULL;
@@ -51,8 +52,10 @@ static Setters below(const Setters *setters, const Node *option) {
     Setters inner = {.count = 0};
     for (int i = 0; i < setters->count; i++)
         for (int k = 0; setters->records[i] && k < setters->records[i]->count; k++) {
-            const Node *entry = setters->records[i]->kids[k], *value = entry->kids[0];
-            if (strcmp(entry->name, option->name) || inner.count == 8) continue;
+            const Node *entry = setters->records[i]->kids[k];
+            if (entry->kind != NODE_ENTRY || strcmp(entry->name, option->name) || inner.count == 8)
+                continue;
+            const Node *value = entry->kids[0];
             if (value->kind == NODE_RECORD) inner.records[inner.count++] = value;
             if (value->kind == NODE_MADE) inner.records[inner.count++] = value->kids[0];
         }
@@ -300,18 +303,21 @@ static void rename_rule(const Renaming *renaming, const Node *layer, Node *rule,
 }
 
 static void rename_layout(const Renaming *renaming, Node *layout) {
-    const Setters none = {.count = 0};
-    const Node *layer = layout->number == 1 ? layer_named(renaming, "decoder")
-                                            : layer_named(renaming, layout->kids[0]->name);
+    Setters own = {.records = {layout->kids[1]}, .count = 1};
+    const Node *base = layout;
+    while (base && base->number == 1 && own.count < 8) {
+        base = node_called(&renaming->unit->layouts, base->kids[0]->name);
+        if (base) own.records[own.count++] = base->kids[1];
+    }
+    const Node *layer = base ? layer_named(renaming, base->kids[0]->name) : NULL;
     Node *rows = layout->kids[1];
-    Setters own = {.records = {NULL}, .count = 0};
     for (int i = 0; layer && i < rows->count; i++) {
         Node *row = rows->kids[i];
         if (row->kind == NODE_ENTRY) rename_entry(renaming, layer, row, &own);
-        if (row->kind == NODE_RULE) rename_rule(renaming, layer, row, &none);
-        if (row->kind == NODE_AXIS) rename_in_row(renaming, layer, row->kids[0], &none);
-        for (int k = 0; row->kind == NODE_TENSOR && k < row->count; k++)
-            if (row->kids[k] && k == 0) rename_in_row(renaming, layer, row->kids[k], &none);
+        if (row->kind == NODE_RULE) rename_rule(renaming, layer, row, &own);
+        if (row->kind == NODE_AXIS) rename_in_row(renaming, layer, row->kids[0], &own);
+        if (row->kind == NODE_TENSOR && row->kids[0])
+            rename_in_row(renaming, layer, row->kids[0], &own);
     }
 }
 
