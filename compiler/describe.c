@@ -46,7 +46,7 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     summary->cost = cost(arena, forward);
     warn_of_leaks(compiler, forward);
     summary->decoding = moec_decoding(compiler);
-    bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
+    bool trains = forward->loss != NULL && moec_option(compiler, "train.batch_size");
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
     const Schedule *schedule = moec_schedule(compiler, train);

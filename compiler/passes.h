@@ -17,6 +17,7 @@ typedef struct Unit {
     List sources; /* Source *: the file, what it uses in order of reading, then --set texts */
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
+    struct Unit *standard; /* see standard_unit */
     Table layers_by_name; /* Node *: layers, then optimizers, then schedules */
     List overrides;       /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
@@ -42,6 +43,12 @@ Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *doc
  * is read but the stdlib. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count);
+/* rename_words: gives deprecated words of the language in a file of the unit their new names. */
+void rename_words(Unit *unit, Node *file);
+/* rename_options: the same for names of options, as far as the text alone shows them. */
+void rename_options(Unit *unit, Node *file);
+/* The embedded standard library, for what its declarations say of deprecated names. */
+Unit *standard_unit(Unit *unit);
 /* Adds a file to the text of a bundle, after its first two lines. */
 void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length);
 /* What a text of moec_bundle holds, Source * and char *: the name of its model, or NULL when it is

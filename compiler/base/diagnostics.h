@@ -40,6 +40,8 @@ typedef struct Reports {
     Span at;          /* what is being read: the place of what goes wrong for its size alone */
     jmp_buf *way_out; /* see reports_guard */
     bool gave_up;     /* it was taken */
+    bool saved; /* the text is from a checkpoint or generated: old names are accepted silently */
+    bool shown; /* the text is from an editor: old names are warnings */
 } Reports;
 
 Span span_join(Span first, Span last);
@@ -55,6 +57,11 @@ void report_warning(Reports *reports, Span span, const char *format, ...)
 void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A deprecated name is used: "option 'top' is now 'top_k'". One line on stderr per name and process;
+ * in an editor a warning at the span. */
+void report_renamed(Reports *reports, Span span, const char *kind, const char *old,
+                    const char *now);
 
 /* Runs what may give up halfway; false when it did, and an error was reported. Inside another guard
  * it is the outer one that is left. */

@@ -122,8 +122,8 @@ static const struct AttendOption {
     bool (*take)(Elaborator *e, const Node *entry, Attending *attending);
 } attend_table[] = {
     {"mask", take_mask}, {"window", take_window},       {"scale", take_scale},
-    {"cap", take_cap},   {"bias", take_bias},           {"sink", take_sink},
-    {"best", take_best}, {"documents", take_documents},
+    {"softcap", take_cap},   {"bias", take_bias},           {"sink", take_sink},
+    {"top_values", take_best}, {"document_ids", take_documents},
 };
 enum { ATTEND_OPTIONS = sizeof attend_table / sizeof *attend_table };
 
@@ -187,7 +187,7 @@ static bool attend_options(Elaborator *e, Attending *attending) {
     for (int i = 0; record && i < record->count; i++)
         fine = take_option(e, record->kids[i], attending) && fine;
     if (options->best > MAX_BEST) {
-        report_error(e->reports, attending->node->span, "best = %ld is outside 0..%d",
+        report_error(e->reports, attending->node->span, "top_values = %ld is outside 0..%d",
                      options->best, (int)MAX_BEST);
         fine = false;
     }

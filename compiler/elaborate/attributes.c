@@ -19,7 +19,7 @@ static const Node *optimizer_option(Elaborator *e, const char *name) {
         const Node *body = layer_body(e->unit->optimizers.items[i]);
         for (int j = 0; j < body->count; j++) {
             const Node *node = body->kids[j];
-            bool real = node->kind == NODE_OPTION && !strcmp(node->kids[0]->name, "real");
+            bool real = node->kind == NODE_OPTION && !strcmp(node->kids[0]->name, "float");
             if (real && name && !strcmp(node->name, name)) return node;
         }
     }

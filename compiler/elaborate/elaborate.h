@@ -243,10 +243,15 @@ Entry *record_find(const Record *record, const char *name);
 Entry *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
+/* Options of a group that a model has although its outermost layer, with an option `train`, does not
+ * declare it; taken out of the record. */
+void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name);
 /* A record as written: values of entries are read in the current scope. */
 Record *record_evaluate(Elaborator *e, const Node *node);
 const Node *find_layer(Elaborator *e, const char *name);
 const Node *layer_body(const Node *layer);
+/* The layer that an option has by default, or NULL. */
+const Node *option_layer(Elaborator *e, const Node *option);
 /* Binds every option the layer declares, in the current scope, to what `given` says or to its
  * default. `prefix` is the path of the instance's options for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
@@ -256,6 +261,23 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
 /* Where a word is wanted: a bare name means itself, whatever else is called so here, unless that is
  * a word. */
 Value *evaluate_word(Elaborator *e, const Node *node);
+
+/* ---- aliases.c ---- */
+/* The alias of an option or a layer: a former name or value, or a suggested one; or NULL. */
+const Node *alias_find(const Node *declared, const char *name, bool suggested);
+const Node *option_called(const Node *layer, const char *name);
+/* The same by its current or a deprecated name, with a note at `span` for the latter. */
+const Node *option_named(Elaborator *e, const Node *layer, const char *name, Span span);
+/* Replaces deprecated names in the options that a layer is given. */
+void adopt_names(Elaborator *e, const Node *layer, Record *given);
+/* Moves options of a model to the group that has them now: train.weights to
+ * inference.weight_dtype. */
+void record_remove(Record *record, const Entry *entry);
+void adopt_moves(Elaborator *e, const Node *layer, Record *record);
+/* The current value for a deprecated one of an enum. */
+Value *renamed_value(Elaborator *e, const Node *option, Value *value);
+/* The layer, optimizer or schedule that had this name, with a note; or NULL. */
+const Node *layer_formerly(Elaborator *e, const char *name);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);

@@ -221,7 +221,7 @@ static const Value *choose_optimizers(Elaborator *e, const Value *optimizer) {
 static Value *train_layer(Elaborator *e, const Node *layer, Record *record) {
     Value *train = train_group(e, layer, record);
     if (train && train->kind == KIND_LAYER) {
-        e->average = group_number(e, train, "average", 0, NULL);
+        e->average = group_number(e, train, "ema_decay", 0, NULL);
         return train;
     }
     if (!e->reports->errors)

@@ -128,7 +128,7 @@ const Node *find_layer(Elaborator *e, const char *name) {
         const Node *node = found->items[i];
         if (!strcmp(node->name, name)) return node;
     }
-    return NULL;
+    return layer_formerly(e, name);
 }
 
 const Node *layer_body(const Node *layer) {
@@ -136,7 +136,7 @@ const Node *layer_body(const Node *layer) {
 }
 
 /* Of the layer that has the option's name: an option that takes this word, or NULL. So norm = rms,
- * where layer norm has `kind: word in [rms, mean]`, finds kind. */
+ * where layer norm has `kind: enum in [rms, mean]`, finds kind. */
 static const char *option_of_word(Elaborator *e, const Node *option, const char *word) {
     const Node *layer = find_layer(e, option->name);
     const Node *body = layer ? layer_body(layer) : NULL;
@@ -151,8 +151,7 @@ static const char *option_of_word(Elaborator *e, const Node *option, const char 
     return NULL;
 }
 
-/* The layer that an option has by default, or NULL. */
-static const Node *default_layer(Elaborator *e, const Node *option) {
+const Node *option_layer(Elaborator *e, const Node *option) {
     const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
     if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
     bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
@@ -161,7 +160,7 @@ static const Node *default_layer(Elaborator *e, const Node *option) {
 
 /* A layer, an optimizer or a schedule, as the default is. */
 static NodeKind wanted_kind(Elaborator *e, const Node *option) {
-    const Node *usual = default_layer(e, option);
+    const Node *usual = option_layer(e, option);
     return usual ? usual->kind : NODE_LAYER;
 }
 
@@ -215,7 +214,7 @@ static bool default_may_be(const Elaborator *e, const Node *option, NodeKind kin
 /* An optimizer is no layer to apply, nor a layer a schedule. */
 static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
     NodeKind kind = wanted_kind(e, option), found = layer->layer->kind;
-    if (!default_layer(e, option) || default_may_be(e, option, found)) return layer;
+    if (!option_layer(e, option) || default_may_be(e, option, found)) return layer;
     report_error(e->reports, layer->span, "option '%s' expects %s %s, not %s '%s'", option->name,
                  kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
                  layer->layer->name);
@@ -230,6 +229,7 @@ static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
     layer->layer = find_layer(e, value->word);
     if (!layer->layer) return unknown_layer(e, option, value);
     layer->record = value->record ? value->record : record_new(e);
+    adopt_names(e, layer->layer, layer->record);
     return layer_of_kind(e, option, layer);
 }
 
@@ -242,12 +242,14 @@ static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *f
     layer->changed = value->changed;
     if (fallback && fallback->kind == KIND_LAYER) {
         layer->layer = fallback->layer;
+        adopt_names(e, layer->layer, value->record);
         layer->record = record_copy(e, fallback->record);
         record_merge(e, layer->record, value->record);
         return layer;
     }
     layer->layer = find_layer(e, option->name);
     layer->record = value->record;
+    if (layer->layer) adopt_names(e, layer->layer, layer->record);
     return layer->layer ? layer : NULL;
 }
 
@@ -290,9 +292,12 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
     if (!strcmp(type, "layer")) return to_layer(e, option, value, fallback);
     if (!strcmp(type, "layers")) return to_layers(e, option, value);
     if (!strcmp(type, "int")) return is_int(value) ? value : NULL;
-    if (!strcmp(type, "real")) return value->kind == KIND_NUMBER ? value : NULL;
-    if (!strcmp(type, "flag")) return value->kind == KIND_FLAG ? value : NULL;
-    if (!strcmp(type, "word")) return to_word(e, value);
+    if (!strcmp(type, "float")) return value->kind == KIND_NUMBER ? value : NULL;
+    if (!strcmp(type, "bool")) return value->kind == KIND_FLAG ? value : NULL;
+    if (!strcmp(type, "enum")) {
+        Value *word = to_word(e, value);
+        return word ? renamed_value(e, option, word) : NULL;
+    }
     if (!strcmp(type, "list")) return value->kind == KIND_LIST ? value : NULL;
     if (!strcmp(type, "record"))
         return value->kind == KIND_RECORD || value->kind == KIND_NONE ? value : NULL;
@@ -310,7 +315,7 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
     }
     report_error(e->reports, option->kids[0]->span, "there is no option type '%s'", type);
     report_help(e->reports,
-                "the types are int, real, flag, word, list, record, axes, layer, layers and any");
+                "the types are int, float, bool, enum, list, record, axes, layer, layers and any");
     return value_error(e, option->span);
 }
 
@@ -412,7 +417,7 @@ static Setting *record_setting(Elaborator *e, const char *prefix, const Node *op
     setting->path = path;
     setting->text = value_text(e, value);
     setting->number = value->number;
-    setting->real = !strcmp(option->kids[0]->name, "real");
+    setting->real = !strcmp(option->kids[0]->name, "float");
     setting->kind = value->kind == KIND_NONE     ? VALUE_NONE
                     : value->kind == KIND_NUMBER ? VALUE_NUMBER
                     : value->kind == KIND_FLAG   ? VALUE_FLAG
@@ -438,6 +443,17 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
         if (option->kind != NODE_OPTION) continue;
         record_setting(e, path, option, layer_option(e, value, option->name, option->span));
     }
+}
+
+void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name) {
+    const Node *group = find_layer(e, name);
+    if (!group || option_called(layer, name) || !option_called(layer, "train")) return;
+    Value *value = value_new(e, KIND_LAYER, layer->span);
+    const Entry *entry = given_entry(record, name);
+    value->layer = group;
+    value->record = entry && entry->value->record ? entry->value->record : record_new(e);
+    if (entry) record_remove(record, entry);
+    record_group(e, "", name, value);
 }
 
 /* Sizes that do not divide: the default is computed, and comes out as a fraction. */
@@ -474,7 +490,7 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
         !value || (value->kind == KIND_RECORD && !strcmp(option->kids[0]->name, "layer"));
     if (option->kids[2] && needs_default) {
         const Node *node = option->kids[2];
-        bool word = !strcmp(option->kids[0]->name, "word");
+        bool word = !strcmp(option->kids[0]->name, "enum");
         fallback = word ? evaluate_word(e, node) : evaluate(e, node);
         if (fallback->kind == KIND_ERROR) return fallback;
         Value *converted = convert(e, option, fallback, NULL);
@@ -592,7 +608,7 @@ static const char *path_inside(Elaborator *e, const Node *layer, const char *nam
     const Node *body = layer_body(layer);
     const char *path = NULL;
     for (int i = 0; i < body->count && !path; i++) {
-        const Node *inner = default_layer(e, body->kids[i]);
+        const Node *inner = option_layer(e, body->kids[i]);
         if (!inner || inner == layer) continue;
         if (depth > 1)
             path = path_inside(e, inner, name, depth - 1);
@@ -668,6 +684,7 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
 
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
     List names = {0};
+    adopt_names(e, layer, given);
     option_names(e, layer_body(layer), &names);
     if (given) check_record(e, layer, given, "", &names);
 }
@@ -675,16 +692,15 @@ void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
 /* g.at: an option of a layer that was given as a value. Its default is read outside any
  * application. */
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span) {
-    const Node *body = layer_body(layer->layer);
-    for (int i = 0; i < body->count; i++) {
-        const Node *option = body->kids[i];
-        if (option->kind != NODE_OPTION || strcmp(option->name, name)) continue;
+    const Node *option = option_named(e, layer->layer, name, span);
+    if (option) {
         Scope *outer = e->scope;
         Scope scope = {0};
         e->scope = &scope;
+        adopt_names(e, layer->layer, layer->record);
         Value *value = option_value(e, option, layer->record);
-        const Entry *entry = given_entry(layer->record, name);
-        Watch *watch = entry ? watch_option(e, layer->layer, name, entry->span) : NULL;
+        const Entry *entry = given_entry(layer->record, option->name);
+        Watch *watch = entry ? watch_option(e, layer->layer, option->name, entry->span) : NULL;
         if (watch) watch->given = watch->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))
             value = value_error(e, span);
@@ -693,7 +709,7 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
     }
     report_error(e->reports, span, "layer '%s' has no option '%s'", layer->layer->name, name);
     List names = {0};
-    option_names(e, body, &names);
+    option_names(e, layer_body(layer->layer), &names);
     const char *near = did_you_mean(name, (const char *const *)names.items, names.count);
     if (near) report_help(e->reports, "did you mean '%s'?", near);
     return value_error(e, span);

@@ -51,11 +51,11 @@ static bool places_reach(MoecCompiler *compiler, long length, long context) {
     const char *learned = length > context ? moec_learned_places(compiler) : NULL;
     if (!learned) return true;
     char *help = memory_format("stay within %ld tokens, the prompt among them, or train with "
-                               "--set train.context=%ld",
+                               "--set train.context_length=%ld",
                                context, length);
     error_message(help,
                   "the text may have %ld tokens, and '%s' has learned the first %ld places alone "
-                  "(train.context)",
+                  "(train.context_length)",
                   length, learned, context);
     free(help);
     return false;
@@ -63,7 +63,7 @@ static bool places_reach(MoecCompiler *compiler, long length, long context) {
 
 Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
                      long length) {
-    long context = (long)moec_option_number(compiler, "train.context", 256);
+    long context = (long)moec_option_number(compiler, "train.context_length", 256);
     if (!places_reach(compiler, length, context)) return NULL;
     GraphShape *shapes = memory_new(sizeof *shapes * 2 * (size_t)widths);
     for (int i = 0; i < widths; i++) {
@@ -82,12 +82,12 @@ Decoder *decoder_over(Model *model, int width, long length) {
 
 Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
                       long length) {
-    long context = (long)moec_option_number(compiler, "train.context", 256);
+    long context = (long)moec_option_number(compiler, "train.context_length", 256);
     long places = length > context ? length : context;
     if (!places_reach(compiler, length, context)) return NULL;
     if (length > context)
         note_message(
-            "the text goes beyond the %ld tokens that the model was trained on (train.context)",
+            "the text goes beyond the %ld tokens that the model was trained on (train.context_length)",
             context);
     const GraphShape shapes[] = {decode_shape(rows, places, 1),
                                  decode_shape(rows, places, PREFILL_TOKENS)};

@@ -8,8 +8,8 @@ use decoder
 model two = decoder {
   dim = 32, layers = 3
   attention = { heads = { q = 2 }, head_dim = 16 }
-  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 16 }, weights = renormalised }
-  train = { batch = 2, context = 32 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 16 }, route_norm = top_k }
+  train = { batch_size = 2, context_length = 32 }
 }
 MODEL
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive

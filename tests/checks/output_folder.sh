@@ -7,7 +7,7 @@ export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 small_model 2
 cat >>"$work/small.moe" <<SPEC
 experiment widths {
-  base = small
+  baseline = small
   vary ffn.hidden = [8, 12]
 }
 SPEC

@@ -11,17 +11,17 @@ cat >p.moe <<'SPEC'
 use decoder
 
 model small = decoder {
-  dim = 16, layers = 1, attention.heads.q = 2, ffn.hidden = 16
-  train = { batch = 2, context = 16, steps = 3, seed = 7 }
+  dim = 16, layers = 1, attention.heads.q = 2, ffn.hidden_dim = 16
+  train = { batch_size = 2, context_length = 16, steps = 3, seed = 7 }
 }
 model derived = small { dim = 24, train.steps = 4 }
 
-experiment fixed   { base = small, vary ffn.hidden = [16, 24], train = { steps = 5 } }
-experiment varied  { base = small, vary attention.gate = [none, { at = sdpa }] }
-experiment named   { base = small, variants = { wide = { ffn.hidden = 32 } } }
-experiment tuned   { base = small, tune train.lr = [1e-3, 2e-3] }
-experiment matched { base = small, vary attention.gate = [none, { at = sdpa }], match params by ffn.hidden }
-experiment spent   { base = small, vary ffn.hidden = [16, 24], budget = { steps = 6 } }
+experiment fixed   { baseline = small, vary ffn.hidden_dim = [16, 24], train = { steps = 5 } }
+experiment varied  { baseline = small, vary attention.gate = [none, { at = sdpa }] }
+experiment named   { baseline = small, variants = { wide = { ffn.hidden_dim = 32 } } }
+experiment tuned   { baseline = small, tune train.lr = [1e-3, 2e-3] }
+experiment matched { baseline = small, vary attention.gate = [none, { at = sdpa }], match params by ffn.hidden_dim }
+experiment spent   { baseline = small, vary ffn.hidden_dim = [16, 24], budget = { steps = 6 } }
 SPEC
 
 # row TEXT: the next lines test the row of the table that begins with TEXT.

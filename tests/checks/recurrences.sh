@@ -35,12 +35,12 @@ layer strong(x[s,d]) -> y[s,d] {
 }
 
 model m = decoder {
-  vocab     = 32
+  vocab_size     = 32
   dim       = 24
   layers    = 1
   attention = strong
-  ffn       = swiglu { hidden = 16 }
-  train     = { batch = 1, context = 300 }
+  ffn       = swiglu { hidden_dim = 16 }
+  train     = { batch_size = 1, context_length = 300 }
 }
 END_OF_SPEC
 chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -c '_border\[.*scan(')
@@ -78,7 +78,7 @@ for mixer in retention 'gated_delta { heads.k = 2 }' 'mamba2 { heads = 2 }' line
     cat >"$work/layer.moe" <<END_OF_SPEC
 use decoder
 use recurrent
-model m = decoder { vocab = 32, dim = 64, layers = 1, attention = $mixer, train = { batch = 1, context = 1024 } }
+model m = decoder { vocab_size = 32, dim = 64, layers = 1, attention = $mixer, train = { batch_size = 1, context_length = 1024 } }
 END_OF_SPEC
     moec verify "$work/layer.moe" --context 1024 --batch 1 || exit 1
 done

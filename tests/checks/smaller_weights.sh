@@ -10,15 +10,15 @@ cat >"$work/small.moe" <<'EOF'
 use decoder
 
 model dense = decoder {
-  vocab = 256, dim = 64, layers = 2
+  vocab_size = 256, dim = 64, layers = 2
   attention = { heads = { q = 4, k = 2, v = 2 }, head_dim = 32 }
-  ffn = swiglu { hidden = 192 }
-  train = { batch = 2, context = 32, steps = 60, evaluate = 0, lr = 1e-2 }
+  ffn = swiglu { hidden_dim = 192 }
+  train = { batch_size = 2, context_length = 32, steps = 60, eval_interval = 0, lr = 1e-2 }
 }
 
-model tied = dense { tied = true }
+model tied = dense { tie_embeddings = true }
 
-model routed = dense { ffn = moe { experts = 6, top = 2, expert = swiglu { hidden = 128 } } }
+model routed = dense { ffn = moe { experts = 6, top_k = 2, expert = swiglu { hidden_dim = 128 } } }
 EOF
 hold() { # MODEL WEIGHTS
     moec verify "$work/small.moe:$1" --context 12 --set train.weights="$2" >"$work/out" 2>&1 || wrong "$1, $2: $(cat "$work/out")"
@@ -71,10 +71,10 @@ use decoder
 use recurrent
 
 model scans = decoder {
-  vocab = 256, dim = 64, layers = 8, ffn = swiglu { hidden = 64 }, separator = 1
-  mixers = [lstm, min_gru, linear_attention { heads = 2 }, retention { heads = 2 }, gated_delta { heads.k = 2 },
+  vocab_size = 256, dim = 64, layers = 8, ffn = swiglu { hidden_dim = 64 }, document_start_token = 1
+  token_mixers = [lstm, min_gru, linear_attention { heads = 2 }, retention { heads = 2 }, gated_delta { heads.k = 2 },
             mamba2 { heads = 2 }, gla { heads = 2 }, rwkv7 { heads = 2 }]
-  train = { batch = 2, context = 32, steps = 10, evaluate = 0, lr = 1e-2 }
+  train = { batch_size = 2, context_length = 32, steps = 10, eval_interval = 0, lr = 1e-2 }
 }
 EOF
 loss() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$work/out"; }

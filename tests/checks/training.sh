@@ -9,8 +9,8 @@ use decoder
 model small = decoder {
   dim = 16, layers = 2
   attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 8 }, balance = 0.01 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 60, accumulate = 2, evaluate = 20, checkpoint = 7 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 60, gradient_accumulation_steps = 2, eval_interval = 20, save_interval = 7 }
 }
 SPEC
 cat stdlib/*.moe > "$work/text"

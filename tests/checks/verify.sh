@@ -24,10 +24,10 @@ cat >"$work/chunked.moe" <<'END'
 use decoder
 use recurrent
 model m = decoder {
-  vocab = 64, dim = 64, layers = 1
-  attention = mamba2 { heads = 4, head_dim = 32, states = 32 }
-  ffn.hidden = 16
-  train = { batch = 2, context = 128 }
+  vocab_size = 64, dim = 64, layers = 1
+  attention = mamba2 { heads = 4, head_dim = 32, state_size = 32 }
+  ffn.hidden_dim = 16
+  train = { batch_size = 2, context_length = 128 }
 }
 END
 
@@ -47,10 +47,10 @@ cat >"$work/small.moe" <<'END'
 use decoder
 use recurrent
 model m = decoder {
-  vocab = 16, dim = 8, layers = 1
+  vocab_size = 16, dim = 8, layers = 1
   attention = retention { heads = 1 }
-  ffn.hidden = 8
-  train = { batch = 1, context = 24 }
+  ffn.hidden_dim = 8
+  train = { batch_size = 1, context_length = 24 }
 }
 END
 verified 'batch 1, context 24' "$work/small.moe" --shapes
@@ -67,10 +67,10 @@ done
 cat >"$work/wide.moe" <<'END'
 use decoder
 model m = decoder {
-  vocab = 64, dim = 64, layers = 1
+  vocab_size = 64, dim = 64, layers = 1
   attention = { heads.q = 2, head_dim = 32 }
-  ffn = swiglu { hidden = 64 }
-  train = { batch = 1, context = 8 }
+  ffn = swiglu { hidden_dim = 64 }
+  train = { batch_size = 1, context_length = 8 }
 }
 model whole = m { attention.mask = none }
 END

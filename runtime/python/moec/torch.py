@@ -16,7 +16,7 @@ layer module_in_torch {{
   option inner: layer = {layer}
   option train: layer = train {{ batch = {batch}, context = {context} }}
   axis d = {dim}
-  sequence s = train.context
+  sequence s = train.context_length
   input x[s, d]: real
   input dy[s, d]: real
   y[s, d] = inner(x)
