@@ -24,8 +24,15 @@ const Node *alias_find(const Node *declared, const char *name, bool suggested) {
 
 /* ---- options ---- */
 
+Span option_span(const Node *option) {
+    Span span = option->span;
+    for (int i = 0; option->aliases && i < option->count; i++)
+        if (option->kids[i]) span.end = option->kids[i]->span.end;
+    return span;
+}
+
 /* An alias without a value is a name of the option, one with a value a value of it. */
-static bool was_called(const Node *option, const char *name) {
+bool option_was(const Node *option, const char *name) {
     const Node *alias = alias_find(option, name, false);
     return alias && !alias->count;
 }
@@ -41,7 +48,7 @@ const Node *option_called(const Node *layer, const char *name) {
 static const Node *option_formerly(const Node *layer, const char *name) {
     const Node *body = layer_body(layer);
     for (int i = 0; i < body->count; i++)
-        if (body->kids[i]->kind == NODE_OPTION && was_called(body->kids[i], name))
+        if (body->kids[i]->kind == NODE_OPTION && option_was(body->kids[i], name))
             return body->kids[i];
     return NULL;
 }
@@ -177,5 +184,90 @@ const Node *layer_formerly(Elaborator *e, const char *name) {
                            layer->name);
             return layer;
         }
+    return NULL;
+}
+
+/* ---- suggestions for unknown names ---- */
+
+enum { MAX_INNER = 3 };
+
+typedef struct Search {
+    Elaborator *e;
+    const char *name;
+    Text found;         /* paths, "a' and 'b" */
+    const Node *option; /* the last one found */
+} Search;
+
+/* The text of an alias's value as it is declared. */
+static const char *value_of(Arena *arena, const Node *alias) {
+    const Node *value = alias->kids[0];
+    if (value->kind == NODE_STRING) return value->name;
+    Span span = value->span;
+    return arena_copy(arena, span.source->text + span.start, (size_t)(span.end - span.start));
+}
+
+static void search_option(Search *search, const Node *option, const char *prefix) {
+    const Node *alias = alias_find(option, search->name, true);
+    if (!alias && option_was(option, search->name))
+        alias = alias_find(option, search->name, false);
+    if (!alias) return;
+    Arena *arena = search->e->arena;
+    const char *path =
+        alias->count ? value_of(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
+    text_add(&search->found, "%s%s", search->found.length ? "' and '" : "", path);
+    search->option = option;
+}
+
+/* The layer that an option takes in `given`, or by default, and the options given to it. */
+static const Node *chosen_layer(Elaborator *e, const Node *option, const Record *given,
+                                const Record **inner) {
+    const Entry *entry = given ? given_entry(given, option->name) : NULL;
+    const Value *value = entry ? entry->value : NULL;
+    *inner = value ? value->record : NULL;
+    if (value && value->kind == KIND_LAYER) return value->layer;
+    const Node *named = value && value->kind == KIND_WORD ? find_layer(e, value->word) : NULL;
+    return named ? named : option_layer(e, option);
+}
+
+/* Among the options `depth` layers below this one. */
+static void search_below(Search *search, const Node *layer, const Record *given,
+                         const char *prefix, int depth) {
+    const Node *body = layer_body(layer);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION) continue;
+        if (depth == 0) search_option(search, option, prefix);
+        const Record *inner;
+        const Node *next = depth > 0 ? chosen_layer(search->e, option, given, &inner) : NULL;
+        if (next && next != layer)
+            search_below(search, next, inner,
+                         arena_format(search->e->arena, "%s%s.", prefix, option->name), depth - 1);
+    }
+}
+
+const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
+                             const char *name, const char *prefix, const Node **option) {
+    Search search = {.e = e, .name = name, .found = {.arena = e->arena}};
+    for (int depth = 0; depth <= MAX_INNER && !search.found.length; depth++)
+        search_below(&search, layer, given, prefix, depth);
+    *option = search.option;
+    return search.found.length ? search.found.text : NULL;
+}
+
+const char *suggested_value(Elaborator *e, const Node *option, const char *word) {
+    const Node *alias = alias_find(option, word, true);
+    return alias && alias->count ? value_of(e->arena, alias) : NULL;
+}
+
+const char *suggested_layer(Elaborator *e, const char *name) {
+    const Unit *units[] = {e->unit, standard_unit(e->unit)};
+    for (int u = 0; u < 2; u++) {
+        const List *lists[] = {&units[u]->layers, &units[u]->optimizers, &units[u]->schedules};
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < lists[i]->count; k++) {
+                const Node *layer = lists[i]->items[k], *alias = alias_find(layer, name, true);
+                if (alias) return alias->count ? value_of(e->arena, alias) : layer->name;
+            }
+    }
     return NULL;
 }

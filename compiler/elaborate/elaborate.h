@@ -266,6 +266,8 @@ Value *evaluate_word(Elaborator *e, const Node *node);
 /* The alias of an option or a layer: a former name or value, or a suggested one; or NULL. */
 const Node *alias_find(const Node *declared, const char *name, bool suggested);
 const Node *option_called(const Node *layer, const char *name);
+bool option_was(const Node *option, const char *name); /* a former name of it */
+Span option_span(const Node *option); /* of the declaration without its aliases */
 /* The same by its current or a deprecated name, with a note at `span` for the latter. */
 const Node *option_named(Elaborator *e, const Node *layer, const char *name, Span span);
 /* Replaces deprecated names in the options that a layer is given. */
@@ -278,6 +280,13 @@ void adopt_moves(Elaborator *e, const Node *layer, Record *record);
 Value *renamed_value(Elaborator *e, const Node *option, Value *value);
 /* The layer, optimizer or schedule that had this name, with a note; or NULL. */
 const Node *layer_formerly(Elaborator *e, const char *name);
+
+/* The options that suggest themselves for an unknown name, as paths from `layer` or the model
+ * ("a' and 'b"); *option receives the last. NULL: none. */
+const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
+                             const char *name, const char *prefix, const Node **option);
+const char *suggested_value(Elaborator *e, const Node *option, const char *word);
+const char *suggested_layer(Elaborator *e, const char *name);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);

@@ -194,7 +194,10 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
     NodeKind kind = wanted_kind(e, option);
     report_error(e->reports, value->span, "there is no %s '%s'", node_kind_name(kind), value->word);
     const char *inner = option_of_word(e, option, value->word);
-    if (inner)
+    const char *similar = suggested_layer(e, value->word);
+    if (similar)
+        report_help(e->reports, "did you mean '%s'?", similar);
+    else if (inner)
         report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
     else if (!help_with_use(e->reports, value->word))
         help_with_names(e, kind, value->word);
@@ -325,7 +328,8 @@ static bool within_list(const Value *value, const Value *list) {
     return false;
 }
 
-static void report_words(Elaborator *e, const Value *value, const Value *list) {
+static void report_words(Elaborator *e, const Node *option, const Value *value,
+                         const Value *list) {
     Text text = {.arena = e->arena};
     const char *names[64];
     int count = 0;
@@ -334,7 +338,8 @@ static void report_words(Elaborator *e, const Value *value, const Value *list) {
         text_add(&text, "%s%s", i ? ", " : "", word);
         if (count < 64) names[count++] = word;
     }
-    const char *near = value->kind == KIND_WORD ? did_you_mean(value->word, names, count) : NULL;
+    const char *near = value->kind == KIND_WORD ? suggested_value(e, option, value->word) : NULL;
+    if (!near && value->kind == KIND_WORD) near = did_you_mean(value->word, names, count);
     if (near)
         report_help(e->reports, "did you mean '%s'? It takes one of: %s", near, text.text);
     else
@@ -366,8 +371,8 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
         if (within_list(value, list)) return true;
         report_error(e->reports, value->span, "option '%s' cannot be %s", option->name,
                      value_text(e, value));
-        report_words(e, value, list);
-        report_note(e->reports, option->span, "declared here");
+        report_words(e, option, value, list);
+        report_note(e->reports, option_span(option), "declared here");
         return false;
     }
     double low = -INFINITY, high = INFINITY;
@@ -378,7 +383,7 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
                  option->name, value->number,
                  high == INFINITY ? arena_format(e->arena, "%.9g..", low)
                                   : arena_format(e->arena, "%.9g..%.9g", low, high));
-    report_note(e->reports, option->span, "declared here");
+    report_note(e->reports, option_span(option), "declared here");
     return false;
 }
 
@@ -467,6 +472,17 @@ static void report_fraction(Elaborator *e, const Node *option, const Value *valu
     e->frame->refused = true;
 }
 
+/* "true" or "false" for a word of other languages; NULL: it is none. */
+static const char *truth_of(const char *word) {
+    static const char *const yes[] = {"yes", "on", "True", "TRUE"};
+    static const char *const no[] = {"no", "off", "False", "FALSE"};
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(word, yes[i])) return "true";
+        if (!strcmp(word, no[i])) return "false";
+    }
+    return NULL;
+}
+
 /* Of another kind than the option's type. */
 static void report_kind(Elaborator *e, const Node *option, const Value *value) {
     bool braces = value->kind == KIND_WORD && value->record && value->record->entries.count;
@@ -476,11 +492,15 @@ static void report_kind(Elaborator *e, const Node *option, const Value *value) {
     report_error(e->reports, value->span, "option '%s' takes %s%s, not %s", option->name,
                  strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ", option->kids[0]->name,
                  found);
-    report_note(e->reports, option->span, "declared here");
+    report_note(e->reports, option_span(option), "declared here");
     if (value->kind == KIND_WORD && *value->word &&
         strspn(value->word, "0123456789.e+-") == strlen(value->word))
         report_help(e->reports, "a number stands without quotes: %s = %s", option->name,
                     value->word);
+    const char *truth = value->kind == KIND_WORD && !strcmp(option->kids[0]->name, "bool")
+                            ? truth_of(value->word)
+                            : NULL;
+    if (truth) report_help(e->reports, "write %s = %s", option->name, truth);
 }
 
 /* The value that an option takes: what is given, else its default. */
@@ -507,10 +527,10 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
         fallback = converted;
     }
     if (!value && !fallback) {
-        report_error(e->reports, e->frame ? asked_here(e) : option->span,
+        report_error(e->reports, e->frame ? asked_here(e) : option_span(option),
                      "option '%s' of layer '%s' must be given", option->name,
                      e->frame ? e->frame->layer->name : "?");
-        report_note(e->reports, option->span, "declared here, without a default");
+        report_note(e->reports, option_span(option), "declared here, without a default");
         return value_error(e, option->span);
     }
     if (!value) return fallback;
@@ -636,6 +656,31 @@ static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entr
                 path, layer->name, path, path);
 }
 
+/* What was written before the last name of a path: "train." of train.batch. */
+static const char *written_prefix(Elaborator *e, const Entry *entry, const char *path) {
+    const Span span = entry->span;
+    int length = span.end - span.start - (int)strlen(path);
+    if (!span.source || length <= 0) return "";
+    return arena_copy(e->arena, span.source->text + span.start, (size_t)length);
+}
+
+/* Suggests an option for an unknown one: of a layer further in, of a similar meaning, or of a
+ * similar name. NULL: none. */
+static const char *near_option(Elaborator *e, const Node *layer, const Record *given,
+                               const Entry *entry, const char *path, const List *names) {
+    const Node *option = NULL, *kind;
+    const char *near = NULL, *prefix = written_prefix(e, entry, path);
+    for (int depth = 1; depth <= MAX_INNER && !near; depth++)
+        near = path_inside(e, layer, path, depth);
+    if (!near) near = suggested_option(e, layer, given, path, prefix, &option);
+    if (!near) near = did_you_mean(path, (const char *const *)names->items, names->count);
+    if (near) report_help(e->reports, "did you mean '%s'?", near);
+    kind = option ? option_layer(e, option) : NULL;
+    if (kind && kind->kind != NODE_LAYER && !strstr(near, "' and '"))
+        help_with_names(e, kind->kind, "");
+    return near;
+}
+
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
@@ -666,14 +711,7 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
                      node_kind_name(layer->kind), layer->name, path);
-        const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
-        for (int depth = 1; depth <= MAX_INNER; depth++) {
-            const char *inside = path_inside(e, layer, path, depth);
-            if (!inside) continue;
-            near = inside;
-            break;
-        }
-        if (near) report_help(e->reports, "did you mean '%s'?", near);
+        const char *near = near_option(e, layer, given, entry, path, names);
         Text text = {.arena = e->arena};
         for (int j = 0; j < names->count && j < 24; j++)
             text_add(&text, "%s%s", j ? ", " : "", (char *)names->items[j]);

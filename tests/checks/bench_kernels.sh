@@ -32,4 +32,4 @@ moec emit "$work/two.moe" --target c --out "$work/emitted" >"$work/log"
 # A run's folder serves as its spec.
 cat stdlib/*.moe >"$work/data"
 moec train "$work/two.moe" --data "$work/data" --out "$work/run" --steps 1 >"$work/text" 2>&1 || wrong "training: $(cat "$work/text")"
-moec bench "$work/run" --graph decode --quick --set train.cache=int8 >"$work/text" 2>&1 || wrong "bench of a run: $(cat "$work/text")"
+moec bench "$work/run" --graph decode --quick --set inference.kv_cache_dtype=int8 >"$work/text" 2>&1 || wrong "bench of a run: $(cat "$work/text")"

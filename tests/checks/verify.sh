@@ -90,12 +90,12 @@ moec verify "$work/small.moe" --shapes --batch 2 >"$work/said" 2>&1 || code=$?
 
 # Weights and caches as they are set.
 for weights in int8 bf16; do
-    verified "f32, $weights weights (f32 in training), seed" "$work/wide.moe:m" --set train.weights=$weights --forms
+    verified "f32, $weights weights (f32 in training), seed" "$work/wide.moe:m" --set inference.weight_dtype=$weights --forms
     has "$weights weights"
 done
-verified 'f32, int8 cache, seed' "$work/wide.moe:m" --set train.cache=int8 --forms
+verified 'f32, int8 cache, seed' "$work/wide.moe:m" --set inference.kv_cache_dtype=int8 --forms
 has 'int8 cache'
-verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole" --set train.cache=int8
+verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole" --set inference.kv_cache_dtype=int8
 
 # Many different blocks: the programs of both sides are within the limit of one compiler, as those of `train` are.
 {
