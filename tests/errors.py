@@ -17,7 +17,7 @@ LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|PRI([ud])64')
 TOKEN = re.compile(r'/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)+\'|.', re.S)
 CONVERSION = re.compile(r"%[-+# 0-9.*]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z]|%%")
 PARTIAL = "/* Partial: not every message has a code yet; UPDATE=1 removes this line. */"
-FEWEST_LETTERS = 8  # of a format's own: below, it would match messages of others
+FEWEST_LETTERS = 5  # outside of conversions: a format with fewer would match other messages
 HEAD = """# Error index
 
 Each error message has a code: `error[E0123]` in text, `"code"` with `--json`. A code keeps its meaning in later versions and is
@@ -75,7 +75,7 @@ def help_after(text, end):
 def messages():
     """{(file, format): remedy or None}, in the order of the sources."""
     found = {}
-    for path in sorted([*pathlib.Path("compiler").rglob("*.[cy]"), *pathlib.Path("runtime").rglob("*.c")]):
+    for path in sorted([*pathlib.Path("compiler").rglob("*.[cyl]"), *pathlib.Path("runtime").rglob("*.c")]):
         if path.parts[1] in ("sim", "standalone"):
             continue
         text, calls = without_comments(path.read_text(encoding="utf-8")), CALLS[path.parts[0]]
@@ -87,7 +87,7 @@ def messages():
             if path.parts[0] == "runtime" and formats(given[place - 1]):
                 remedy = formats(given[place - 1])[0]
             for one in texts:
-                if letters(one) >= FEWEST_LETTERS:
+                if letters(one) >= FEWEST_LETTERS and not one.startswith(" "):  # " of GGUF" is a part of a message
                     found.setdefault((str(path), one), remedy)
     return found
 

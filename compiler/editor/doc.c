@@ -123,8 +123,9 @@ static const char *summary_of(Arena *arena, const Facts *facts) {
     text_add(&out, "%s", "");
     for (const char *at = text; *at; at++) {
         const char *next = at + 1 + strspn(at + 1, " \n");
-        if (*at == '.' && next > at + 1 && (!*next || isupper((unsigned char)*next))) break;
-        if (*at == '\n' && !*next) break;
+        bool last = !*next || !strncmp(at + 1, "\n\n", 2);
+        if (*at == '.' && next > at + 1 && (last || isupper((unsigned char)*next))) break;
+        if (*at == '\n' && (!*next || at[1] == '\n')) break;
         text_add(&out, "%c", *at == '\n' ? ' ' : *at);
     }
     return out.text;
