@@ -215,7 +215,7 @@ static void search_option(Search *search, const Node *option, const char *prefix
     const char *path =
         alias->count ? value_of(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
     text_add(&search->found, "%s%s", search->found.length ? "' and '" : "", path);
-    search->option = option;
+    search->option = alias->count ? NULL : option;
 }
 
 /* The layer that an option takes in `given`, or by default, and the options given to it. */
@@ -242,6 +242,7 @@ static void search_below(Search *search, const Node *layer, const Record *given,
         if (next && next != layer)
             search_below(search, next, inner,
                          arena_format(search->e->arena, "%s%s.", prefix, option->name), depth - 1);
+        if (next && search->found.length) return; /* one layer answers */
     }
 }
 

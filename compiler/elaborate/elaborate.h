@@ -272,7 +272,7 @@ Span option_span(const Node *option); /* of the declaration without its aliases 
 const Node *option_named(Elaborator *e, const Node *layer, const char *name, Span span);
 /* Replaces deprecated names in the options that a layer is given. */
 void adopt_names(Elaborator *e, const Node *layer, Record *given);
-/* Moves options of a model to the group that has them now: train.weights to
+/* Moves options of a model to the group that has them now: inference.weight_dtype to
  * inference.weight_dtype. */
 void record_remove(Record *record, const Entry *entry);
 void adopt_moves(Elaborator *e, const Node *layer, Record *record);

@@ -5,7 +5,7 @@
 
 swept_model small 400 100
 cat >> "$work/small.moe" <<'SPEC'
-experiment gate { baseline = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
+experiment gate { baseline = small, vary attention.gate = [{ at = v }], match params by ffn.hidden_dim, seeds = 2 }
 experiment rates { baseline = small, vary attention.gate = [{ at = v }], tune train.lr = [1e-3, 1e-2, 1e30], train = { steps = 20, clip = 0 } }
 experiment halves { baseline = small, vary train.lr = [1e-4, 1e-3, 1e-5], seeds = 2, train = { steps = 40 }, early_stopping = { halve_at = [0.25, 0.5] } }
 experiment limit { baseline = small, vary train.lr = [3], train = { steps = 40, clip = 0 }, early_stopping = { diverged_above = 7 } }

@@ -470,7 +470,7 @@ static void add_helpers(Spec *spec) {
 static void add_inputs(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
-    add(spec, "  sequence s = train.context\n  input tokens[s]: token\n  input targets[s]: next\n");
+    add(spec, "  sequence s = train.context_length\n  input tokens[s]: token\n  input targets[s]: next\n");
     add(spec, "  param embedding[v, d] ~ normal(0.5), df[d, f] ~ uniform(0.5), dg[d, g] ~ "
               "uniform(-1, 1)\n");
     add(spec, "  param w3[f, g, h] ~ normal(0.1, 0.4), w2[c, d] { decay = 0 }\n");

@@ -430,7 +430,7 @@ static void add_stack(Spec *spec) {
     Random *random = &spec->random;
     add(spec, "layer stack {\n  option attention: layer = attention\n  option ffn: layer = swiglu\n"
               "  option norm: layer = rms_norm\n  option train: layer = train\n");
-    add(spec, "  axis d = %ld\n  axis v = %ld\n  sequence s = train.context\n", spec->dim,
+    add(spec, "  axis d = %ld\n  axis v = %ld\n  sequence s = train.context_length\n", spec->dim,
         spec->vocabulary);
     add(spec, "  input tokens[s]: token\n  input targets[s]: next\n  param embedding[v,d] ~ "
               "normal(1), mix[d,d]\n");

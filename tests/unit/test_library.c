@@ -25,7 +25,7 @@ static const char spec[] =
     "  option train: layer = train { batch = 2, context = 5 }\n"
     "  option inner: layer = attention\n"
     "  axis d = 8\n"
-    "  sequence s = train.context\n"
+    "  sequence s = train.context_length\n"
     "  input x[s, d]: real\n"
     "  input dy[s, d]: real\n"
     "  y[s, d] = x[s, d] + inner(x) + swiglu(x; hidden = 6)\n"
@@ -221,7 +221,7 @@ static double trained(const char *const *sets, int count, double *norm) {
 /* A mean over a step is known before it, whoever takes the step. */
 static void test_step_mean(void **state) {
     (void)state;
-    const char *const sets[] = {"ffn.balance_over=step", "train.batch=2", "train.accumulate=4"};
+    const char *const sets[] = {"ffn.aux_loss_scope=global_batch", "train.batch_size=2", "train.gradient_accumulation_steps=4"};
     double norm, same, other;
     double whole = trained(NULL, 0, &norm), alike = trained(sets, 1, &same);
     double parts = trained(sets, 3, &other), apart = trained(sets + 1, 2, &other);
@@ -519,7 +519,7 @@ static void test_on_text(void **state) {
 static void test_wrong_loads(void **state) {
     (void)state;
     MoecModel *model;
-    const char *const sets[] = {"train.batch = 3", NULL};
+    const char *const sets[] = {"train.batch_size = 3", NULL};
     REFUSED(moec_load("x", NULL, NULL), "'model' is NULL");
     REFUSED(moec_load("x", &(MoecLoad){.spec = shared}, &model), "got both");
     REFUSED(moec_load(NULL, NULL, &model), "got neither");

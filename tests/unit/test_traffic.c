@@ -88,7 +88,7 @@ static void caches_are_read_as_far_as_filled(void **state) {
     const double place = 2 * 2 * 64 * 4, states = 2 * 4 * 16 * 32 * 4;
     assert_true(cached("m", "tied=true", 1, 5) == 5 * place);
     assert_true(cached("m", "tied=true", 3, 5) == 15 * place);
-    assert_true(cached("m", "train.cache=bf16", 1, 5) == 5 * place / 2);
+    assert_true(cached("m", "inference.kv_cache_dtype=bf16", 1, 5) == 5 * place / 2);
     assert_true(cached("state", "tied=true", 1, 0) == states);
     assert_true(cached("state", "tied=true", 2, 7) == 2 * states);
 }
