@@ -118,8 +118,10 @@ static void move_entry(Elaborator *e, Record *record, Entry *entry, Record *to, 
 void adopt_names(Elaborator *e, const Node *layer, Record *given) {
     for (int i = 0; given && i < given->entries.count; i++) {
         Entry *entry = given->entries.items[i];
-        if (option_called(layer, entry->name) || is_group_of(layer, entry->name)) continue;
-        const Node *option = option_named(e, layer, entry->name, entry->span);
+        const Node *option = option_called(layer, entry->name);
+        if (option) entry->value = renamed_value(e, option, entry->value);
+        if (option || is_group_of(layer, entry->name)) continue;
+        option = option_named(e, layer, entry->name, entry->span);
         if (!option) continue;
         if (!given_entry(given, option->name))
             entry->name = option->name;
@@ -162,14 +164,13 @@ void adopt_moves(Elaborator *e, const Node *layer, Record *record) {
 /* ---- values ---- */
 
 Value *renamed_value(Elaborator *e, const Node *option, Value *value) {
-    const Node *alias = value->kind == KIND_WORD && option->aliases
-                            ? alias_find(option, value->word, false)
-                            : NULL;
+    bool word = value->kind == KIND_WORD && !strcmp(option->kids[0]->name, "enum");
+    const Node *alias = word ? alias_find(option, value->word, false) : NULL;
     if (!alias || !alias->count) return value;
     const char *now = alias->kids[0]->name;
     report_renamed(e->reports, value->span,
                    arena_format(e->arena, "option '%s': value", option->name), value->word, now);
-    Value *current = value_new(e, KIND_WORD, value->span);
+    Value *current = value_new(e, strcmp(now, "none") ? KIND_WORD : KIND_NONE, value->span);
     current->word = now;
     return current;
 }
