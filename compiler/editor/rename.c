@@ -168,6 +168,33 @@ static void rename_record(const Renaming *renaming, const Node *layer, Node *rec
         rename_entry(renaming, layer, record->kids[i], &own);
 }
 
+/* ---- settings of parameters: options of optimizers ---- */
+
+static void rename_settings(const Renaming *renaming, Node *record) {
+    const List *optimizers = &standard_unit(renaming->unit)->optimizers;
+    for (int i = 0; record && i < record->count; i++) {
+        const Node *found = NULL;
+        for (int k = 0; k < optimizers->count; k++) {
+            const Node *body = layer_body(optimizers->items[k]);
+            for (int j = 0; j < body->count; j++)
+                if (body->kids[j]->kind == NODE_OPTION &&
+                    option_was(body->kids[j], record->kids[i]->name))
+                    found = body->kids[j];
+        }
+        if (found) set_name(renaming, record->kids[i], "option", found->name);
+    }
+}
+
+static void rename_parameters(const Renaming *renaming, Node *model) {
+    Node *record = model->kids[1];
+    for (int i = 0; record && i < record->count; i++) {
+        Node *value = record->kids[i]->kids[0];
+        if (strcmp(record->kids[i]->name, "parameters")) continue;
+        for (int k = 0; value->kind == NODE_LIST && k < value->count; k++)
+            rename_settings(renaming, value->kids[k]);
+    }
+}
+
 /* ---- models and experiments ---- */
 
 static const Node *model_of(const Renaming *renaming, const Node *model, Setters *setters) {
@@ -187,6 +214,7 @@ static void rename_model(const Renaming *renaming, Node *model) {
     Setters setters, none = {.count = 0};
     const Node *layer = model_of(renaming, model, &setters);
     rename_record(renaming, layer, model->kids[1], &setters);
+    rename_parameters(renaming, model);
     if (model->count > 2 && model->kids[2]->kids[0])
         rename_record(renaming, layer_named(renaming, model->kids[2]->name),
                       model->kids[2]->kids[0], &none);
@@ -245,6 +273,7 @@ static void rename_in_body(const Renaming *renaming, Node *node) {
     const Setters none = {.count = 0};
     if (!node) return;
     for (int i = 0; i < node->count; i++) rename_in_body(renaming, node->kids[i]);
+    if (node->kind == NODE_PARAM) rename_settings(renaming, node->kids[2]);
     if (node->kind == NODE_OPTION) {
         rename_value(renaming, node, node->kids[2], &none);
     } else if (node->kind == NODE_CALL && node->kids[2]) {
