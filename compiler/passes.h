@@ -18,8 +18,8 @@ typedef struct Unit {
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
     struct Unit *standard; /* see standard_unit */
-    Table layers_by_name; /* Node *: layers, then optimizers, then schedules */
-    List overrides;       /* Node * NODE_ENTRY, from --set */
+    Table layers_by_name;  /* Node *: layers, then optimizers, then schedules */
+    List overrides;        /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
     const struct Program *shape;
     bool probing;          /* holds as a condition in GRAPH_MEASURE */

@@ -1,8 +1,7 @@
 /* rename: deprecated names of options in a file, found from the text alone. The formatter writes
  * the new names, and an experiment has them in its variants.
  *
- *     ffn = moe { top = 2 }   vary attention.rotary.base = [1e4, 1e6]
- * --> ffn = moe { top_k = 2 }   vary attention.rotary.theta = [1e4, 1e6]
+ *     part = layer { width = 2 }      -->      part = layer { size = 2 }
  *
  * The layer of a record is the one that it names, that the model or its base chose, or the default.
  */
@@ -247,8 +246,8 @@ static void rename_experiment(const Renaming *renaming, Node *experiment) {
             rename_variants(renaming, layer, value, &setters);
         else if (!strcmp(entry->name, "train"))
             rename_entry(renaming, layer, entry, &setters);
-        for (int k = 0; entry->kind == NODE_EQUALISE && value->kind == NODE_LIST && k < value->count;
-             k++)
+        for (int k = 0;
+             entry->kind == NODE_EQUALISE && value->kind == NODE_LIST && k < value->count; k++)
             rename_entry(renaming, layer, value->kids[k], &setters);
     }
 }

@@ -1,9 +1,9 @@
 /* aliases: deprecated names of options, values and layers, and suggestions for unknown names. The
  * declarations carry both:
  *
- *     option top_k: int = 2 "experts per token" was [top] suggest [num_experts_per_tok]
- *     option pairs: enum in [half, interleaved] = half "pairs" was [halves => half]
- *     option weight_dtype: enum in [f32, bf16] = f32 "weights" was [train.weights]
+ *     option size: int = 2 "size of the part" was [width] suggest [n_part]
+ *     option kind: enum in [one, two] = one "kind" was [uno => one]
+ *     option dtype: enum in [f32, bf16] = f32 "type" was [train.dtype]
  *
  * An old name in a record is replaced by the new one before the record is read. A path is an option
  * of the model that moved to another group. Layers of a checkpoint or of a user may declare an
@@ -62,9 +62,8 @@ static const Node *option_still(Unit *unit, const Node *layer, const char *name)
             const Node *option = option_called(lists[i]->items[k], name);
             for (int j = 0; option && option->aliases && j < option->aliases->count; j++) {
                 const Node *alias = option->aliases->kids[j];
-                const Node *found = alias->number == 1 || alias->count
-                                        ? NULL
-                                        : option_called(layer, alias->name);
+                const Node *found =
+                    alias->number == 1 || alias->count ? NULL : option_called(layer, alias->name);
                 if (found) return found;
             }
         }
@@ -209,8 +208,7 @@ static const char *value_of(Arena *arena, const Node *alias) {
 
 static void search_option(Search *search, const Node *option, const char *prefix) {
     const Node *alias = alias_find(option, search->name, true);
-    if (!alias && option_was(option, search->name))
-        alias = alias_find(option, search->name, false);
+    if (!alias && option_was(option, search->name)) alias = alias_find(option, search->name, false);
     if (!alias) return;
     Arena *arena = search->e->arena;
     const char *path =
@@ -231,8 +229,8 @@ static const Node *chosen_layer(Elaborator *e, const Node *option, const Record 
 }
 
 /* Among the options `depth` layers below this one. */
-static void search_below(Search *search, const Node *layer, const Record *given,
-                         const char *prefix, int depth) {
+static void search_below(Search *search, const Node *layer, const Record *given, const char *prefix,
+                         int depth) {
     const Node *body = layer_body(layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];

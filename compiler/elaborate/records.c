@@ -328,8 +328,7 @@ static bool within_list(const Value *value, const Value *list) {
     return false;
 }
 
-static void report_words(Elaborator *e, const Node *option, const Value *value,
-                         const Value *list) {
+static void report_words(Elaborator *e, const Node *option, const Value *value, const Value *list) {
     Text text = {.arena = e->arena};
     const char *names[64];
     int count = 0;

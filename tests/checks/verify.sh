@@ -99,12 +99,12 @@ verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole
 
 # Many different blocks: the programs of both sides are within the limit of one compiler, as those of `train` are.
 {
-    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab = 16, dim = 16, layers = 13\n  mixers = [\n'
+    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab_size = 16, dim = 16, layers = 13\n  mixers = [\n'
     for i in 1 2 3 4; do
         for k in 1 2 3; do echo '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },'; done
         echo '    attention { heads.q = 2, head_dim = 8 },'
     done
-    printf '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },\n  ]\n  ffn = swiglu { hidden = 8 }\n'
-    printf '  train = { batch = 1, context = 16 }\n}\n'
+    printf '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },\n  ]\n  ffn = swiglu { hidden_dim = 8 }\n'
+    printf '  train = { batch_size = 1, context_length = 16 }\n}\n'
 } >"$work/many.moe"
 verified 'products of bf16' "$work/many.moe" --set train.precision=bf16

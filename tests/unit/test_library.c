@@ -26,9 +26,9 @@ static const char spec[] =
     "  option inner: layer = attention\n"
     "  axis d = 8\n"
     "  sequence s = train.context_length\n"
-    "  input x[s, d]: real\n"
-    "  input dy[s, d]: real\n"
-    "  y[s, d] = x[s, d] + inner(x) + swiglu(x; hidden = 6)\n"
+    "  input x[s, d]: float\n"
+    "  input dy[s, d]: float\n"
+    "  y[s, d] = x[s, d] + inner(x) + swiglu(x; hidden_dim = 6)\n"
     "  output y\n"
     "  loss = sum[batch, s, d] y[s, d] * dy[s, d]\n"
     "}\n"
@@ -193,8 +193,8 @@ static const char balanced[] =
     "use decoder\n"
     "model balanced = decoder {\n"
     "  vocab = 32, dim = 16, layers = 2, attention.heads.q = 2\n"
-    "  ffn = moe { experts = 8, top = 1, expert = swiglu { hidden = 8 }, balance = 1 }\n"
-    "  train = { batch = 8, context = 6, lr = 1e-2 }\n"
+    "  ffn = moe { experts = 8, top_k = 1, expert = swiglu { hidden_dim = 8 }, balance = 1 }\n"
+    "  train = { batch_size = 8, context_length = 6, lr = 1e-2 }\n"
     "}\n";
 
 enum { WINDOWS = 8, WINDOW = 7 };
@@ -278,7 +278,7 @@ static const char shared[] =
     "use decoder\n"
     "model shared = decoder {\n"
     "  vocab = 256, dim = 16, layers = 1, attention.heads.q = 2\n"
-    "  train = { batch = 2, context = 16, lr = 1e-2, accumulate = 2 }\n"
+    "  train = { batch_size = 2, context_length = 16, lr = 1e-2, gradient_accumulation_steps = 2 }\n"
     "}\n";
 
 enum { THREADS = 4, CALLS = 25, SAMPLE = 2 * 17, MOST = 2 * 16 * 256 };

@@ -20,15 +20,15 @@ typedef struct Case {
     const char *sets[8];
 } Case;
 
-#define SMALL "dim=24", "layers=2", "vocab=59", "train.context_length=12"
+#define SMALL "dim=24", "layers=2", "vocab_size=59", "train.context_length=12"
 
 static const Case cases[] = {
     {"models/tiny.moe", "tiny", 12, 4, {SMALL, "train.batch_size=4"}},
-    {"models/tiny.moe", "tiny", 24, 2, {SMALL, "train.batch_size=4", "tied=true"}},
-    {"models/tiny.moe", "tiny", 4, 12, {SMALL, "train.batch_size=4", "cap=5"}},
+    {"models/tiny.moe", "tiny", 24, 2, {SMALL, "train.batch_size=4", "tie_embeddings=true"}},
+    {"models/tiny.moe", "tiny", 4, 12, {SMALL, "train.batch_size=4", "softcap=5"}},
     {"models/tiny.moe", "tiny", 5, 3, {SMALL, "train.batch_size=1"}},
     {"models/tiny.moe", "tiny", 1, 12, {SMALL, "train.batch_size=1"}},
-    {"models/tiny.moe", "tiny_moe", 6, 6, {SMALL, "train.batch_size=3", "tied=true"}},
+    {"models/tiny.moe", "tiny_moe", 6, 6, {SMALL, "train.batch_size=3", "tie_embeddings=true"}},
     {"models/tiny.moe", "tiny_lore", 12, 3, {SMALL, "train.batch_size=3", "train.activation_checkpointing=layer"}},
     {"models/gpt2.moe",
      "gpt2_small",
@@ -149,9 +149,9 @@ static int parts_inside(const Program *program) {
     return count;
 }
 
-#define RECURRENT "dim=16", "layers=2", "vocab=59", "train.context_length=12", "train.scan_chunk_size=4"
+#define RECURRENT "dim=16", "layers=2", "vocab_size=59", "train.context_length=12", "train.scan_chunk_size=4"
 
-#define FLAT "dim=16", "layers=1", "vocab=4", "train.context_length=12", "train.scan_chunk_size=4", "train.batch_size=2"
+#define FLAT "dim=16", "layers=1", "vocab_size=4", "train.context_length=12", "train.scan_chunk_size=4", "train.batch_size=2"
 
 /* What a recurrence by chunks holds of each head, on its way and on its way back. */
 static const Case recurrent[] = {
@@ -182,7 +182,7 @@ static void test_recurrent(void **state) {
 static void test_one_copy(void **state) {
     (void)state;
     MoecCompiler *compiler;
-    const Case wide = {"models/tiny.moe", "tiny", 0, 0, {"dim=24", "vocab=70001", "train.batch_size=8"}};
+    const Case wide = {"models/tiny.moe", "tiny", 0, 0, {"dim=24", "vocab_size=70001", "train.batch_size=8"}};
     Program *program = compile(&wide, 0, &compiler);
     Schedule *schedule = fuse(program);
     plan(schedule);
