@@ -422,12 +422,11 @@ static const Setting *setting_below(MoecCompiler *compiler, const char *done, co
     List names = other_names(compiler, head);
     for (int i = -1; i < names.count; i++) {
         const char *name = i < 0 ? head : names.items[i];
-        const char *path =
-            *done ? arena_format(compiler->arena, "%s.%s", done, name) : name;
-        const Setting *found = !rest[length]               ? setting_at(compiler, path)
-                               : has_group(compiler, path) ? setting_below(compiler, path,
-                                                                           rest + length + 1)
-                                                           : NULL;
+        const char *path = *done ? arena_format(compiler->arena, "%s.%s", done, name) : name;
+        const Setting *found = !rest[length] ? setting_at(compiler, path)
+                               : has_group(compiler, path)
+                                   ? setting_below(compiler, path, rest + length + 1)
+                                   : NULL;
         if (found) return found;
     }
     return NULL;

@@ -18,8 +18,8 @@ typedef struct Unit {
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
     struct Unit *standard; /* see standard_unit */
-    Table layers_by_name; /* Node *: layers, then optimizers, then schedules */
-    List overrides;       /* Node * NODE_ENTRY, from --set */
+    Table layers_by_name;  /* Node *: layers, then optimizers, then schedules */
+    List overrides;        /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
     const struct Program *shape;
     bool probing;          /* holds as a condition in GRAPH_MEASURE */
@@ -73,7 +73,7 @@ typedef struct Setting {
 } Setting;
 
 /* elaborate: one model of a unit as a program, forward only: every layer applied, every option
- * decided, every axis known. batch and context <= 0 take train.batch and train.context. `settings`
+ * decided, every axis known. batch and context <= 0 take train.batch_size and train.context_length. `settings`
  * (may be NULL) receives Setting *. GRAPH_UPDATE gives the optimizer's program. NULL after an
  * error. */
 Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context,
@@ -164,10 +164,10 @@ void precision(Program *program);
 void mark_exact(Program *program);
 /* Products read parameters from copies that take less room, as program->weights says. */
 void smaller_weights(Program *program);
-/* What products read parameters as where nothing is trained (train.weights; NULL: not said). int8
+/* What products read parameters as where nothing is trained (inference.weight_dtype; NULL: not said). int8
  * is for weights alone: then nothing else is rounded. */
 void choose_weights(Program *program, const char *weights);
-/* What is kept of every place from step to step (train.cache; NULL: not said); where products
+/* What is kept of every place from step to step (inference.kv_cache_dtype; NULL: not said); where products
  * round, the operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
 /* Whether a device can run it; else reports why not. */

@@ -69,7 +69,7 @@ model small = decoder {
   dim = 16, layers = 1
   attention = { heads = { q = 2 }, head_dim = 8 }
   ffn.hidden_dim = 16
-  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = $2, evaluate = $3, save_interval = 20 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = $2, eval_interval = $3, save_interval = 20 }
 }
 SPEC
     cat stdlib/*.moe >"$work/text"

@@ -22,5 +22,5 @@ cp "$work/run/last.safetensors" "$work/kept"
 train --out "$work/run" --resume --steps 59 || wrong "going on fails: $(cat "$work/output")"
 cp "$work/kept" "$work/run/last.safetensors"
 train --out "$work/run" --resume || wrong "going on fails: $(cat "$work/output")"
-train --out "$work/diverged" --set train.lr=1e30 --set train.clip=0 && wrong "nothing diverges"
+train --out "$work/diverged" --set train.lr=1e30 --set train.grad_clip=0 && wrong "nothing diverges"
 for run in run diverged; do "${PYTHON:-python3}" tests/read_logs.py "$work/$run" "$BUILD/moec"; done

@@ -27,7 +27,7 @@ struct Arena {
 
 static _Noreturn void no_memory(void) {
     fputs("moec: error: this takes more memory than there is\n"
-          "  help: make train.batch or train.context smaller\n",
+          "  help: make train.batch_size or train.context_length smaller\n",
           stderr);
     exit(1);
 }

@@ -1,8 +1,7 @@
 /* rename: deprecated names of options in a file, found from the text alone. The formatter writes
  * the new names, and an experiment has them in its variants.
  *
- *     ffn = moe { top = 2 }   vary attention.rotary.base = [1e4, 1e6]
- * --> ffn = moe { top_k = 2 }   vary attention.rotary.theta = [1e4, 1e6]
+ *     part = layer { width = 2 }      -->      part = layer { size = 2 }
  *
  * The layer of a record is the one that it names, that the model or its base chose, or the default.
  */
@@ -168,6 +167,33 @@ static void rename_record(const Renaming *renaming, const Node *layer, Node *rec
         rename_entry(renaming, layer, record->kids[i], &own);
 }
 
+/* ---- settings of parameters: options of optimizers ---- */
+
+static void rename_settings(const Renaming *renaming, Node *record) {
+    const List *optimizers = &standard_unit(renaming->unit)->optimizers;
+    for (int i = 0; record && i < record->count; i++) {
+        const Node *found = NULL;
+        for (int k = 0; k < optimizers->count; k++) {
+            const Node *body = layer_body(optimizers->items[k]);
+            for (int j = 0; j < body->count; j++)
+                if (body->kids[j]->kind == NODE_OPTION &&
+                    option_was(body->kids[j], record->kids[i]->name))
+                    found = body->kids[j];
+        }
+        if (found) set_name(renaming, record->kids[i], "option", found->name);
+    }
+}
+
+static void rename_parameters(const Renaming *renaming, Node *model) {
+    Node *record = model->kids[1];
+    for (int i = 0; record && i < record->count; i++) {
+        Node *value = record->kids[i]->kids[0];
+        if (strcmp(record->kids[i]->name, "parameters")) continue;
+        for (int k = 0; value->kind == NODE_LIST && k < value->count; k++)
+            rename_settings(renaming, value->kids[k]);
+    }
+}
+
 /* ---- models and experiments ---- */
 
 static const Node *model_of(const Renaming *renaming, const Node *model, Setters *setters) {
@@ -187,6 +213,7 @@ static void rename_model(const Renaming *renaming, Node *model) {
     Setters setters, none = {.count = 0};
     const Node *layer = model_of(renaming, model, &setters);
     rename_record(renaming, layer, model->kids[1], &setters);
+    rename_parameters(renaming, model);
     if (model->count > 2 && model->kids[2]->kids[0])
         rename_record(renaming, layer_named(renaming, model->kids[2]->name),
                       model->kids[2]->kids[0], &none);
@@ -219,8 +246,8 @@ static void rename_experiment(const Renaming *renaming, Node *experiment) {
             rename_variants(renaming, layer, value, &setters);
         else if (!strcmp(entry->name, "train"))
             rename_entry(renaming, layer, entry, &setters);
-        for (int k = 0; entry->kind == NODE_EQUALISE && value->kind == NODE_LIST && k < value->count;
-             k++)
+        for (int k = 0;
+             entry->kind == NODE_EQUALISE && value->kind == NODE_LIST && k < value->count; k++)
             rename_entry(renaming, layer, value->kids[k], &setters);
     }
 }
@@ -245,6 +272,7 @@ static void rename_in_body(const Renaming *renaming, Node *node) {
     const Setters none = {.count = 0};
     if (!node) return;
     for (int i = 0; i < node->count; i++) rename_in_body(renaming, node->kids[i]);
+    if (node->kind == NODE_PARAM) rename_settings(renaming, node->kids[2]);
     if (node->kind == NODE_OPTION) {
         rename_value(renaming, node, node->kids[2], &none);
     } else if (node->kind == NODE_CALL && node->kids[2]) {

@@ -1,9 +1,9 @@
 /* aliases: deprecated names of options, values and layers, and suggestions for unknown names. The
  * declarations carry both:
  *
- *     option top_k: int = 2 "experts per token" was [top] suggest [num_experts_per_tok]
- *     option pairs: enum in [half, interleaved] = half "pairs" was [halves => half]
- *     option weight_dtype: enum in [f32, bf16] = f32 "weights" was [train.weights]
+ *     option size: int = 2 "size of the part" was [width] suggest [n_part]
+ *     option kind: enum in [one, two] = one "kind" was [uno => one]
+ *     option dtype: enum in [f32, bf16] = f32 "type" was [train.dtype]
  *
  * An old name in a record is replaced by the new one before the record is read. A path is an option
  * of the model that moved to another group. Layers of a checkpoint or of a user may declare an
@@ -62,9 +62,8 @@ static const Node *option_still(Unit *unit, const Node *layer, const char *name)
             const Node *option = option_called(lists[i]->items[k], name);
             for (int j = 0; option && option->aliases && j < option->aliases->count; j++) {
                 const Node *alias = option->aliases->kids[j];
-                const Node *found = alias->number == 1 || alias->count
-                                        ? NULL
-                                        : option_called(layer, alias->name);
+                const Node *found =
+                    alias->number == 1 || alias->count ? NULL : option_called(layer, alias->name);
                 if (found) return found;
             }
         }
@@ -118,8 +117,10 @@ static void move_entry(Elaborator *e, Record *record, Entry *entry, Record *to, 
 void adopt_names(Elaborator *e, const Node *layer, Record *given) {
     for (int i = 0; given && i < given->entries.count; i++) {
         Entry *entry = given->entries.items[i];
-        if (option_called(layer, entry->name) || is_group_of(layer, entry->name)) continue;
-        const Node *option = option_named(e, layer, entry->name, entry->span);
+        const Node *option = option_called(layer, entry->name);
+        if (option) entry->value = renamed_value(e, option, entry->value);
+        if (option || is_group_of(layer, entry->name)) continue;
+        option = option_named(e, layer, entry->name, entry->span);
         if (!option) continue;
         if (!given_entry(given, option->name))
             entry->name = option->name;
@@ -162,14 +163,13 @@ void adopt_moves(Elaborator *e, const Node *layer, Record *record) {
 /* ---- values ---- */
 
 Value *renamed_value(Elaborator *e, const Node *option, Value *value) {
-    const Node *alias = value->kind == KIND_WORD && option->aliases
-                            ? alias_find(option, value->word, false)
-                            : NULL;
+    bool word = value->kind == KIND_WORD && !strcmp(option->kids[0]->name, "enum");
+    const Node *alias = word ? alias_find(option, value->word, false) : NULL;
     if (!alias || !alias->count) return value;
     const char *now = alias->kids[0]->name;
     report_renamed(e->reports, value->span,
                    arena_format(e->arena, "option '%s': value", option->name), value->word, now);
-    Value *current = value_new(e, KIND_WORD, value->span);
+    Value *current = value_new(e, strcmp(now, "none") ? KIND_WORD : KIND_NONE, value->span);
     current->word = now;
     return current;
 }
@@ -208,14 +208,13 @@ static const char *value_of(Arena *arena, const Node *alias) {
 
 static void search_option(Search *search, const Node *option, const char *prefix) {
     const Node *alias = alias_find(option, search->name, true);
-    if (!alias && option_was(option, search->name))
-        alias = alias_find(option, search->name, false);
+    if (!alias && option_was(option, search->name)) alias = alias_find(option, search->name, false);
     if (!alias) return;
     Arena *arena = search->e->arena;
     const char *path =
         alias->count ? value_of(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
     text_add(&search->found, "%s%s", search->found.length ? "' and '" : "", path);
-    search->option = option;
+    search->option = alias->count ? NULL : option;
 }
 
 /* The layer that an option takes in `given`, or by default, and the options given to it. */
@@ -230,8 +229,8 @@ static const Node *chosen_layer(Elaborator *e, const Node *option, const Record 
 }
 
 /* Among the options `depth` layers below this one. */
-static void search_below(Search *search, const Node *layer, const Record *given,
-                         const char *prefix, int depth) {
+static void search_below(Search *search, const Node *layer, const Record *given, const char *prefix,
+                         int depth) {
     const Node *body = layer_body(layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
@@ -242,6 +241,7 @@ static void search_below(Search *search, const Node *layer, const Record *given,
         if (next && next != layer)
             search_below(search, next, inner,
                          arena_format(search->e->arena, "%s%s.", prefix, option->name), depth - 1);
+        if (next && search->found.length) return; /* one layer answers */
     }
 }
 

@@ -121,8 +121,9 @@ static const struct AttendOption {
     const char *name;
     bool (*take)(Elaborator *e, const Node *entry, Attending *attending);
 } attend_table[] = {
-    {"mask", take_mask}, {"window", take_window},       {"scale", take_scale},
-    {"softcap", take_cap},   {"bias", take_bias},           {"sink", take_sink},
+    {"mask", take_mask},       {"window", take_window},
+    {"scale", take_scale},     {"softcap", take_cap},
+    {"bias", take_bias},       {"sink", take_sink},
     {"top_values", take_best}, {"document_ids", take_documents},
 };
 enum { ATTEND_OPTIONS = sizeof attend_table / sizeof *attend_table };

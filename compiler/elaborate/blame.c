@@ -1,7 +1,7 @@
 /* blame: the given option that a wrong size or condition depends on.
  *
  *     require key_dim <= head_dim "..."       model base = decoder { attention.head_dim = 16 }
- *                                             model wide = base { attention.key_dim = 32 }
+ *                                             model wide = base { attention.cached_key_dim = 32 }
  *
  * The names of the condition are followed through defaults of options and sizes of axes, outward
  * through the layers that are being applied. Of the options that were given one of the last model

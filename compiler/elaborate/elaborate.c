@@ -328,8 +328,8 @@ Elaborator *elaborator_new(Unit *unit) {
 }
 
 void override_options(Elaborator *e, Record *record) {
-    e->order++;
     for (int i = 0; i < e->unit->overrides.count; i++) {
+        e->order++;
         const Node *entry = e->unit->overrides.items[i];
         Value *value = evaluate(e, entry->kids[0]);
         warn_rounded(e, entry->kids[0]);

@@ -267,12 +267,12 @@ Value *evaluate_word(Elaborator *e, const Node *node);
 const Node *alias_find(const Node *declared, const char *name, bool suggested);
 const Node *option_called(const Node *layer, const char *name);
 bool option_was(const Node *option, const char *name); /* a former name of it */
-Span option_span(const Node *option); /* of the declaration without its aliases */
+Span option_span(const Node *option);                  /* of the declaration without its aliases */
 /* The same by its current or a deprecated name, with a note at `span` for the latter. */
 const Node *option_named(Elaborator *e, const Node *layer, const char *name, Span span);
 /* Replaces deprecated names in the options that a layer is given. */
 void adopt_names(Elaborator *e, const Node *layer, Record *given);
-/* Moves options of a model to the group that has them now: train.weights to
+/* Moves options of a model to the group that has them now: inference.weight_dtype to
  * inference.weight_dtype. */
 void record_remove(Record *record, const Entry *entry);
 void adopt_moves(Elaborator *e, const Node *layer, Record *record);

@@ -148,7 +148,7 @@ bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer) {
     if (!own) return true;
     report_error(e->reports, optimizer->name_span, "optimizer '%s' has an 'average' of its own",
                  optimizer->name);
-    report_help(e->reports, "leave train.average at 0");
+    report_help(e->reports, "leave train.ema_decay at 0");
     return false;
 }
 

@@ -65,8 +65,8 @@ static bool hands_on(const Node *node) {
 }
 
 bool sees_parameters(const Node *optimizer) {
-    static const char *const facts[] = {"rows",  "columns", "matmul", "embedding",
-                                        "residual", "first",   "last",    "repeated"};
+    static const char *const facts[] = {"rows",     "columns", "matmul", "embedding",
+                                        "residual", "first",   "last",   "repeated"};
     const Node *body = layer_body(optimizer);
     for (int i = 0; i < 8; i++)
         if (node_mentions(body, facts[i])) return true;

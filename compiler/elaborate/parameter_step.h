@@ -15,7 +15,7 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
 void step_scalars(Elaborator *e, Scope *scope, bool elements);
 /* The share of the newest weights in their mean, which at first is that of all steps. */
 Expr *newest_share(Elaborator *e, const Scope *scope);
-/* Reports where both the optimizer and train.average keep a mean; true when only the latter. */
+/* Reports where both the optimizer and train.ema_decay keep a mean; true when only the latter. */
 bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer);
 /* Begins with the body of an optimizer or a schedule. */
 void enter_body(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given);

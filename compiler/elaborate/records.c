@@ -328,8 +328,7 @@ static bool within_list(const Value *value, const Value *list) {
     return false;
 }
 
-static void report_words(Elaborator *e, const Node *option, const Value *value,
-                         const Value *list) {
+static void report_words(Elaborator *e, const Node *option, const Value *value, const Value *list) {
     Text text = {.arena = e->arena};
     const char *names[64];
     int count = 0;
@@ -656,7 +655,7 @@ static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entr
                 path, layer->name, path, path);
 }
 
-/* What was written before the last name of a path: "train." of train.batch. */
+/* What was written before the last name of a path: "train." of train.batch_size. */
 static const char *written_prefix(Elaborator *e, const Entry *entry, const char *path) {
     const Span span = entry->span;
     int length = span.end - span.start - (int)strlen(path);

@@ -8,8 +8,9 @@
 
 enum { MAX_SEEDS = 1000 };
 
-static const char *const entries[] = {"baseline", "vary", "variants", "tune", "match", "seeds", "budget",
-                                      "train", "metric", "early_stopping", "transfer", "machine"};
+static const char *const entries[] = {"baseline", "vary",           "variants", "tune",
+                                      "match",    "seeds",          "budget",   "train",
+                                      "metric",   "early_stopping", "transfer", "machine"};
 
 static void help_with_names(Reports *reports, const List *nodes, const char *name,
                             const char *kind) {
@@ -161,7 +162,8 @@ static bool read_metric(Asking *asking, const Node *value) {
         const Node *entry = value->kids[i], *own = entry->kids[0];
         bool name = !strcmp(entry->name, "name"), better = !strcmp(entry->name, "goal");
         bool word = own->kind == NODE_NAME;
-        experiment->higher = experiment->higher || (better && word && !strcmp(own->name, "maximize"));
+        experiment->higher =
+            experiment->higher || (better && word && !strcmp(own->name, "maximize"));
         if (name && (experiment->metric = log_name(asking, own))) continue;
         if (name) return false;
         if (better && word && (experiment->higher || !strcmp(own->name, "minimize"))) continue;

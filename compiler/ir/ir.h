@@ -208,7 +208,7 @@ typedef enum CallKind {
      * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|), value head
      * floor(h*|hv|/|h|).
      *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
-     *        (document[..., t] when attention.documents: a query sees the keys whose number is
+     *        (document[..., t] when attention.document_ids: a query sees the keys whose number is
      *        that of its own place)
      *        (k_scale[..., t, hk] when attention.scaled[0], v_scale[..., t, hv] when scaled[1]:
      *        what rows of k, of v are times)

@@ -12,7 +12,8 @@ typedef struct Renamed {
     const char *old, *now;
 } Renamed;
 
-static const Renamed types[] = {{"real", "float"}, {"flag", "bool"}, {"word", "enum"}, {NULL, NULL}};
+static const Renamed types[] = {
+    {"real", "float"}, {"flag", "bool"}, {"word", "enum"}, {NULL, NULL}};
 static const Renamed inputs[] = {{"real", "float"}, {"next", "next_token"}, {NULL, NULL}};
 static const Renamed functions[] = {{"top", "top_k"}, {"stop", "stop_gradient"}, {NULL, NULL}};
 static const Renamed attending[] = {

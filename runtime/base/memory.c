@@ -22,7 +22,8 @@ size_t memory_of_machine(void) {
 
 static void out_of_memory(size_t bytes) {
     fprintf(stderr,
-            "moec: error: no memory left for %zu bytes\n  help: make train.batch_size or train.context_length "
+            "moec: error: no memory left for %zu bytes\n  help: make train.batch_size or "
+            "train.context_length "
             "smaller\n",
             bytes);
     exit(1);

@@ -195,7 +195,7 @@ int command_eval(int argc, char **argv) {
         {OPTION_FLAG, "--probes", NULL, &options.probes,
          "what each layer measures of itself: sinks, gates, largest activations, loads"},
         {OPTION_FLAG, "--decoding", NULL, &options.decoding,
-         "token after token as in generating, with what that leaves out (attention.best)"},
+         "token after token as in generating, with what that leaves out (attention.top_values)"},
         {OPTION_FLAG, "--json", NULL, &options.json,
          "loss, bits_per_byte, tokens, step, probes as JSON; or accuracy, questions, step"},
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},

@@ -74,7 +74,8 @@ static bool open_model(Serving *serving) {
     MoecCompiler *compiler = checkpoint_spec(serving->file, sets->items, sets->count);
     const long rows[] = {1, options->batch};
     long context = options->context;
-    if (compiler && !context) context = (long)moec_option_number(compiler, "train.context_length", 256);
+    if (compiler && !context)
+        context = (long)moec_option_number(compiler, "train.context_length", 256);
     bool talks = compiler && spec_generates(compiler);
     serving->device = talks ? device_open(options->device) : NULL;
     if (serving->device)

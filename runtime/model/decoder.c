@@ -86,9 +86,9 @@ Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long ex
     long places = length > context ? length : context;
     if (!places_reach(compiler, length, context)) return NULL;
     if (length > context)
-        note_message(
-            "the text goes beyond the %ld tokens that the model was trained on (train.context_length)",
-            context);
+        note_message("the text goes beyond the %ld tokens that the model was trained on "
+                     "(train.context_length)",
+                     context);
     const GraphShape shapes[] = {decode_shape(rows, places, 1),
                                  decode_shape(rows, places, PREFILL_TOKENS)};
     int count = expected >= PREFILL_TOKENS ? 2 : 1;

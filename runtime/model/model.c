@@ -122,8 +122,9 @@ static bool take_memory(Model *model) {
     char size[16];
     bool fits = model->device->apart || model_bytes(model) <= memory_of_machine();
     return (fits && take_here(model) && take_there(model)) ||
-           error_message("make train.batch_size or train.context_length smaller", "no memory for %s on %s",
-                         memory_text(size, (double)model_bytes(model)), model->device->name);
+           error_message("make train.batch_size or train.context_length smaller",
+                         "no memory for %s on %s", memory_text(size, (double)model_bytes(model)),
+                         model->device->name);
 }
 
 static Model *model_of(Device *device, Module *module, const MoecKernels *kernels, bool keep) {

@@ -1,5 +1,5 @@
 /* decoded: the loss of a model as it generates: token after token with its caches, reading no more
- * of them than a step of decoding does (attention.best). */
+ * of them than a step of decoding does (attention.top_values). */
 #ifndef DECODED_H
 #define DECODED_H
 

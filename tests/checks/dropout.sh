@@ -17,7 +17,7 @@ model m = decoder {
 }
 END_OF_SPEC
 head -c 2000 README.md >"$work/text"
-none="--set drop=0 --set ffn.rate=0"
+none="--set dropout=0 --set ffn.rate=0"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/run" >"$work/log"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/again" >"$work/log.again"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/other" $none >"$work/log.other"

@@ -103,7 +103,7 @@ model routed = decoder {
 SPEC
 cmp wanted run_routed/routed.moe || wrong "the spec is another one: $(cat run_routed/routed.moe)"
 head -c 100 /dev/zero | tr '\0' '\1' > text
-moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
+moec eval run_normed --data text --set train.batch_size=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 
 # One file of llama.cpp, by the first architecture that says what the model is, and back with the same bits.
 gguf() { # MODEL LAYOUT
@@ -130,7 +130,7 @@ echo '{{ bos_token }}{% for m in messages %}<{{ m.content }}>{% endfor %}' > cha
 echo '{"bos_token": "!"}' > chatty/tokenizer_config.json
 head -c 5000 /dev/zero | tr '\0' '\1' > text
 moec import chatty --out run_chatty > log 2>&1 || wrong "a model of chats: $(cat log)"
-moec train run_chatty/chatty.moe --from run_chatty --steps 1 --set train.batch=1 --data text --out answers > log 2>&1 ||
+moec train run_chatty/chatty.moe --from run_chatty --steps 1 --set train.batch_size=1 --data text --out answers > log 2>&1 ||
     wrong "a model of chats is not trained: $(cat log)"
 moec export answers --as llama --out answers_folder > log 2>&1 || wrong "nor written: $(cat log)"
 cmp chatty/chat_template.jinja answers_folder/chat_template.jinja || wrong "the template is lost"
@@ -145,7 +145,7 @@ grep -qF '"prompt":"!<012>"' out || wrong "the prompt is no chat: $(cat out)"
 # folder again by a layout of one's own.
 gate='attention.gate={at=sdpa,mode=add,act=tanh,spread=0}'
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 33 + i * i % 29 }' > text
-losses() { moec eval "$@" --set train.batch=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
+losses() { moec eval "$@" --set train.batch_size=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
 moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 0 --data text --out start > log 2>&1 ||
     wrong "a variant does not start: $(cat log)"
 [ "$(losses start --data text)" = "$(losses run_normed --data text)" ] || wrong "the gate changes the function"

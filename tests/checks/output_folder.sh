@@ -8,7 +8,7 @@ small_model 2
 cat >>"$work/small.moe" <<SPEC
 experiment widths {
   baseline = small
-  vary ffn.hidden = [8, 12]
+  vary ffn.hidden_dim = [8, 12]
 }
 SPEC
 cd "$work" || exit 1

@@ -48,14 +48,14 @@ chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -
 ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 moec verify "$work/strong.moe" --context 300 --batch 1 >"$work/said" ||
     { cat "$work/said"; exit 1; }
 ! grep -E '_verbose,.*exec,.*matmul,ref' "$work/said" || wrong 'a product of a chunk is the plain loops of the library'
-MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --context 40 --batch 1 --set train.places=16 \
+MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --context 40 --batch 1 --set train.scan_chunk_size=16 \
     >"$work/said" || { cat "$work/said"; exit 1; }
 
 # A hybrid by chunks goes on after a stop as if there had been none, and is emitted as C that writes the same text.
 cat README.md stdlib/LANGUAGE.md >"$work/text"
 trained() {
-    moec train models/hybrid.moe:hybrid_small --data "$work/text" --out "$work/$1" --set train.places=16 --set train.steps=8 \
-        --set train.batch=2 --set train.checkpoint=4 --set train.evaluate=0 $2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+    moec train models/hybrid.moe:hybrid_small --data "$work/text" --out "$work/$1" --set train.scan_chunk_size=16 --set train.steps=8 \
+        --set train.batch_size=2 --set train.save_interval=4 --set train.eval_interval=0 $2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
 }
 trained once ""
 trained twice "--until 4"

@@ -41,7 +41,7 @@ moec dump "$work/small.moe:routed" --graph train --after storage --set inference
 
 moec emit "$work/small.moe:dense" --target cuda --graph decode --out "$work/cuda" --set inference.weight_dtype=int8 >"$work/out" 2>&1 &&
     wrong "emitted for a device"
-grep -q 'train.weights = int8 is for processors' "$work/out" || wrong "no reason: $(cat "$work/out")"
+grep -q 'inference.weight_dtype = int8 is for processors' "$work/out" || wrong "no reason: $(cat "$work/out")"
 
 # The same training, whatever the spec says of weights; eval tells what they cost.
 cat stdlib/*.moe >"$work/text"

@@ -83,5 +83,5 @@ generate plain --prompt "use decoder" > "$work/out"
 [ $? -eq 1 ] && grep -q "no tokenizer: the bytes of a text are not its tokens" "$work/log" || fail "bytes are taken for tokens"
 sed 's/vocab = 400/vocab = 300/' "$work/m.moe" > "$work/small.moe"
 moec train "$work/small.moe" --data "$work/words" --tokenizer "$work/t.json" --out "$work/small" > "$work/log" 2>&1
-[ $? -eq 1 ] && grep -q "the tokenizer has 400 tokens, the model has vocab = 300" "$work/log" || fail "a vocabulary too small"
+[ $? -eq 1 ] && grep -q "the tokenizer has 400 tokens, the model has vocab_size = 300" "$work/log" || fail "a vocabulary too small"
 exit 0

@@ -55,7 +55,7 @@ model m = decoder {
 END
 verified 'batch 1, context 24' "$work/small.moe" --shapes
 for shape in 'batch 2, context 1$' 'context 64$' 'context 96$' 'batch 2, context 128$' 'context 160$' 'context 192$' \
-    'context 16, train.places=16' 'context 40, train.places=16' 'context 128, train.places=1$' 'train.chunk=32' 'batch 9, context 128$'; do
+    'context 16, train.scan_chunk_size=16' 'context 40, train.scan_chunk_size=16' 'context 128, train.scan_chunk_size=1$' 'train.logits_chunk_size=32' 'batch 9, context 128$'; do
     grep -q "^m on cpu, .* $shape" "$work/said" || { cat "$work/said"; wrong "no shape '$shape'"; }
 done
 ! grep -q skipped "$work/said" || wrong "skipped: $(grep skipped "$work/said")"
@@ -76,7 +76,7 @@ model whole = m { attention.mask = none }
 END
 
 # Too large: the reason, the limit and a command that works.
-large="$work/wide.moe:m --set train.batch=8 --set train.context=8192"
+large="$work/wide.moe:m --set train.batch_size=8 --set train.context_length=8192"
 fails 'the limit is 2 min' moec verify $large
 fails "moec verify $work/wide.moe:m --batch 2 --context" moec verify $large
 fails 'batch 1, context 4096 (from train) needs' moec verify "$root"/models/gated_attention.moe:moe_15b
@@ -99,12 +99,12 @@ verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole
 
 # Many different blocks: the programs of both sides are within the limit of one compiler, as those of `train` are.
 {
-    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab = 16, dim = 16, layers = 13\n  mixers = [\n'
+    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab_size = 16, dim = 16, layers = 13\n  mixers = [\n'
     for i in 1 2 3 4; do
         for k in 1 2 3; do echo '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },'; done
         echo '    attention { heads.q = 2, head_dim = 8 },'
     done
-    printf '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },\n  ]\n  ffn = swiglu { hidden = 8 }\n'
-    printf '  train = { batch = 1, context = 16 }\n}\n'
+    printf '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },\n  ]\n  ffn = swiglu { hidden_dim = 8 }\n'
+    printf '  train = { batch_size = 1, context_length = 16 }\n}\n'
 } >"$work/many.moe"
 verified 'products of bf16' "$work/many.moe" --set train.precision=bf16

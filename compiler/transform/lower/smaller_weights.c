@@ -1,6 +1,6 @@
 /* smaller_weights: products read parameters from copies that take less room.
  *
- * Needs:   a program that trains nothing, with `weights` set (train.weights).
+ * Needs:   a program that trains nothing, with `weights` set (inference.weight_dtype).
  * Leaves:  reads of ROLE_ROUNDED tensors in place of those of parameters that products multiply.
  *          All else, what is looked up, scales, biases, activations and sums, stays f32: the
  *          products are those of the rounded parameters, exactly.
@@ -117,7 +117,7 @@ void choose_weights(Program *program, const char *weights) {
 bool weights_fit(const Program *program, Reports *reports) {
     if (program->weights == TYPE_REAL) return true;
     if (reports->errors) return false;
-    report_error(reports, (Span){0}, "train.weights = %s is for processors",
+    report_error(reports, (Span){0}, "inference.weight_dtype = %s is for processors",
                  program->weights == TYPE_INT8 ? "int8" : "bf16");
     report_help(reports, "on a device train.precision = bf16 halves what is read");
     return false;

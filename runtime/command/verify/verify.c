@@ -32,7 +32,7 @@
 
 /* Limits of the interpreter for one shape, in seconds: the spec's own, and each one of --shapes. */
 enum { OWN_SECONDS = 120, EACH_SECONDS = 30 };
-/* Sizes of a spec that has no train.batch_size or train.context. */
+/* Sizes of a spec that has no train.batch_size or train.context_length. */
 enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 
 typedef struct Options {
