@@ -76,7 +76,8 @@ static void pass_views(Work *work) {
 }
 
 static void pass_strip_mine(Work *work) {
-    strip_mine(work->program, (long)moec_option_number(work->compiler, "train.logits_chunk_size", 0));
+    strip_mine(work->program,
+               (long)moec_option_number(work->compiler, "train.logits_chunk_size", 0));
 }
 
 /* A processor adds at one place sooner than it compares everywhere, unless that keeps the rows from

@@ -91,7 +91,8 @@ double moec_option_number(MoecCompiler *compiler, const char *path, double other
 bool moec_option_real(MoecCompiler *compiler, const char *path);
 /* A parameter with a row for each place of the sequence, as learned positions are; NULL: none. */
 const char *moec_learned_places(MoecCompiler *compiler);
-/* What is compiled from now on shares weights with training: inference.weight_dtype is not for it. */
+/* Programs compiled from now on share weights with training: inference.weight_dtype has no effect
+ * on them. */
 void moec_trains(MoecCompiler *compiler);
 
 /* One graph through all passes; batch and context <= 0 take the spec's. tokens: new tokens of one

@@ -372,7 +372,7 @@ static const Setting *setting_at(const MoecCompiler *compiler, const char *path)
     return NULL;
 }
 
-/* ---- settings under other names: of a checkpoint with an older library, or asked for by one ---- */
+/* ---- settings under other names, as in a checkpoint with an older library ---- */
 
 static bool has_group(const MoecCompiler *compiler, const char *path) {
     size_t length = strlen(path);

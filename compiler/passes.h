@@ -73,8 +73,9 @@ typedef struct Setting {
 } Setting;
 
 /* elaborate: one model of a unit as a program, forward only: every layer applied, every option
- * decided, every axis known. batch and context <= 0 take train.batch_size and train.context_length. `settings`
- * (may be NULL) receives Setting *. GRAPH_UPDATE gives the optimizer's program. NULL after an
+ * decided, every axis known. batch and context <= 0 take train.batch_size and
+ * train.context_length. `settings` (may be NULL) receives Setting *. GRAPH_UPDATE gives the
+ * optimizer's program. NULL after an
  * error. */
 Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context,
                    List *settings);
@@ -164,10 +165,12 @@ void precision(Program *program);
 void mark_exact(Program *program);
 /* Products read parameters from copies that take less room, as program->weights says. */
 void smaller_weights(Program *program);
-/* What products read parameters as where nothing is trained (inference.weight_dtype; NULL: not said). int8
+/* What products read parameters as where nothing is trained (inference.weight_dtype; NULL: not
+ * said). int8
  * is for weights alone: then nothing else is rounded. */
 void choose_weights(Program *program, const char *weights);
-/* What is kept of every place from step to step (inference.kv_cache_dtype; NULL: not said); where products
+/* What is kept of every place from step to step (inference.kv_cache_dtype; NULL: not said); where
+ * products
  * round, the operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
 /* Whether a device can run it; else reports why not. */

@@ -53,7 +53,7 @@ static const Node *option_formerly(const Node *layer, const char *name) {
     return NULL;
 }
 
-/* The option of `layer` that has a deprecated name of standard options called `name`; NULL: none. */
+/* The option of `layer` under a deprecated name of standard options called `name`, or NULL. */
 static const Node *option_still(Unit *unit, const Node *layer, const char *name) {
     const Unit *standard = standard_unit(unit);
     const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
@@ -245,13 +245,66 @@ static void search_below(Search *search, const Node *layer, const Record *given,
     }
 }
 
-const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
-                             const char *name, const char *prefix, const Node **option) {
+static const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
+                                    const char *name, const char *prefix, const Node **option) {
     Search search = {.e = e, .name = name, .found = {.arena = e->arena}};
     for (int depth = 0; depth <= MAX_INNER && !search.found.length; depth++)
         search_below(&search, layer, given, prefix, depth);
     *option = search.option;
     return search.found.length ? search.found.text : NULL;
+}
+
+/* heads.q is one of heads, too. */
+static bool has_option(const Node *body, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION || strncmp(option->name, name, length)) continue;
+        if (!option->name[length] || option->name[length] == '.') return true;
+    }
+    return false;
+}
+
+/* The path from a layer to an option of this name in the layers that its options take by default,
+ * `depth` of them further in: "train.lr" for lr in a decoder; NULL when there is none. */
+static const char *path_inside(Elaborator *e, const Node *layer, const char *name, int depth) {
+    const Node *body = layer_body(layer);
+    const char *path = NULL;
+    for (int i = 0; i < body->count && !path; i++) {
+        const Node *inner = option_layer(e, body->kids[i]);
+        if (!inner || inner == layer) continue;
+        if (depth > 1)
+            path = path_inside(e, inner, name, depth - 1);
+        else if (has_option(layer_body(inner), name))
+            path = name;
+        if (path) path = arena_format(e->arena, "%s.%s", body->kids[i]->name, path);
+    }
+    return path;
+}
+
+/* What was written before the last name of a path: "train." of train.batch_size. */
+static const char *written_prefix(Elaborator *e, const Entry *entry, const char *path) {
+    const Span span = entry->span;
+    int length = span.end - span.start - (int)strlen(path);
+    if (!span.source || length <= 0) return "";
+    return arena_copy(e->arena, span.source->text + span.start, (size_t)length);
+}
+
+/* Suggests an option for an unknown one: of a layer further in, of a similar meaning, or of a
+ * similar name. NULL: none. */
+const char *near_option(Elaborator *e, const Node *layer, const Record *given, const Entry *entry,
+                        const char *path, const List *names) {
+    const Node *option = NULL, *kind;
+    const char *near = NULL, *prefix = written_prefix(e, entry, path);
+    for (int depth = 1; depth <= MAX_INNER && !near; depth++)
+        near = path_inside(e, layer, path, depth);
+    if (!near) near = suggested_option(e, layer, given, path, prefix, &option);
+    if (!near) near = did_you_mean(path, (const char *const *)names->items, names->count);
+    if (near) report_help(e->reports, "did you mean '%s'?", near);
+    kind = option ? option_layer(e, option) : NULL;
+    if (kind && kind->kind != NODE_LAYER && !strstr(near, "' and '"))
+        help_with_kinds(e, kind->kind, "");
+    return near;
 }
 
 const char *suggested_value(Elaborator *e, const Node *option, const char *word) {

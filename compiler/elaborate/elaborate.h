@@ -243,12 +243,14 @@ Entry *record_find(const Record *record, const char *name);
 Entry *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
-/* Options of a group that a model has although its outermost layer, with an option `train`, does not
- * declare it; taken out of the record. */
+/* Options of a group that a model has although its outermost layer, with an option `train`, does
+ * not declare it; taken out of the record. */
 void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name);
 /* A record as written: values of entries are read in the current scope. */
 Record *record_evaluate(Elaborator *e, const Node *node);
 const Node *find_layer(Elaborator *e, const char *name);
+/* Suggests a name that is near, or lists all names of a kind where they are few. */
+void help_with_kinds(Elaborator *e, NodeKind kind, const char *word);
 const Node *layer_body(const Node *layer);
 /* The layer that an option has by default, or NULL. */
 const Node *option_layer(Elaborator *e, const Node *option);
@@ -281,10 +283,10 @@ Value *renamed_value(Elaborator *e, const Node *option, Value *value);
 /* The layer, optimizer or schedule that had this name, with a note; or NULL. */
 const Node *layer_formerly(Elaborator *e, const char *name);
 
-/* The options that suggest themselves for an unknown name, as paths from `layer` or the model
- * ("a' and 'b"); *option receives the last. NULL: none. */
-const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
-                             const char *name, const char *prefix, const Node **option);
+/* Suggests an option for an unknown one at `path`: of a layer further in, of a similar meaning, or
+ * of a similar name. NULL: none. */
+const char *near_option(Elaborator *e, const Node *layer, const Record *given, const Entry *entry,
+                        const char *path, const List *names);
 const char *suggested_value(Elaborator *e, const Node *option, const char *word);
 const char *suggested_layer(Elaborator *e, const char *name);
 

@@ -170,7 +170,7 @@ static const List *layers_of(const Elaborator *e, NodeKind kind) {
 }
 
 /* A name that is near, or all names where they are few. */
-static void help_with_names(Elaborator *e, NodeKind kind, const char *word) {
+void help_with_kinds(Elaborator *e, NodeKind kind, const char *word) {
     enum { FEW = 12 };
     const List *all = layers_of(e, kind);
     const char *names[512] = {NULL}, *is = node_kind_name(kind);
@@ -200,7 +200,7 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
     else if (inner)
         report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
     else if (!help_with_use(e->reports, value->word))
-        help_with_names(e, kind, value->word);
+        help_with_kinds(e, kind, value->word);
     return value_error(e, value->span);
 }
 
@@ -222,7 +222,7 @@ static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
                  kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
                  layer->layer->name);
     report_note(e->reports, layer->layer->name_span, "declared here");
-    if (kind != NODE_LAYER) help_with_names(e, kind, layer->layer->name);
+    if (kind != NODE_LAYER) help_with_kinds(e, kind, layer->layer->name);
     return value_error(e, layer->span);
 }
 
@@ -606,38 +606,6 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
                 value_text(e, value));
 }
 
-/* ---- an option further in ---- */
-
-enum { MAX_INNER = 3 };
-
-/* heads.q is one of heads, too. */
-static bool has_option(const Node *body, const char *name) {
-    size_t length = strlen(name);
-    for (int i = 0; i < body->count; i++) {
-        const Node *option = body->kids[i];
-        if (option->kind != NODE_OPTION || strncmp(option->name, name, length)) continue;
-        if (!option->name[length] || option->name[length] == '.') return true;
-    }
-    return false;
-}
-
-/* The path from a layer to an option of this name in the layers that its options take by default,
- * `depth` of them further in: "train.lr" for lr in a decoder; NULL when there is none. */
-static const char *path_inside(Elaborator *e, const Node *layer, const char *name, int depth) {
-    const Node *body = layer_body(layer);
-    const char *path = NULL;
-    for (int i = 0; i < body->count && !path; i++) {
-        const Node *inner = option_layer(e, body->kids[i]);
-        if (!inner || inner == layer) continue;
-        if (depth > 1)
-            path = path_inside(e, inner, name, depth - 1);
-        else if (has_option(layer_body(inner), name))
-            path = name;
-        if (path) path = arena_format(e->arena, "%s.%s", body->kids[i]->name, path);
-    }
-    return path;
-}
-
 /* An option that a layer of the standard library sets for a layer of the user's. */
 static bool is_passed_on(const Elaborator *e, const Node *layer, const Entry *entry) {
     return e->frame && e->frame->layer == layer && e->frame->caller && is_written(layer->span) &&
@@ -653,31 +621,6 @@ static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entr
                 "declare 'option %s: any = none' in '%s', and use it or pass it to the layer that "
                 "it applies: inner(x; %s = %s)",
                 path, layer->name, path, path);
-}
-
-/* What was written before the last name of a path: "train." of train.batch_size. */
-static const char *written_prefix(Elaborator *e, const Entry *entry, const char *path) {
-    const Span span = entry->span;
-    int length = span.end - span.start - (int)strlen(path);
-    if (!span.source || length <= 0) return "";
-    return arena_copy(e->arena, span.source->text + span.start, (size_t)length);
-}
-
-/* Suggests an option for an unknown one: of a layer further in, of a similar meaning, or of a
- * similar name. NULL: none. */
-static const char *near_option(Elaborator *e, const Node *layer, const Record *given,
-                               const Entry *entry, const char *path, const List *names) {
-    const Node *option = NULL, *kind;
-    const char *near = NULL, *prefix = written_prefix(e, entry, path);
-    for (int depth = 1; depth <= MAX_INNER && !near; depth++)
-        near = path_inside(e, layer, path, depth);
-    if (!near) near = suggested_option(e, layer, given, path, prefix, &option);
-    if (!near) near = did_you_mean(path, (const char *const *)names->items, names->count);
-    if (near) report_help(e->reports, "did you mean '%s'?", near);
-    kind = option ? option_layer(e, option) : NULL;
-    if (kind && kind->kind != NODE_LAYER && !strstr(near, "' and '"))
-        help_with_names(e, kind->kind, "");
-    return near;
 }
 
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,

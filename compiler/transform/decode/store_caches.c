@@ -1,6 +1,7 @@
 /* store_caches: what is kept of every place takes less room.
  *
- * Needs:   the program of a step with its caches as f32, and program->caches (inference.kv_cache_dtype).
+ * Needs:   the program of a step with its caches as f32, and program->caches
+ *          (inference.kv_cache_dtype).
  * Leaves:  keys, values and what `cache` was said of stored as that says.
  *
  * bf16 is a type and nothing else. For int8 each row of the last axis is whole numbers of -127 ..
@@ -151,7 +152,8 @@ static void tell_states(const Decode *decode) {
         const Tensor *state = ((const Kept *)decode->states.items[i])->tensor;
         report_warning(decode->program->reports, state->span,
                        "'%s' is the state of a recurrence: it stays f32", state->name);
-        report_help(decode->program->reports, "inference.kv_cache_dtype is for what is kept of every place");
+        report_help(decode->program->reports,
+                    "inference.kv_cache_dtype is for what is kept of every place");
     }
 }
 
