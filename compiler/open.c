@@ -164,6 +164,7 @@ static void read_experiments(const Reading *reading) {
     MoecCompiler *compiler = reading->compiler;
     Unit *unit = compiler->unit;
     const Experiment *last = NULL;
+    rename_experiments(unit);
     for (int i = 0; i < unit->experiments.count; i++)
         last = experiment_read(unit, unit->experiments.items[i]);
     bool own = has_own(unit, &unit->models);

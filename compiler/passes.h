@@ -47,6 +47,8 @@ Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sourc
 void rename_words(Unit *unit, Node *file);
 /* rename_options: the same for names of options, as far as the text alone shows them. */
 void rename_options(Unit *unit, Node *file);
+/* The same for all experiments of a unit, whose variants are named by these paths. */
+void rename_experiments(Unit *unit);
 /* The embedded standard library, for what its declarations say of deprecated names. */
 Unit *standard_unit(Unit *unit);
 /* Adds a file to the text of a bundle, after its first two lines. */

@@ -349,6 +349,12 @@ static void rename_layout(const Renaming *renaming, Node *layout) {
     }
 }
 
+void rename_experiments(Unit *unit) {
+    const Renaming renaming = {.unit = unit};
+    for (int i = 0; i < unit->experiments.count; i++)
+        rename_experiment(&renaming, unit->experiments.items[i]);
+}
+
 void rename_options(Unit *unit, Node *file) {
     Renaming renaming = {.unit = unit};
     for (int i = 0; i < file->count; i++) {

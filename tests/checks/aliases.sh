@@ -164,6 +164,8 @@ for pair in "entry 'base' is now 'baseline'" "entry 'keep' is now 'early_stoppin
     notes 1 "$pair"
 done
 
+grep -q 'top_k' "$work/plan" || wrong "a variant has an old name: $(cat "$work/plan")"
+
 # ---- suggestions ----
 
 # suggests TEXT NAME...: each name, set to 1 without a path, gets a help line with the text.
