@@ -76,7 +76,8 @@ static void pass_views(Work *work) {
 }
 
 static void pass_strip_mine(Work *work) {
-    strip_mine(work->program, (long)moec_option_number(work->compiler, "train.logits_chunk_size", 0));
+    strip_mine(work->program,
+               (long)moec_option_number(work->compiler, "train.logits_chunk_size", 0));
 }
 
 /* On a CPU adding to one element is faster than a selection over all elements, unless it prevents

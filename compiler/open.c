@@ -162,6 +162,7 @@ static void read_experiments(const Reading *reading) {
     MoecCompiler *compiler = reading->compiler;
     Unit *unit = compiler->unit;
     const Experiment *last = NULL;
+    rename_experiments(unit);
     for (int i = 0; i < unit->experiments.count; i++)
         last = experiment_read(unit, unit->experiments.items[i]);
     bool own = has_own(unit, &unit->models);
@@ -383,7 +384,7 @@ static const Setting *setting_at(const MoecCompiler *compiler, const char *path)
     return NULL;
 }
 
-/* ---- settings under other names: of a checkpoint with an older library, or asked for by one ---- */
+/* ---- settings under other names, as in a checkpoint with an older library ---- */
 
 static bool has_group(const MoecCompiler *compiler, const char *path) {
     size_t length = strlen(path);

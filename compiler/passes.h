@@ -48,6 +48,8 @@ Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sourc
 void rename_words(Unit *unit, Node *file);
 /* The same for names of options, as far as the text alone shows them. */
 void rename_options(Unit *unit, Node *file);
+/* The same for all experiments of a unit, whose variants are named by these paths. */
+void rename_experiments(Unit *unit);
 /* The embedded standard library, whose declarations list the deprecated names. */
 Unit *standard_unit(Unit *unit);
 /* Appends a file to the text of a bundle. */
@@ -74,9 +76,9 @@ typedef struct Setting {
 } Setting;
 
 /* elaborate: one model of a unit as a forward program, with all layers applied, options resolved
- * and axis sizes known. batch and context <= 0 use train.batch_size and train.context_length. `settings` (may
- * be NULL) receives Setting *. GRAPH_UPDATE returns the program of the optimizer. NULL after an
- * error. */
+ * and axis sizes known. batch and context <= 0 use train.batch_size and train.context_length.
+ * `settings` (may be NULL) receives Setting *. GRAPH_UPDATE returns the program of the optimizer.
+ * NULL after an error. */
 Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context,
                    List *settings);
 /* same_tensors: reports the first parameter or state of one program that is missing in the other or
@@ -168,11 +170,11 @@ void precision(Program *program);
 void mark_exact(Program *program);
 /* Products read parameters from bf16 or int8 copies, as program->weights specifies. */
 void smaller_weights(Program *program);
-/* Sets the type of the weights for inference (inference.weight_dtype; NULL: not set). int8 applies to
- * weights only; nothing else is rounded then. */
+/* Sets the type of the weights for inference (inference.weight_dtype; NULL: not set). int8 applies
+ * to weights only; nothing else is rounded then. */
 void choose_weights(Program *program, const char *weights);
-/* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the operands of
- * attention are bf16 anyway. */
+/* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
+ * operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
 /* True if a GPU can run it; else reports the reason. */
 bool weights_fit(const Program *program, Reports *reports);

@@ -234,6 +234,9 @@ static void rename_experiment(const Renaming *renaming, Node *experiment) {
         if (!strcmp(plan->kids[i]->name, "baseline"))
             layer = model_of(renaming, find_model(renaming->unit, plan->kids[i]->kids[0]->name),
                              &setters);
+    const List *sets = &renaming->unit->overrides; /* compared with what the experiment sets */
+    for (int i = 0; layer && i < sets->count; i++)
+        rename_entry(renaming, layer, sets->items[i], &setters);
     for (int i = 0; layer && i < plan->count; i++) {
         Node *entry = plan->kids[i], *value = entry->kids[0];
         if (entry->kind == NODE_VARY && !*entry->name)
@@ -347,6 +350,12 @@ static void rename_layout(const Renaming *renaming, Node *layout) {
         if (row->kind == NODE_TENSOR && row->kids[0])
             rename_in_row(renaming, layer, row->kids[0], &own);
     }
+}
+
+void rename_experiments(Unit *unit) {
+    const Renaming renaming = {.unit = unit};
+    for (int i = 0; i < unit->experiments.count; i++)
+        rename_experiment(&renaming, unit->experiments.items[i]);
 }
 
 void rename_options(Unit *unit, Node *file) {

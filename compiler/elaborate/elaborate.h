@@ -260,7 +260,7 @@ const Node *option_layer(Elaborator *e, const Node *option);
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
 bool check_limits(Elaborator *e, const Node *option, Value *value);
 /* A help line with the names of the kind similar to `word`, else with all of them. */
-void help_with_layers(Elaborator *e, NodeKind kind, const char *word);
+void help_with_kinds(Elaborator *e, NodeKind kind, const char *word);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
 /* Evaluates a word: a bare name denotes itself, unless it is bound to a word. */

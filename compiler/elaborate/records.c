@@ -168,7 +168,7 @@ static const List *layers_of(const Elaborator *e, NodeKind kind) {
     return kind == NODE_OPTIMIZER ? &e->unit->optimizers : &e->unit->layers;
 }
 
-void help_with_layers(Elaborator *e, NodeKind kind, const char *word) {
+void help_with_kinds(Elaborator *e, NodeKind kind, const char *word) {
     const List *all = layers_of(e, kind);
     const char *names[512] = {NULL}, *is = node_kind_name(kind);
     int count = 0;
@@ -192,7 +192,7 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
     else if (inner)
         report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
     else if (!help_with_use(e->reports, value->word))
-        help_with_layers(e, kind, value->word);
+        help_with_kinds(e, kind, value->word);
     return value_error(e, value->span);
 }
 
@@ -215,7 +215,7 @@ static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
                  kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
                  layer->layer->name);
     report_note(e->reports, layer->layer->name_span, "declared here");
-    if (kind != NODE_LAYER) help_with_layers(e, kind, layer->layer->name);
+    if (kind != NODE_LAYER) help_with_kinds(e, kind, layer->layer->name);
     return value_error(e, layer->span);
 }
 

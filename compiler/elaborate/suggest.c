@@ -188,5 +188,5 @@ void suggest_option(Elaborator *e, const Node *layer, const Record *given, const
                     node_kind_name(layer->kind));
     const Node *kind = option ? option_layer(e, option) : NULL;
     if (kind && kind->kind != NODE_LAYER && !strstr(near, "' and '"))
-        help_with_layers(e, kind->kind, "");
+        help_with_kinds(e, kind->kind, "");
 }

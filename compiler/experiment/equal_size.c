@@ -2,7 +2,7 @@
  * If one option is too coarse, a second one compensates for the remainder.
  *
  *     match params by ffn.hidden_dim              the nearest size
- *     match params by [layers, ffn.hidden_dim]    layers about right, then ffn.hidden_dim for each of those
+ *     match params by [layers, ffn.hidden_dim]    layers about right, then the other
  */
 #include "experiment/experiment.h"
 

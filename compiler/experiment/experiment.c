@@ -48,7 +48,7 @@ static double step_tokens(MoecCompiler *compiler) {
 /* The last checkpoint with optimizer state and EMA, and the best one without. */
 static double checkpoint_bytes(MoecCompiler *compiler, double parameters) {
     double weights = sizeof(float) * parameters,
-           average = moec_option_number(compiler, "train.average", 0) > 0 ? weights : 0;
+           average = moec_option_number(compiler, "train.ema_decay", 0) > 0 ? weights : 0;
     return 2 * weights + average + optimizer_bytes(compiler, weights);
 }
 

@@ -31,9 +31,10 @@ typedef enum NodeKind {
     /* statements */
     NODE_OPTION, /* option PATH: type in limits = default "text"   name ("heads.q"); kids: TYPE, LIMITS or NULL, value or NULL,
                       STRING or NULL */
-    NODE_ALIASES, /* was [a, b => c] suggest [d]   (ALIAS)*, in Node.aliases of an option, a layer, an optimizer or a schedule */
-    NODE_ALIAS, /* NAME or NAME => value   name (a path); number == 1: only suggested; kids: the new value, or none */
-    NODE_TYPE,   /* int float bool enum list record axes layer any  name */
+    NODE_ALIASES, /* was [a, b => c] suggest [d]   (ALIAS)*, in Node.aliases */
+    NODE_ALIAS,   /* NAME or NAME => value   name (a path); number == 1: only suggested;
+                     kids: the new value, or none */
+    NODE_TYPE,    /* int float bool enum list record axes layer any  name */
     NODE_LIMITS, /* in [a, b, c] (words, numbers) or in a..b       kids: LIST, or RANGE (kids: value or NULL, value or NULL) */
     NODE_AXIS,   /* axis NAME = expr         name; kids: expr */
     NODE_SEQUENCE, /* sequence NAME = expr     name; kids: expr */

@@ -90,7 +90,7 @@ same "$small, before = false, sandwich = true, parallel = true, positions = lear
 same "$small, attention = { heads.q = 2, cap = 5, best = 4, shrink = 0.5, bias = true, out_bias = false, key_dim = 8, widen = { hidden = 6 }, rotate = kept, out_norm = true, out_scale = head
     gate = [{ at = sdpa, reads = itself }, { at = v, spread = 0.2 }], rotary = { base = 500, dim = 4, pairs = neighbours, amplify = 0.5 } }" \
     "$small, attention = { heads.q = 2, softcap = 5, top_values = 4, output_init_scale = 0.5, bias = true, output_projection_bias = false, cached_key_dim = 8, key_expansion = { hidden_dim = 6 }, rope_on = cached, output_norm = true, output_norm_scale = head
-    gate = [{ at = sdpa, source = self }, { at = v, init_std = 0.2 }], rotary = { theta = 500, rotary_dim = 4, pairs = interleaved, attention_factor = 0.5 } }"
+    gate = [{ at = sdpa, source = self }, { at = v, init_std = 0.2 }], rotary = { theta = 500, rotary_dim = 4, pairs = interleaved, output_scale = 0.5 } }"
 same "$small, attention = { heads.q = 2, qk_wide = true, wide_norm.eps = 1e-4, key_dim = 8, rotate = wide, gate = { reads = nothing }, rotary = llama3_rotary { base = 900, low = 1, high = 3, factor = 2, original = 8, pairs = halves } }" \
     "$small, attention = { heads.q = 2, qk_norm_all_heads = true, qk_norm_all_heads_layer.eps = 1e-4, cached_key_dim = 8, rope_on = expanded, gate = { source = constant }, rotary = llama3_rotary { theta = 900, low_freq_factor = 1, high_freq_factor = 3, factor = 2, original_context_length = 8, pairs = half } }"
 same "$small, attention = latent_attention { heads = 2, head_dim = 8, rank = 12, query_rank = 8, shrink = 0.5, rotary = yarn_rotary { factor = 4, original = 8, fast = 16, slow = 2, magnitude = 1.5 } }" \
@@ -163,6 +163,8 @@ moec sweep "$work/experiment.moe" --out "$work/none" --dry-run >"$work/plan" 2>"
 for pair in "entry 'base' is now 'baseline'" "entry 'keep' is now 'early_stopping'" "entry 'better' is now 'goal'" "value 'high' is now 'maximize'"; do
     notes 1 "$pair"
 done
+
+grep -q 'top_k' "$work/plan" || wrong "a variant has an old name: $(cat "$work/plan")"
 
 # ---- suggestions ----
 

@@ -2,7 +2,8 @@
  *
  * `--shapes` lists one position, one chunk and several chunks of a recurrence, lengths that a chunk
  * does not divide, and rows on both sides of each threshold of the compiler. Forms that need large
- * sizes are reached at small ones by the settings `train.scan_chunk_size` and `train.logits_chunk_size`. */
+ * sizes are reached at small ones by the settings `train.scan_chunk_size` and
+ * `train.logits_chunk_size`. */
 #include "verify.h"
 
 #include "abi/quantity.h"
