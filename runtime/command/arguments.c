@@ -115,10 +115,13 @@ static int take_operand(const Command *command, const char *text, int most, Text
 static const struct {
     const char *command, *name, *sets;
 } spec_options[] = {
-    {"train", "--steps", "train.steps"},     {"train", "--seed", "train.seed"},
-    {"run", "--context", "train.context"},   {"emit", "--context", "train.context"},
-    {"serve", "--context", "train.context"}, {"verify", "--context", "train.context"},
-    {"verify", "--batch", "train.batch"},
+    {"train", "--steps", "train.steps"},
+    {"train", "--seed", "train.seed"},
+    {"run", "--context", "train.context_length"},
+    {"emit", "--context", "train.context_length"},
+    {"serve", "--context", "train.context_length"},
+    {"verify", "--context", "train.context_length"},
+    {"verify", "--batch", "train.batch_size"},
 };
 
 static bool is_given(const char *name, int argc, char **argv) {

@@ -16,7 +16,7 @@
 
 typedef struct Options {
     const char *operand, *target, *graph, *out;
-    long context; /* places of the caches; 0: train.context */
+    long context; /* places of the caches; 0: train.context_length */
     TextList sets;
 } Options;
 
@@ -292,7 +292,7 @@ int command_emit(int argc, char **argv) {
          "decode: generates text; train: trains; draw: draws images"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "the folder to write"},
         {OPTION_COUNT, "--context", "N", &options.context,
-         "tokens that the decode graph can hold (train.context)"},
+         "tokens that the decode graph can hold (train.context_length)"},
         {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
          "an option of the model, as in the file"},
         {.kind = OPTION_END},

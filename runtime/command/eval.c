@@ -116,8 +116,8 @@ static bool measure_data(const Options *options, Safetensors *file, MoecCompiler
 
 static bool measure_decoding(const Options *options, Safetensors *file, MoecCompiler *compiler,
                              Device *device, const Tokenizer *tokenizer) {
-    const long rows = (long)moec_option_number(compiler, "train.batch", 1);
-    const long context = (long)moec_option_number(compiler, "train.context", 256);
+    const long rows = (long)moec_option_number(compiler, "train.batch_size", 1);
+    const long context = (long)moec_option_number(compiler, "train.context_length", 256);
     Model *model =
         spec_generates(compiler) ? decoder_model(device, compiler, &rows, 1, context) : NULL;
     bool good = model && model_read(model, file, false);
@@ -195,12 +195,12 @@ int command_eval(int argc, char **argv) {
         {OPTION_FLAG, "--probes", NULL, &options.probes,
          "what each layer measures of itself: sinks, gates, largest activations, loads"},
         {OPTION_FLAG, "--decoding", NULL, &options.decoding,
-         "token after token as in generating, with what that leaves out (attention.best)"},
+         "token after token as in generating, with what that leaves out (attention.top_values)"},
         {OPTION_FLAG, "--json", NULL, &options.json,
          "loss, bits_per_byte, tokens, step, probes as JSON; or accuracy, questions, step"},
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, such as train.batch or train.context"},
+         "an option of the model, such as train.batch_size or train.context_length"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);

@@ -249,8 +249,9 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
 static bool run(const Options *options) {
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
-    long context = options->context ? options->context
-                                    : (long)moec_option_number(compiler, "train.context", 256);
+    long context = options->context
+                       ? options->context
+                       : (long)moec_option_number(compiler, "train.context_length", 256);
     Results results = {.notes = json_object()};
     Options forward = *options, training = *options;
     training.logits = false;
@@ -307,7 +308,8 @@ int command_run(int argc, char **argv) {
          "the safetensors file to write: logits, loss, total, terms, gradient:NAME"},
         {OPTION_TEXT, "--device", "NAME", &options.device,
          "cpu (default), cuda, cuda:N, or eval: the definition, in double precision"},
-        {OPTION_COUNT, "--context", "N", &options.context, "tokens of a sequence (train.context)"},
+        {OPTION_COUNT, "--context", "N", &options.context,
+         "tokens of a sequence (train.context_length)"},
         {OPTION_COUNT, "--seed", "N", &options.seed,
          "of the random numbers of this run (default 0)"},
         {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,

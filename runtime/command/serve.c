@@ -74,7 +74,8 @@ static bool open_model(Serving *serving) {
     MoecCompiler *compiler = checkpoint_spec(serving->file, sets->items, sets->count);
     const long rows[] = {1, options->batch};
     long context = options->context;
-    if (compiler && !context) context = (long)moec_option_number(compiler, "train.context", 256);
+    if (compiler && !context)
+        context = (long)moec_option_number(compiler, "train.context_length", 256);
     bool talks = compiler && spec_generates(compiler);
     serving->device = talks ? device_open(options->device) : NULL;
     if (serving->device)
@@ -182,7 +183,7 @@ int command_serve(int argc, char **argv) {
         {OPTION_TEXT, "--chat-template", "F", &options.chat_template,
          "a template of chats, or the tokenizer_config.json that holds it"},
         {OPTION_COUNT, "--context", "N", &options.context,
-         "tokens of a text, with its prompt (default train.context)"},
+         "tokens of a text, with its prompt (default train.context_length)"},
         {OPTION_COUNT, "--batch", "N", &options.batch, "texts side by side (default 8)"},
         {OPTION_COUNT, "--queue", "N", &options.queue,
          "texts that wait at most; more are refused (default 512)"},

@@ -86,14 +86,14 @@ bool spec_generates(MoecCompiler *compiler) {
 
 bool spec_length_fits(MoecCompiler *compiler, long length) {
     enum { ANY = 32768, TIMES = 8 };
-    double context = moec_option_number(compiler, "train.context", 256);
+    double context = moec_option_number(compiler, "train.context_length", 256);
     double most = context * TIMES > ANY ? context * TIMES : ANY;
     if ((double)length <= most) return true;
     char *help = memory_format(
-        "shorten it to %.0f tokens, or allow it with --set train.context=%ld", most, length);
+        "shorten it to %.0f tokens, or allow it with --set train.context_length=%ld", most, length);
     error_message(help,
                   "the prompt has %ld tokens, and the model was trained on texts of %.0f "
-                  "(train.context)",
+                  "(train.context_length)",
                   length, context);
     free(help);
     return false;

@@ -97,7 +97,7 @@ static void hold_out(Training *training, uint64_t window) {
 static bool spread_out(Training *training, uint64_t window) {
     uint64_t count = training->other->count;
     if (count < window)
-        return error_message("give more data or a smaller train.context",
+        return error_message("give more data or a smaller train.context_length",
                              "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
                              training->options->validation, count, window);
     size_t record = training->other->record;
@@ -145,7 +145,7 @@ static bool open_data(Training *training) {
         hold_out(training, window);
     }
     return training->train_tokens >= window ||
-           error_message("give more data or a smaller train.context",
+           error_message("give more data or a smaller train.context_length",
                          "%s holds %" PRIu64 " tokens, a window takes %" PRIu64, options->data,
                          training->data->count, window);
 }
@@ -407,7 +407,7 @@ static bool tell_saved(const Training *training) {
 static bool stop_diverged(Training *training, long step, const char *what, const char *why) {
     record_write(&training->record,
                  json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
-    error_message("lower train.lr, set train.clip, or give the schedule a longer warmup",
+    error_message("lower train.lr, set train.grad_clip, or give the schedule a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);
     return tell_saved(training);
 }

@@ -80,7 +80,8 @@ int moec_save(MoecModel *model, const char *path);
 long moec_batch(const MoecModel *model);
 long moec_context(const MoecModel *model);
 long moec_vocabulary(const MoecModel *model);
-/* Micro-batches per optimizer step (train.accumulate); 0 if the model cannot train. */
+/* Micro-batches per optimizer step (train.gradient_accumulation_steps); 0 if the model cannot
+ * train. */
 long moec_accumulation(const MoecModel *model);
 
 /* ---- tokens in, numbers out ---- */

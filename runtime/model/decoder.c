@@ -63,7 +63,7 @@ static bool places_reach(MoecCompiler *compiler, long length, long context) {
 
 Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
                      long length) {
-    long context = (long)moec_option_number(compiler, "train.context", 256);
+    long context = (long)moec_option_number(compiler, "train.context_length", 256);
     if (!places_reach(compiler, length, context)) return NULL;
     GraphShape *shapes = memory_new(sizeof *shapes * 2 * (size_t)widths);
     for (int i = 0; i < widths; i++) {
@@ -82,7 +82,7 @@ Decoder *decoder_over(Model *model, int width, long length) {
 
 Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
                       long length) {
-    long context = (long)moec_option_number(compiler, "train.context", 256);
+    long context = (long)moec_option_number(compiler, "train.context_length", 256);
     long places = length > context ? length : context;
     if (!places_reach(compiler, length, context)) return NULL;
     if (length > context)

@@ -54,7 +54,7 @@ again "a link" ""
 [ -L "$program" ] && wrong "a link is kept"
 mv "$folder" kept
 rm -f "$folder"
-sed 's/hidden = 8/hidden = 16/' small.moe >other.moe
+sed 's/hidden_dim = 8/hidden_dim = 16/' small.moe >other.moe
 moec train other.moe --data text --out run2 >/dev/null 2>&1 && mv "$(ls "$folder"/*.so)" another.so
 rm -r "$folder" && mv kept "$folder"
 cp another.so "$program"

@@ -19,20 +19,20 @@
 #                                                            32 times as large: an expert learns of tokens of a kind
 . "$(dirname "$0")/../begin.sh"
 
-wide="--over dim=64,256 --over attention.heads.q=2,8 --over ffn.hidden=64,256 --set layers=2"
+wide="--over dim=64,256 --over attention.heads.q=2,8 --over ffn.hidden_dim=64,256 --set layers=2"
 deep="--over layers=4,16"
-experts="--over ffn.experts=2,16 --over ffn.top=1,8 --over ffn.expert.hidden=256,32 --set layers=2"
-mixed="--over ffn.experts=1,64 --over ffn.top=1,64 --over ffn.expert.hidden=512,8 --set layers=2"
+experts="--over ffn.experts=2,16 --over ffn.top_k=1,8 --over ffn.expert.hidden_dim=256,32 --set layers=2"
+mixed="--over ffn.experts=1,64 --over ffn.top_k=1,64 --over ffn.expert.hidden_dim=512,8 --set layers=2"
 sparse= several=2
 if [ "${1:-}" = all ]; then
     several=4
     wide="--over dim=64,128,256,512,1024 --over attention.heads.q=2,4,8,16,32
-          --over ffn.hidden=64,128,256,512,1024 --set layers=2"
+          --over ffn.hidden_dim=64,128,256,512,1024 --set layers=2"
     deep="--over layers=4,8,16,32"
-    experts="--over ffn.experts=2,4,8,16,32,64 --over ffn.top=1,2,4,8,16,32
-             --over ffn.expert.hidden=256,128,64,32,16,8 --set layers=2"
-    mixed="--over ffn.experts=1,8,64 --over ffn.top=1,8,64 --over ffn.expert.hidden=512,64,8 --set layers=2"
-    sparse="--over ffn.experts=8,16,32,64 --over ffn.top=8,8,8,8 --set ffn.expert.hidden=64 --set layers=2"
+    experts="--over ffn.experts=2,4,8,16,32,64 --over ffn.top_k=1,2,4,8,16,32
+             --over ffn.expert.hidden_dim=256,128,64,32,16,8 --set layers=2"
+    mixed="--over ffn.experts=1,8,64 --over ffn.top_k=1,8,64 --over ffn.expert.hidden_dim=512,64,8 --set layers=2"
+    sparse="--over ffn.experts=8,16,32,64 --over ffn.top_k=8,8,8,8 --set ffn.expert.hidden_dim=64 --set layers=2"
 fi
 
 export MOEC_CFLAGS=-O0

@@ -17,8 +17,8 @@ layer odd(x[s, d]) -> y[s, d] {
 model small = decoder {
   dim = 16, layers = 1
   attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn = swiglu { hidden = 8 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 6, evaluate = 2, checkpoint = 3 }
+  ffn = swiglu { hidden_dim = 8 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 6, eval_interval = 2, save_interval = 3 }
 }
 model probed = small { ffn = odd }
 SPEC

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
-small="--set dim=16 --set layers=1 --set train.context=32 --set train.batch=2 --set attention.head_dim=8"
+small="--set dim=16 --set layers=1 --set train.context_length=32 --set train.batch_size=2 --set attention.head_dim=8"
 # shellcheck disable=SC2086 # one word an argument
 {
     moec emit examples/first.moe $small --graph decode --out "$work/generate" &&

@@ -54,7 +54,7 @@ moec init small.moe --seed 1 --out deeper --set layers=2
 ends 0 "deeper holds 9 tensors that the model does not read, such as block.1" \
     moec run small.moe --weights deeper --tokens text --want loss --out out
 [ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are told of more than once"
-moec init small.moe --seed 1 --out wide.safetensors --set vocab=300
+moec init small.moe --seed 1 --out wide.safetensors --set vocab_size=300
 ends 1 "no tokenizer, so text cannot be converted" moec generate wide.safetensors --prompt x --tokens 2
 
 # A run in place of a spec, and a spec in place of a run.
@@ -79,7 +79,7 @@ if mknod null c 1 3 2>/dev/null; then device=null; else device=/dev/null; fi
 for one in pipe $device folder; do
     kind=$(stat -c %F "$one")
     ends 1 "not a file" moec init small.moe --seed 1 --out "$one"
-    ends 1 "not a file" moec run small.moe --weights weights --tokens text --want loss --out "$one" --context 16 --set train.batch=1
+    ends 1 "not a file" moec run small.moe --weights weights --tokens text --want loss --out "$one" --context 16 --set train.batch_size=1
     [ "$(stat -c %F "$one")" = "$kind" ] || wrong "$one was $kind"
     [ -e "$one.partial" ] && wrong "$one.partial is left"
 done

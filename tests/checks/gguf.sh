@@ -5,7 +5,7 @@ fixtures=$PWD/tests/tokenizer/fixtures
 cd "$work"
 cat > m.moe <<'SPEC'
 use decoder
-model m = decoder { vocab = 700, dim = 32, layers = 1, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden = 64 }
+model m = decoder { vocab_size = 700, dim = 32, layers = 1, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden_dim = 64 }
 SPEC
 moec init m.moe --seed 3 --out m.safetensors
 moec export m.safetensors --as llama --out m > log || wrong "$(cat log)"

@@ -18,7 +18,7 @@ soon() {
 moec train small.moe --data text --out run >said 2>&1 || wrong "$(cat said)"
 yes 'hello world' | tr '\n' ' ' | head -c 1000000 >prompt
 soon 10 'the prompt has 1000000 tokens' moec generate run/last.safetensors --prompts prompt --tokens 2
-grep -q 'train.context=1000000' said || wrong "no way to allow it"
+grep -q 'train.context_length=1000000' said || wrong "no way to allow it"
 head -c 5000 prompt >shorter
 moec generate run/last.safetensors --prompts shorter --tokens 2 >said 2>&1 || wrong "$(head -c 500 said)"
 

@@ -36,7 +36,7 @@ same "each token once" "$(post '{"prompt":"x","max_tokens":6,"temperature":0,"lo
 
 # Log-probabilities of a prompt, of several at once too, are the loss that moec eval measures.
 head -c 17 "$work/text" >"$work/part"
-loss=$(moec eval "$work/run" --data "$work/part" --json --set train.batch=1 | sed -n 's/.*"loss": \([^,]*\),.*/\1/p')
+loss=$(moec eval "$work/run" --data "$work/part" --json --set train.batch_size=1 | sed -n 's/.*"loss": \([^,]*\),.*/\1/p')
 quoted=$(sed ':a;N;$!ba;s/\\/\\\\/g;s/"/\\"/g;s/\n/\\n/g' "$work/part")
 # scored PROMPTS MORE: the mean of the log-probabilities of the last prompt, negative.
 scored() {

@@ -45,8 +45,8 @@ header="{'descr': '<u2', 'fortran_order': False, 'shape': ($count,), }"
 { printf '\223NUMPY\001\000v\000%-117s\n' "$header"; cat "$work/plain.u16"; } > "$work/c.npy"
 cat > "$work/m.moe" <<'SPEC'
 use decoder
-model m = decoder { vocab = 500, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden = 16 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 2 } }
+model m = decoder { vocab_size = 500, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden_dim = 16 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 2 } }
 SPEC
 for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
     case $data in uint16:*) path=$data ;; *) path=$work/$data ;; esac

@@ -11,8 +11,8 @@ fail() {
 
 cat > "$work/m.moe" <<'SPEC'
 use decoder
-model m = decoder { vocab = 400, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden = 16 }
-  train = { lr = 1e-2, batch = 4, context = 32, steps = 60, checkpoint = 30 } }
+model m = decoder { vocab_size = 400, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden_dim = 16 }
+  train = { lr = 1e-2, batch_size = 4, context_length = 32, steps = 60, save_interval = 30 } }
 SPEC
 cat stdlib/*.moe > "$work/words"
 moec tokenizer train "$work/words" --vocab 400 --out "$work/t.json" > "$work/log" 2>&1 || fail "tokenizer train"

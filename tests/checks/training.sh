@@ -9,8 +9,8 @@ use decoder
 model small = decoder {
   dim = 16, layers = 2
   attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 8 }, balance = 0.01 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 60, accumulate = 2, evaluate = 20, checkpoint = 7 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 60, gradient_accumulation_steps = 2, eval_interval = 20, save_interval = 7 }
 }
 SPEC
 cat stdlib/*.moe > "$work/text"
@@ -118,14 +118,14 @@ grep -q 'has 56 of the 60 steps' "$work/log" || fail "missing steps are not told
 train mended --resume --steps 62 || fail "a run without a log does not go on"
 grep -q 'holds 0 of the 61 steps' "$work/log" || fail "a lost log is not told of"
 
-refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.clip=0
-refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab=100
-refuses "too little data" "a window takes" train short --set train.context=100000
+refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.grad_clip=0
+refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab_size=100
+refuses "too little data" "a window takes" train short --set train.context_length=100000
 refuses "no data" "no data found at" train missing --data "$work/nothing"
 
 # Models of images learn from examples, and are measured on them.
 cc -O1 -o "$work/shapes" examples/shapes.c -lm && "$work/shapes" draw 200 "$work/images" || fail "no images"
-images="models/dit.moe:dit_small --data $work/images --set layers=1 --set train.batch=4 --steps 2"
+images="models/dit.moe:dit_small --data $work/images --set layers=1 --set train.batch_size=4 --steps 2"
 # shellcheck disable=SC2086 # one word an argument
 moec train $images --out "$work/drawing" > "$work/log" 2>&1 || fail "images do not train"
 moec eval "$work/drawing" --data "$work/images" > "$work/log" 2>&1 || fail "a model of images is not measured"

@@ -176,7 +176,7 @@ int command_bench(int argc, char **argv) {
         {OPTION_FLAG, "--kernels", NULL, &bench.kernels,
          "the time of every kernel, too; on the CPU of every unit of work, beside both limits"},
         {OPTION_COUNT, "--prefix", "N", &bench.prefix,
-         "decoding: after so many tokens (default: none, then on to train.context)"},
+         "decoding: after so many tokens (default: none, then on to train.context_length)"},
         {OPTION_COUNT, "--batch", "N", &bench.batch,
          "decoding: so many texts side by side (default: 1)"},
         {OPTION_FLAG, "--quick", NULL, &bench.quick,
@@ -190,7 +190,7 @@ int command_bench(int argc, char **argv) {
         return arguments_wrong(command, "train or decode", "there is no graph '%s'", bench.graph);
     bool trains = strcmp(bench.graph, "train") == 0;
     if (trains && (bench.prefix || bench.batch))
-        return arguments_wrong(command, "--graph decode, or --set train.batch=N",
+        return arguments_wrong(command, "--graph decode, or --set train.batch_size=N",
                                "--prefix and --batch are of decoding");
     if (!bench.batch) bench.batch = 1;
     bench.report = json_object();

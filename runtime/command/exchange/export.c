@@ -144,7 +144,7 @@ static bool write_gguf(const Export *export) {
     const char *type = conversion_type(export->conversion); /* before vectors are widened */
     const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
     Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
-    long vocabulary = (long)moec_option_number(export->compiler, "vocab", 0);
+    long vocabulary = (long)moec_option_number(export->compiler, "vocab_size", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
     bool good = (!json || tokenizer) &&
                 (!file_exists(path) ||

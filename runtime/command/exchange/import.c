@@ -147,7 +147,7 @@ static bool open_tokenizer_json(Import *import) {
 static bool open_tokenizer(Import *import) {
     if (import->bare) return true;
     if (!(gguf_of(import) ? read_tokenizer(import) : open_tokenizer_json(import))) return false;
-    long vocabulary = (long)moec_option_number(import->compiler, "vocab", 0);
+    long vocabulary = (long)moec_option_number(import->compiler, "vocab_size", 0);
     long size = import->tokenizer ? tokenizer_size(import->tokenizer) : 0;
     return !vocabulary || size <= vocabulary ||
            error_message("it belongs to another model; --no-tokenizer leaves it out",
