@@ -1,5 +1,6 @@
 #include "base/progress.h"
 
+#include "base/message.h"
 #include "base/seconds.h"
 
 #include <stdarg.h>
@@ -15,7 +16,7 @@ static double last_shown;
 
 bool progress_is_live(void) {
     const char *kind = getenv("TERM");
-    return isatty(1) && kind && strcmp(kind, "dumb") != 0;
+    return isatty(2) && kind && strcmp(kind, "dumb") != 0;
 }
 
 bool progress_due(void) {
@@ -24,28 +25,26 @@ bool progress_due(void) {
 
 void progress_clear(void) {
     if (!lines_stand) return; /* no write: threads of a program that uses the library get here */
-    for (int i = 1; i < lines_stand; i++) fputs("\r\033[K\033[A", stdout);
-    fputs("\r\033[K", stdout);
-    fflush(stdout);
+    for (int i = 1; i < lines_stand; i++) fputs("\r\033[K\033[A", stderr);
+    fputs("\r\033[K", stderr);
     lines_stand = 0;
 }
 
 static int terminal_width(void) {
     struct winsize size = {0};
-    return ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+    return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 }
 
 void progress_block(const char *const *lines, int count) {
-    if (!progress_is_live()) return;
+    if (!progress_is_live() || message_is_quiet()) return;
     progress_clear();
     last_shown = seconds_now();
-    for (int i = 0; i < count; i++) printf("%s%.*s", i ? "\n" : "", terminal_width(), lines[i]);
+    for (int i = 0; i < count; i++) fprintf(stderr, "%s%.*s", i ? "\n" : "", terminal_width(), lines[i]);
     lines_stand = count;
-    fflush(stdout);
 }
 
 void progress_show(bool keep, const char *format, ...) {
-    if (!keep && !progress_due()) return;
+    if (message_is_quiet() || (!keep && !progress_due())) return;
     char line[512];
     va_list arguments;
     va_start(arguments, format);
@@ -53,15 +52,12 @@ void progress_show(bool keep, const char *format, ...) {
     va_end(arguments);
     last_shown = seconds_now();
     if (!progress_is_live()) {
-        puts(line);
+        fprintf(stderr, "%s\n", line);
     } else {
-        bool colour = !getenv("NO_COLOR") && !keep;
-        printf("\r%s%.*s%s\033[K%s", colour ? "\033[36m" : "",
-               keep ? (int)sizeof line : terminal_width(), line, colour ? "\033[0m" : "",
-               keep ? "\n" : "");
+        fprintf(stderr, "\r%.*s\033[K%s", keep ? (int)sizeof line : terminal_width(), line,
+                keep ? "\n" : "");
         lines_stand = !keep;
     }
-    fflush(stdout);
 }
 
 char *progress_time(char text[48], double seconds) {

@@ -8,7 +8,7 @@
 #include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 #include "data/random.h"
 #include "model/examples.h"
@@ -354,7 +354,7 @@ static int split_over(const char *over, TextList *sets) {
 }
 
 /* The first --set of an option that the check sets itself, or NULL: the schedule, and the options
- * of --over. */
+ * of --vary. */
 static const char *refused_set(const TextList *given, const TextList *over) {
     for (int i = 0; i < given->count; i++) {
         bool refused = moec_sets(given->items[i], "train.schedule");
@@ -408,23 +408,25 @@ int command_coordcheck(int argc, char **argv) {
     bool json = false;
     long seed = 1;
     const Option table[] = {
-        {OPTION_LIST, "--over", "KEY=A,B,...", &over,
-         "an option and its sizes; given again, another that goes with it"},
-        {OPTION_COUNT, "--steps", "N", &check.steps, "optimizer steps (5)"},
-        {OPTION_NUMBER, "--within", "X", &check.within, "largest ratio that is no fault (1.5)"},
-        {OPTION_COUNT, "--seed", "N", &seed, "of the weights (1)"},
-        {OPTION_COUNT, "--draws", "N", &check.draws, "weights that are drawn; means are told (1)"},
-        {OPTION_TEXT, "--svg", "FILE", &picture, "a picture"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &given, "an option of the model, as in the file"},
-        {OPTION_FLAG, "--json", NULL, &json, "as JSON"},
+        {OPTION_LIST, "--vary", "PATH=A,B,...", &over,
+         "option and its values; repeatable for options that vary together"},
+        {OPTION_COUNT, "--steps", "N", &check.steps, "optimizer steps (default 5)"},
+        {OPTION_NUMBER, "--max-ratio", "X", &check.within,
+         "largest ratio over the sizes that passes (default 1.5)"},
+        {OPTION_COUNT, "--seed", "N", &seed, "seed of the weights (default 1)"},
+        {OPTION_COUNT, "--num-seeds", "N", &check.draws,
+         "number of random initializations to average over (default 1)"},
+        {OPTION_TEXT, "--svg", "FILE", &picture, "picture, - for stdout"},
+        SET_OPTION(&given),
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
     const char *refused = refused_set(&given, &over);
     if (refused)
-        return arguments_wrong(command, "leave it out",
-                               "--set %s: the check sets the options of --over itself, and "
+        return arguments_wrong(command, "omit it",
+                               "--set %s: the check sets the options of --vary itself, and "
                                "train.schedule to constant",
                                refused);
     for (int i = 0; i < CHECK_SIZES; i++) {
@@ -434,14 +436,14 @@ int command_coordcheck(int argc, char **argv) {
     for (int i = 0; i < over.count; i++) {
         int count = split_over(over.items[i], sets);
         if (count < 2 || (i && count != check.sizes))
-            return arguments_wrong(command, "for example --over dim=64,128,256",
-                                   "'%s' does not give %s", over.items[i],
-                                   i ? "as many sizes as the first" : "two sizes or more");
+            return arguments_wrong(command, "for example --vary dim=64,128,256",
+                                   "--vary %s: expected %s", over.items[i],
+                                   i ? "as many values as the first --vary" : "at least two values");
         check.sizes = count;
     }
     if (!over.count)
-        return arguments_wrong(command, "for example --over dim=64,128,256",
-                               "moec coordcheck needs --over");
+        return arguments_wrong(command, "for example --vary dim=64,128,256",
+                               "moec coordcheck requires --vary");
     check.over = over.items[0];
     for (int i = 0; i < check.sizes; i++)
         check.labels[i] = strchr(sets[i].items[given.count + 1], '=') + 1;

@@ -3,7 +3,7 @@
 #include "training/account.h"
 #include "training/checkpoint.h"
 #include "training/differences.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "base/message.h"
 #include "model/examples.h"
 #include "training/measure.h"
@@ -24,11 +24,11 @@
 #include <string.h>
 
 typedef struct Options {
-    const char *operand, *data, *validation, *out, *device, *tokenizer, *from, *missing;
+    const char *operand, *data, *validation, *out, *device, *tokenizer, *from;
     long steps, seed; /* -1: as the spec says */
     long until;       /* 0: to the last step */
     double limit;     /* of the loss; 0: none */
-    bool resume, no_cache, tensorboard;
+    bool resume, no_cache, tensorboard, missing;
     char **command;
     TextList sets;
 } Options;
@@ -200,7 +200,7 @@ static bool begin(Training *training) {
     model_initialise(training->model, training->place.seed);
     if (!options->from) return true;
     Safetensors *file = checkpoint_open(options->from);
-    bool good = file && model_begin(training->model, file, options->missing != NULL);
+    bool good = file && model_begin(training->model, file, options->missing);
     safetensors_close(file);
     return good;
 }
@@ -514,45 +514,45 @@ int command_train(int argc, char **argv) {
     const Command *command = command_row("train");
     Options options = {.device = "cpu", .steps = -1, .seed = -1, .command = argv};
     const Option table[] = {
-        {OPTION_TEXT, "--data", "PATH", &options.data,
-         "text, tokens (moec tokenize, .npy, uint16:PATH, uint32:PATH), a folder or a quoted "
-         "pattern "
-         "of them; examples (safetensors)"},
-        {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
-         "a tokenizer.json: texts become its tokens; kept in the checkpoints"},
-        {OPTION_TEXT, "--out", "DIR", &options.out,
-         "receives last.safetensors, best.safetensors, log.jsonl, run.json"},
-        {OPTION_TEXT, "--val", "PATH", &options.validation,
-         "data to evaluate on; else the end of --data is held out"},
-        {OPTION_COUNT, "--steps", "N", &options.steps,
-         "optimizer steps in all (train.steps); 0: only writes the weights it would begin with"},
-        {OPTION_COUNT, "--until", "N", &options.until,
-         "stop after that step, as when interrupted: --resume goes on"},
-        {OPTION_NUMBER, "--diverged-above", "LOSS", &options.limit,
-         "a run whose loss is above it has diverged"},
-        {OPTION_COUNT, "--seed", "N", &options.seed,
-         "of weights, data order and random numbers (train.seed)"},
-        {OPTION_FLAG, "--resume", NULL, &options.resume,
-         "go on from DIR/last.safetensors; start when there is none"},
+        {OPTION_GROUP, "data and output", NULL, NULL, NULL},
+        {OPTION_TEXT, "--data", "DATA", &options.data,
+         "training data: text, tokens (moec tokenize, .npy, uint16:PATH, uint32:PATH), a directory "
+         "or a quoted pattern of them; examples (safetensors)"},
+        {OPTION_TEXT, "--val-data", "DATA", &options.validation,
+         "validation data (default: the end of --data)"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer,
+         "tokenizer.json for text; kept in the checkpoints (default: tokens are bytes)"},
+        {OPTION_TEXT, "--out", "RUN", &options.out,
+         "run directory: last.safetensors, best.safetensors, log.jsonl, run.json"},
         {OPTION_FLAG, "--tensorboard", NULL, &options.tensorboard,
-         "write the log for TensorBoard as well, beside log.jsonl"},
-        {OPTION_TEXT, "--from", "RUN|FILE", &options.from,
-         "weights to begin with; a run that goes on has its own"},
-        {OPTION_TEXT, "--missing", "init", &options.missing,
-         "with --from: what it lacks begins as the spec says"},
-        {OPTION_FLAG, "--no-cache", NULL, &options.no_cache, "compile anew and keep nothing"},
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, as in the file"},
+         "log for TensorBoard in addition to log.jsonl"},
+        {OPTION_GROUP, "training", NULL, NULL, NULL},
+        {OPTION_COUNT, "--steps", "N", &options.steps,
+         "total number of optimizer steps (train.steps); 0 = write the initial weights only"},
+        {OPTION_COUNT, "--seed", "N", &options.seed,
+         "seed of weights, data order and dropout (default train.seed, which is 1)"},
+        {OPTION_FLAG, "--resume", NULL, &options.resume,
+         "resume from last.safetensors of --out; start from scratch if the file is missing"},
+        {OPTION_COUNT, "--stop-after", "N", &options.until,
+         "step to stop after, as after an interrupt; --resume continues"},
+        {OPTION_NUMBER, "--diverged-above", "LOSS", &options.limit,
+         "loss above which the run has diverged"},
+        {OPTION_TEXT, "--init-from", "RUN", &options.from,
+         "run or checkpoint with the initial weights (fine-tuning)"},
+        {OPTION_FLAG, "--init-missing", NULL, &options.missing,
+         "with --init-from: random initialization of parameters that are missing there"},
+        DEVICE_OPTION(&options.device),
+        {OPTION_FLAG, "--no-cache", NULL, &options.no_cache,
+         "compilation without the cache of compiled programs"},
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.data || !options.out)
-        return arguments_wrong(command, NULL, "moec train needs --data and --out");
-    if (options.missing && (!options.from || strcmp(options.missing, "init") != 0))
-        return arguments_wrong(command, "--from RUN --missing init",
-                               "--missing takes the word init, beside --from");
+        return arguments_wrong(command, NULL, "moec train requires --data and --out");
+    if (options.missing && !options.from)
+        return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
     Training training = {.options = &options};
     bool good = build(&training) && open_data(&training);
     if (good) {

@@ -2,7 +2,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "command/arguments.h"
+#include "command/line/arguments.h"
 #include "model/call.h"
 #include "data/data.h"
 #include "training/settings.h"

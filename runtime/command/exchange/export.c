@@ -1,9 +1,9 @@
-/* export: moec export: a trained model as a folder that others read. */
+/* export: moec export: writes a trained model for other programs. */
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "exchange/config.h"
 #include "exchange/folder.h"
 #include "exchange/gguf.h"
@@ -38,8 +38,8 @@ static bool find_layout(const Export *export) {
         known = longer;
         found = found || strcmp(names[i], export->layout) == 0;
     }
-    char *remedy = memory_format("known are %s", known);
-    if (!found) error_message(remedy, "there is no layout '%s'", export->layout);
+    char *remedy = memory_format("known layouts: %s", known);
+    if (!found) error_message(remedy, "unknown layout '%s'", export->layout);
     free(remedy);
     free(known);
     return found;
@@ -51,7 +51,7 @@ static bool open_layouts(Export *export) {
     return reports_good(export->layouts);
 }
 
-/* "gguf" stands for the first of its architectures that says what the model is. */
+/* "gguf" selects the first architecture that can express the model. */
 static bool find_architecture(Export *export) {
     int count, pairs;
     if (strcmp(export->layout, "gguf") != 0) return true;
@@ -65,8 +65,8 @@ static bool find_architecture(Export *export) {
         export->layout = names[i];
         return true;
     }
-    return error_message("--as gguf_llama, gguf_qwen3 and so on tell what each of them cannot say",
-                         "no architecture of GGUF that is known here says what this model is");
+    return error_message("--format gguf_llama, gguf_qwen3 ... list the differences to each",
+                         "cannot export to GGUF: no supported GGUF architecture matches this model");
 }
 
 /* Both that tensors have no place and that options cannot be said are told, in one go. */
@@ -103,7 +103,7 @@ static bool write_tokenizer(const Export *export) {
     return good && folder_write_files(export->out, export->file);
 }
 
-/* config.json comes last: without it the folder is nothing. */
+/* config.json is written last: a directory without it is not a model. */
 static bool write_folder(const Export *export) {
     char *weights = path_join(export->out, "model.safetensors"),
          *config = path_join(export->out, "config.json");
@@ -113,14 +113,14 @@ static bool write_folder(const Export *export) {
                             .before = checkpoint_file(export->file, "config.json"),
                             .layout = export->layout,
                             .layouts = export->layouts};
-    json_t *notes = json_make("{s:s}", "format", "pt"); /* what the transformers library wants */
+    json_t *notes = json_make("{s:s}", "format", "pt"); /* required by the transformers library */
     bool good = (!file_exists(config) && !file_exists(weights)) ||
-                error_message("choose another --out", "%s already holds a model", export->out);
+                error_message("choose another --out", "%s already contains a model", export->out);
     good = good && folder_make(export->out) &&
            conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
            config_write(config, &said);
     if (good)
-        printf("%s: %d tensors, %s, as layout '%s' has them\n", export->out,
+        printf("%s: %d tensors, %s, layout '%s'\n", export->out,
                export->conversion->count, conversion_type(export->conversion), export->layout);
     json_decref(notes);
     free(weights);
@@ -140,7 +140,7 @@ static bool write_gguf(const Export *export) {
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
     bool good = (!json || tokenizer) &&
                 (!file_exists(path) ||
-                 error_message("choose another --out", "%s is already there", path)) &&
+                 error_message("choose another --out", "%s already exists", path)) &&
                 gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
     if (good && tokenizer)
         gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
@@ -149,7 +149,7 @@ static bool write_gguf(const Export *export) {
     good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                               checkpoint_file(file, "config.json"));
     if (good)
-        printf("%s: %d tensors, %s, as layout '%s' has them\n", path, export->conversion->count,
+        printf("%s: %d tensors, %s, layout '%s'\n", path, export->conversion->count,
                type, export->layout);
     tokenizer_close(tokenizer);
     free(path);
@@ -160,17 +160,18 @@ int command_export(int argc, char **argv) {
     const Command *command = command_row("export");
     Export export = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--as", "LAYOUT", &export.layout, "the family: llama, qwen3, gpt2 ...; gguf"},
-        {OPTION_TEXT, "--out", "DIR", &export.out, "the folder to make"},
+        {OPTION_TEXT, "--format", "LAYOUT", &export.layout,
+         "model family: llama, qwen3, gpt2 ..., or gguf for llama.cpp"},
+        {OPTION_TEXT, "--out", "DIR", &export.out, "directory to create"},
         {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
-         "layouts of your own, instead of those of the standard library"},
-        {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "leave the tokenizer out of a GGUF"},
+         "custom layouts (default: those of the standard library)"},
+        {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &export.run);
     if (code >= 0) return code;
     if (!export.layout || !export.out)
-        return arguments_wrong(command, NULL, "moec export needs --as and --out");
+        return arguments_wrong(command, NULL, "moec export requires --format and --out");
     bool good = look(&export) && (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
                                                                          : write_folder(&export));
     conversion_free(export.conversion);

@@ -36,7 +36,7 @@ typedef struct VerifyShape {
     long batch, context;
     const char *set;    /* another setting, "train.places=16", or NULL */
     const char *source; /* of the sizes, " (from train)"; "" without a note */
-    bool asked;         /* --batch or --context was given: there is no limit of time */
+    bool asked;         /* --batch-size or --context-length was given: there is no limit of time */
 } VerifyShape;
 
 typedef struct Comparison {
