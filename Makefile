@@ -96,7 +96,7 @@ $(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/ex
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
 $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o $(BUILD)/runtime/base/cache.o | $(BUILD)/moec
 	@rm -rf $(BUILD)/kernels
-	-$(if $(SAN),,$(BUILD)/moec prepare $(BUILD)/kernels)
+	-$(if $(SAN),,$(BUILD)/moec precompile $(BUILD)/kernels)
 	@touch $@
 
 $(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
@@ -208,7 +208,7 @@ quickstart:
 .PHONY: bench
 bench: all
 	$(BUILD)/moec bench models/gpt2.moe:gpt2_small
-	$(BUILD)/moec bench models/gpt2.moe:gpt2_small --graph decode
+	$(BUILD)/moec bench models/gpt2.moe:gpt2_small --mode decode
 
 # What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
 # neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
@@ -246,7 +246,7 @@ setup:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
-	-$(BUILD)/moec prepare $(DESTDIR)$(PREFIX)/lib/moec
+	-$(BUILD)/moec precompile $(DESTDIR)$(PREFIX)/lib/moec
 	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
 	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so
 	install -d $(DESTDIR)$(PREFIX)/include/moec

@@ -108,7 +108,7 @@ static bool report_size(Mapper *mapper, const Node *sub, long shape, long known)
             report_note(reports, size->span, "'%s' is %ld by this", size->name, size->size);
     }
     report_help(reports, "another model than the layout is for, or the wrong index: "
-                         "`moec weights` lists the shapes");
+                         "`moec tensors` lists the shapes");
     return false;
 }
 

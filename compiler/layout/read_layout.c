@@ -127,7 +127,7 @@ static bool add_path(Reader *reader, Text *path, Names *names, const Node *node)
         break;
     }
     report_error(reader->reports, node->span, "the path of a parameter is wanted here");
-    report_help(reader->reports, "write it as moec weights lists it, with an index for the number "
+    report_help(reader->reports, "write it as moec tensors lists it, with an index for the number "
                                  "of a layer: block[i].attention.query");
     return false;
 }

@@ -143,9 +143,10 @@ static bool all_texts(Generation *generation) {
     for (int i = 0; i < generation->prompts.count && good; i++)
         for (long k = 0; k < options->samples && good && !interrupt_signal(); k++)
             good = one_text(generation, &generation->prompts.items[i], k);
-    if (good && options->speed)
-        fprintf(stderr, "%ld tokens, %.1f tok/s\n", generation->made,
-                (double)generation->made / generation->seconds);
+    if (!good || !options->speed) return good;
+    fflush(stdout);
+    fprintf(stderr, "%s%ld tokens, %.1f tokens/s\n", options->json || isatty(1) ? "" : "\n",
+            generation->made, (double)generation->made / generation->seconds);
     return good;
 }
 

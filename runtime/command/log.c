@@ -41,9 +41,13 @@ static void write_csv(const History *history) {
 static void write_json(const History *history) {
     for (long row = 0; row < history->rows; row++) {
         json_t *line = json_object();
-        for (int i = 0; i < history->columns; i++)
-            if (!isnan(history->values[i][row]))
-                json_object_set_new(line, history->names[i], json_number(history->values[i][row]));
+        for (int i = 0; i < history->columns; i++) {
+            const double value = history->values[i][row];
+            bool step = !strcmp(history->names[i], "step");
+            if (!isnan(value))
+                json_object_set_new(line, history->names[i],
+                                    step ? json_integer((json_int_t)value) : json_number(value));
+        }
         if (history->diverged && row == history->rows - 1)
             json_object_set_new(line, "diverged", json_text(history->diverged));
         json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));

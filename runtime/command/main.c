@@ -51,19 +51,6 @@ static int unknown_command(const char *name) {
     return EXIT_USAGE;
 }
 
-/* The command of that name or old name, NULL after a message. */
-static const Command *find(const char *name) {
-    const Command *row = command_row(name);
-    if (row) return row;
-    row = command_renamed(name);
-    if (row)
-        note_message("command '%s' is now '%s'; the old name will be removed in version 0.4", name,
-                     row->name);
-    else
-        unknown_command(name);
-    return row;
-}
-
 static int run(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) name = "version";
@@ -73,11 +60,13 @@ static int run(int argc, char **argv) {
         help_overview(argc > 1 ? stdout : stderr);
         return argc > 1 ? 0 : EXIT_USAGE;
     }
-    const Command *row = find(help ? argv[2] : name);
-    if (!row) return EXIT_USAGE;
+    if (help) name = argv[2];
+    const Command *row = command_row(name), *now = row ? NULL : command_renamed(name);
+    if (!row && !now) return unknown_command(name);
+    arguments_begin(argv, now ? name : NULL);
+    if (now) row = now;
     char option[] = "--help";
     if (help) return row->run(2, (char *[]){argv[2], option, NULL});
-    arguments_begin(argv);
     return row->run(argc - 1, argv + 1);
 }
 

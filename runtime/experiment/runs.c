@@ -104,7 +104,7 @@ static void tell_failed(const Plan *plan, const Worker *worker, int status) {
     char *folder = order_folder(plan, &worker->order);
     progress_clear();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        error_message("metric takes a number of log.jsonl: moec log DIR --csv lists them",
+        error_message("metric takes a number of log.jsonl: moec log RUN lists them",
                       "the log of %s seed %ld has no number '%s'", worker->order.variant->name,
                       worker->order.seed,
                       plan->experiment->metric ? plan->experiment->metric : "loss");

@@ -157,7 +157,7 @@ printf '#!/bin/sh\ncase "$*" in *"%s"*) echo "fatal error: No space left on devi
 chmod 755 some_cc
 MOEC_CC=$PWD/some_cc moec train small.moe --data text --out run7 >out 2>log
 without_cache "a compiler without room in the cache" $?
-MOEC_CC=$PWD/some_cc moec generate run7 --prompt x --tokens 2 >out 2>log
+MOEC_CC=$PWD/some_cc moec generate run7 --prompt x -n 2 >out 2>log
 without_cache "generating without room in the cache" $?
 if unshare -rm mount -t tmpfs none "$folder" 2>/dev/null; then
     for size in 600k 8k; do
@@ -165,7 +165,7 @@ if unshare -rm mount -t tmpfs none "$folder" 2>/dev/null; then
         unshare -rm sh -c "mount -t tmpfs -o size=$size,mode=700 none '$folder' && exec moec train small.moe --data text --out run4" >out 2>log
         without_cache "a cache on a disk of $size" $?
     done
-    unshare -rm sh -c "mount -t tmpfs -o size=8k,mode=700 none '$folder' && exec moec generate run4 --prompt x --tokens 2" >out 2>log
+    unshare -rm sh -c "mount -t tmpfs -o size=8k,mode=700 none '$folder' && exec moec generate run4 --prompt x -n 2" >out 2>log
     without_cache "generating with a cache on a disk of 8k" $?
     mkdir -p noexec
     unshare -rm sh -c "mount -t tmpfs -o noexec,mode=700 none noexec && mkdir -m 700 noexec/moec &&

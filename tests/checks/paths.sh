@@ -18,7 +18,7 @@ try() {
     must moec train "$here/t.moe:small" --data "$here/data" --out "$here/run"
     grep -q 'done at step 2' log || wrong "no 'done': $(cat log)"
     must moec train "$here/t.moe:small" --data "$here/data" --out "$here/run" --resume --steps 3
-    must moec generate "$here/run" --prompt a --tokens 2
+    must moec generate "$here/run" --prompt a -n 2
     must moec check "$here/run"
     must moec diff "$here/run" "$here/t.moe:small"
     must moec compare "$here/run" --json

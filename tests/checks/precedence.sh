@@ -83,20 +83,20 @@ steps 2 moec train p.moe:small --set train.steps=9 --set train.steps=2
 row 'the model < `--steps`, `--seed`, `--context`, `--batch`'
 steps 2 moec train p.moe:small --steps 2
 moec train p.moe:small --data text --out seeded --seed 9 >log 2>&1 && grep -q '"seed": 9' seeded/run.json || wrong "--seed has no effect"
-moec emit seeded --out emitted --context 32 >log 2>&1 && grep -q '\b32\b' emitted/program.c || wrong "--context has no effect"
+moec emit seeded --out emitted -c 32 >log 2>&1 && grep -q '\b32\b' emitted/program.c || wrong "--context has no effect"
 row 'one of these options and `--set` of the same option'
 refused 2 "both set train.steps" moec train p.moe:small --data text --out no --steps 2 --set train.steps=3
 refused 2 "both set train.steps" moec train p.moe:small --data text --out no --steps=2 --set 'train = { steps = 3 }'
 refused 2 "both set train.seed" moec train p.moe:small --data text --out no --seed 2 --set train.seed=3
-refused 2 "both set train.context" moec emit p.moe:small --out no --context 9 --set train.context=8
-refused 2 "both set train.context" moec run p.moe:small --weights w --tokens text --want loss --out no --context 9 --set train.context=8
-refused 2 "both set train.context" moec serve seeded --context 9 --set train.context=8
-refused 2 "both set train.context" moec verify p.moe:small --context 9 --set train.context=8
-refused 2 "both set train.batch" moec verify p.moe:small --batch 1 --set train.batch=8
+refused 2 "both set train.context" moec emit p.moe:small --out no -c 9 --set train.context=8
+refused 2 "both set train.context" moec forward p.moe:small --weights w --input text --outputs loss --out no -c 9 --set train.context=8
+refused 2 "both set train.context" moec serve seeded -c 9 --set train.context=8
+refused 2 "both set train.context" moec verify p.moe:small -c 9 --set train.context=8
+refused 2 "both set train.batch" moec verify p.moe:small -b 1 --set train.batch=8
 [ ! -e no ] || wrong "something was written"
 row '`--over` of `coordcheck` and `--set` of the same option or of `train.schedule`'
-refused 2 "the check sets the options" moec coordcheck p.moe:small --over dim=16,32 --set dim=24
-refused 2 "the check sets the options" moec coordcheck p.moe:small --over dim=16,32 --set train.schedule=cosine
+refused 2 "the check sets the options" moec coordcheck p.moe:small --vary dim=16,32 --set dim=24
+refused 2 "the check sets the options" moec coordcheck p.moe:small --vary dim=16,32 --set train.schedule=cosine
 
 row 'the base < `train = { ... }` of the experiment'
 steps 5 moec sweep p.moe:fixed
@@ -156,11 +156,11 @@ row 'the seed of a run and another `--seed` of `train --resume`'
 refused 1 "leave --seed out" moec train p.moe:small --data text --out run --resume --set train.batch=3 --steps 6 --seed 8
 row 'the tokenizer of a run < `--tokenizer`'
 for size in 300 290; do
-    moec tokenizer train text --vocab $size --out $size.json >log 2>&1 || wrong "$(cat log)"
+    moec tokenizer train text --vocab-size $size --out $size.json >log 2>&1 || wrong "$(cat log)"
 done
 moec train p.moe:small --set vocab=300 --tokenizer 300.json --data text --out worded >log 2>&1 || wrong "$(cat log)"
-refused 1 "no.json" moec generate worded --tokenizer no.json --prompt x --tokens 2
-moec train p.moe:small --set vocab=300 --tokenizer 290.json --from worded --data text --out other >log 2>&1 || wrong "$(cat log)"
+refused 1 "no.json" moec generate worded --tokenizer no.json --prompt x -n 2
+moec train p.moe:small --set vocab=300 --tokenizer 290.json --init-from worded --data text --out other >log 2>&1 || wrong "$(cat log)"
 [ "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' worded/run.json)" != "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' other/run.json)" ] ||
     wrong "--tokenizer has no effect where --from has a tokenizer"
 

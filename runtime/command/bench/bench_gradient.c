@@ -118,7 +118,7 @@ static bool judge(const Bench *bench, double ratios[INTERVALS]) {
              100 * (coarse ? coarse_tolerance : tolerance));
     bench_tell_text(bench, "gradient_check", kind);
     return fabs(slope - 1) <= (coarse ? coarse_tolerance : tolerance) ||
-           error_message("moec run --device eval tells which tensor is wrong",
+           error_message("moec forward --device reference computes the expected tensors",
                          "no speed is told: the loss changes by %.4g of what its gradient says",
                          slope);
 }

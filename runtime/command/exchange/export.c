@@ -69,7 +69,7 @@ static bool find_architecture(Export *export) {
                          "cannot export to GGUF: no supported GGUF architecture matches this model");
 }
 
-/* Both that tensors have no place and that options cannot be said are told, in one go. */
+/* Options are checked only if all tensors fit: the message about a tensor is the clearer one. */
 static bool look(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
@@ -81,10 +81,10 @@ static bool look(Export *export) {
     if (!export->model) return false;
     export->conversion = match_export(export->layouts, export->layout, export->compiler,
                                       export->model, export->file);
-    if (moec_failed(export->layouts)) return false;
+    if (moec_failed(export->layouts) || !export->conversion) return false;
     export->pairs =
         moec_layout_pairs(export->layouts, export->layout, export->compiler, &export->pair_count);
-    return reports_good(export->layouts) && export->pairs && export->conversion;
+    return reports_good(export->layouts) && export->pairs;
 }
 
 static bool write_text(const char *folder, const char *name, const char *text, size_t length) {

@@ -22,6 +22,7 @@ static struct {
 } common;
 
 static char **whole_line;
+static const char *old_command;
 
 /* One call of arguments_read. */
 typedef struct Reading {
@@ -40,8 +41,9 @@ static struct {
     void *data;
 } description;
 
-void arguments_begin(char **argv) {
+void arguments_begin(char **argv, const char *old_name) {
     whole_line = argv;
+    old_command = old_name;
 }
 
 int arguments_wrong(const Command *command, const char *help, const char *format, ...) {
@@ -210,7 +212,10 @@ static void note_renamed(char *old, char *now) {
 }
 
 /* One note for all old names, after the line was read: -q may follow them. */
-static void print_renamed(void) {
+static void print_renamed(const Command *command) {
+    if (old_command)
+        note_message("command '%s' is now '%s'; the old name will be removed in version 0.4",
+                     old_command, command->name);
     if (!old_names.count) return;
     char *text = memory_format("%s", "");
     for (int i = 0; i < old_names.count; i++) {
@@ -335,8 +340,8 @@ static void apply_settings(const Reading *reading) {
 static void apply_common(const Reading *reading) {
     message_level(common.quiet ? -1 : common.verbose);
     if (common.color) message_color(common.color);
-    print_renamed();
     if (reading->command->settings & SET_THREADS) threads_begin(whole_line, common.threads);
+    print_renamed(reading->command);
 }
 
 static int read_all(Reading *reading) {
@@ -346,7 +351,7 @@ static int read_all(Reading *reading) {
         int code = -1;
         if (!only_operands && strcmp(text, "--") == 0)
             only_operands = true;
-        else if (!only_operands && text[0] == '-' && text[1])
+        else if (!only_operands && text[0] == '-' && text[1] && text[1] != ':')
             code = read_option(reading);
         else
             code = read_operand(reading, text);

@@ -69,8 +69,9 @@ int arguments_read_all(const Command *command, const Option *options, int argc, 
 int arguments_wrong(const Command *command, const char *help, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The whole command line, argv[0] included. */
-void arguments_begin(char **argv);
+/* Sets the whole command line, argv[0] included, and the old name of the command that was used, or
+ * NULL. */
+void arguments_begin(char **argv, const char *old_name);
 
 enum { TABLE_LIMIT = 64 };
 
