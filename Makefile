@@ -252,6 +252,12 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/include/moec
 	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 644 runtime/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 runtime/command/completion/moec.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
+	install -m 644 runtime/command/completion/_moec $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moec
+	install -m 644 runtime/command/completion/moec.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
 
 .PHONY: clean
 clean:
