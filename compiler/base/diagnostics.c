@@ -245,6 +245,8 @@ static void add_reports(Text *text, Arena *arena, const List *list) {
         if (report->span.source)
             text_add(&out, "%s:%d:%d: ", shown(arena, report->span.source->path),
                      span_line(report->span), span_column(report->span));
+        else
+            text_add(&out, "moec: ");
         text_add(&out, "%s: %s\n", severity_names[report->severity], shown(arena, report->message));
         if (report->span.source) add_picture(&out, arena, report->span);
     }

@@ -37,8 +37,10 @@ bool file_hold_input(void) {
     ssize_t count = held < 0 ? -1 : 1;
     while (count > 0) {
         count = read(0, bytes, sizeof bytes);
-        if (count < 0 && errno == EINTR) count = 1;
-        else if (count > 0 && write(held, bytes, (size_t)count) != count) count = -1;
+        if (count < 0 && errno == EINTR)
+            count = 1;
+        else if (count > 0 && write(held, bytes, (size_t)count) != count)
+            count = -1;
     }
     bool good = count == 0 && dup2(held, 0) == 0;
     if (held > 0) close(held);

@@ -39,7 +39,8 @@ void progress_block(const char *const *lines, int count) {
     if (!progress_is_live() || message_is_quiet()) return;
     progress_clear();
     last_shown = seconds_now();
-    for (int i = 0; i < count; i++) fprintf(stderr, "%s%.*s", i ? "\n" : "", terminal_width(), lines[i]);
+    for (int i = 0; i < count; i++)
+        fprintf(stderr, "%s%.*s", i ? "\n" : "", terminal_width(), lines[i]);
     lines_stand = count;
 }
 

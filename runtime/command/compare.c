@@ -53,7 +53,8 @@ int command_compare(int argc, char **argv) {
     bool markdown = false, csv = false, json = false, svg = false;
     TextList folders = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--baseline", "NAME", &base, "model to compare with (default: the first one)"},
+        {OPTION_TEXT, "--baseline", "NAME", &base,
+         "model to compare with (default: the first one)"},
         {OPTION_FLAG, "--markdown", NULL, &markdown, "tables as Markdown"},
         {OPTION_FLAG, "--csv", NULL, &csv, "one CSV line per model, with a header"},
         {OPTION_FLAG, "--json", NULL, &json, "all values as JSON, including those of each run"},
@@ -70,7 +71,8 @@ int command_compare(int argc, char **argv) {
         return EXIT_INPUT;
     }
     if (markdown + csv + json + svg > 1)
-        return arguments_wrong(command, NULL, "--markdown, --csv, --json and --svg exclude each other");
+        return arguments_wrong(command, NULL,
+                               "--markdown, --csv, --json and --svg exclude each other");
     return compare(&folders, base,
                    json       ? indented_json
                    : csv      ? comparison_csv

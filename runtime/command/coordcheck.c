@@ -436,9 +436,9 @@ int command_coordcheck(int argc, char **argv) {
     for (int i = 0; i < over.count; i++) {
         int count = split_over(over.items[i], sets);
         if (count < 2 || (i && count != check.sizes))
-            return arguments_wrong(command, "for example --vary dim=64,128,256",
-                                   "--vary %s: expected %s", over.items[i],
-                                   i ? "as many values as the first --vary" : "at least two values");
+            return arguments_wrong(
+                command, "for example --vary dim=64,128,256", "--vary %s: expected %s",
+                over.items[i], i ? "as many values as the first --vary" : "at least two values");
         check.sizes = count;
     }
     if (!over.count)

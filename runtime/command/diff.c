@@ -178,7 +178,8 @@ int command_diff(int argc, char **argv) {
     int code = arguments_read_all(command, table, argc, argv, &operands);
     if (code >= 0) return code;
     if (operands.count != 2)
-        return arguments_wrong(command, NULL, "moec diff requires two models, got %d", operands.count);
+        return arguments_wrong(command, NULL, "moec diff requires two models, got %d",
+                               operands.count);
     MoecCompiler *first = spec_open(operands.items[0], &sets),
                  *second = first ? spec_open(operands.items[1], &sets) : NULL;
     bool good = second && diff(first, second);

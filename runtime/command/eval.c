@@ -76,11 +76,10 @@ static bool measure(Call *call, Decoder *decoder, const char *path, const Tokeni
     uint64_t windows = (data->count - !data->record) / stride;
     Evaluation found;
     double began = seconds_now();
-    bool good =
-        data->count > context ||
-        error_message("use more data or a shorter context: -c N",
-                      "%s has %" PRIu64 " tokens, but one sequence needs %" PRIu64, path,
-                      data->count, context + 1);
+    bool good = data->count > context ||
+                error_message("use more data or a shorter context: -c N",
+                              "%s has %" PRIu64 " tokens, but one sequence needs %" PRIu64, path,
+                              data->count, context + 1);
     if (good && decoder)
         good = measure_decoded(decoder, data, windows, &found);
     else if (good)
@@ -202,8 +201,10 @@ int command_eval(int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.path == !options.choices)
-        return arguments_wrong(command, NULL, "moec eval requires either --data or --multiple-choice");
+        return arguments_wrong(command, NULL,
+                               "moec eval requires either --data or --multiple-choice");
     if (options.probes + options.decoding + !!options.choices > 1)
-        return arguments_wrong(command, NULL, "--probes, --incremental and --multiple-choice exclude each other");
+        return arguments_wrong(command, NULL,
+                               "--probes, --incremental and --multiple-choice exclude each other");
     return evaluate(&options) ? 0 : EXIT_INPUT;
 }

@@ -109,9 +109,8 @@ static bool run(Options *options) {
     Safetensors *file = checkpoint_open(options->operand);
     MoecCompiler *trained = file ? checkpoint_spec(file, sets->items, sets->count) : NULL;
     sets->items[sets->count++] = SPEC_DRAWS;
-    MoecCompiler *compiler = trained && spec_draws(trained)
-                                 ? checkpoint_spec(file, sets->items, sets->count)
-                                 : NULL;
+    MoecCompiler *compiler =
+        trained && spec_draws(trained) ? checkpoint_spec(file, sets->items, sets->count) : NULL;
     moec_close(trained);
     const GraphShape shape = {.graph = MOEC_FORWARD, .batch = options->count};
     Model *model = compiler ? model_open(options->on, compiler, &shape, 1, true) : NULL;
@@ -136,7 +135,8 @@ int command_sample(int argc, char **argv) {
          "safetensors file with the tensors image and label, - for stdout"},
         {OPTION_COUNT, "--count", "N", &options.count,
          "number of samples, classes in turn (default 16)"},
-        {OPTION_COUNT, "--steps", "N", &options.steps, "Euler steps from noise to data (default 50)"},
+        {OPTION_COUNT, "--steps", "N", &options.steps,
+         "Euler steps from noise to data (default 50)"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the noise (default 1)"},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
@@ -145,7 +145,8 @@ int command_sample(int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out || options.count < 1 || options.steps < 1)
-        return arguments_wrong(command, NULL, "moec sample requires --out; --count and --steps must be at least 1");
+        return arguments_wrong(
+            command, NULL, "moec sample requires --out; --count and --steps must be at least 1");
     options.on = device_open(options.device);
     bool good = options.on && run(&options);
     device_close(options.on);

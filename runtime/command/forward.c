@@ -41,8 +41,9 @@ typedef struct Batch {
 static bool read_batch(const Options *options, long context, Batch *batch) {
     Data *data = data_open(options->tokens, 0);
     if (!data) return false;
-    bool good = data->count >= 2 || error_message("use at least two tokens",
-                                                  "%s: a single token has no next token", options->tokens);
+    bool good =
+        data->count >= 2 || error_message("use at least two tokens",
+                                          "%s: a single token has no next token", options->tokens);
     if (good) {
         batch->context = (uint64_t)context + 1 > data->count ? (long)data->count - 1 : context;
         batch->batch = (long)(data->count / (uint64_t)(batch->context + 1));
@@ -206,8 +207,8 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
 static bool check_inputs(const Options *options, const Call *call) {
     const MoecTensor *foreign = call_foreign_input(call);
     if (foreign)
-        return error_message("moec forward provides token inputs only", "the input '%s' is not a token",
-                             foreign->name);
+        return error_message("moec forward provides token inputs only",
+                             "the input '%s' is not a token", foreign->name);
     Data *data = data_open(options->tokens, call_vocabulary(call));
     data_close(data);
     return data != NULL;
@@ -295,7 +296,8 @@ int command_forward(int argc, char **argv) {
     const Command *command = command_row("forward");
     Options options = {.device = "cpu", .seed = 1};
     const Option table[] = {
-        {OPTION_TEXT, "--weights", "FILE", &options.weights, "safetensors file, as moec init writes"},
+        {OPTION_TEXT, "--weights", "FILE", &options.weights,
+         "safetensors file, as moec init writes"},
         {OPTION_TEXT, "--input", "FILE", &options.tokens,
          "batch * (context length + 1) tokens: text or token file, - for stdin"},
         {OPTION_TEXT, "--outputs", "LIST", &options.want,
@@ -322,8 +324,8 @@ int command_forward(int argc, char **argv) {
                                options.want);
     bool defined = strcmp(options.device, "reference") == 0;
     if (!defined && strcmp(options.device, "cpu") != 0 && strncmp(options.device, "cuda", 4) != 0)
-        return arguments_wrong(command, "use cpu, cuda, cuda:N or reference",
-                               "unknown device '%s'", options.device);
+        return arguments_wrong(command, "use cpu, cuda, cuda:N or reference", "unknown device '%s'",
+                               options.device);
     options.on = defined ? NULL : device_open(options.device);
     bool good = (defined || options.on) && run(&options);
     device_close(options.on);

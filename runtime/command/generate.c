@@ -73,8 +73,8 @@ static void show(const Generation *generation, Text *text) {
 }
 
 /* Generates one completion. text: the tokens so far. */
-static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out, long *made,
-                  bool *ended) {
+static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out,
+                                long *made, bool *ended) {
     Decoder *decoder = generation->decoder;
     const Options *options = generation->options;
     const float *logits = decoder_feed(decoder, text->items, (long)text->count);
@@ -122,8 +122,8 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
     if (!options->json && !options->chat) fputs(prompt->text, stdout);
     fflush(stdout);
-    good =
-        good && generate_completion(generation, &text, (uint64_t)(options->seed + sample), &out, &made, &ended);
+    good = good && generate_completion(generation, &text, (uint64_t)(options->seed + sample), &out,
+                                       &made, &ended);
     if (good && options->json) print_object(prompt, sample, &out, made, ended);
     if (good && !options->json && isatty(1)) putchar('\n');
     fflush(stdout);
@@ -247,11 +247,13 @@ static int check_options(const Command *command, Options *options) {
         return arguments_wrong(command, NULL,
                                "--temperature must be at least 0, --top-p above 0 and at most 1");
     if (sampling->min_p < 0 || sampling->min_p > 1 || sampling->repetition <= 0)
-        return arguments_wrong(command, NULL, "--min-p must be from 0 to 1, --repeat-penalty above 0");
+        return arguments_wrong(command, NULL,
+                               "--min-p must be from 0 to 1, --repeat-penalty above 0");
     for (int i = 0; i < options->stops.count; i++)
         if (!*options->stops.items[i])
             return arguments_wrong(command, NULL, "--stop expects at least one character");
-    if (!options->samples) return arguments_wrong(command, NULL, "--num-samples must be at least 1");
+    if (!options->samples)
+        return arguments_wrong(command, NULL, "--num-samples must be at least 1");
     options->json = options->json || options->prompts || options->samples > 1;
     return -1;
 }

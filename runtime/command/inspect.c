@@ -137,8 +137,8 @@ int command_fmt(int argc, char **argv) {
 
 bool graph_named(const char *name, MoecGraph *graph) {
     static const char *const names[] = {
-        [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train",     [MOEC_DECODE] = "decode",
-        [MOEC_UPDATE] = "update",   [MOEC_MEASURE] = "eval",    [MOEC_GATHER] = "gather",
+        [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train",  [MOEC_DECODE] = "decode",
+        [MOEC_UPDATE] = "update",   [MOEC_MEASURE] = "eval", [MOEC_GATHER] = "gather",
         [MOEC_STEP] = "step"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(names[i], name) == 0) {

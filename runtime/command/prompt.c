@@ -29,8 +29,7 @@ static bool read_lines(PromptList *prompts, const char *path) {
         at += length + 1;
     }
     file_unmap(&mapping);
-    return prompts->count ||
-           error_message("write one prompt per line", "%s has no prompt", path);
+    return prompts->count || error_message("write one prompt per line", "%s has no prompt", path);
 }
 
 static bool read_input(PromptList *prompts) {
@@ -79,9 +78,9 @@ bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *token
     for (int i = 0; i < prompts->count && good; i++) {
         Prompt *prompt = &prompts->items[i];
         good = encode(prompt, writing, encoder, tokenizer) &&
-               (prompt->tokens.count || error_message("a prompt has at least one token",
-                                                      "the prompt '%.*s' has no tokens",
-                                                      utf8_cut(prompt->text, 20), prompt->text));
+               (prompt->tokens.count ||
+                error_message("a prompt has at least one token", "the prompt '%.*s' has no tokens",
+                              utf8_cut(prompt->text, 20), prompt->text));
     }
     encoder_free(encoder);
     return good;
@@ -93,8 +92,9 @@ bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary) {
         for (size_t k = 0; k < tokens->count; k++) {
             if (tokens->items[k] < vocabulary) continue;
             if (writing == WRITING_BYTES)
-                return error_message("the model was not trained on bytes; add --tokenizer FILE or --token-ids",
-                                     "byte %zu of the prompt is outside the vocabulary", k);
+                return error_message(
+                    "the model was not trained on bytes; add --tokenizer FILE or --token-ids",
+                    "byte %zu of the prompt is outside the vocabulary", k);
             return error_message("use the tokenizer or the token ids of the model",
                                  "token %d of the prompt is outside the vocabulary of %ld",
                                  (int)tokens->items[k], vocabulary);

@@ -25,8 +25,8 @@ static bool open_page(const char *path) {
     int status = 0;
     bool good = process > 0 && waitpid(process, &status, 0) == process && status == 0;
     free(absolute);
-    return good || error_message("open it in a browser, or set BROWSER",
-                                 "no program opens %s", path);
+    return good ||
+           error_message("open it in a browser, or set BROWSER", "no program opens %s", path);
 }
 
 static bool report(const TextList *folders, const char *base, const char *out, bool opens) {
@@ -56,7 +56,8 @@ int command_report(int argc, char **argv) {
         {OPTION_TEXT, "--out", "FILE", &out,
          "HTML file, - for stdout (default: report.html in the first directory)"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
-        {OPTION_TEXT, "--baseline", "NAME", &base, "model to compare with (default: the first one)"},
+        {OPTION_TEXT, "--baseline", "NAME", &base,
+         "model to compare with (default: the first one)"},
         {OPTION_FLAG, "--open", NULL, &opens, "the report in a browser"},
         {.kind = OPTION_END},
     };

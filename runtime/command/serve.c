@@ -52,7 +52,8 @@ static bool kept_template(Serving *serving) {
     serving->template = template_of_folder(
         serving->file->path, checkpoint_file(serving->file, "chat_template.jinja"),
         checkpoint_file(serving->file, "tokenizer_config.json"), &wrong);
-    if (wrong) note_message("chat requests are refused; --chat-template FILE sets another template");
+    if (wrong)
+        note_message("chat requests are refused; --chat-template FILE sets another template");
     serving->service.template = serving->template;
     return true;
 }
@@ -61,7 +62,8 @@ static bool open_template(Serving *serving) {
     const char *path = serving->options->chat_template;
     Mapping mapping;
     if (!path) return kept_template(serving);
-    if (!file_map(path, "use a chat template (Jinja), or tokenizer_config.json", &mapping)) return false;
+    if (!file_map(path, "use a chat template (Jinja), or tokenizer_config.json", &mapping))
+        return false;
     serving->template = template_open(path, (const char *)mapping.bytes, mapping.length);
     file_unmap(&mapping);
     serving->service.template = serving->template;
@@ -129,8 +131,8 @@ static bool serve(const Options *options) {
     bool good = serving.file && open_tokenizer(&serving) && open_template(&serving) &&
                 open_model(&serving) && check_vocabulary(&serving);
     if (good) {
-        char *line = memory_format("  %s, context length %ld, %ld concurrent sequences", name, service->context,
-                                   service->rows);
+        char *line = memory_format("  %s, context length %ld, %ld concurrent sequences", name,
+                                   service->context, service->rows);
         good = http_serve(service, serving.model, options->port, line);
         free(line);
     }
@@ -145,7 +147,8 @@ static bool serve(const Options *options) {
 
 static int check_options(const Command *command, const Options *options) {
     const char *key = getenv("MOEC_API_KEY");
-    if (options->port > 65535) return arguments_wrong(command, NULL, "--port must be from 0 to 65535");
+    if (options->port > 65535)
+        return arguments_wrong(command, NULL, "--port must be from 0 to 65535");
     if (!options->batch || options->batch > 1024)
         return arguments_wrong(command, NULL, "--parallel must be from 1 to 1024");
     if (!options->connections || !options->queue || !options->body || options->timeout <= 0 ||

@@ -29,9 +29,8 @@ bool spec_is_run(const char *operand) {
 /* The spec in a checkpoint; NULL after a message. */
 static MoecCompiler *open_run(const char *operand, const TextList *sets) {
     if (file_is_folder(operand) && !checkpoint_within(operand)) {
-        error_message(
-            "use a spec file, FILE.moe:MODEL, or a run directory of moec train",
-            "%s is a directory without a checkpoint", operand);
+        error_message("use a spec file, FILE.moe:MODEL, or a run directory of moec train",
+                      "%s is a directory without a checkpoint", operand);
         return NULL;
     }
     Safetensors *file = checkpoint_open(operand);
@@ -90,10 +89,9 @@ bool spec_draws(MoecCompiler *compiler) {
 
 bool spec_generates(MoecCompiler *compiler) {
     return !moec_option(compiler, "draws") ||
-           error_message(
-               "use moec sample or moec emit --mode sample",
-               "model '%s' is a flow-matching model; it does not generate text",
-               moec_model(compiler));
+           error_message("use moec sample or moec emit --mode sample",
+                         "model '%s' is a flow-matching model; it does not generate text",
+                         moec_model(compiler));
 }
 
 bool spec_length_fits(MoecCompiler *compiler, long length) {
@@ -101,10 +99,8 @@ bool spec_length_fits(MoecCompiler *compiler, long length) {
     double context = moec_option_number(compiler, "train.context", 256);
     double most = context * TIMES > ANY ? context * TIMES : ANY;
     if ((double)length <= most) return true;
-    char *help = memory_format(
-        "shorten it to %.0f tokens, or set -c %ld", most, length);
-    error_message(help,
-                  "the prompt has %ld tokens, but the context length of the model is %.0f",
+    char *help = memory_format("shorten it to %.0f tokens, or set -c %ld", most, length);
+    error_message(help, "the prompt has %ld tokens, but the context length of the model is %.0f",
                   length, context);
     free(help);
     return false;

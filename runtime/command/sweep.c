@@ -58,7 +58,8 @@ int command_sweep(int argc, char **argv) {
         {OPTION_TEXT, "--val-data", "DATA", &plan.validation,
          "validation data (default: the end of --data)"},
         {OPTION_TEXT, "--tokenizer", "FILE", &plan.tokenizer, "tokenizer.json for text"},
-        {OPTION_TEXT, "--out", "DIR", &plan.out, "directory of the runs, VARIANT/seed_N, and the table"},
+        {OPTION_TEXT, "--out", "DIR", &plan.out,
+         "directory of the runs, VARIANT/seed_N, and the table"},
         {OPTION_COUNT, "--jobs", "N", &plan.jobs,
          "number of concurrent runs (default: one per device)"},
         {OPTION_FLAG, "--dry-run", NULL, &dry_run, "plan only: variants, sizes, time"},
@@ -77,7 +78,8 @@ int command_sweep(int argc, char **argv) {
     if (code >= 0) return code;
     if (!dry_run && (!plan.data || !plan.out))
         return arguments_wrong(command, NULL, "moec sweep requires --data and --out, or --dry-run");
-    if (plan.jobs == 0) return arguments_wrong(command, NULL, "--jobs expects an integer from 1, got 0");
+    if (plan.jobs == 0)
+        return arguments_wrong(command, NULL, "--jobs expects an integer from 1, got 0");
     if (plan.slurm && !strcmp(plan.slurm, "none")) plan.slurm = "";
     if (plan.slurm && (strpbrk(plan.slurm, "\n\r") || !plan.out))
         return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
@@ -87,7 +89,8 @@ int command_sweep(int argc, char **argv) {
                                "with --slurm, --out cannot contain line breaks or backslashes");
     plan.devices = devices_of(device, &plan.device_count);
     if (plan.jobs < 0) plan.jobs = plan.device_count;
-    if (!plan.device_count) return arguments_wrong(command, NULL, "--device expects a device, got an empty list");
+    if (!plan.device_count)
+        return arguments_wrong(command, NULL, "--device expects a device, got an empty list");
     char *file;
     MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;

@@ -34,8 +34,8 @@ static bool find_last(const Tokenizer *tokenizer, Options *options) {
     if (!options->last) return true;
     options->bulk.last = tokenizer_find(tokenizer, options->last, strlen(options->last));
     return options->bulk.last >= 0 ||
-           error_message("use a token of the tokenizer", "%s has no token '%s'",
-                         options->tokenizer, options->last);
+           error_message("use a token of the tokenizer", "%s has no token '%s'", options->tokenizer,
+                         options->last);
 }
 
 static void tell(const Options *options, const BulkResult *found) {
@@ -55,8 +55,9 @@ static bool tokenize(Options *options) {
     BulkResult found;
     bool good = tokenizer && find_last(tokenizer, options) && find_paths(&options->texts, &paths);
     if (good && options->bulk.width == 2 && tokenizer_size(tokenizer) > 1 << 16)
-        good = error_message("omit --token-bits", "a vocabulary of %ld tokens does not fit in 16 bits",
-                             tokenizer_size(tokenizer));
+        good =
+            error_message("omit --token-bits", "a vocabulary of %ld tokens does not fit in 16 bits",
+                          tokenizer_size(tokenizer));
     interrupt_watch();
     good = good && bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count,
                                  &options->bulk, options->out, &found);
@@ -119,8 +120,8 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out)
     good = text && file_write(out, text, strlen(text));
     if (good) printf("%s: %ld tokens\n", out, tokens);
     if (good && tokens < training->vocabulary)
-        note_message("the text has no further pairs: the vocabulary has %ld tokens instead of %ld", tokens,
-                     training->vocabulary);
+        note_message("the text has no further pairs: the vocabulary has %ld tokens instead of %ld",
+                     tokens, training->vocabulary);
     free(text);
     paths_free(&paths);
     return good;
@@ -148,9 +149,10 @@ int command_tokenizer(int argc, char **argv) {
         return arguments_wrong(command, NULL, "moec tokenizer requires the word train and a text");
     if (!special.count) special.items[special.count++] = "<|endoftext|>";
     if (!out || training.vocabulary < 256 + special.count || training.vocabulary > 1 << 24)
-        return arguments_wrong(command, "each byte and each special token is a token",
-                               "moec tokenizer requires --out and a --vocab-size from %d to 16777216",
-                               256 + special.count);
+        return arguments_wrong(
+            command, "each byte and each special token is a token",
+            "moec tokenizer requires --out and a --vocab-size from %d to 16777216",
+            256 + special.count);
     training.special = special.items;
     training.special_count = special.count;
     texts.count--;

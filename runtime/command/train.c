@@ -241,17 +241,19 @@ static void print_plan(const Training *training, size_t program) {
         parameters += (double)model->parameters[i].count;
     char text[6][16];
     if (message_is_quiet()) return;
-    fprintf(stderr, "%s: %.2f M parameters; %.2f M tokens of %s, %" PRIu64
-           " windows held out; program %s in %.2f s\n",
-           model->table->model, parameters / 1e6, (double)training->train_tokens / 1e6,
-           training->data->bytes ? "text" : "data", training->held_windows,
-           model->module->cached ? "loaded" : "compiled", model->module->compile_seconds);
-    fprintf(stderr, "memory: %s = weights and gradients %s, optimizer %s, temporaries %s, inputs and "
-           "outputs %s, program %s\n",
-           memory_text(text[0], (double)model_bytes(model) + lent + (double)program),
-           memory_text(text[1], weights), memory_text(text[2], moments),
-           memory_text(text[3], (double)model->arena_bytes), memory_text(text[4], lent),
-           memory_text(text[5], (double)program));
+    fprintf(stderr,
+            "%s: %.2f M parameters; %.2f M tokens of %s, %" PRIu64
+            " windows held out; program %s in %.2f s\n",
+            model->table->model, parameters / 1e6, (double)training->train_tokens / 1e6,
+            training->data->bytes ? "text" : "data", training->held_windows,
+            model->module->cached ? "loaded" : "compiled", model->module->compile_seconds);
+    fprintf(stderr,
+            "memory: %s = weights and gradients %s, optimizer %s, temporaries %s, inputs and "
+            "outputs %s, program %s\n",
+            memory_text(text[0], (double)model_bytes(model) + lent + (double)program),
+            memory_text(text[1], weights), memory_text(text[2], moments),
+            memory_text(text[3], (double)model->arena_bytes), memory_text(text[4], lent),
+            memory_text(text[5], (double)program));
     if (*model->engine->startup) fprintf(stderr, "%s\n", model->engine->startup);
 }
 

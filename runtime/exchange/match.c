@@ -29,7 +29,8 @@ static void tell(Match *match, const char *what, const char *name) {
 /* The end of the list, as the error that it is. */
 static bool told(const Match *match, const char *remedy) {
     if (!match->wrong) return true;
-    if (match->wrong > LISTED) fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
+    if (match->wrong > LISTED)
+        fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
     return error_message(remedy, "%d tensor%s not fit layout '%s'", match->wrong,
                          match->wrong == 1 ? " does" : "s do", match->layout);
 }

@@ -65,8 +65,9 @@ static bool find_architecture(Export *export) {
         export->layout = names[i];
         return true;
     }
-    return error_message("--format gguf_llama, gguf_qwen3 ... list the differences to each",
-                         "cannot export to GGUF: no supported GGUF architecture matches this model");
+    return error_message(
+        "--format gguf_llama, gguf_qwen3 ... list the differences to each",
+        "cannot export to GGUF: no supported GGUF architecture matches this model");
 }
 
 /* Options are checked only if all tensors fit: the message about a tensor is the clearer one. */
@@ -120,8 +121,8 @@ static bool write_folder(const Export *export) {
            conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
            config_write(config, &said);
     if (good)
-        printf("%s: %d tensors, %s, layout '%s'\n", export->out,
-               export->conversion->count, conversion_type(export->conversion), export->layout);
+        printf("%s: %d tensors, %s, layout '%s'\n", export->out, export->conversion->count,
+               conversion_type(export->conversion), export->layout);
     json_decref(notes);
     free(weights);
     free(config);
@@ -138,10 +139,10 @@ static bool write_gguf(const Export *export) {
     Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
     long vocabulary = (long)moec_option_number(export->compiler, "vocab", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
-    bool good = (!json || tokenizer) &&
-                (!file_exists(path) ||
-                 error_message("choose another --out", "%s already exists", path)) &&
-                gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
+    bool good =
+        (!json || tokenizer) &&
+        (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
+        gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
     if (good && tokenizer)
         gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
                       checkpoint_file(file, "tokenizer_config.json"),
@@ -149,8 +150,8 @@ static bool write_gguf(const Export *export) {
     good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                               checkpoint_file(file, "config.json"));
     if (good)
-        printf("%s: %d tensors, %s, layout '%s'\n", path, export->conversion->count,
-               type, export->layout);
+        printf("%s: %d tensors, %s, layout '%s'\n", path, export->conversion->count, type,
+               export->layout);
     tokenizer_close(tokenizer);
     free(path);
     return good;

@@ -90,8 +90,8 @@ static bool recognise(Import *import) {
     const char *shown = type ? type : "(none)";
     char *names = layout_names(import->layouts);
     char *remedy = memory_format("known layouts: %s; --layout FILE adds custom ones", names);
-    error_message(remedy, "%s: no layout supports %s '%.*s'", config->path, key, utf8_cut(shown, 60),
-                  shown);
+    error_message(remedy, "%s: no layout supports %s '%.*s'", config->path, key,
+                  utf8_cut(shown, 60), shown);
     free(remedy);
     free(names);
     return false;

@@ -181,22 +181,22 @@ static int wrong_value(const Reading *reading, const Option *option, const char 
     bool choice = strchr(option->argument, '|') != NULL;
     char *near = choice ? near_value(option->argument, text) : NULL,
          *values = choice ? listed(option->argument) : NULL;
-    const OptionKind kind = option->kind == OPTION_SETTING ? ((const Setting *)option->value)->kind
-                                                           : option->kind;
+    const OptionKind kind =
+        option->kind == OPTION_SETTING ? ((const Setting *)option->value)->kind : option->kind;
     int code;
     if (kind == OPTION_LIST)
         code = arguments_wrong(reading->command, NULL, "%s is repeated more than %d times",
                                option->name, LIST_LIMIT);
     else
         code = arguments_wrong(reading->command,
-                               near           ? near
-                               : values       ? NULL
-                                              : option->help,
+                               near     ? near
+                               : values ? NULL
+                                        : option->help,
                                "%s expects %s, got '%s'", option->name,
-                               values                           ? values
+                               values                  ? values
                                : kind == OPTION_COUNT  ? "an integer from 0"
                                : kind == OPTION_NUMBER ? "a number"
-                                                               : option->argument,
+                                                       : option->argument,
                                text);
     free(near);
     free(values);
@@ -241,7 +241,7 @@ static int unknown_option(const Reading *reading, const char *text) {
                            ? theirs
                            : moec_nearest(name, names, count);
     char letter = near ? flag_letter(near) : 0;
-    char *help = !near    ? memory_format("moec %s --help lists the options", reading->command->name)
+    char *help = !near ? memory_format("moec %s --help lists the options", reading->command->name)
                  : letter ? memory_format("did you mean -%c, %s?", letter, near)
                           : memory_format("did you mean %s?", near);
     int code = arguments_wrong(reading->command, help, "unknown option %s of moec %s", name,
@@ -281,7 +281,8 @@ static int read_value(const Reading *reading, const Option *option, const char *
                      memory_format("%s %s", option->name, now));
         value = now;
     }
-    bool good = option->kind == OPTION_SETTING ? take_setting(option, value) : take_value(option, value);
+    bool good =
+        option->kind == OPTION_SETTING ? take_setting(option, value) : take_value(option, value);
     return good ? -1 : wrong_value(reading, option, value);
 }
 
@@ -363,8 +364,8 @@ static int read_all(Reading *reading) {
     }
     if (!reading->operands->count && reading->limit)
         return arguments_wrong(reading->command, NULL, "moec %s requires an argument: %.*s",
-                               reading->command->name,
-                               (int)strcspn(reading->command->forms, " "), reading->command->forms);
+                               reading->command->name, (int)strcspn(reading->command->forms, " "),
+                               reading->command->forms);
     apply_common(reading);
     apply_settings(reading);
     return -1;

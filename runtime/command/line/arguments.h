@@ -80,7 +80,8 @@ typedef void ShowOptions(const Command *command, const Option *options, void *da
 void arguments_describe(const Command *command, ShowOptions *show, void *data);
 
 #define DEVICE_OPTION(value)                                                                       \
-    {OPTION_TEXT, "--device", "DEVICE", value, "device: cpu, cuda or cuda:N (default cpu)"}
-#define SET_OPTION(value) {OPTION_LIST, "--set", "PATH=VALUE", value, "model option; repeatable"}
+    { OPTION_TEXT, "--device", "DEVICE", value, "device: cpu, cuda or cuda:N (default cpu)" }
+#define SET_OPTION(value)                                                                          \
+    { OPTION_LIST, "--set", "PATH=VALUE", value, "model option; repeatable" }
 
 #endif

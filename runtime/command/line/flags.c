@@ -7,9 +7,10 @@ static const struct {
     char letter;
     const char *name;
 } letters[] = {
-    {'b', "--batch-size"}, {'c', "--context-length"}, {'d', "--data"},    {'h', "--help"},
-    {'n', "--max-tokens"}, {'o', "--out"},            {'p', "--prompt"},  {'q', "--quiet"},
-    {'s', "--seed"},       {'t', "--threads"},        {'v', "--verbose"},
+    {'b', "--batch-size"}, {'c', "--context-length"}, {'d', "--data"},
+    {'h', "--help"},       {'n', "--max-tokens"},     {'o', "--out"},
+    {'p', "--prompt"},     {'q', "--quiet"},          {'s', "--seed"},
+    {'t', "--threads"},    {'v', "--verbose"},
 };
 
 static Setting settings[] = {
@@ -79,13 +80,20 @@ static const struct {
 static const struct {
     const char *theirs, *ours;
 } others[] = {
-    {"--ctx-size", "--context-length"},   {"--max-seq-len", "--context-length"},
-    {"--block-size", "--context-length"}, {"--n-predict", "--max-tokens"},
-    {"--max-new-tokens", "--max-tokens"}, {"--num-tokens", "--max-tokens"},
-    {"--temp", "--temperature"},          {"--gpu", "--device cuda"},
-    {"--cuda", "--device cuda"},          {"--output", "--out"},
-    {"--output-dir", "--out"},            {"--learning-rate", "--lr"},
-    {"--max-steps", "--steps"},           {"--num-threads", "--threads"},
+    {"--ctx-size", "--context-length"},
+    {"--max-seq-len", "--context-length"},
+    {"--block-size", "--context-length"},
+    {"--n-predict", "--max-tokens"},
+    {"--max-new-tokens", "--max-tokens"},
+    {"--num-tokens", "--max-tokens"},
+    {"--temp", "--temperature"},
+    {"--gpu", "--device cuda"},
+    {"--cuda", "--device cuda"},
+    {"--output", "--out"},
+    {"--output-dir", "--out"},
+    {"--learning-rate", "--lr"},
+    {"--max-steps", "--steps"},
+    {"--num-threads", "--threads"},
     {"--repetition-penalty", "--repeat-penalty"},
 };
 

@@ -32,7 +32,8 @@ int help_operands(const Command *command, char names[OPERAND_LIMIT][OPERAND_BYTE
     for (const char *at = command->forms; *at && count < OPERAND_LIMIT;) {
         const size_t length = strspn(at, letters);
         bool apart = at == command->forms || strchr(" |[", at[-1]);
-        if (length > 1 && length < OPERAND_BYTES && apart && (at - command->forms < 3 || strncmp(at - 3, "-p ", 3))) {
+        if (length > 1 && length < OPERAND_BYTES && apart &&
+            (at - command->forms < 3 || strncmp(at - 3, "-p ", 3))) {
             snprintf(names[count], OPERAND_BYTES, "%.*s", (int)length, at);
             bool known = false;
             for (int i = 0; i < count; i++) known |= !strcmp(names[i], names[count]);
@@ -105,8 +106,7 @@ void help_print(const Command *command, const Option *options) {
     for (int i = 0; i < count; i++) print_row(names[i], help_operand(names[i]));
     print_options(options);
     printf("\nexamples:\n");
-    for (int i = 0; i < 2 && command->examples[i]; i++)
-        printf("  moec %s\n", command->examples[i]);
+    for (int i = 0; i < 2 && command->examples[i]; i++) printf("  moec %s\n", command->examples[i]);
     char *codes = help_exit_codes(command);
     printf("\nexit codes: %s\n", codes);
     free(codes);
@@ -123,20 +123,23 @@ static void print_group(FILE *file, const Command *first, int count) {
 void help_overview(FILE *file) {
     int count;
     const Command *commands = command_table(&count);
-    fprintf(file,
-            "moec %s: compiler and runtime for sequence models\n\nusage: moec COMMAND [options]\n\n",
-            MOEC_VERSION);
+    fprintf(
+        file,
+        "moec %s: compiler and runtime for sequence models\n\nusage: moec COMMAND [options]\n\n",
+        MOEC_VERSION);
     for (int i = 0, next; i < count && commands[i].group; i = next) {
-        for (next = i + 1; commands[next].group && !strcmp(commands[next].group, commands[i].group);)
+        for (next = i + 1;
+             commands[next].group && !strcmp(commands[next].group, commands[i].group);)
             next++;
         print_group(file, &commands[i], next - i);
     }
-    fprintf(file, "\nexamples:\n"
-                  "  moec check examples/first.moe                 parameters, FLOPs, memory\n"
-                  "  moec train examples/first.moe -d text.txt -o run\n"
-                  "  moec generate run -p 'Once upon a time'\n"
-                  "  moec COMMAND --help                           options and examples\n"
-                  "\n"
-                  "options: -h help, -V version, -q quiet, -v verbose, --color auto|always|never\n"
-                  "reference: man moec, runtime/CLI.md (flags, exit codes, environment variables)\n");
+    fprintf(file,
+            "\nexamples:\n"
+            "  moec check examples/first.moe                 parameters, FLOPs, memory\n"
+            "  moec train examples/first.moe -d text.txt -o run\n"
+            "  moec generate run -p 'Once upon a time'\n"
+            "  moec COMMAND --help                           options and examples\n"
+            "\n"
+            "options: -h help, -V version, -q quiet, -v verbose, --color auto|always|never\n"
+            "reference: man moec, runtime/CLI.md (flags, exit codes, environment variables)\n");
 }

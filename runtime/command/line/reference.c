@@ -149,9 +149,12 @@ static void print_roff(const char *text) {
     if (*text == '.' || *text == '\'') printf("\\&");
     for (; *text; text++) {
         if (*text == '`') continue;
-        if (*text == '-') printf("\\-");
-        else if (*text == '\\') printf("\\e");
-        else putchar(*text);
+        if (*text == '-')
+            printf("\\-");
+        else if (*text == '\\')
+            printf("\\e");
+        else
+            putchar(*text);
     }
 }
 

@@ -97,7 +97,8 @@ static void print_tables(void) {
            "    *)\n"
            "        case $word in\n"
            "        -*) kind=list values=$flags ;;\n"
-           "        *.moe:*) kind=model values=$(moec reference models \"${word%%:*}\" 2>/dev/null) ;;\n"
+           "        *.moe:*) kind=model values=$(moec reference models \"${word%%:*}\" "
+           "2>/dev/null) ;;\n"
            "        esac ;;\n"
            "    esac\n"
            "}\n\n");
@@ -235,9 +236,14 @@ int command_completion(int argc, char **argv) {
     const char *shell;
     int code = arguments_read(command, table, argc, argv, &shell);
     if (code >= 0) return code;
-    if (!strcmp(shell, "bash")) print_bash();
-    else if (!strcmp(shell, "zsh")) print_zsh();
-    else if (!strcmp(shell, "fish")) print_fish();
-    else return arguments_wrong(command, NULL, "moec completion expects bash, zsh or fish, got '%s'", shell);
+    if (!strcmp(shell, "bash"))
+        print_bash();
+    else if (!strcmp(shell, "zsh"))
+        print_zsh();
+    else if (!strcmp(shell, "fish"))
+        print_fish();
+    else
+        return arguments_wrong(command, NULL, "moec completion expects bash, zsh or fish, got '%s'",
+                               shell);
     return 0;
 }

@@ -194,7 +194,8 @@ int command_verify(int argc, char **argv) {
          "positions per sequence (default train.context)"},
         {OPTION_FLAG, "--shapes", NULL, &options.shapes,
          "comparison at each shape that reaches another form of the program"},
-        {OPTION_FLAG, "--forms", NULL, &options.forms, "list of the forms of the compiled programs"},
+        {OPTION_FLAG, "--forms", NULL, &options.forms,
+         "list of the forms of the compiled programs"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of weights and inputs (default 1)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "report as JSON"},
         SET_OPTION(&options.sets),
@@ -203,7 +204,8 @@ int command_verify(int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.batch || !options.context)
-        return arguments_wrong(command, NULL, "--batch-size and --context-length must be at least 1");
+        return arguments_wrong(command, NULL,
+                               "--batch-size and --context-length must be at least 1");
     if (options.shapes && (options.batch > 0 || options.context > 0))
         return arguments_wrong(command, "omit --batch-size and --context-length",
                                "--shapes sets the batch size and the context length");
