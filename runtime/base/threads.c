@@ -33,8 +33,8 @@ static int set_wait(void) {
     return 1;
 }
 
-void threads_begin(char **argv, long count) {
+void threads_begin(char **argv, long count, bool wait) {
     int changed = set_count(count);
-    changed |= set_wait();
+    if (wait) changed |= set_wait();
     if (changed) execv("/proc/self/exe", argv);
 }

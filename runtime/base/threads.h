@@ -7,9 +7,11 @@
 #ifndef THREADS_H
 #define THREADS_H
 
-/* Sets OMP_NUM_THREADS to `count`, unless that is 0, and a short active wait, unless the
- * environment sets one (GOMP_SPINCOUNT, OMP_WAIT_POLICY). Starts the process again with argv if
+#include <stdbool.h>
+
+/* Sets OMP_NUM_THREADS to `count`, unless that is 0, and with `wait` a short active wait, unless
+ * the environment sets one (GOMP_SPINCOUNT, OMP_WAIT_POLICY). Starts the process again with argv if
  * this changes the environment, else returns. */
-void threads_begin(char **argv, long count);
+void threads_begin(char **argv, long count, bool wait);
 
 #endif

@@ -1,4 +1,4 @@
-/* diff: moec diff: in what two models differ: options, cost, parameters, equations. */
+/* diff: moec diff: differences of two models: options, cost, parameters, equations. */
 #include "base/memory.h"
 #include "command/line/commands.h"
 #include "command/spec.h"

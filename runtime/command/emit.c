@@ -17,7 +17,7 @@
 
 typedef struct Options {
     const char *operand, *target, *graph, *out;
-    long context; /* places of the caches; 0: train.context */
+    long context; /* positions of the KV caches; 0: train.context */
     TextList sets;
 } Options;
 
@@ -25,12 +25,11 @@ typedef struct Options {
 static const char *const graphs[] = {"decode", "train", "sample"};
 enum { DECODE = 1, TRAIN = 2, DRAW = 4, ALL = 7, GRAPHS = 3 };
 
-/* The images that an emitted program draws at once; it may be asked for any number. */
+/* Batch size of an emitted sampler. */
 enum { DRAWN_AT_ONCE = 8 };
 
-/* The graphs that a file of standalone/ or kernels/ belongs to, and where only one of the targets
- * wants it, that. Files that are not listed belong everywhere, but for those of
- * embedded_is_cuda. */
+/* The modes of a file of standalone/ or kernels/, and its target if it has one. Other files belong
+ * to all modes and targets, except those of embedded_is_cuda. */
 static const struct {
     const char *name;
     int graphs;
@@ -145,7 +144,7 @@ static bool write_common(const Options *options, const Safetensors *checkpoint) 
 }
 
 static bool write_settings(const char *folder, const Settings *settings) {
-    char *text = memory_format("/* training: what the specification says of the training. */\n"
+    char *text = memory_format("/* training: settings of the spec. */\n"
                                "#ifndef TRAINING_H\n"
                                "#define TRAINING_H\n\n"
                                "#define SETTING_RATE %.17g\n"
@@ -161,8 +160,7 @@ static bool write_settings(const char *folder, const Settings *settings) {
     return good;
 }
 
-/* The weights of the checkpoint, or fresh ones. The hosted program of the same graphs tells where
- * they lie. */
+/* The weights of the checkpoint, or initial ones, in the memory layout of the same program. */
 static bool write_weights(const Options *options, Model *model, const Safetensors *file,
                           uint64_t seed) {
     model_initialise(model, seed);
@@ -192,7 +190,7 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
            (!kernels.text || write_text(options->out, "kernels.cu", kernels.text));
 }
 
-/* The programs of a graph; returns their number. */
+/* The programs of a mode; returns their number. */
 static int shapes_of(const Options *options, const Settings *settings, GraphShape shapes[2]) {
     switch (graph_of(options->graph)) {
     case TRAIN:

@@ -45,7 +45,7 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
         json_object_set_new(object, what, json_integer((json_int_t)count));
         json_object_set_new(object, "seconds", json_real(seconds));
         json_object_set_new(object, "step", json_integer((json_int_t)telling->step));
-        const char *wrong; /* null says so */
+        const char *wrong; /* it is null in the output */
         if (telling->probes)
             json_object_set_new(object, "probes", probes_json(telling->probes, &wrong));
         json_dumpf(object, stdout, JSON_INDENT(2));

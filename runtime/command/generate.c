@@ -150,7 +150,7 @@ static bool all_texts(Generation *generation) {
     return good;
 }
 
-/* Each prompt as what a user says, by the template of the model. */
+/* Replaces each prompt by a user message in the chat template of the model. */
 static bool write_chats(Generation *generation) {
     const Safetensors *file = generation->file;
     bool wrong, good = true;

@@ -21,8 +21,8 @@ int command_version(int argc, char **argv) {
     return code < 0 ? 0 : code;
 }
 
-/* A closed standard stream would give its number to the next opened file, which would then receive
- * the output. The streams are opened for reading only, so that printing still fails. */
+/* The number of a closed standard stream would be reused by the next opened file, which would then
+ * receive the output. The streams are opened for reading only, so that printing still fails. */
 static void hold_streams(void) {
     for (int stream = 0; stream <= 2; stream++)
         if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == 2 ? O_WRONLY : O_RDONLY);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The start of ":MODEL", or NULL. An existing file with a colon in its name takes precedence. */
+/* The start of ":MODEL", or NULL. An existing file with a colon in its name has precedence. */
 static const char *model_part(const char *operand) {
     const char *colon = strrchr(operand, ':');
     if (!colon || colon == operand || !colon[1] || file_exists(operand)) return NULL;

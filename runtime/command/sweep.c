@@ -46,6 +46,21 @@ static const char **devices_of(const char *text, int *count) {
     return names;
 }
 
+static int check_options(const Command *command, Plan *plan, bool dry_run) {
+    if (!dry_run && (!plan->data || !plan->out))
+        return arguments_wrong(command, NULL, "moec sweep requires --data and --out, or --dry-run");
+    if (plan->jobs == 0)
+        return arguments_wrong(command, NULL, "--jobs expects an integer from 1, got 0");
+    if (plan->slurm && !strcmp(plan->slurm, "none")) plan->slurm = "";
+    if (plan->slurm && (strpbrk(plan->slurm, "\n\r") || !plan->out))
+        return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
+                               "--slurm expects one line of options and requires --out");
+    if (plan->slurm && strpbrk(plan->out, "\n\r\\"))
+        return arguments_wrong(command, "choose a path without them",
+                               "with --slurm, --out cannot contain line breaks or backslashes");
+    return -1;
+}
+
 int command_sweep(int argc, char **argv) {
     const Command *command = command_row("sweep");
     const char *operand;
@@ -75,18 +90,8 @@ int command_sweep(int argc, char **argv) {
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
+    if (code < 0) code = check_options(command, &plan, dry_run);
     if (code >= 0) return code;
-    if (!dry_run && (!plan.data || !plan.out))
-        return arguments_wrong(command, NULL, "moec sweep requires --data and --out, or --dry-run");
-    if (plan.jobs == 0)
-        return arguments_wrong(command, NULL, "--jobs expects an integer from 1, got 0");
-    if (plan.slurm && !strcmp(plan.slurm, "none")) plan.slurm = "";
-    if (plan.slurm && (strpbrk(plan.slurm, "\n\r") || !plan.out))
-        return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
-                               "--slurm expects one line of options and requires --out");
-    if (plan.slurm && strpbrk(plan.out, "\n\r\\"))
-        return arguments_wrong(command, "choose a path without them",
-                               "with --slurm, --out cannot contain line breaks or backslashes");
     plan.devices = devices_of(device, &plan.device_count);
     if (plan.jobs < 0) plan.jobs = plan.device_count;
     if (!plan.device_count)

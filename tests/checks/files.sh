@@ -55,7 +55,7 @@ ends 0 "deeper holds 9 tensors that the model does not read, such as block.1" \
     moec forward small.moe --weights deeper --input text --outputs loss --out out
 [ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are told of more than once"
 moec init small.moe --seed 1 --out wide.safetensors --set vocab=300
-ends 1 "no tokenizer: the bytes of a text are not its tokens" moec generate wide.safetensors --prompt x -n 2
+ends 1 "the checkpoint has no tokenizer" moec generate wide.safetensors --prompt x -n 2
 
 # A run in place of a spec, and a spec in place of a run.
 for run in run run/last.safetensors; do
@@ -67,7 +67,7 @@ done
 ends 0 "model small" moec check run --set layers=2
 ends 1 "no option 'layer'" moec check run --set layer=2
 moec check run >direct && moec check small.moe | cmp -s - direct || wrong "a run's spec is another one"
-ends 1 "folder is a folder, not a spec" moec check folder
+ends 1 "folder is a directory without a checkpoint" moec check folder
 ends 1 "weights.safetensors" moec check weights.safetensors
 for command in "generate small.moe --prompt x" "eval small.moe --data text" "draw small.moe --out drawn" "generate small.moe:small --prompt x"; do
     # shellcheck disable=SC2086 # one word an argument
@@ -89,7 +89,7 @@ ln -s nowhere dangling
 ends 1 "it is a symbolic link" moec init small.moe --seed 1 --out dangling
 for command in "train small.moe --data text" "init small.moe --seed 1" "emit small.moe"; do
     # shellcheck disable=SC2086 # one word an argument
-    ends 2 "'' is not a value that --out takes" moec $command --out ""
+    ends 2 "--out expects" moec $command --out ""
 done
 ends 2 "the first argument is empty" moec check ""
 

@@ -157,5 +157,5 @@ done
 printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0x' > bad.gguf
 for i in 1 2 3 4 5 6 7 8; do printf '\011\0\0\0\001\0\0\0\0\0\0\0' | { [ $i = 1 ] && printf '\011\0\0\0'; head -c 4; }; printf '\001\0\0\0\0\0\0\0'; done >> bad.gguf
 fails "lists too deep" moec import bad.gguf --out nowhere
-fails "is no folder" moec import m.safetensors --out nowhere
+fails "is not a directory" moec import m.safetensors --out nowhere
 fails "cannot read none.gguf" moec import none.gguf --out nowhere

@@ -54,6 +54,14 @@ completes 'moec check models/tiny.moe --set train.l' train.lr=
 completes 'moec train models/gpt2.moe:gpt2_s' gpt2_small
 completes 'moec check models/gpt2.mo' models/gpt2.moe
 
+# Every old flag is accepted, and the note names the new one.
+moec reference renamed >"$work/renamed"
+[ "$(wc -l <"$work/renamed")" -ge 45 ] || wrong "too few old flags: $(cat "$work/renamed")"
+while read -r command old new; do
+    moec "$command" "$old" >"$work/said" 2>&1 </dev/null && wrong "moec $command $old succeeds without an argument"
+    grep -qE -- "error: ($new requires a value|moec $command requires)" "$work/said" || wrong "moec $command $old: $(cat "$work/said")"
+done <"$work/renamed"
+
 # Every variable that the code reads is in the table, and each row of the table is read.
 grep -rhoE '(getenv|environ.get)\("[A-Z_]*"' compiler runtime --include='*.c' --include='*.py' | sed 's/.*"\(.*\)"/\1/' | sort -u >"$work/read"
 sed -n '/^## Environment/,/^## Prec/s/^| `\([A-Z_]*\)` .*/\1/p' runtime/CLI.md | sort -u >"$work/listed"

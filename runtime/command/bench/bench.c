@@ -1,5 +1,5 @@
-/* bench: moec bench: speed of a model as a percentage of the hardware peak. Speeds are reported only
- * after the results of the program are verified. */
+/* bench: moec bench: speed of a model as a percentage of the hardware peak. Speeds are reported
+ * only after the results of the program are verified. */
 #include "command/bench/bench.h"
 
 #include "abi/json_make.h"
@@ -77,7 +77,7 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
     json_decref(cost);
 }
 
-/* What the spec says of the steps; false after a message. */
+/* Reads the training settings; false after a message. */
 static bool read_spec(Bench *bench) {
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     if (!compiler) return false;
@@ -90,7 +90,7 @@ static bool read_spec(Bench *bench) {
     return true;
 }
 
-/* Starts come first: what they do is not to find a device that is open, or threads that run. */
+/* Start times are measured first, before a device is open and threads exist. */
 static bool measure(Bench *bench) {
     bool trains = strcmp(bench->graph, "train") == 0;
     if (!read_spec(bench) || (trains && !bench_starts(bench))) return false;

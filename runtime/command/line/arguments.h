@@ -40,7 +40,8 @@ enum {
     SET_TRAINING = 2,  /* --lr, --steps */
     SET_PRECISION = 4, /* --precision */
     SET_STORAGE = 8,   /* --weight-dtype, --kv-cache-dtype */
-    SET_THREADS = 16   /* --threads */
+    SET_THREADS = 16,  /* --threads */
+    SET_WAIT = 32      /* a short active wait of threads: the command runs kernels */
 };
 
 typedef struct Command {

@@ -118,6 +118,11 @@ const RenamedFlag *flag_renamed(const char *command, const char *old) {
     return NULL;
 }
 
+const RenamedFlag *flags_renamed(int *count) {
+    *count = (int)COUNT(renamed);
+    return renamed;
+}
+
 const char *flag_renamed_value(const char *name, const char *value) {
     for (size_t i = 0; i < COUNT(renamed_values); i++)
         if (!strcmp(renamed_values[i].flag, name) && !strcmp(renamed_values[i].old, value))

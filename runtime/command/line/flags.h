@@ -22,9 +22,10 @@ Setting *flag_settings(int *count);
 typedef struct RenamedFlag {
     const char *command; /* NULL: every command with the new name */
     const char *old, *name;
-    const char *value; /* that the old flag took and the new one does not */
+    const char *value; /* value of the old flag; the new one has none */
 } RenamedFlag;
 const RenamedFlag *flag_renamed(const char *command, const char *old);
+const RenamedFlag *flags_renamed(int *count);
 /* The new name of a value, or NULL: --mode measure is now --mode eval. */
 const char *flag_renamed_value(const char *name, const char *value);
 /* The flag for a name that other programs use, or NULL. */

@@ -261,6 +261,26 @@ static int print_options(const char *operand) {
     return text ? 0 : EXIT_INPUT;
 }
 
+/* "train --val --val-data": each old flag of a command, for tests. */
+static void print_old_flags(const Command *command, const Option *options, void *data) {
+    int count;
+    const RenamedFlag *renamed = flags_renamed(&count);
+    (void)data;
+    for (int i = 0; i < count; i++) {
+        if (flag_renamed(command->name, renamed[i].old) != &renamed[i]) continue;
+        for (const Option *option = options; option->kind != OPTION_END; option++)
+            if (option->kind != OPTION_GROUP && !strcmp(option->name, renamed[i].name))
+                printf("%s %s %s\n", command->name, renamed[i].old, renamed[i].name);
+    }
+}
+
+static int print_renamed(void) {
+    int count;
+    const Command *commands = command_table(&count);
+    for (int i = 0; i < count; i++) arguments_describe(&commands[i], print_old_flags, NULL);
+    return 0;
+}
+
 int command_reference(int argc, char **argv) {
     const Command *command = command_row("reference");
     const Option table[] = {{.kind = OPTION_END}};
@@ -270,6 +290,7 @@ int command_reference(int argc, char **argv) {
     const char *form = operands.items[0], *name = operands.count > 1 ? operands.items[1] : NULL;
     const Command *page = name ? command_row(name) : NULL;
     if (!strcmp(form, "cli")) return print_cli();
+    if (!strcmp(form, "renamed")) return print_renamed();
     if (!strcmp(form, "man") && !name) return print_overview_page();
     if (!strcmp(form, "man") && page) {
         arguments_describe(page, print_page, NULL);
