@@ -61,6 +61,16 @@ void progress_show(bool keep, const char *format, ...) {
     }
 }
 
+void progress_line(const char *format, ...) {
+    if (message_is_quiet()) return;
+    progress_clear();
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
 char *progress_time(char text[48], double seconds) {
     long whole = seconds > 0 && seconds < 1e9 ? (long)(seconds + 0.5) : 0;
     if (whole < 60)

@@ -109,7 +109,7 @@ static void print_settings(void) {
     printf("## Precedence of settings\n\n"
            "A flag overrides `--set`, `--set` overrides the spec, a later `--set` overrides an "
            "earlier one.\n"
-           "[EXPERIMENTS.md](../stdlib/EXPERIMENTS.md#precedence) has the complete table.\n"
+           "[EXPERIMENTS.md](../stdlib/EXPERIMENTS.md#precedence-of-settings) has the complete table.\n"
            "These flags set options of the spec:\n\n| flag | option |\n|---|---|\n");
     for (int i = 0; i < count; i++) printf("| `%s` | `%s` |\n", settings[i].name, settings[i].path);
     printf("\n");
@@ -138,7 +138,7 @@ static int print_cli(void) {
            "| 130, 143 | SIGINT, SIGTERM; `moec train` writes a checkpoint first |\n\n");
     print_environment();
     print_settings();
-    printf("Next: [files of a run](FILES.md), [server](SERVER.md).\n");
+    printf("Next: [guides](../examples/guides/README.md).\n");
     return 0;
 }
 
