@@ -120,7 +120,7 @@ emitted() {
     [ -z "$QUICK" ] || { tell emitted '"same": null, "why": "a trial without a GPU"'; return; }
     command -v nvcc >/dev/null || { tell emitted '"same": null, "why": "no nvcc"'; return; }
     {
-        moec emit "$work/one" --target cuda --mode decode --out "$work/emitted" &&
+        moec emit --force "$work/one" --target cuda --mode decode --out "$work/emitted" &&
             make -j4 -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
             moec generate "$work/one" --device "$DEVICE" --prompt "In the" -n 24 --temperature 0 >"$work/ours"
     } >"$work/emit.log" 2>&1 || { tell emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
@@ -194,7 +194,7 @@ torch() {
 weights_for_torch() {
     has_torch || return 0
     head -c 1040 README.md >"$work/text"
-    moec init models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
+    moec init --force models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
         moec forward models/gpt2.moe:gpt2_small --weights "$work/weights" --input "$work/text" --outputs loss --out "$work/loss" \
             --device "$DEVICE" >/dev/null
 }

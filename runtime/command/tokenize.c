@@ -1,4 +1,5 @@
 /* tokenize: moec tokenize and moec tokenizer. */
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/interrupt.h"
@@ -24,10 +25,16 @@ static bool find_paths(const TextList *texts, Paths *paths) {
 typedef struct Options {
     TextList texts;
     const char *tokenizer, *out, *last, *width;
-    bool plain;
+    bool plain, json;
     long threads, part;
     BulkOptions bulk;
 } Options;
+
+static void print_json(json_t *object) {
+    json_dumpf(object, stdout, JSON_INDENT(2));
+    puts("");
+    json_decref(object);
+}
 
 static bool find_last(const Tokenizer *tokenizer, Options *options) {
     options->bulk.last = -1;
@@ -38,12 +45,18 @@ static bool find_last(const Tokenizer *tokenizer, Options *options) {
                          options->last);
 }
 
-static void tell(const Options *options, const BulkResult *found) {
+static void report(const Options *options, const BulkResult *found) {
     char text[16];
-    printf("%s: %" PRIu64 " tokens, %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
-           options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
-           memory_text(text, (double)found->bytes),
-           (double)found->bytes / (double)(found->tokens ? found->tokens : 1));
+    const double tokens = (double)(found->tokens ? found->tokens : 1);
+    if (options->json)
+        print_json(json_make("{s:s, s:I, s:I, s:I, s:I}", "file", options->out, "tokens",
+                             (json_int_t)found->tokens, "documents", (json_int_t)found->documents,
+                             "text_bytes", (json_int_t)found->bytes, "invalid_utf8",
+                             (json_int_t)found->replaced));
+    else
+        printf("%s: %" PRIu64 " tokens, %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
+               options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
+               memory_text(text, (double)found->bytes), (double)found->bytes / tokens);
     if (found->replaced)
         note_message("%" PRIu64 " invalid UTF-8 sequences were replaced by U+FFFD",
                      found->replaced);
@@ -61,7 +74,7 @@ static bool tokenize(Options *options) {
     interrupt_watch();
     good = good && bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count,
                                  &options->bulk, options->out, &found);
-    if (good) tell(options, &found);
+    if (good) report(options, &found);
     paths_free(&paths);
     tokenizer_close(tokenizer);
     return good;
@@ -75,6 +88,7 @@ int command_tokenize(int argc, char **argv) {
         {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer, "tokenizer.json"},
         {OPTION_TEXT, "--out", "FILE", &options.out, "token file to write"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         {OPTION_FLAG, "--lines", NULL, &options.bulk.lines,
          "one document per line (default: one per file)"},
         {OPTION_TEXT, "--json-field", "NAME", &options.bulk.field,
@@ -96,6 +110,9 @@ int command_tokenize(int argc, char **argv) {
     if (code >= 0) return code;
     if (!options.tokenizer || !options.out)
         return arguments_wrong(command, NULL, "moec tokenize requires --tokenizer and --out");
+    if (file_is_standard(options.out))
+        return arguments_wrong(command, "use a file",
+                               "moec tokenize cannot write stdout: the header has the final count");
     if (options.threads > 256 || options.part > 1 << 30)
         return arguments_wrong(command, NULL,
                                "--threads must be at most 256, --chunk-size at most 1073741824");
@@ -109,7 +126,7 @@ int command_tokenize(int argc, char **argv) {
     return interrupt_signal() ? 128 + interrupt_signal() : EXIT_INPUT;
 }
 
-static bool train(const TextList *texts, BpeTraining *training, const char *out) {
+static bool train(const TextList *texts, BpeTraining *training, const char *out, bool json) {
     Paths paths = {0};
     long tokens = 0;
     bool good = find_paths(texts, &paths);
@@ -118,7 +135,11 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out)
     interrupt_watch();
     char *text = good ? bpe_train(training, &tokens) : NULL;
     good = text && file_write(out, text, strlen(text));
-    if (good) printf("%s: %ld tokens\n", out, tokens);
+    FILE *file = file_is_standard(out) ? stderr : stdout;
+    if (good && json)
+        print_json(json_make("{s:s, s:I}", "file", out, "tokens", (json_int_t)tokens));
+    else if (good)
+        fprintf(file, "%s: %ld tokens\n", out, tokens);
     if (good && tokens < training->vocabulary)
         note_message("the text has no further pairs: the vocabulary has %ld tokens instead of %ld",
                      tokens, training->vocabulary);
@@ -131,6 +152,7 @@ int command_tokenizer(int argc, char **argv) {
     const Command *command = command_row("tokenizer");
     TextList texts = {0}, special = {0};
     const char *out = NULL;
+    bool json = false;
     BpeTraining training = {0};
     const Option table[] = {
         {OPTION_COUNT, "--vocab-size", "N", &training.vocabulary, "vocabulary size in tokens"},
@@ -141,6 +163,7 @@ int command_tokenizer(int argc, char **argv) {
          "regular expression that splits the text before merging (default: of GPT-2)"},
         {OPTION_COUNT, "--min-frequency", "N", &training.least,
          "minimum frequency of a merged pair (default 0)"},
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &texts);
@@ -148,6 +171,8 @@ int command_tokenizer(int argc, char **argv) {
     if (strcmp(texts.items[0], "train") != 0 || texts.count < 2)
         return arguments_wrong(command, NULL, "moec tokenizer requires the word train and a text");
     if (!special.count) special.items[special.count++] = "<|endoftext|>";
+    if (json && out && file_is_standard(out))
+        return arguments_wrong(command, NULL, "--json and --out - exclude each other");
     if (!out || training.vocabulary < 256 + special.count || training.vocabulary > 1 << 24)
         return arguments_wrong(
             command, "each byte and each special token is a token",
@@ -157,6 +182,6 @@ int command_tokenizer(int argc, char **argv) {
     training.special_count = special.count;
     texts.count--;
     memmove(texts.items, texts.items + 1, sizeof *texts.items * (size_t)texts.count);
-    if (train(&texts, &training, out)) return 0;
+    if (train(&texts, &training, out, json)) return 0;
     return interrupt_signal() ? 128 + interrupt_signal() : EXIT_INPUT;
 }

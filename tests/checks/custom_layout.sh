@@ -84,7 +84,7 @@ head -c 400 /dev/zero | tr '\0' '\1' >text
 
 # there_and_back SPEC LAYOUT FILE FOLDER: out, in, out again.
 there_and_back() {
-    MOEC_PATH=lib moec init "$1" --seed 3 --out weights >log 2>&1 || wrong "init $1: $(cat log)"
+    MOEC_PATH=lib moec init --force "$1" --seed 3 --out weights >log 2>&1 || wrong "init $1: $(cat log)"
     mv weights weights.safetensors
     moec export weights.safetensors --format "$2" --layout "$3" --out "$4" >log 2>&1 || wrong "export $1: $(cat log)"
     moec import "$4" --layout "$3" --out run >log 2>&1 || wrong "import $4: $(cat log)"
@@ -114,7 +114,7 @@ there_and_back models.moe taps lib/family.moe 7b
 there_and_back models.moe taps lib/family.moe 'é [x] ü'
 
 # The loss of the imported model is that of the model.
-MOEC_PATH=lib moec init models.moe --seed 3 --out weights.safetensors
+MOEC_PATH=lib moec init --force models.moe --seed 3 --out weights.safetensors
 moec export weights.safetensors --format taps --layout lib/family.moe --out published >log 2>&1 || wrong "$(cat log)"
 moec import published --layout lib/family.moe --out run >log 2>&1 || wrong "$(cat log)"
 MOEC_PATH=lib moec train models.moe --init-from weights.safetensors --data text --out first --steps 0 >log 2>&1 || wrong "$(cat log)"

@@ -45,12 +45,12 @@ emitted() {
     moec train "$model" "$@" --data "$data" --out "$work/run" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     if [ "$kind" = text ]; then
         moec generate "$work/run" --prompt "The " -n 40 --temperature 0 >"$work/hosted"
-        moec emit "$work/run" --target c --mode decode --out "$work/c"
+        moec emit --force "$work/run" --target c --mode decode --out "$work/c"
     else
         moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5
-        moec emit "$work/run" --target c --mode sample --out "$work/c"
+        moec emit --force "$work/run" --target c --mode sample --out "$work/c"
     fi
-    moec emit "$model" "$@" --target c --mode train --out "$work/t"
+    moec emit --force "$model" "$@" --target c --mode train --out "$work/t"
     for cc in $compilers; do
         command -v "$cc" >/dev/null || continue
         for part in c t; do

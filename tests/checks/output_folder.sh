@@ -55,7 +55,7 @@ moec tokenizer train text --vocab-size 300 --out tokenizer.json >log 2>&1 || wro
 with_link tokens.partial moec tokenize text --tokenizer tokenizer.json --out tokens
 with_link tokens moec tokenize text --tokenizer tokenizer.json --out tokens
 for name in weights.bin program.c README.md Makefile; do
-    with_link emitted/$name moec emit run --out emitted
+    with_link emitted/$name moec emit --force run --out emitted
     rm -rf emitted
 done
 with_link page.html moec report run --out page.html
@@ -75,7 +75,7 @@ for name in run.json log.jsonl result.json; do
     mkfifo piped/$name
     for command in compare report log; do
         case $command in
-        report) set -- moec report piped --out page.html ;;
+        report) set -- moec report piped --force --out page.html ;;
         log) set -- moec log piped ;;
         compare) set -- moec compare piped ;;
         esac

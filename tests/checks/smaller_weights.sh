@@ -39,7 +39,7 @@ moec dump "$work/small.moe:routed" --mode decode --after smaller_weights --set t
 grep -q 'block_ffn_router_rounded' "$work/dump" && wrong "a choice depends on rounding"
 moec dump "$work/small.moe:routed" --mode train --after storage --set train.weights=int8 | grep -q int8 && wrong "training reads int8"
 
-moec emit "$work/small.moe:dense" --target cuda --mode decode --out "$work/cuda" --set train.weights=int8 >"$work/out" 2>&1 &&
+moec emit --force "$work/small.moe:dense" --target cuda --mode decode --out "$work/cuda" --set train.weights=int8 >"$work/out" 2>&1 &&
     wrong "emitted for a device"
 grep -q 'train.weights = int8 is for processors' "$work/out" || wrong "no reason: $(cat "$work/out")"
 
@@ -102,7 +102,7 @@ done
 # Emitted.
 for weights in bf16 int8; do
     rm -rf "$work/c"
-    moec emit "$work/f32" --target c --mode decode --out "$work/c" --set train.weights=$weights --set train.cache=$weights || wrong "emit"
+    moec emit --force "$work/f32" --target c --mode decode --out "$work/c" --set train.weights=$weights --set train.cache=$weights || wrong "emit"
     make -s -C "$work/c" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
     (cd "$work/c" && ./generate --prompt 'layer ' --tokens 24 --temperature 0) >"$work/emitted"
     moec generate "$work/f32" --prompt 'layer ' -n 24 --temperature 0 --set train.weights=$weights --set train.cache=$weights >"$work/hosted"

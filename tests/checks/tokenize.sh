@@ -12,8 +12,8 @@ fail() {
 cat stdlib/*.moe README.md > "$work/text"
 printf 'Zeile\r\n\303\244\303\266 \360\237\230\200 \377\376 end\n\n\n   x' > "$work/small"
 for file in tests/tokenizer/fixtures/*.json; do
-    moec tokenize "$work/small" "$work/text" --tokenizer "$file" --out "$work/whole.bin" --threads 1 > "$work/log" 2>&1 || fail "$file"
-    moec tokenize "$work/small" "$work/text" --tokenizer "$file" --out "$work/parts.bin" --threads 3 --chunk-size 3000 > "$work/log" 2>&1 ||
+    moec tokenize --force "$work/small" "$work/text" --tokenizer "$file" --out "$work/whole.bin" --threads 1 > "$work/log" 2>&1 || fail "$file"
+    moec tokenize --force "$work/small" "$work/text" --tokenizer "$file" --out "$work/parts.bin" --threads 3 --chunk-size 3000 > "$work/log" 2>&1 ||
         fail "$file in parts"
     cmp -s "$work/whole.bin" "$work/parts.bin" || fail "$file: parts give other tokens"
 done
@@ -21,7 +21,7 @@ done
 # Killed again and again, then finished.
 file=tests/tokenizer/fixtures/llama3.json
 for _ in 1 2 3 4 5 6; do cat "$work/text"; done > "$work/long"
-moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/whole.bin" > "$work/log" 2>&1 || fail "long"
+moec tokenize --force "$work/long" "$work/text" --tokenizer $file --out "$work/whole.bin" > "$work/log" 2>&1 || fail "long"
 for pause in 0.02 0.05 0.1; do
     moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --chunk-size 2000 --threads 2 --resume > "$work/log" 2>&1 &
     child=$!

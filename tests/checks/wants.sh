@@ -34,7 +34,7 @@ for model, names in ("plain", ["loss", "total"]), ("routed", ["balance", "loss",
         assert abs(compiled["total"] - terms) < 1e-5 * terms, (model, graph, compiled)
 END_OF_PYTHON
 for model in plain routed; do
-    moec init "$work/spec.moe:$model" --seed 1 --out "$work/weights"
+    moec init --force "$work/spec.moe:$model" --seed 1 --out "$work/weights"
     for device in cpu eval; do
         for graph in forward train; do
             grads=

@@ -23,8 +23,8 @@ _moec_tables() {
     import) flags='--out -o --layout --name --no-tokenizer --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     export) flags='--format --out -o --layout --no-tokenizer --quiet -q --verbose -v --color --help -h ' ;;
     emit) flags='--target --mode --out -o --force --context-length -c --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
-    tokenize) flags='--tokenizer --out -o --force --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
-    tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --quiet -q --verbose -v --color --help -h ' ;;
+    tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
+    tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --json --quiet -q --verbose -v --color --help -h ' ;;
     init) flags='--seed -s --out -o --force --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     fmt) flags='--check --quiet -q --verbose -v --color --help -h ' ;;
