@@ -2,6 +2,7 @@
  * model come from standalone/ and kernels/. */
 #include "training/checkpoint.h"
 #include "command/line/commands.h"
+#include "command/line/flags.h"
 #include "base/message.h"
 #include "base/embedded.h"
 #include "base/memory.h"
@@ -293,7 +294,7 @@ static bool is_empty(const char *path) {
 static void keep_context(Options *options) {
     static char set[64];
     if (!options->context || graph_of(options->graph) == DECODE) return;
-    snprintf(set, sizeof set, "train.context=%ld", options->context);
+    snprintf(set, sizeof set, "%s=%ld", flag_path("--context-length"), options->context);
     options->sets.items[options->sets.count++] = set;
 }
 

@@ -145,7 +145,7 @@ full moec train small.moe --data text --out run --resume --steps 4
 full moec verify small.moe
 cp loose.moe again.moe
 printf 'model other = m { dim=16 }\n' >>again.moe
-ends 1 "is not in the one layout" moec fmt --check again.moe
+ends 1 "is not in the canonical format" moec fmt --check again.moe
 moec train small.moe --data text --out silent <&- >&- 2>&-
 grep -v '^{' silent/log.jsonl && wrong "progress has got into the log"
 moec eval silent --data text >log 2>&1 || { cat log; wrong "a run without streams has left no checkpoint"; }

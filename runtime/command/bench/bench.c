@@ -4,6 +4,7 @@
 
 #include "abi/json_make.h"
 #include "command/line/commands.h"
+#include "command/line/flags.h"
 #include "training/measure.h"
 #include "base/memory.h"
 #include "data/random.h"
@@ -128,7 +129,7 @@ int command_bench(int argc, char **argv) {
     bool trains = strcmp(bench.graph, "train") == 0;
     if (trains && bench.prefix)
         return arguments_wrong(command, "add --mode decode", "--prefix-length is for decoding");
-    char *batch = memory_format("train.batch=%ld", bench.batch);
+    char *batch = memory_format("%s=%ld", flag_path("--batch-size"), bench.batch);
     if (trains && bench.batch) bench.sets.items[bench.sets.count++] = batch;
     if (!bench.batch) bench.batch = 1;
     bench.report = json_object();

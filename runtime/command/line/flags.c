@@ -110,6 +110,12 @@ Setting *flag_settings(int *count) {
     return settings;
 }
 
+const char *flag_path(const char *name) {
+    for (size_t i = 0; i < COUNT(settings); i++)
+        if (strcmp(settings[i].name, name) == 0) return settings[i].path;
+    return NULL;
+}
+
 const RenamedFlag *flag_renamed(const char *command, const char *old) {
     for (size_t i = 0; i < COUNT(renamed); i++)
         if ((!renamed[i].command || !strcmp(renamed[i].command, command)) &&

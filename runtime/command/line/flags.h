@@ -17,6 +17,8 @@ typedef struct Setting {
     const char *text; /* the value on the command line, or NULL */
 } Setting;
 Setting *flag_settings(int *count);
+/* The path of the option that a flag sets: "train.steps" for "--steps". */
+const char *flag_path(const char *name);
 
 /* A flag that has a new name. */
 typedef struct RenamedFlag {

@@ -109,7 +109,8 @@ static void print_settings(void) {
     printf("## Precedence of settings\n\n"
            "A flag overrides `--set`, `--set` overrides the spec, a later `--set` overrides an "
            "earlier one.\n"
-           "[EXPERIMENTS.md](../stdlib/EXPERIMENTS.md#precedence-of-settings) has the complete table.\n"
+           "[EXPERIMENTS.md](../stdlib/EXPERIMENTS.md#precedence-of-settings) has the complete "
+           "table.\n"
            "These flags set options of the spec:\n\n| flag | option |\n|---|---|\n");
     for (int i = 0; i < count; i++) printf("| `%s` | `%s` |\n", settings[i].name, settings[i].path);
     printf("\n");
