@@ -130,7 +130,7 @@ spoilt "where its alignment asks" $((name + 41)) '\001'
 spoilt "share bytes" $((name + 41)) '\040'
 spoilt "empty, too long or no text" "$(at llama.embedding_length)" 'llama\0'
 spoilt "a key stands twice" "$(at llama.attention.key_length)" llama.attention.head_count
-spoilt "no layout is for general.architecture 'llamb'" $(($(at llama) + 4)) b
+spoilt "no layout supports general.architecture 'llamb'" $(($(at llama) + 4)) b
 
 file=gguf_long/model.gguf
 spoilt "is none of the tokenizer's" $(($(at tokenizer.ggml.bos_token_id) + 27 + 4)) '\377\377\377\177'
@@ -147,7 +147,7 @@ le() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256 % 256))
     le 1 && printf 'x\010\0\0\0' && le 2 && printf xx
     tail -c +25 $file | sed s/tokenizer.ggml.model/tokenizer.ggml.modex/
 } > bad.gguf
-fails "has 701 tokens, the embedding 700 rows" moec import bad.gguf --out nowhere
+fails "has 701 tokens, but the embedding has 700 rows" moec import bad.gguf --out nowhere
 moec import bad.gguf --out bare --no-tokenizer > log 2>&1 || wrong "--no-tokenizer: $(cat log)"
 size=$(wc -c < $file)
 for length in 0 3 12 30 200 $((name + 30)) $((size - 1)); do

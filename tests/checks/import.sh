@@ -202,7 +202,7 @@ cp -r delta bad
 sed -i 's/"layer_types": \[/&"full_attention", /' bad/config.json
 fails "'layer_types' has 4 entries in the configuration, where 3 are due" moec import bad --out nowhere
 spoilt "no JSON" config.json 's/}//'
-spoilt "no layout is for model_type 'strange'" config.json 's/"llama"/"strange"/'
+spoilt "no layout supports model_type 'strange'" config.json 's/"llama"/"strange"/'
 spoilt "'hidden_act' is \"gelu\"" config.json 's/"silu"/"gelu"/'
 spoilt "the configuration has no 'hidden_size'" config.json '/hidden_size/d'
 spoilt "shape    model.embed_tokens.weight: [64, 16], expected [32, 16]" config.json 's/"vocab_size": 64/"vocab_size": 32/'
@@ -224,7 +224,7 @@ fails "none is not a directory" moec import none --out nowhere
 rm -rf bad
 cp -r m bad
 printf '{"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 99}, "unk_token": "a"}}' > bad/tokenizer.json
-fails "has 100 tokens, the embedding 64 rows" moec import bad --out nowhere
+fails "has 100 tokens, but the embedding has 64 rows" moec import bad --out nowhere
 moec import bad --out bare --no-tokenizer > out 2>&1 || wrong "--no-tokenizer: $(cat out)"
 sed -i 's/"vocab_size"/"mystery": 1, "vocab_size"/' bad/config.json
-moec import bad --out noted --no-tokenizer 2>&1 | grep -q "layout 'llama' does not know 'mystery'" || wrong "a strange key is not told"
+moec import bad --out noted --no-tokenizer 2>&1 | grep -q "layout 'llama' does not use the key 'mystery'" || wrong "a strange key is not told"
