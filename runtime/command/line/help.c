@@ -17,7 +17,7 @@ static const struct {
     {"SPEC", "spec file, FILE.moe:MODEL, run directory, checkpoint, or - for stdin"},
     {"RUN", "run directory or checkpoint, as moec train and moec import write them"},
     {"DATA", "text, token file, directory, quoted pattern, or examples (safetensors)"},
-    {"TEXT", "text file, directory, quoted pattern, or - for stdin"},
+    {"INPUT", "text file, directory, quoted pattern, or - for stdin"},
 };
 
 const char *help_operand(const char *name) {
@@ -32,8 +32,7 @@ int help_operands(const Command *command, char names[OPERAND_LIMIT][OPERAND_BYTE
     for (const char *at = command->forms; *at && count < OPERAND_LIMIT;) {
         const size_t length = strspn(at, letters);
         bool apart = at == command->forms || strchr(" |[", at[-1]);
-        if (length > 1 && length < OPERAND_BYTES && apart &&
-            (at - command->forms < 3 || strncmp(at - 3, "-p ", 3))) {
+        if (length > 1 && length < OPERAND_BYTES && apart) {
             snprintf(names[count], OPERAND_BYTES, "%.*s", (int)length, at);
             bool known = false;
             for (int i = 0; i < count; i++) known |= !strcmp(names[i], names[count]);
@@ -56,15 +55,15 @@ char *help_exit_codes(const Command *command) {
                          command->failure ? command->failure : "invalid input");
 }
 
-/* Prints the text in columns from LEFT on. */
-static void print_wrapped(const char *text) {
-    int column = LEFT;
+/* Prints the text in columns from `left` on, where the cursor is. */
+static void print_wrapped(const char *text, int left) {
+    int column = left;
     while (*text) {
         const int length = (int)strcspn(text, " ");
-        if (column > LEFT && column + 1 + length > WIDTH) {
-            printf("\n%*s", LEFT, "");
-            column = LEFT;
-        } else if (column > LEFT) {
+        if (column > left && column + 1 + length > WIDTH) {
+            printf("\n%*s", left, "");
+            column = left;
+        } else if (column > left) {
             putchar(' ');
             column++;
         }
@@ -80,7 +79,7 @@ static void print_row(const char *left, const char *right) {
         printf("  %s\n%*s", left, LEFT, "");
     else
         printf("  %-*s", LEFT - 2, left);
-    print_wrapped(right);
+    print_wrapped(right, LEFT);
 }
 
 static void print_options(const Option *options) {
@@ -108,7 +107,8 @@ void help_print(const Command *command, const Option *options) {
     printf("\nexamples:\n");
     for (int i = 0; i < 2 && command->examples[i]; i++) printf("  moec %s\n", command->examples[i]);
     char *codes = help_exit_codes(command);
-    printf("\nexit codes: %s\n", codes);
+    printf("\nexit codes:\n  ");
+    print_wrapped(codes, 2);
     free(codes);
 }
 

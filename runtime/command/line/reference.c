@@ -88,7 +88,7 @@ static void print_groups(const Command *commands, int count) {
 }
 
 static void print_operands(void) {
-    static const char *const names[] = {"SPEC", "RUN", "DATA", "TEXT"};
+    static const char *const names[] = {"SPEC", "RUN", "DATA", "INPUT"};
     printf("| argument | meaning |\n|---|---|\n");
     for (int i = 0; i < 4; i++) printf("| `%s` | %s |\n", names[i], help_operand(names[i]));
     printf("\n");
