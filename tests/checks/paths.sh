@@ -22,7 +22,7 @@ try() {
     must moec check "$here/run"
     must moec diff "$here/run" "$here/t.moe:small"
     must moec compare "$here/run" --json
-    must moec report "$here/run" --out page.html
+    must moec report "$here/run" --out page.html --force
     must moec init "$here/t.moe:small" --seed 1 --out "$here/w.safetensors"
     must moec check "$here/w.safetensors"
     must moec emit "$here/run" --out "$here/emitted"
