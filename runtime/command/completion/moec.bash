@@ -266,7 +266,7 @@ _moec() {
     case $kind in
     file)
         compopt -o filenames 2>/dev/null
-        COMPREPLY=($(compgen -f -- "$word"))
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
         ;;
     model) COMPREPLY=($(compgen -W "$values" -- "${word##*:}")) ;;
     set)

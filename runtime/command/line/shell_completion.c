@@ -125,7 +125,7 @@ static void print_bash(void) {
            "    case $kind in\n"
            "    file)\n"
            "        compopt -o filenames 2>/dev/null\n"
-           "        COMPREPLY=($(compgen -f -- \"$word\"))\n"
+           "        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
            "        ;;\n"
            "    model) COMPREPLY=($(compgen -W \"$values\" -- \"${word##*:}\")) ;;\n"
            "    set)\n"
