@@ -61,6 +61,10 @@ static int run(int argc, char **argv) {
         return argc > 1 ? 0 : EXIT_USAGE;
     }
     if (help) name = argv[2];
+    if (help && strcmp(name, "environment") == 0) {
+        help_environment();
+        return 0;
+    }
     const Command *row = command_row(name), *now = row ? NULL : command_renamed(name);
     if (!row && !now) return unknown_command(name);
     arguments_begin(argv, now ? name : NULL);

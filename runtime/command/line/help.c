@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/version.h"
 #include "command/line/commands.h"
+#include "command/line/environment.h"
 #include "command/line/flags.h"
 
 #include <ctype.h>
@@ -133,13 +134,18 @@ void help_overview(FILE *file) {
             next++;
         print_group(file, &commands[i], next - i);
     }
-    fprintf(file,
-            "\nexamples:\n"
-            "  moec check examples/first.moe                 parameters, FLOPs, memory\n"
-            "  moec train examples/first.moe -d text.txt -o run\n"
-            "  moec generate run -p 'Once upon a time'\n"
-            "  moec COMMAND --help                           options and examples\n"
-            "\n"
-            "options: -h help, -V version, -q quiet, -v verbose, --color auto|always|never\n"
-            "reference: man moec, runtime/CLI.md (flags, exit codes, environment variables)\n");
+    fprintf(file, "\nexamples:\n"
+                  "  moec check examples/first.moe                 parameters, FLOPs, memory\n"
+                  "  moec train examples/first.moe -d text.txt -o run\n"
+                  "  moec generate run -p 'Once upon a time'\n"
+                  "  moec COMMAND --help                           options and examples\n"
+                  "\n"
+                  "options: -h help, -V version, -q quiet, -v verbose, --color auto|always|never\n"
+                  "environment variables: moec help environment; reference: man moec\n");
+}
+
+void help_environment(void) {
+    int count;
+    const EnvironmentVariable *variables = environment_variables(&count);
+    for (int i = 0; i < count; i++) print_row(variables[i].name, variables[i].meaning);
 }

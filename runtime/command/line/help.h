@@ -11,6 +11,9 @@ void help_print(const Command *command, const Option *options);
 /* All commands in groups: at most 24 lines. */
 void help_overview(FILE *file);
 
+/* The environment variables. */
+void help_environment(void);
+
 /* "-o, --out RUN": a new string. */
 char *help_flag(const Option *option);
 /* The meaning of a metavariable of `forms`: "RUN"; NULL if the name explains itself. */
