@@ -28,15 +28,15 @@ $moec train examples/first.moe --data "$out/text.txt" --out "$out/run"
 
 prompt="And God said"
 step "generating from '$prompt'"
-$moec generate "$out/run" --prompt "$prompt" --tokens 110 --temperature 0.7 --seed 1
+$moec generate "$out/run" --prompt "$prompt" -n 110 --temperature 0.7 --seed 1
 
 step "the model as stand-alone C: $out/c"
 rm -rf "$out/c"
-$moec emit "$out/run" --target c --graph decode --out "$out/c"
+$moec emit "$out/run" --target c --mode decode --out "$out/c"
 make -s -C "$out/c"
 
 step "the same text from both, greedily"
-$moec generate "$out/run" --prompt "$prompt" --tokens 100 --temperature 0 >"$out/hosted.txt"
+$moec generate "$out/run" --prompt "$prompt" -n 100 --temperature 0 >"$out/hosted.txt"
 (cd "$out/c" && ./generate --prompt "$prompt" --tokens 100 --temperature 0) >"$out/standalone.txt"
 cat "$out/standalone.txt"
 echo

@@ -1,15 +1,17 @@
-/* threads: how long a thread that waits for the others keeps its processor.
+/* threads: the number of threads of OpenMP and the time that a waiting thread keeps its processor.
  *
- * OpenMP's threads wait actively, for milliseconds by default. On a machine that others use, too,
- * the one who is waited for may not be running, and the waiting keeps it from it: programs of many
- * short steps then take ten times as long.
+ * OpenMP reads both from the environment before main. Its threads wait actively, for milliseconds
+ * by default. On a machine with other load, programs of many short steps then take ten times as
+ * long, because the waiting threads keep the others from running.
  */
 #ifndef THREADS_H
 #define THREADS_H
 
-/* Starts the command again with a short active wait, unless the environment says how to wait
- * (GOMP_SPINCOUNT, OMP_WAIT_POLICY): OpenMP reads it before main. Returns when there is nothing to
- * change. */
-void threads_wait_briefly(char **argv);
+#include <stdbool.h>
+
+/* Sets OMP_NUM_THREADS to `count`, unless that is 0, and with `wait` a short active wait, unless
+ * the environment sets one (GOMP_SPINCOUNT, OMP_WAIT_POLICY). Starts the process again with argv if
+ * this changes the environment, else returns. */
+void threads_begin(char **argv, long count, bool wait);
 
 #endif

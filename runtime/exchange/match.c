@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOLD = 40 };
+enum { LISTED = 20 };
 
 typedef struct Match {
     MoecCompiler *layouts, *compiler; /* compiler: of the model */
@@ -20,17 +20,17 @@ typedef struct Match {
 } Match;
 
 static const char *const remedy_import =
-    "`moec weights` lists what there is; a layout of your own can say what is different: "
-    "--layout FILE";
+    "`moec tensors` lists the tensors; --layout FILE adds a custom layout";
 
 static void tell(Match *match, const char *what, const char *name) {
-    if (match->wrong++ < MAX_TOLD) item_message(what, name);
+    if (match->wrong++ < LISTED) item_message(what, name);
 }
 
 /* The end of the list, as the error that it is. */
 static bool told(const Match *match, const char *remedy) {
     if (!match->wrong) return true;
-    if (match->wrong > MAX_TOLD) fprintf(stderr, "  and %d more\n", match->wrong - MAX_TOLD);
+    if (match->wrong > LISTED)
+        fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
     return error_message(remedy, "%d tensor%s not fit layout '%s'", match->wrong,
                          match->wrong == 1 ? " does" : "s do", match->layout);
 }
@@ -51,7 +51,7 @@ static bool same_shape(const Entry *entry, const long *shape, int rank) {
 
 static void tell_shape(Match *match, const Entry *entry, const long *shape, int rank) {
     char *found = shape_text(entry->shape, entry->rank), *wanted = shape_text(shape, rank);
-    char *text = memory_format("%s: [%s], wanted [%s]", entry->name, found, wanted);
+    char *text = memory_format("%s: [%s], expected [%s]", entry->name, found, wanted);
     tell(match, "shape  ", text);
     free(text);
     free(found);
@@ -74,7 +74,7 @@ static bool begin(Match *match) {
     match->theirs = moec_layout_tensors(match->layouts, match->layout, match->compiler, tensors,
                                         count, &match->count);
     free(tensors);
-    if (!match->theirs) fputs(moec_reports(match->layouts), stderr);
+    if (!match->theirs) message_reports(moec_reports(match->layouts));
     return match->theirs != NULL;
 }
 
@@ -171,8 +171,8 @@ Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler
     Conversion *conversion = conversion_new(match.count, false);
     check_spoken(&match);
     for (int i = 0; i < match.count; i++) add_our(&match, conversion, file, i);
-    if (told(&match, "the family has no such part: train a model without it, or write a layout "
-                     "that says where it goes"))
+    if (told(&match, "the model family has no such part: train a model without it, or write a "
+                     "layout with --layout FILE"))
         return conversion;
     conversion_free(conversion);
     return NULL;

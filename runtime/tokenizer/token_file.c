@@ -396,7 +396,7 @@ static bool run(Bulk *bulk) {
     while (good && more && !interrupt_signal()) good = one_batch(bulk, began, &more);
     progress_clear();
     if (good && more && !bulk->options->quiet)
-        note_message("stopped; the same command with --resume goes on from here");
+        note_message("interrupted; run the same command with --resume to continue");
     bulk->result.seconds = seconds_now() - began;
     for (int i = 0; i < bulk->threads; i++)
         bulk->result.replaced += encoder_replaced(bulk->encoders[i]);

@@ -70,7 +70,7 @@ code=$?
 [ $code -eq 143 ] || fail "a terminated run ends with $code"
 moec eval "$work/stopped" --data "$work/text" > "$work/log" 2>&1 || fail "what a terminated run left cannot be read"
 
-refuses "a folder with a run" "already holds a run" train straight
+refuses "a folder with a run" "already contains a run" train straight
 refuses "another seed" "the run began with seed" train straight --resume --seed 99 --steps 70
 
 # What the run began with and what it would go on with, told before anything else is.
@@ -92,7 +92,7 @@ grep -q 'the spec is not' "$work/log" && fail "a spec that is the same is told o
 # A disk that is full, as a limit on the size of files.
 cp -r "$work/straight" "$work/full"
 limited() { (ulimit -f 100 && train full --resume --steps 70); }
-refuses "a full disk" "what was there before is untouched" limited
+refuses "a full disk" "an existing file is unchanged" limited
 cmp -s "$work/straight/last.safetensors" "$work/full/last.safetensors" || fail "the checkpoint is lost on a full disk"
 
 # A checkpoint that was cut off, and one that was changed.
@@ -120,7 +120,7 @@ grep -q 'holds 0 of the 61 steps' "$work/log" || fail "a lost log is not told of
 
 refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.clip=0
 refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab=100
-refuses "too little data" "a window takes" train short --set train.context=100000
+refuses "too little data" "one training sequence needs" train short --set train.context=100000
 refuses "no data" "there is no data at" train missing --data "$work/nothing"
 
 # Models of images learn from examples, and are measured on them.
