@@ -7,9 +7,9 @@ export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
 small="--set dim=16 --set layers=1 --set train.context_length=32 --set train.batch_size=2 --set attention.head_dim=8"
 # shellcheck disable=SC2086 # one word an argument
 {
-    moec emit examples/first.moe $small --graph decode --out "$work/generate" &&
-    moec emit examples/first.moe $small --graph train --out "$work/train" &&
-    moec emit models/dit.moe:dit_small --set layers=1 --graph draw --out "$work/draw"
+    moec emit examples/first.moe $small --mode decode --out "$work/generate" &&
+    moec emit examples/first.moe $small --mode train --out "$work/train" &&
+    moec emit models/dit.moe:dit_small --set layers=1 --mode sample --out "$work/draw"
 } || wrong "nothing is emitted"
 cat stdlib/*.moe >"$work/text"
 cd "$work" || exit 1
