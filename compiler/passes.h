@@ -49,6 +49,11 @@ void rename_words(Unit *unit, Node *file);
 void rename_options(Unit *unit, Node *file);
 /* The same for all experiments of a unit, whose variants are named by these paths. */
 void rename_experiments(Unit *unit);
+/* The name of a probe for a former one of the standard library, or NULL. */
+const char *renamed_probe(const char *name);
+/* The current form of a name in a log: val_load.layer is val_expert_load.layer. Probes of the own
+ * layers of the unit keep their names. */
+const char *renamed_log_name(const Unit *unit, const char *name);
 /* The embedded standard library, for what its declarations say of deprecated names. */
 Unit *standard_unit(Unit *unit);
 /* Adds a file to the text of a bundle, after its first two lines. */
