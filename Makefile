@@ -102,7 +102,7 @@ $(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/ex
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
 $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o $(BUILD)/runtime/base/cache.o | $(BUILD)/moec
 	@rm -rf $(BUILD)/kernels
-	-$(if $(SAN),,$(BUILD)/moec prepare $(BUILD)/kernels)
+	-$(if $(SAN),,$(BUILD)/moec precompile $(BUILD)/kernels)
 	@touch $@
 
 $(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
@@ -215,7 +215,7 @@ quickstart:
 .PHONY: bench
 bench: all
 	$(BUILD)/moec bench models/gpt2.moe:gpt2_small
-	$(BUILD)/moec bench models/gpt2.moe:gpt2_small --graph decode
+	$(BUILD)/moec bench models/gpt2.moe:gpt2_small --mode decode
 
 # What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
 # neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
@@ -253,7 +253,7 @@ setup:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
-	-$(BUILD)/moec prepare $(DESTDIR)$(PREFIX)/lib/moec
+	-$(BUILD)/moec precompile $(DESTDIR)$(PREFIX)/lib/moec
 	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
 	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so.$(VERSION)
 	ln -sf libmoec.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
@@ -264,6 +264,12 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/include/moec
 	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 644 runtime/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 runtime/command/completion/moec.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
+	install -m 644 runtime/command/completion/_moec $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moec
+	install -m 644 runtime/command/completion/moec.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
 
 .PHONY: clean
 clean:

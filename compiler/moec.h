@@ -45,8 +45,7 @@ void moec_close(MoecCompiler *compiler);
 bool moec_failed(const MoecCompiler *compiler);
 const char *moec_reports(MoecCompiler *compiler);      /* as text with carets */
 const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
-/* Warnings as text or as a JSON array; "" and [] without warnings.
- */
+/* Warnings as text or as a JSON array; "" and [] without warnings. */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 

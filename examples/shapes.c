@@ -4,9 +4,9 @@
  *     cc -O2 -o shapes examples/shapes.c -lm
  *     ./shapes draw 4000 shapes.safetensors        "image" [4000, 16, 4], "label" [4000]
  *     moec train models/dit.moe:dit_small --data shapes.safetensors --out run
- *     moec draw run --out drawn.safetensors --count 8
+ *     moec sample run --out drawn.safetensors --count 8
  *     ./shapes show drawn.safetensors
- *     moec emit run --graph draw --out model       the same as C: model/draw --out FILE
+ *     moec emit run --mode sample --out model       the same as C: model/draw --out FILE
  *
  * An image is 8 by 8 numbers, -1 outside and 1 inside a shape, cut into 16 patches of 2 by 2.
  */

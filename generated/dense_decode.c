@@ -6,7 +6,7 @@
    outputs: logits[batch, s, v]
    work:    10 kernels and calls, 9 products
    memory:  1088 bytes of temporaries */
-/* Operand types without products in this program. */
+/* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0

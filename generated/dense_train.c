@@ -7,7 +7,7 @@
    work:    25 kernels and calls, 27 products
    memory:  381184 bytes of temporaries */
 /* update: one optimizer step of one parameter. */
-/* Operand types without products in this program. */
+/* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0

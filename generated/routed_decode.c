@@ -6,7 +6,7 @@
    outputs: logits[batch, s, v]
    work:    11 kernels and calls, 5 products
    memory:  2112 bytes of temporaries */
-/* Operand types without products in this program. */
+/* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0

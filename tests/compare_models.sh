@@ -19,7 +19,7 @@ small() {
 # Each line: FILE:MODEL OPTION...
 at_sizes() {
     echo "$1"
-    for context in 64 96 128 192; do echo "$1 --batch 2 --context $context"; done
+    for context in 64 96 128 192; do echo "$1 -b 2 -c $context"; done
 }
 # The first of these sizes that the model accepts.
 shrunken() {
@@ -28,7 +28,7 @@ shrunken() {
         # shellcheck disable=SC2086 # several words
         moec check "$1" $sizes >/dev/null 2>&1 && break
     done
-    echo "$1 --batch 2 --context 16 $sizes"
+    echo "$1 -b 2 -c 16 $sizes"
 }
 models_of() { grep -o '^model [a-z0-9_]*' "$1" | cut -c7- | sed "s|^|$1:|"; }
 sizes() {
@@ -42,12 +42,12 @@ options() {
     for model in models/hybrid.moe:hybrid_small models/hybrid.moe:mamba2_small models/hybrid.moe:rwkv7_small models/tiny.moe:tiny_moe \
         models/tiny.moe:tiny_lore models/gpt2.moe:gpt2; do
         for set in precision=bf16 remat=layer chunk=32 places=16 places=1 weights=int8 weights=bf16 cache=int8 cache=bf16; do
-            echo "$model --batch 2 --context 80 --set dim=64 --set layers=4 --set vocab_size=256 --set train.$set"
+            echo "$model -b 2 -c 80 --set dim=64 --set layers=4 --set vocab_size=256 --set train.$set"
         done
     done
     for model in hybrid_small retnet_small rwkv7_small gated_delta_small; do
         for shape in '16 --set train.scan_chunk_size=16' '72 --set train.scan_chunk_size=16' '72 --set train.scan_chunk_size=16 --set train.logits_chunk_size=1'; do
-            echo "models/hybrid.moe:$model --batch 2 --context $shape"
+            echo "models/hybrid.moe:$model -b 2 -c $shape"
         done
     done
 }
@@ -56,7 +56,7 @@ devices() {
     for precision in f32 bf16; do
         tests/small_models.sh | awk 'NR % 4 == 1' | sed "s/\$/ --device cuda --set train.precision=$precision/"
         for model in hybrid_small retnet_small gated_delta_small rwkv7_small; do
-            echo "models/hybrid.moe:$model --batch 2 --context 48 --device cuda --set train.scan_chunk_size=16 --set train.precision=$precision"
+            echo "models/hybrid.moe:$model -b 2 -c 48 --device cuda --set train.scan_chunk_size=16 --set train.precision=$precision"
         done
     done
 }
@@ -76,7 +76,7 @@ shift
 export MOEC_CUDA=$simulator MOEC_SIM=unchecked
 report=$work/reports/$number log=$work/logs/$number
 compare() { timeout 1800 moec verify "$@" --forms --json >"$report" 2>"$log"; }
-compare "$@" || { grep -q 'or fewer tokens' "$log" && compare "$@" --batch 1 --context 5; } ||
+compare "$@" || { grep -q 'or fewer tokens' "$log" && compare "$@" -b 1 -c 5; } ||
     { mv "$report" "$report.failed" && echo "failed: moec verify $*" && cat "$log" "$report.failed"; }
 END
 awk '{ print NR, $0 }' "$work/lines" | xargs -P "$JOBS" -I '{}' sh -c "sh '$work/one' {}"

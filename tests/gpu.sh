@@ -120,9 +120,9 @@ emitted() {
     [ -z "$QUICK" ] || { tell emitted '"same": null, "why": "a trial without a GPU"'; return; }
     command -v nvcc >/dev/null || { tell emitted '"same": null, "why": "no nvcc"'; return; }
     {
-        moec emit "$work/one" --target cuda --graph decode --out "$work/emitted" &&
+        moec emit --force "$work/one" --target cuda --mode decode --out "$work/emitted" &&
             make -j4 -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
-            moec generate "$work/one" --device "$DEVICE" --prompt "In the" --tokens 24 --temperature 0 >"$work/ours"
+            moec generate "$work/one" --device "$DEVICE" --prompt "In the" -n 24 --temperature 0 >"$work/ours"
     } >"$work/emit.log" 2>&1 || { tell emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
     same=false
     cmp -s "$work/theirs" "$work/ours" && same=true
@@ -172,8 +172,8 @@ stage_models() {
 stage_kernels() {
     bench bf16 "GPT-2 124M, training" 90 models/gpt2.moe:gpt2 --kernels ${small:---set train.batch_size=16}
     bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer --kernels $mix
-    bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --graph decode $small
-    bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --graph decode $small
+    bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --mode decode $small
+    bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --mode decode $small
 }
 
 has_torch() { "$PYTHON" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; }
@@ -194,8 +194,8 @@ torch() {
 weights_for_torch() {
     has_torch || return 0
     head -c 1040 README.md >"$work/text"
-    moec init models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
-        moec run models/gpt2.moe:gpt2_small --weights "$work/weights" --tokens "$work/text" --want loss --out "$work/loss" \
+    moec init --force models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
+        moec forward models/gpt2.moe:gpt2_small --weights "$work/weights" --input "$work/text" --outputs loss --out "$work/loss" \
             --device "$DEVICE" >/dev/null
 }
 
@@ -205,8 +205,8 @@ stage_steps() {
     torch gpt2 attention decode mixture flexible
     bench bf16 "GPT-2 124M, 8 x 1024" 60 models/gpt2.moe:gpt2 ${small:---set train.batch_size=8}
     bench f32 "GPT-2 124M, training" 70 models/gpt2.moe:gpt2 $small
-    bench f32 "238M, decoding" 40 models/gpt2.moe:wide --graph decode $small
-    bench bf16 "238M, decoding 64 texts" 40 models/gpt2.moe:wide --graph decode --batch 64 $small
+    bench f32 "238M, decoding" 40 models/gpt2.moe:wide --mode decode $small
+    bench bf16 "238M, decoding 64 texts" 40 models/gpt2.moe:wide --mode decode -b 64 $small
 }
 
 # Layers of Sigma 1.5B with the heads of its paper, and as that paper's comparison has them.
@@ -215,7 +215,7 @@ stage_heads() {
     few="--set vocab_size=256 --set layers=4"
     for prefix in $prefixes; do
         for model in sigma_1b5 standard_1b5; do
-            bench bf16 "$model after $prefix" 40 models/sigma.moe:$model --kernels --graph decode --prefix $prefix $few $small
+            bench bf16 "$model after $prefix" 40 models/sigma.moe:$model --kernels --mode decode --prefix-length $prefix $few $small
         done
     done
 }

@@ -41,16 +41,16 @@ resumed() {
 build() { make -s -C "$1" CFLAGS="-O1 -march=native -Werror"; }
 
 generates() {
-    moec generate "$row/run" --prompt "static int " --tokens 20 --temperature 0 >"$row/hosted"
-    moec emit "$row/run" --target c --graph decode --out "$row/c"
+    moec generate "$row/run" --prompt "static int " -n 20 --temperature 0 >"$row/hosted"
+    moec emit --force "$row/run" --target c --mode decode --out "$row/c"
     build "$row/c"
     "$row/c/generate" --weights "$row/c/weights.bin" --prompt "static int " --tokens 20 --temperature 0 >"$row/alone"
     [ "$(cat "$row/hosted")" = "$(cat "$row/alone")" ] || wrong "the emitted program generates another text"
 }
 
 draws() {
-    moec draw "$row/run" --out "$row/hosted" --count 6
-    moec emit "$row/run" --target c --graph draw --out "$row/c"
+    moec sample "$row/run" --out "$row/hosted" --count 6
+    moec emit --force "$row/run" --target c --mode sample --out "$row/c"
     build "$row/c"
     "$row/c/draw" --weights "$row/c/weights.bin" --out "$row/alone" --count 6
     numbers "$row/hosted" >"$row/hosted.numbers"
@@ -68,7 +68,7 @@ cannot_decode() {
 trains_alone() {
     model=$1 data=$2
     moec train "$model" --data "$data" --out "$row/five" --steps 5
-    moec emit "$model" --target c --graph train --out "$row/t"
+    moec emit --force "$model" --target c --mode train --out "$row/t"
     build "$row/t"
     (cd "$row/t" && ./train --data "$data" --steps 5) | sed 's/.* loss //' >"$row/alone"
     losses "$row/five/log.jsonl" >"$row/hosted"

@@ -20,7 +20,7 @@ step() { "$@" >"$work/output" 2>&1; }
 
 # same_losses: the emitted training program against the log of the run.
 same_losses() {
-    step moec emit "$work/spec.moe" --target c --graph train --out "$work/train" &&
+    step moec emit --force "$work/spec.moe" --target c --mode train --out "$work/train" &&
         step make -s -C "$work/train" CFLAGS="-O1 -march=native" &&
         (cd "$work/train" && ./train --data "$work/text" --steps 5) 2>&1 | sed -n 's/.* loss //p' >"$work/alone" &&
         losses "$work/run/log.jsonl" | paste - "$work/alone" | awk '
@@ -31,9 +31,9 @@ same_losses() {
 # same_text: the emitted decoder against `moec generate`; a model that cannot be decoded passes.
 same_text() {
     moec check "$work/spec.moe" 2>/dev/null | grep -q '^  decoding  *none' && return
-    step moec emit "$work/run" --target c --graph decode --out "$work/decode" &&
+    step moec emit --force "$work/run" --target c --mode decode --out "$work/decode" &&
         step make -s -C "$work/decode" CFLAGS="-O1 -march=native" &&
-        moec generate "$work/run" --prompt "The " --tokens 8 --temperature 0 >"$work/hosted" 2>"$work/output" &&
+        moec generate "$work/run" --prompt "The " -n 8 --temperature 0 >"$work/hosted" 2>"$work/output" &&
         "$work/decode/generate" --weights "$work/decode/weights.bin" --prompt "The " --tokens 8 >"$work/alone" 2>"$work/output" &&
         [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ]
 }

@@ -13,7 +13,7 @@ if [ -z "${CHROMIUM:-}" ] && CHROMIUM=$(command -v chromium); then export CHROMI
 if [ -z "${CHROMIUM:-}" ]; then unset CHROMIUM && "${PYTHON:-python3}" -m playwright install chromium; fi
 if [ $# -eq 0 ]; then
     cat stdlib/*.moe >"$work/text"
-    moec sweep tests/report.moe:report --data "$work/text" --out "$work/sweep" >"$work/output" || wrong "$(cat "$work/output")"
+    moec sweep tests/report.moe:report --data "$work/text" --out "$work/sweep" >"$work/output" 2>&1 || wrong "$(cat "$work/output")"
     set -- "$work/sweep"
 fi
 mkdir -p "$SHOTS"

@@ -61,7 +61,7 @@ SPEC
 cd "$work"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
-moec sweep small.moe --data text --out plain > plain.log || wrong "a sweep fails: $(cat plain.log)"
+moec sweep small.moe --data text --out plain > plain.log 2>&1 || wrong "a sweep fails: $(cat plain.log)"
 # Spaces, quotes and the patterns of sbatch in the name of the folder.
 jobs="the jobs %j's"
 moec sweep small.moe --data text --out "$jobs" --slurm '--time=10' > jobs.log 2>&1 || wrong "jobs: $(cat jobs.log "$jobs"/slurm_*.txt slurmd.log)"

@@ -8,10 +8,10 @@ cd "$(dirname "$0")/.."
 models_of() { sed -n "s/^model \([a-z0-9_]*$2[a-z0-9_]*\) = .*/\1/p" "$1" | sed "s|^|$1:|; s|\$|${3:-}|"; }
 all() {
     models_of tests/layers.moe ""
-    models_of models/tiny.moe "" " --set dim=48 --set layers=2 --batch 2 --context 12"
+    models_of models/tiny.moe "" " --set dim=48 --set layers=2 -b 2 -c 12"
     models_of tests/gpu.moe _experts
     for family in gated_attention sigma structmoe complete_mue dit; do
-        models_of models/$family.moe _small " --batch 2 --context 12"
+        models_of models/$family.moe _small " -b 2 -c 12"
     done
 }
 

@@ -12,7 +12,7 @@ cd "$work"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 
-moec sweep twelve.moe --data text --out whole --jobs 2 > whole.log || wrong "a sweep fails: $(cat whole.log)"
+moec sweep twelve.moe --data text --out whole --jobs 2 > whole.log 2>&1 || wrong "a sweep fails: $(cat whole.log)"
 runs=$(grep -c 'val_bits_per_byte [0-9]' whole.log)
 [ "$runs" = 12 ] || wrong "$runs runs, not 12"
 

@@ -33,7 +33,7 @@ server() {
     small_model 5
     moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
     for batch in 1 4; do
-        serve "tsan$batch" --context 200 --batch $batch --queue 40 --patience 2 --timeout 20
+        serve "tsan$batch" -c 200 --parallel $batch --max-queue 40 --client-timeout 2 --timeout 20
         load "$at"
         refuse 200 '"ok"' "$at/health"
         refuse 200 '"choices"' "$at/v1/completions" -d '{"prompt":"a","max_tokens":2}'

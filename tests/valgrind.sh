@@ -35,22 +35,22 @@ checked() { # NAME COMMAND...
 spec=generated/routed.moe
 checked check moec check "$spec" --json
 checked fmt moec fmt models/tiny.moe --check
-checked dump moec dump "$spec" --after plan --graph train
+checked dump moec dump "$spec" --after plan --mode train
 for model in dense routed; do
     spec=generated/$model.moe
     set -- --set vocab_size=256 --set train.context_length=16 --set train.batch_size=2
     checked "init $model" moec init "$spec" "$@" --seed 1 --out "$work/w"
-    checked "run $model" moec run "$spec" "$@" --weights "$work/w" --tokens "$work/tokens" --context 16 \
-        --want logits,loss,grads --out "$work/o"
+    checked "run $model" moec forward "$spec" "$@" --weights "$work/w" --input "$work/tokens" -c 16 \
+        --outputs logits,loss,grads --out "$work/o"
     checked "train $model" moec train "$spec" "$@" --steps 3 --data "$work/text" --out "$work/$model"
     checked "resume $model" moec train "$spec" "$@" --steps 5 --data "$work/text" --out "$work/$model" --resume
     checked "eval $model" moec eval "$work/$model" --data "$work/text"
-    checked "generate $model" moec generate "$work/$model" --prompt 'use decoder, model' --tokens 4
-    checked "emit $model" moec emit "$work/$model" --target c --graph decode --out "$work/$model.decode"
+    checked "generate $model" moec generate "$work/$model" --prompt 'use decoder, model' -n 4
+    checked "emit $model" moec emit "$work/$model" --target c --mode decode --out "$work/$model.decode"
     make -s -C "$work/$model.decode" CFLAGS="$flags"
     checked "emitted decode $model" "$work/$model.decode/generate" --weights "$work/$model.decode/weights.bin" \
         --prompt 'use' --tokens 4 --temperature 0
-    moec emit "$work/$model" --target c --graph train --out "$work/$model.train"
+    moec emit "$work/$model" --target c --mode train --out "$work/$model.train"
     make -s -C "$work/$model.train" CFLAGS="$flags"
     (cd "$work/$model.train" && ./train --help 2>&1 | head -3) >"$work/usage" || true
     checked "emitted train $model" "$work/$model.train/train" --weights "$work/$model.train/weights.bin" \

@@ -280,6 +280,8 @@ static void add_reports(Text *text, Arena *arena, const List *list) {
         if (report->span.source)
             text_add(&out, "%s:%d:%d: ", shown(arena, report->span.source->path),
                      span_line(report->span), span_column(report->span));
+        else
+            text_add(&out, "moec: ");
         const char *code = code_of(report);
         text_add(&out, "%s%s%s%s: %s\n", severity_names[report->severity], code ? "[" : "",
                  code ? code : "", code ? "]" : "", shown(arena, report->message));

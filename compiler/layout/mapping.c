@@ -107,7 +107,7 @@ static bool report_size(Mapper *mapper, const Node *sub, long shape, long known)
         if (size && size->span.source)
             report_note(reports, size->span, "'%s' has size %ld here", size->name, size->size);
     }
-    report_help(reports, "compare the subscript with the shapes that `moec weights` prints");
+    report_help(reports, "compare the subscript with the shapes that `moec tensors` prints");
     return false;
 }
 

@@ -128,7 +128,7 @@ static bool add_path(Reader *reader, Text *path, Names *names, const Node *node)
         break;
     }
     report_error(reader->reports, node->span, "expected the path of a parameter");
-    report_help(reader->reports, "write the name that `moec weights` prints, with an index for the "
+    report_help(reader->reports, "write the name that `moec tensors` prints, with an index for the "
                                  "number of a layer: block[i].attention.query");
     return false;
 }

@@ -44,9 +44,10 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
     return source;
 }
 
-/* Opens a regular file without blocking. Returns NULL and sets `problem` on failure. */
+/* Opens a regular file without blocking; "-" is stdin. Returns NULL and sets `problem` on failure. */
 static FILE *open_text(const char *path, const char **problem) {
-    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const char *name = strcmp(path, "-") ? path : "/dev/stdin";
+    int descriptor = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat status;
     bool good = descriptor >= 0 && fstat(descriptor, &status) == 0;
     bool regular = good && S_ISREG(status.st_mode);

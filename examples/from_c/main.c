@@ -1,6 +1,6 @@
 /* Calling an emitted model from C: the mean number of bits that the model needs for each byte of a text.
  *
- *     moec emit run --target c --graph decode --out model
+ *     moec emit run --target c --mode decode --out model
  *     cc -std=c11 -O3 -march=native -fopenmp -Imodel -o bits examples/from_c/main.c \
  *        model/model.c model/program.c model/weights.c model/streams.c model/blocks.c -lm
  *     ./bits model/weights.bin "In the beginning"

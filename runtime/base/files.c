@@ -25,8 +25,32 @@ static const char *kind_of(mode_t mode) {
 
 enum { REASON_BYTES = 160 };
 
-/* Opens a regular file for reading; -1 with the reason as text. It does not block on a pipe. */
+bool file_is_standard(const char *path) {
+    return strcmp(path, "-") == 0;
+}
+
+bool file_hold_input(void) {
+    struct stat status;
+    if (fstat(0, &status) == 0 && S_ISREG(status.st_mode)) return true;
+    int held = memfd_create("stdin", 0);
+    char bytes[1 << 16];
+    ssize_t count = held < 0 ? -1 : 1;
+    while (count > 0) {
+        count = read(0, bytes, sizeof bytes);
+        if (count < 0 && errno == EINTR)
+            count = 1;
+        else if (count > 0 && write(held, bytes, (size_t)count) != count)
+            count = -1;
+    }
+    bool good = count == 0 && dup2(held, 0) == 0;
+    if (held > 0) close(held);
+    return good || error_message(NULL, "cannot read stdin: %s", strerror(errno));
+}
+
+/* Opens a regular file for reading; -1 with the reason as text. A pipe is never waited for, except
+ * for stdin. */
 static int open_regular(const char *path, size_t *length, char reason[REASON_BYTES]) {
+    if (file_is_standard(path)) path = file_hold_input() ? "/dev/stdin" : "";
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat status;
     if (descriptor < 0 || fstat(descriptor, &status) != 0)
@@ -201,6 +225,11 @@ static int open_partial(const char *partial) {
 
 static bool open_aside(Aside *aside, const char *path, bool lasting, bool follow) {
     mode_t mode;
+    if (file_is_standard(path)) {
+        fflush(stdout);
+        *aside = (Aside){.path = memory_format("-"), .descriptor = dup(1)};
+        return aside->descriptor >= 0;
+    }
     *aside = (Aside){.lasting = lasting, .path = target_of(path, follow, &mode)};
     if (!aside->path) return false;
     aside->partial = memory_format("%s.partial", aside->path);
@@ -253,9 +282,12 @@ bool aside_close(Aside *aside) {
     if (!aside->failed && aside->lasting && fsync(aside->descriptor) != 0 && errno != EINVAL)
         aside->failed = errno;
     if (close(aside->descriptor) != 0 && !aside->failed) aside->failed = errno;
-    if (!aside->failed && rename(aside->partial, aside->path) != 0) aside->failed = errno;
-    if (aside->failed) {
-        unlink(aside->partial);
+    const char *partial = aside->partial; /* NULL for stdout */
+    if (!aside->failed && partial && rename(partial, aside->path) != 0) aside->failed = errno;
+    if (aside->failed && !partial) {
+        error_message(NULL, "cannot write stdout: %s", strerror(aside->failed));
+    } else if (aside->failed) {
+        unlink(partial);
         error_message(aside->failed == ENOSPC || aside->failed == EDQUOT
                           ? "free some disk space and try again"
                           : NULL,

@@ -2,16 +2,20 @@
 
 #include "abi/error_code.h"
 #include "abi/quantity.h"
+#include "base/files.h"
 #include "base/progress.h"
 
 #include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static _Thread_local FILE *elsewhere;
+static int level;
+static const char *color = "auto";
 
 FILE *message_to(FILE *file) {
     FILE *before = elsewhere;
@@ -33,14 +37,69 @@ static void clean(char *text) {
     }
 }
 
+void message_level(int new_level) {
+    level = new_level;
+}
+
+bool message_is_quiet(void) {
+    return level < 0;
+}
+
+bool message_is_verbose(void) {
+    return level > 0;
+}
+
+void message_color(const char *mode) {
+    color = mode;
+}
+
+static bool is_colored(void) {
+    if (strcmp(color, "auto") != 0) return !strcmp(color, "always");
+    const char *none = getenv("NO_COLOR");
+    return !(none && *none) && isatty(fileno(message_file()));
+}
+
+/* Prints one line of a message; the kind after ": " is in color. */
+static void print_line(const char *line, int length) {
+    static const struct {
+        const char *kind, *start;
+    } kinds[] = {{": error", "\033[31m"}, {": warning", "\033[33m"}, {": note", "\033[36m"}};
+    FILE *file = message_file();
+    const char *found = NULL, *start = NULL;
+    for (int i = 0; i < 3 && is_colored(); i++) {
+        const char *at = memmem(line, (size_t)length, kinds[i].kind, strlen(kinds[i].kind));
+        if (at && (!found || at < found)) found = at, start = kinds[i].start;
+    }
+    if (!found) {
+        fprintf(file, "%.*s", length, line);
+        return;
+    }
+    const int before = (int)(found - line) + 2, word = (int)strcspn(line + before, ":");
+    fprintf(file, "%.*s%s%.*s\033[0m%.*s", before, line, start, word, line + before,
+            length - before - word, line + before + word);
+}
+
+void message_reports(const char *reports) {
+    fflush(stdout);
+    while (*reports) {
+        const int length = (int)strcspn(reports, "\n");
+        print_line(reports, length + (reports[length] == '\n'));
+        reports += length + (reports[length] == '\n');
+    }
+}
+
 static void print_message(const char *kind, const char *format, va_list arguments) {
-    char *text = NULL;
-    int length = vasprintf(&text, format, arguments);
-    if (length < 0) return;
+    char *text = NULL, *line = NULL;
+    if (vasprintf(&text, format, arguments) < 0) return;
     const char *code = strcmp(kind, "error") ? NULL : error_code(text);
     clean(text);
-    fprintf(message_file(), "moec: %s%s%s%s: %s\n", kind, code ? "[" : "", code ? code : "",
-            code ? "]" : "", text);
+    if (asprintf(&line, "moec: %s%s%s%s%s%s\n", kind, code ? "[" : "", code ? code : "",
+                 code ? "]" : "", *kind ? ": " : "", text) >= 0) {
+        const int first = (int)strcspn(line, "\n") + 1;
+        print_line(line, first);
+        fputs(line + first, message_file());
+    }
+    free(line);
     free(text);
 }
 
@@ -52,14 +111,14 @@ void item_message(const char *what, const char *name) {
     free(text);
 }
 
-bool error_message(const char *remedy, const char *format, ...) {
+bool error_message(const char *help, const char *format, ...) {
     progress_clear();
     fflush(stdout);
     va_list arguments;
     va_start(arguments, format);
     print_message("error", format, arguments);
     va_end(arguments);
-    if (remedy) fprintf(message_file(), "  help: %s\n", remedy);
+    if (help) fprintf(message_file(), "  help: %s\n", help);
     return false;
 }
 
@@ -83,6 +142,7 @@ static double bytes_of(const char *path) {
 
 void written_message(const char *path, const char *next, ...) {
     char *text = NULL;
+    if (level < 0 || file_is_standard(path)) return;
     progress_clear();
     fflush(stdout);
     if (asprintf(&text, "wrote %s (%s)", path, quantity(bytes_of(path), "B").text) >= 0) {
@@ -101,10 +161,20 @@ void written_message(const char *path, const char *next, ...) {
 }
 
 void note_message(const char *format, ...) {
+    if (level < 0) return;
     progress_clear();
     fflush(stdout);
     va_list arguments;
     va_start(arguments, format);
     print_message("note", format, arguments);
+    va_end(arguments);
+}
+
+void detail_message(const char *format, ...) {
+    if (level < 1) return;
+    progress_clear();
+    va_list arguments;
+    va_start(arguments, format);
+    print_message("", format, arguments);
     va_end(arguments);
 }

@@ -1,6 +1,7 @@
 #include "base/progress.h"
 
 #include "abi/quantity.h"
+#include "base/message.h"
 #include "base/seconds.h"
 
 #include <pthread.h>
@@ -78,7 +79,7 @@ void progress_clear(void) {
 }
 
 void progress_block(const char *const *lines, int count) {
-    if (!progress_is_live()) return;
+    if (!progress_is_live() || message_is_quiet()) return;
     pthread_mutex_lock(&lock);
     clear_lines();
     last_shown = seconds_now();
@@ -90,7 +91,7 @@ void progress_block(const char *const *lines, int count) {
 }
 
 void progress_show(bool keep, const char *format, ...) {
-    if (!keep && !progress_due()) return;
+    if (message_is_quiet() || (!keep && !progress_due())) return;
     char line[512];
     va_list arguments;
     va_start(arguments, format);
@@ -98,6 +99,18 @@ void progress_show(bool keep, const char *format, ...) {
     va_end(arguments);
     pthread_mutex_lock(&lock);
     show_line(keep, line);
+    pthread_mutex_unlock(&lock);
+}
+
+void progress_line(const char *format, ...) {
+    if (message_is_quiet()) return;
+    pthread_mutex_lock(&lock);
+    clear_lines();
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
     pthread_mutex_unlock(&lock);
 }
 

@@ -1,5 +1,5 @@
 /* progress: one line on stderr about a long operation. On a terminal it is redrawn at most 10 times
- * per second; elsewhere a plain line is printed at most every 5 s. */
+ * per second; elsewhere a plain line is printed at most every 5 s. Option -q suppresses it. */
 #ifndef PROGRESS_H
 #define PROGRESS_H
 
@@ -7,6 +7,8 @@
 
 /* Prints the line if it is due. keep: prints it always and starts a new line after it. */
 void progress_show(bool keep, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints a line that stays. */
+void progress_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* True if progress_show would print now; otherwise the caller need not prepare the line. */
 bool progress_due(void);
 /* On a terminal, replaces the current lines by these; nothing elsewhere. */
@@ -15,8 +17,8 @@ void progress_block(const char *const *lines, int count);
 bool progress_is_live(void);
 /* Removes an unfinished line before other output. */
 void progress_clear(void);
-/* Names the current phase: "compilation". While no progress is shown for 10 s, a line with the phase
- * and its duration is printed. NULL ends the phases. Only for the main thread. */
+/* Names the current phase: "compilation". While no progress is shown for 10 s, a line with the
+ * phase and its duration is printed. NULL ends the phases. Only for the main thread. */
 void progress_phase(const char *phase);
 
 #endif

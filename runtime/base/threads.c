@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Spin counts before a thread sleeps: a few microseconds, and a few hundred microseconds. */
@@ -18,9 +19,22 @@ static int machine_is_busy(void) {
     return running - 1 >= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-void threads_wait_briefly(char **argv) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (setenv("GOMP_SPINCOUNT", machine_is_busy() ? busy_count : idle_count, 1) != 0) return;
+static int set_count(long count) {
+    char text[32];
+    const char *old = getenv("OMP_NUM_THREADS");
+    snprintf(text, sizeof text, "%ld", count);
+    return count > 0 && !(old && !strcmp(old, text)) && setenv("OMP_NUM_THREADS", text, 1) == 0;
+}
+
+static int set_wait(void) {
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return 0;
+    if (setenv("GOMP_SPINCOUNT", machine_is_busy() ? busy_count : idle_count, 1) != 0) return 0;
     setenv("KMP_BLOCKTIME", "0", 0); /* the same for clang's OpenMP */
-    execv("/proc/self/exe", argv);
+    return 1;
+}
+
+void threads_begin(char **argv, long count, bool wait) {
+    int changed = set_count(count);
+    if (wait) changed |= set_wait();
+    if (changed) execv("/proc/self/exe", argv);
 }

@@ -1,13 +1,17 @@
-/* threads: how long idle OpenMP threads spin before they sleep.
+/* threads: the number of threads of OpenMP and the time that a waiting thread keeps its processor.
  *
- * By default they spin for milliseconds. On a shared machine a spinning thread can keep the thread
- * it waits for from running: programs with many short steps then become ten times slower. */
+ * OpenMP reads both from the environment before main. Its threads wait actively, for milliseconds
+ * by default. On a machine with other load, programs of many short steps then take ten times as
+ * long, because the waiting threads keep the others from running.
+ */
 #ifndef THREADS_H
 #define THREADS_H
 
-/* Restarts the command with a short spin time, because OpenMP reads the setting before main.
- * Returns if the environment already has a setting (GOMP_SPINCOUNT, OMP_WAIT_POLICY) or the restart
- * fails. */
-void threads_wait_briefly(char **argv);
+#include <stdbool.h>
+
+/* Sets OMP_NUM_THREADS to `count`, unless that is 0, and with `wait` a short active wait, unless
+ * the environment sets one (GOMP_SPINCOUNT, OMP_WAIT_POLICY). Starts the process again with argv if
+ * this changes the environment, else returns. */
+void threads_begin(char **argv, long count, bool wait);
 
 #endif

@@ -1,23 +1,24 @@
-/* compare: moec compare: finished runs beside each other. */
+/* compare: moec compare: tables of several runs. */
 #include "abi/json_make.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 #include "base/files.h"
+#include "base/memory.h"
 #include "experiment/comparison.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A spec is no run: what a device computes of it is held beside what it means, as ever. */
-static bool is_spec(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *dot = strrchr(argv[i], '.');
-        if (argv[i][0] != '-' && dot && strncmp(dot, ".moe", 4) == 0 && !file_is_folder(argv[i]))
-            return true;
+/* The first argument that is a spec instead of a run, or NULL. */
+static const char *spec_among(const TextList *operands) {
+    for (int i = 0; i < operands->count; i++) {
+        const char *dot = strrchr(operands->items[i], '.');
+        if (dot && strncmp(dot, ".moe", 4) == 0 && !file_is_folder(operands->items[i]))
+            return operands->items[i];
     }
-    return false;
+    return NULL;
 }
 
 static char *indented_json(const json_t *comparison) {
@@ -47,23 +48,31 @@ static int compare(const TextList *folders, const char *base, Print *print) {
 }
 
 int command_compare(int argc, char **argv) {
-    if (is_spec(argc, argv)) return command_verify(argc, argv);
     const Command *command = command_row("compare");
     const char *base = NULL;
     bool markdown = false, csv = false, json = false, svg = false;
     TextList folders = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--base", "NAME", &base, "what differences are from (the first one)"},
-        {OPTION_FLAG, "--markdown", NULL, &markdown, "the tables as Markdown"},
-        {OPTION_FLAG, "--csv", NULL, &csv, "one line a model, with a head"},
-        {OPTION_FLAG, "--json", NULL, &json, "all figures, those of each run as well"},
-        {OPTION_FLAG, "--svg", NULL, &svg, "the losses of all seeds as a picture"},
+        {OPTION_TEXT, "--baseline", "NAME", &base,
+         "model to compare with (default: the first one)"},
+        {OPTION_FLAG, "--markdown", NULL, &markdown, "tables as Markdown"},
+        {OPTION_FLAG, "--csv", NULL, &csv, "one CSV line per model, with a header"},
+        {OPTION_FLAG, "--json", NULL, &json, "all values as JSON, including those of each run"},
+        {OPTION_FLAG, "--svg", NULL, &svg, "loss curves of all seeds as SVG"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &folders);
     if (code >= 0) return code;
+    const char *spec = spec_among(&folders);
+    if (spec) {
+        char *help = memory_format("to compare a device with the reference: moec verify %s", spec);
+        error_message(help, "%s is a spec, not a run", spec);
+        free(help);
+        return EXIT_INPUT;
+    }
     if (markdown + csv + json + svg > 1)
-        return arguments_wrong(command, NULL, "choose one of --markdown, --csv, --json and --svg");
+        return arguments_wrong(command, NULL,
+                               "--markdown, --csv, --json and --svg exclude each other");
     return compare(&folders, base,
                    json       ? indented_json
                    : csv      ? comparison_csv

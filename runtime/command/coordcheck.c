@@ -1,6 +1,6 @@
-/* coordcheck: how large activations are, and how much some steps change them, over sizes of a
- * model. Where a parametrization is right both stay as they are; where not, the first activation
- * that does not is the one at fault. */
+/* coordcheck: sizes of activations and their changes by some steps, over sizes of a model. With a
+ * correct parametrization both are constant; otherwise the first activation that is not constant
+ * shows the fault. */
 #include "command/coordcheck.h"
 
 #include "abi/json_make.h"
@@ -8,7 +8,7 @@
 #include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 #include "data/random.h"
 #include "model/examples.h"
@@ -32,7 +32,7 @@ typedef struct Sized {
     float **before;
 } Sized;
 
-/* A token or a class, as uneven as words are: the k-th of them 1/k as often as the first. */
+/* A random token or class; the k-th is 1/k as frequent as the first, as words are. */
 static int32_t random_word(uint64_t place, long range) {
     double word = exp(random_uniform(5, place) * log((double)range + 1)) - 1;
     return word < (double)range ? (int32_t)word : (int32_t)range - 1;
@@ -97,7 +97,7 @@ static bool sized_open(MoecCompiler *compiler, Sized *sized) {
     return step_prepare(&sized->stepper);
 }
 
-/* New weights, an optimizer that has seen nothing. */
+/* Initializes the weights and the state of the optimizer. */
 static bool draw_weights(Model *model, uint64_t seed) {
     const MoecUpdate *update = model->table->update;
     for (int i = 0; update && i < update->state_count; i++)
@@ -131,7 +131,8 @@ static bool sized_run(Sized *sized, long steps, uint64_t seed) {
         StepResult result;
         if (!step_run(&sized->stepper, step, 0, &result)) return false;
         if (!isfinite(result.loss))
-            return error_message("lower train.lr", "the loss is no number at step %ld", step + 1);
+            return error_message("lower train.lr", "the loss is not a finite number at step %ld",
+                                 step + 1);
     }
     return set_windows(sized);
 }
@@ -179,12 +180,12 @@ static const MoecTensor *output_called(const Sized *sized, const char *name, int
     return NULL;
 }
 
-/* What a layer adds to what it reads: "block.{i}.ffn.down+". */
+/* Whether it is the output of a residual branch: "block.{i}.ffn.down+". */
 static bool is_branch(const MoecTensor *tensor) {
     return is_stacked(tensor) && tensor->name[strlen(tensor->name) - 1] == '+';
 }
 
-/* Where in its layer an activation stands: the share of the layer's branches that lie before it. */
+/* Position of an activation in its layer: the fraction of the layer's branches before it. */
 static double share_before(const MoecGraphEntry *graph, int output) {
     int before = 0, all = 0;
     for (int i = 0; i < graph->output_count; i++) {
@@ -195,13 +196,13 @@ static double share_before(const MoecGraphEntry *graph, int output) {
     return all ? (double)before / all : 0;
 }
 
-/* Of `points` parts that a model of `layers` layers is cut in, the layer in part `point` that as
- * many branches lie before as before this activation in each part: the same share of the way. */
+/* The layer of part `point`, if a model of `layers` layers is divided into `points` parts: the one
+ * at the same fraction of its part as the activation in its layer. */
 static long layer_of(long point, long points, long layers, double share) {
     return (long)(((double)point + share) * (double)layers / (double)points);
 }
 
-/* The next one; after the first draw it is there already. */
+/* The next coordinate; it exists after the first random initialization. */
 static Coordinate *coordinate_next(CoordinateCheck *check, const MoecTensor *tensor, long point) {
     if (check->drawn) return &check->all[check->count++];
     if (check->count % 64 == 0)
@@ -211,7 +212,7 @@ static Coordinate *coordinate_next(CoordinateCheck *check, const MoecTensor *ten
     return coordinate;
 }
 
-/* A branch counts as often as there are layers: what all of them add is to stay. */
+/* A branch is multiplied by the number of layers: the sum over all layers must keep its scale. */
 static void measure_at(Sized *all, CoordinateCheck *check, int output, long point, long points) {
     const MoecGraphEntry *graph = all[0].forward->graph;
     Coordinate *coordinate = coordinate_next(check, &graph->outputs[output], point);
@@ -230,7 +231,7 @@ static void measure_at(Sized *all, CoordinateCheck *check, int output, long poin
     }
 }
 
-/* In how many layers all sizes have this activation; 0: not all of them have it. */
+/* Number of layers in which all sizes have this activation; 0 if some size does not have it. */
 static long points_of(const Sized *all, int sizes, const MoecTensor *tensor) {
     long points = is_stacked(tensor) ? tensor->shape[0] : 1;
     if (!is_activation(tensor)) return 0;
@@ -243,8 +244,8 @@ static long points_of(const Sized *all, int sizes, const MoecTensor *tensor) {
     return points;
 }
 
-/* Activations that all sizes have, in as many layers as the one that has least, in the order in
- * which they are computed: of neighbours that stand in layers, first all of the first layer. */
+/* Collects the activations of all sizes in as many layers as the smallest model has, in the order
+ * of computation: all activations of the first layer, then those of the next. */
 static void collect(Sized *all, CoordinateCheck *check) {
     const MoecGraphEntry *graph = all[0].forward->graph;
     check->count = 0;
@@ -265,10 +266,10 @@ static void collect(Sized *all, CoordinateCheck *check) {
     }
 }
 
-/* ---- telling ---- */
+/* ---- report ---- */
 
-/* The first whose size is at fault; where none is, the first whose change is: what lies behind it
- * may only suffer from it. */
+/* The first activation whose size changes too much, else the first whose update does: later ones
+ * can be consequences of it. NULL if all pass. */
 static const Coordinate *fault_of(const CoordinateCheck *check, bool *change) {
     for (int k = 0; k < 2; k++) {
         *change = k;
@@ -354,7 +355,7 @@ static int split_over(const char *over, TextList *sets) {
 }
 
 /* The first --set of an option that the check sets itself, or NULL: the schedule, and the options
- * of --over. */
+ * of --vary. */
 static const char *refused_set(const TextList *given, const TextList *over) {
     for (int i = 0; i < given->count; i++) {
         bool refused = moec_sets(given->items[i], "train.schedule");
@@ -409,23 +410,25 @@ int command_coordcheck(int argc, char **argv) {
     bool json = false;
     long seed = 1;
     const Option table[] = {
-        {OPTION_LIST, "--over", "KEY=A,B,...", &over,
-         "an option and its sizes; given again, another that goes with it"},
-        {OPTION_COUNT, "--steps", "N", &check.steps, "optimizer steps (5)"},
-        {OPTION_NUMBER, "--within", "X", &check.within, "largest ratio that is no fault (1.5)"},
-        {OPTION_COUNT, "--seed", "N", &seed, "of the weights (1)"},
-        {OPTION_COUNT, "--draws", "N", &check.draws, "weights that are drawn; means are told (1)"},
-        {OPTION_TEXT, "--svg", "FILE", &picture, "a picture"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &given, "an option of the model, as in the file"},
-        {OPTION_FLAG, "--json", NULL, &json, "as JSON"},
+        {OPTION_LIST, "--vary", "PATH=A,B,...", &over,
+         "option and its values; repeatable for options that vary together"},
+        {OPTION_COUNT, "--steps", "N", &check.steps, "optimizer steps (default 5)"},
+        {OPTION_NUMBER, "--max-ratio", "X", &check.within,
+         "largest ratio over the sizes that passes (default 1.5)"},
+        {OPTION_COUNT, "--seed", "N", &seed, "seed of the weights (default 1)"},
+        {OPTION_COUNT, "--num-seeds", "N", &check.draws,
+         "number of random initializations to average over (default 1)"},
+        {OPTION_TEXT, "--svg", "FILE", &picture, "picture, - for stdout"},
+        SET_OPTION(&given),
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
     const char *refused = refused_set(&given, &over);
     if (refused)
-        return arguments_wrong(command, "leave it out",
-                               "--set %s: the check sets the options of --over itself, and "
+        return arguments_wrong(command, "omit it",
+                               "--set %s: the check sets the options of --vary itself, and "
                                "train.schedule to constant",
                                refused);
     for (int i = 0; i < CHECK_SIZES; i++) {
@@ -435,14 +438,14 @@ int command_coordcheck(int argc, char **argv) {
     for (int i = 0; i < over.count; i++) {
         int count = split_over(over.items[i], sets);
         if (count < 2 || (i && count != check.sizes))
-            return arguments_wrong(command, "for example --over dim=64,128,256",
-                                   "'%s' does not give %s", over.items[i],
-                                   i ? "as many sizes as the first" : "two sizes or more");
+            return arguments_wrong(
+                command, "for example --vary dim=64,128,256", "--vary %s: expected %s",
+                over.items[i], i ? "as many values as the first --vary" : "at least two values");
         check.sizes = count;
     }
     if (!over.count)
-        return arguments_wrong(command, "for example --over dim=64,128,256",
-                               "moec coordcheck needs --over");
+        return arguments_wrong(command, "for example --vary dim=64,128,256",
+                               "moec coordcheck requires --vary");
     check.over = over.items[0];
     for (int i = 0; i < check.sizes; i++)
         check.labels[i] = strchr(sets[i].items[given.count + 1], '=') + 1;

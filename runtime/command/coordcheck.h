@@ -1,4 +1,4 @@
-/* coordcheck: what the files of the command share. */
+/* coordcheck: declarations of the files of the command. */
 #ifndef COORDCHECK_H
 #define COORDCHECK_H
 
@@ -6,8 +6,8 @@
 
 enum { CHECK_SIZES = 16 };
 
-/* One activation in one layer, at every size of the model: root mean squares after the last step,
- * and of what the steps changed; the mean over the draws. */
+/* One activation in one layer, at every size of the model: RMS after the last step and RMS of its
+ * change, averaged over the random initializations. */
 typedef struct Coordinate {
     char *name; /* "block.3.ffn.down" */
     double size[CHECK_SIZES], change[CHECK_SIZES];
@@ -18,13 +18,13 @@ typedef struct CoordinateCheck {
     const char *labels[CHECK_SIZES];
     int sizes, count;
     long steps, draws, drawn;
-    double within; /* the largest ratio that is no fault */
+    double within; /* the largest ratio that passes */
     Coordinate *all;
 } CoordinateCheck;
 
-/* The largest over the smallest of so many numbers. */
+/* Ratio of the largest to the smallest number. */
 double spread_of(const double *numbers, int count);
-/* A picture of both, one line an activation. */
+/* Draws both as SVG, one line per activation. */
 void coordcheck_picture(const CoordinateCheck *check, FILE *file);
 
 #endif

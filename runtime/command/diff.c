@@ -9,7 +9,7 @@
 #include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "base/memory.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 
 #include <ctype.h>
@@ -275,13 +275,14 @@ int command_diff(int argc, char **argv) {
     const Command *command = command_row("diff");
     TextList operands = {0}, sets = {0};
     const Option table[] = {
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of both models, as in the file"},
+        SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &operands);
     if (code >= 0) return code;
     if (operands.count != 2)
-        return arguments_wrong(command, NULL, "moec diff takes two models, not %d", operands.count);
+        return arguments_wrong(command, NULL, "moec diff requires two models, got %d",
+                               operands.count);
     MoecCompiler *first = spec_open(operands.items[0], &sets),
                  *second = first ? spec_open(operands.items[1], &sets) : NULL;
     bool good = second && diff(first, second);

@@ -1,5 +1,5 @@
 /* doc: moec doc: what the .moe files declare, and the builtin functions. */
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "base/files.h"
 #include "base/message.h"
 #include "model/reports.h"
@@ -73,8 +73,8 @@ int command_doc(int argc, char **argv) {
     const Command *command = command_row("doc");
     bool json = false, markdown = false;
     const Option table[] = {
-        {OPTION_FLAG, "--json", NULL, &json, "print JSON"},
-        {OPTION_FLAG, "--markdown", NULL, &markdown, "print Markdown, as in stdlib/OPTIONS.md"},
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
+        {OPTION_FLAG, "--markdown", NULL, &markdown, "result as Markdown, as in stdlib/OPTIONS.md"},
         {.kind = OPTION_END},
     };
     const char *operand = NULL;

@@ -1,7 +1,8 @@
-/* emit: moec emit: a folder of C sources with the weights, which needs nothing of ours. The files
- * that do not depend on the model are those of standalone/ and kernels/. */
+/* emit: moec emit: writes a standalone program with its weights. Files that do not depend on the
+ * model come from standalone/ and kernels/. */
 #include "training/checkpoint.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
+#include "command/line/flags.h"
 #include "base/message.h"
 #include "base/embedded.h"
 #include "base/memory.h"
@@ -11,25 +12,26 @@
 #include "model/weights.h"
 #include "tokenizer/portable.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct Options {
     const char *operand, *target, *graph, *out;
-    long context; /* places of the caches; 0: train.context_length */
+    long context; /* positions of the KV caches; 0: train.context_length */
     TextList sets;
 } Options;
 
-/* The graphs that can be emitted: what the folder then does. */
-static const char *const graphs[] = {"decode", "train", "draw"};
+/* The values of --mode. */
+static const char *const graphs[] = {"decode", "train", "sample"};
 enum { DECODE = 1, TRAIN = 2, DRAW = 4, ALL = 7, GRAPHS = 3 };
 
-/* The images that an emitted program draws at once; it may be asked for any number. */
+/* Batch size of an emitted sampler. */
 enum { DRAWN_AT_ONCE = 8 };
 
-/* The graphs that a file of standalone/ or kernels/ belongs to, and where only one of the targets
- * wants it, that. Files that are not listed belong everywhere, but for those of
- * embedded_is_cuda. */
+/* The modes of a file of standalone/ or kernels/, and its target if it has one. Other files belong
+ * to all modes and targets, except those of embedded_is_cuda. */
 static const struct {
     const char *name;
     int graphs;
@@ -160,8 +162,7 @@ static bool write_settings(const char *folder, const Settings *settings) {
     return good;
 }
 
-/* The weights of the checkpoint, or fresh ones. The hosted program of the same graphs tells where
- * they lie. */
+/* The weights of the checkpoint, or initial ones, in the memory layout of the same program. */
 static bool write_weights(const Options *options, Model *model, const Safetensors *file,
                           uint64_t seed) {
     model_initialise(model, seed);
@@ -191,7 +192,7 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
            (!kernels.text || write_text(options->out, "kernels.cu", kernels.text));
 }
 
-/* The programs of a graph; returns their number. */
+/* The programs of a mode; returns their number. */
 static int shapes_of(const Options *options, const Settings *settings, GraphShape shapes[2]) {
     switch (graph_of(options->graph)) {
     case TRAIN:
@@ -218,8 +219,8 @@ static bool write_tokenizer(const Options *options, const Safetensors *file) {
     const char *why;
     if (!portable_write(tokenizer, &text, &why))
         note_message(
-            "the folder writes the text of tokens but makes none of text, because %s: give "
-            "./generate token numbers, with --numbers 1",
+            "the program cannot tokenize text, because %s; run ./generate with token ids and "
+            "--numbers 1",
             why);
     char *path = path_join(options->out, "tokenizer.bin");
     bool good = file_write(path, text.bytes, text.length);
@@ -258,9 +259,8 @@ static MoecCompiler *open_spec(const Options *options, const Safetensors *file) 
 static bool can_train(const MoecCompiler *compiler) {
     return !moec_gathers(compiler) ||
            error_message(
-               "train it with moec train, or balance micro-batches: balance_over = batch",
-               "an emitted program trains on each micro-batch as it comes; this model has "
-               "a step_mean");
+               "train it with moec train, or set balance_over = batch",
+               "an emitted program does not support step_mean, which needs all micro-batches");
 }
 
 static bool emit(Options *options) {
@@ -282,28 +282,44 @@ static bool emit(Options *options) {
     return good;
 }
 
+/* Whether the directory is missing or empty; false after a message. */
+static bool is_empty(const char *path) {
+    DIR *folder = opendir(path);
+    int count = 0;
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) count++;
+    if (folder) closedir(folder);
+    return count <= 2 || error_message("add --force to replace its files, or choose another --out",
+                                       "the directory %s is not empty", path);
+}
+
+/* Programs other than that of decoding have the context length as an option of the model. */
+static void keep_context(Options *options) {
+    static char set[64];
+    if (!options->context || graph_of(options->graph) == DECODE) return;
+    snprintf(set, sizeof set, "%s=%ld", flag_path("--context-length"), options->context);
+    options->sets.items[options->sets.count++] = set;
+}
+
 int command_emit(int argc, char **argv) {
     const Command *command = command_row("emit");
     Options options = {.target = "c", .graph = "decode"};
+    bool force = false;
     const Option table[] = {
-        {OPTION_TEXT, "--target", "NAME", &options.target,
-         "c: needs a C compiler; cuda: needs nvcc"},
-        {OPTION_TEXT, "--graph", "NAME", &options.graph,
-         "decode: generates text; train: trains; draw: draws images"},
-        {OPTION_TEXT, "--out", "DIR", &options.out, "the folder to write"},
-        {OPTION_COUNT, "--context", "N", &options.context,
-         "tokens that the decode graph can hold (train.context_length)"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, as in the file"},
+        {OPTION_TEXT, "--target", "c|cuda", &options.target,
+         "language: c needs a C compiler, cuda needs nvcc (default c)"},
+        {OPTION_TEXT, "--mode", "decode|train|sample", &options.graph,
+         "program: decode generates text, train trains, sample draws samples (default decode)"},
+        {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
+        {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
+        {OPTION_COUNT, "--context-length", "N", &options.context,
+         "positions of the KV cache (default train.context_length)"},
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
-    if (!options.out) return arguments_wrong(command, NULL, "moec emit needs --out");
-    if (strcmp(options.target, "c") != 0 && !is_cuda(&options))
-        return arguments_wrong(command, "c or cuda", "there is no target '%s'", options.target);
-    if (!graph_of(options.graph))
-        return arguments_wrong(command, "decode, train or draw", "there is no graph '%s'",
-                               options.graph);
+    if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
+    if (!force && !is_empty(options.out)) return EXIT_INPUT;
+    keep_context(&options);
     return emit(&options) ? 0 : EXIT_INPUT;
 }

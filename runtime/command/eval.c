@@ -1,8 +1,8 @@
-/* eval: moec eval: the loss of a trained model on data, or how often it finds the right answer. */
+/* eval: moec eval: the loss of a trained model on data, or its accuracy on questions. */
 #include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "training/questions.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 #include "base/message.h"
 #include "model/examples.h"
@@ -17,12 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of the text: as many tokens as it has bytes. */
 static double bits_per_byte(const Data *data, double bits) {
     return bits * (double)data->count / (double)data->text_bytes;
 }
 
-/* What is told of an evaluation. */
+/* Form of the report. */
 typedef struct Telling {
     bool json;
     long step;      /* of the weights */
@@ -31,7 +30,7 @@ typedef struct Telling {
 
 static void tell(const Data *data, const Evaluation *found, double seconds,
                  const Telling *telling) {
-    bool apart = data->record > 0; /* the loss of examples has no bits */
+    bool apart = data->record > 0; /* examples: the loss has no bits per token */
     uint64_t count = apart ? data->count / data->record : found->tokens;
     const char *what = apart ? "examples" : "tokens";
     double bits = found->nats / log(2);
@@ -46,7 +45,7 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
         json_object_set_new(object, what, json_integer((json_int_t)count));
         json_object_set_new(object, "seconds", json_real(seconds));
         json_object_set_new(object, "step", json_integer((json_int_t)telling->step));
-        const char *wrong; /* null says so */
+        const char *wrong; /* it is null in the output */
         if (telling->probes)
             json_object_set_new(object, "probes", probes_json(telling->probes, &wrong));
         json_dumpf(object, stdout, JSON_INDENT(2));
@@ -66,21 +65,21 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
     if (telling->probes) probes_print(telling->probes);
 }
 
-/* decoder: NULL, or what generates instead; `call` is its step. */
+/* decoder: NULL, or the decoder for evaluation token by token; `call` is its step. */
 static bool measure(Call *call, Decoder *decoder, const char *path, const Tokenizer *tokenizer,
                     const Telling *telling) {
     Data *data = texts_open(path, tokenizer, call);
     if (!data) return false;
     uint64_t context = (uint64_t)(decoder ? decoder->length : call_context(call));
-    /* Windows of tokens share one token, examples nothing. */
+    /* Adjacent sequences of tokens share one token, examples none. */
     uint64_t stride = data->record ? data->record : context;
     uint64_t windows = (data->count - !data->record) / stride;
     Evaluation found;
     double began = seconds_now();
-    bool good =
-        data->count > context ||
-        error_message("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
-                      path, data->count, context + 1);
+    bool good = data->count > context ||
+                error_message("use more data or a shorter context: -c N",
+                              "%s has %" PRIu64 " tokens, but one sequence needs %" PRIu64, path,
+                              data->count, context + 1);
     if (good && decoder)
         good = measure_decoded(decoder, data, windows, &found);
     else if (good)
@@ -91,7 +90,6 @@ static bool measure(Call *call, Decoder *decoder, const char *path, const Tokeni
     return good;
 }
 
-/* What a command line asks for. */
 typedef struct Options {
     const char *operand, *path, *choices, *device;
     bool json, probes, decoding;
@@ -187,27 +185,26 @@ int command_eval(int argc, char **argv) {
     const Command *command = command_row("eval");
     Options options = {.device = "cpu"};
     const Option table[] = {
-        {OPTION_TEXT, "--data", "PATH", &options.path,
-         "as for moec train: text, llm.c tokens, or a file of examples"},
-        {OPTION_TEXT, "--choices", "FILE", &options.choices,
-         "questions, an object a line: {\"context\": \"Water is\", \"choices\": [\" wet\", "
-         "\" dry\"], \"answer\": 0}"},
+        {OPTION_TEXT, "--data", "DATA", &options.path, "evaluation data; see moec train"},
+        {OPTION_TEXT, "--multiple-choice", "FILE", &options.choices,
+         "questions, a JSON object per line, - for stdin: {\"context\": \"Water is\", \"choices\": "
+         "[\" wet\", \" dry\"], \"answer\": 0}"},
         {OPTION_FLAG, "--probes", NULL, &options.probes,
-         "what each layer measures of itself: sinks, gates, largest activations, loads"},
-        {OPTION_FLAG, "--decoding", NULL, &options.decoding,
-         "token after token as in generating, with what that leaves out (attention.top_values)"},
-        {OPTION_FLAG, "--json", NULL, &options.json,
-         "loss, bits_per_byte, tokens, step, probes as JSON; or accuracy, questions, step"},
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, such as train.batch_size or train.context_length"},
+         "per-layer probes: attention sinks, gate scores, maximum activations, expert load"},
+        {OPTION_FLAG, "--incremental", NULL, &options.decoding,
+         "evaluation token by token, as in generation, including its approximations"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
+        DEVICE_OPTION(&options.device),
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.path == !options.choices)
-        return arguments_wrong(command, NULL, "moec eval needs --data or --choices");
+        return arguments_wrong(command, NULL,
+                               "moec eval requires either --data or --multiple-choice");
     if (options.probes + options.decoding + !!options.choices > 1)
-        return arguments_wrong(command, NULL, "--probes, --decoding and --choices are apart");
+        return arguments_wrong(command, NULL,
+                               "--probes, --incremental and --multiple-choice exclude each other");
     return evaluate(&options) ? 0 : EXIT_INPUT;
 }

@@ -1,7 +1,7 @@
-/* explain: moec explain: what the compiler made of a model. */
+/* explain: moec explain: the compiled program of a model. */
 #include "base/files.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 #include "device/device.h"
 #include "device/ceiling.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Only what is asked for is written; the table is printed when nothing is. */
+/* Requested outputs; without any, the table is printed. */
 typedef struct Outputs {
     const char *svg, *dot;
     bool json;
@@ -45,29 +45,27 @@ int command_explain(int argc, char **argv) {
     Outputs outputs = {0};
     TextList sets = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--graph", "NAME", &graph_name,
-         "forward, train (default), decode or measure"},
-        {OPTION_TEXT, "--target", "NAME", &target, "c (default) or cuda"},
-        {OPTION_TEXT, "--svg", "FILE", &outputs.svg, "the layers, time and memory as a picture"},
-        {OPTION_TEXT, "--dot", "FILE", &outputs.dot, "the graph of layers for Graphviz"},
-        {OPTION_FLAG, "--json", NULL, &outputs.json, "all of it as JSON"},
-        {OPTION_NUMBER, "--gflops", "N", &products,
-         "the ceiling of products in GFLOP/s; else it is measured here"},
-        {OPTION_NUMBER, "--gbytes", "N", &memory,
-         "the ceiling of memory in GB/s; else it is measured here"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
+        {OPTION_TEXT, "--mode", "forward|train|decode|eval", &graph_name,
+         "program variant (default train)"},
+        {OPTION_TEXT, "--target", "c|cuda", &target, "target language (default c)"},
+        {OPTION_TEXT, "--svg", "FILE", &outputs.svg,
+         "picture of layers, time and memory; - for stdout"},
+        {OPTION_TEXT, "--dot", "FILE", &outputs.dot, "layer graph for Graphviz; - for stdout"},
+        {OPTION_FLAG, "--json", NULL, &outputs.json, "result as JSON"},
+        {OPTION_NUMBER, "--peak-gflops", "N", &products,
+         "peak of matrix products in GFLOP/s (default: measured)"},
+        {OPTION_NUMBER, "--peak-gbytes", "N", &memory,
+         "peak memory bandwidth in GB/s (default: measured)"},
+        SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
     bool device = strcmp(target, "cuda") == 0;
-    MoecGraph graph;
-    if (!device && strcmp(target, "c") != 0)
-        return arguments_wrong(command, "c or cuda", "there is no target '%s'", target);
-    if (!graph_named(graph_name, &graph) || graph == MOEC_UPDATE)
-        return arguments_wrong(command, "forward, train, decode or measure",
-                               "there is no graph '%s' to explain", graph_name);
-    if (products < 0 || memory < 0) return arguments_wrong(command, NULL, "a ceiling is above 0");
+    MoecGraph graph = MOEC_TRAIN;
+    graph_named(graph_name, &graph);
+    if (products < 0 || memory < 0)
+        return arguments_wrong(command, NULL, "--peak-gflops and --peak-gbytes must be above 0");
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));

@@ -1,8 +1,7 @@
-/* generate: moec generate: texts go on, token by token, as the decode graph of the trained model
- * gives it. */
+/* generate: moec generate: generates text with the decode graph of a trained model. */
 #include "abi/json_make.h"
 #include "training/checkpoint.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "base/message.h"
 #include "model/decoder.h"
 #include "base/interrupt.h"
@@ -41,7 +40,7 @@ typedef struct Generation {
     double seconds;
 } Generation;
 
-/* Without a tokenizer a text can be given to models of bytes alone. */
+/* Without a tokenizer, only models of bytes accept text. */
 static bool check_vocabulary(const Generation *generation) {
     long vocabulary = decoder_vocabulary(generation->decoder);
     if (generation->tokenizer && generation->writing == WRITING_TEXT &&
@@ -49,10 +48,8 @@ static bool check_vocabulary(const Generation *generation) {
         return false;
     if (generation->writing == WRITING_BYTES && vocabulary > 256)
         return error_message(
-            "give its tokenizer with --tokenizer F, or a prompt of token numbers and "
-            "--numbers",
-            "this model has %ld tokens and no tokenizer: the bytes of a text are not "
-            "its tokens",
+            "add --tokenizer FILE, or --token-ids and a prompt of token ids",
+            "the model has a vocabulary of %ld tokens, but the checkpoint has no tokenizer",
             vocabulary);
     return prompts_fit(&generation->prompts, generation->writing, vocabulary);
 }
@@ -67,7 +64,7 @@ static int32_t choose(Generation *generation, const float *logits, const TokenLi
     return sample_token(&sampling, logits, vocabulary, (uint64_t)place);
 }
 
-/* Text of which more comes is kept for an object, else written at once. */
+/* Prints the text so far, unless it becomes part of a JSON object. */
 static void show(const Generation *generation, Text *text) {
     if (generation->options->json) return;
     fwrite(text->bytes ? text->bytes : "", 1, text->length, stdout);
@@ -75,9 +72,9 @@ static void show(const Generation *generation, Text *text) {
     if (isatty(1)) fflush(stdout);
 }
 
-/* One text, from its prompt on. text: the tokens so far. */
-static bool go_on(Generation *generation, TokenList *text, uint64_t seed, Text *out, long *made,
-                  bool *ended) {
+/* Generates one completion. text: the tokens so far. */
+static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out,
+                                long *made, bool *ended) {
     Decoder *decoder = generation->decoder;
     const Options *options = generation->options;
     const float *logits = decoder_feed(decoder, text->items, (long)text->count);
@@ -90,7 +87,7 @@ static bool go_on(Generation *generation, TokenList *text, uint64_t seed, Text *
         tokens_add(text, token);
         if (options->chat && generation->tokenizer &&
             tokenizer_is_special(generation->tokenizer, token)) {
-            *ended = true; /* an answer ends where the model says so */
+            *ended = true; /* end of the answer */
             break;
         }
         if (!speech_add(generation->speech, token, out, ended)) return false;
@@ -125,8 +122,8 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
     if (!options->json && !options->chat) fputs(prompt->text, stdout);
     fflush(stdout);
-    good =
-        good && go_on(generation, &text, (uint64_t)(options->seed + sample), &out, &made, &ended);
+    good = good && generate_completion(generation, &text, (uint64_t)(options->seed + sample), &out,
+                                       &made, &ended);
     if (good && options->json) print_object(prompt, sample, &out, made, ended);
     if (good && !options->json && isatty(1)) putchar('\n');
     fflush(stdout);
@@ -146,13 +143,14 @@ static bool all_texts(Generation *generation) {
     for (int i = 0; i < generation->prompts.count && good; i++)
         for (long k = 0; k < options->samples && good && !interrupt_signal(); k++)
             good = one_text(generation, &generation->prompts.items[i], k);
-    if (good && options->speed)
-        fprintf(stderr, "%ld tokens, %.1f tok/s\n", generation->made,
-                (double)generation->made / generation->seconds);
+    if (!good || !options->speed) return good;
+    fflush(stdout);
+    fprintf(stderr, "%s%ld tokens, %.1f tokens/s\n", options->json || isatty(1) ? "" : "\n",
+            generation->made, (double)generation->made / generation->seconds);
     return good;
 }
 
-/* Each prompt as what a user says, by the template of the model. */
+/* Replaces each prompt by a user message in the chat template of the model. */
 static bool write_chats(Generation *generation) {
     const Safetensors *file = generation->file;
     bool wrong, good = true;
@@ -239,21 +237,23 @@ static bool generate(const Options *options) {
 static int check_options(const Command *command, Options *options) {
     const Sampling *sampling = &options->sampling;
     if (!options->prompts && (!options->prompt || !*options->prompt))
-        return arguments_wrong(command, "the model goes on from at least one character",
-                               "moec generate needs --prompt or --prompts");
+        return arguments_wrong(command, "a prompt has at least one character",
+                               "moec generate requires --prompt or --prompts");
     if (options->chat && options->numbers)
-        return arguments_wrong(command, NULL, "--chat and --numbers exclude each other");
+        return arguments_wrong(command, NULL, "--chat and --token-ids exclude each other");
     if (options->prompt && options->prompts)
         return arguments_wrong(command, NULL, "--prompt and --prompts exclude each other");
     if (sampling->temperature < 0 || sampling->top_p <= 0 || sampling->top_p > 1)
         return arguments_wrong(command, NULL,
-                               "--temperature is 0 or more; --top-p is above 0 and at most 1");
+                               "--temperature must be at least 0, --top-p above 0 and at most 1");
     if (sampling->min_p < 0 || sampling->min_p > 1 || sampling->repetition <= 0)
-        return arguments_wrong(command, NULL, "--min-p is from 0 to 1; --repetition is above 0");
+        return arguments_wrong(command, NULL,
+                               "--min-p must be from 0 to 1, --repeat-penalty above 0");
     for (int i = 0; i < options->stops.count; i++)
         if (!*options->stops.items[i])
-            return arguments_wrong(command, NULL, "--stop needs at least one character");
-    if (!options->samples) return arguments_wrong(command, NULL, "--samples is at least 1");
+            return arguments_wrong(command, NULL, "--stop expects at least one character");
+    if (!options->samples)
+        return arguments_wrong(command, NULL, "--num-samples must be at least 1");
     options->json = options->json || options->prompts || options->samples > 1;
     return -1;
 }
@@ -261,40 +261,44 @@ static int check_options(const Command *command, Options *options) {
 int command_generate(int argc, char **argv) {
     const Command *command = command_row("generate");
     Options options = {.device = "cpu",
+                       .seed = 1,
                        .tokens = 256,
                        .samples = 1,
                        .sampling = {.temperature = 0.8, .top_p = 1, .repetition = 1}};
     Sampling *sampling = &options.sampling;
     const Option table[] = {
-        {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "the beginning"},
+        {OPTION_GROUP, "prompts and output", NULL, NULL, NULL},
+        {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "prompt; - reads stdin"},
         {OPTION_TEXT, "--prompts", "FILE", &options.prompts,
-         "a beginning on each line; the texts come as JSON, an object a line"},
+         "file with a prompt per line, - for stdin; the output is a JSON object per line"},
         {OPTION_FLAG, "--chat", NULL, &options.chat,
-         "prompts are what a user says, and the answer is written; for imported models of chats"},
-        {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
-         "a tokenizer.json; else the checkpoint's, else tokens are bytes"},
-        {OPTION_FLAG, "--numbers", NULL, &options.numbers,
-         "the prompt and the text are token numbers"},
-        {OPTION_COUNT, "--tokens", "N", &options.tokens, "how many tokens to add (default 256)"},
+         "prompts as user messages; the output is the answer of a chat model"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer,
+         "tokenizer.json (default: of the checkpoint, else tokens are bytes)"},
+        {OPTION_FLAG, "--token-ids", NULL, &options.numbers, "token ids as prompt and output"},
+        {OPTION_FLAG, "--json", NULL, &options.json,
+         "prompt, completion and finish reason as JSON"},
+        {OPTION_FLAG, "--perf", NULL, &options.speed, "tokens/s on stderr"},
+        {OPTION_GROUP, "sampling", NULL, NULL, NULL},
+        {OPTION_COUNT, "--max-tokens", "N", &options.tokens,
+         "maximum number of generated tokens (default 256)"},
         {OPTION_LIST, "--stop", "TEXT", &options.stops,
-         "ends the text where it comes, may be given again; the name of a token is that token"},
+         "stop sequence or name of a token; repeatable"},
         {OPTION_NUMBER, "--temperature", "T", &sampling->temperature,
-         "0: always the most likely (default 0.8)"},
-        {OPTION_COUNT, "--top-k", "K", &sampling->top_k, "choose among the K most likely; 0: all"},
+         "sampling temperature; 0 = most likely token (default 0.8)"},
+        {OPTION_COUNT, "--top-k", "K", &sampling->top_k,
+         "sampling from the K most likely tokens; 0 = all (default 0)"},
         {OPTION_NUMBER, "--top-p", "P", &sampling->top_p,
-         "choose among the most likely that reach P together"},
+         "sampling from the most likely tokens with total probability P (default 1)"},
         {OPTION_NUMBER, "--min-p", "P", &sampling->min_p,
-         "choose among those at least P times as likely as the most likely"},
-        {OPTION_NUMBER, "--repetition", "R", &sampling->repetition,
-         "above 1: tokens that were there become less likely (default 1)"},
-        {OPTION_COUNT, "--samples", "N", &options.samples,
-         "so many texts of each prompt, as JSON, an object a line"},
-        {OPTION_COUNT, "--seed", "N", &options.seed, "of the choices (default 0)"},
-        {OPTION_FLAG, "--json", NULL, &options.json, "prompt, text and what ended it as JSON"},
-        {OPTION_FLAG, "--speed", NULL, &options.speed, "tell the speed on stderr"},
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, as in the file"},
+         "sampling from tokens with at least P times the highest probability (default 0)"},
+        {OPTION_NUMBER, "--repeat-penalty", "R", &sampling->repetition,
+         "repetition penalty; above 1, earlier tokens are less likely (default 1)"},
+        {OPTION_COUNT, "--num-samples", "N", &options.samples,
+         "number of completions per prompt; above 1 as JSON (default 1)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the sampling (default 1)"},
+        DEVICE_OPTION(&options.device),
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);

@@ -1,8 +1,8 @@
-/* init: moec init: fresh random weights. The numbers of a tensor depend on the seed and its public
- * name alone. */
+/* init: moec init: initial random weights. The values of a tensor depend on the seed and its
+ * public name only. */
 #include "abi/json_make.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "base/memory.h"
 #include "model/model.h"
 #include "command/spec.h"
@@ -30,17 +30,20 @@ static bool write_weights(const Model *model, const char *bundle, long seed, con
 int command_init(int argc, char **argv) {
     const Command *command = command_row("init");
     const char *operand, *out = NULL;
-    long seed = -1;
+    long seed = 1;
+    bool force = false;
     TextList sets = {0};
     const Option table[] = {
-        {OPTION_COUNT, "--seed", "N", &seed, "of the random numbers"},
-        {OPTION_TEXT, "--out", "FILE", &out, "the safetensors file to write"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
+        {OPTION_COUNT, "--seed", "N", &seed, "seed of the weights (default 1)"},
+        {OPTION_TEXT, "--out", "FILE", &out, "safetensors file, - for stdout"},
+        {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
+        SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    if (seed < 0 || !out) return arguments_wrong(command, NULL, "moec init needs --seed and --out");
+    if (!out) return arguments_wrong(command, NULL, "moec init requires --out");
+    if (!spec_may_write(out, force)) return EXIT_INPUT;
     MoecCompiler *compiler = spec_open(operand, &sets);
     const GraphShape shape = {.graph = MOEC_FORWARD};
     Model *model = compiler ? model_describe(compiler, &shape) : NULL;
@@ -49,7 +52,7 @@ int command_init(int argc, char **argv) {
         model_initialise(model, (uint64_t)seed);
         good = write_weights(model, moec_bundle(compiler), seed, out);
         if (good)
-            written_message(out, "moec train %s --from %s --data PATH --out DIR", operand, out);
+            written_message(out, "moec train %s --init-from %s --data PATH --out DIR", operand, out);
     }
     model_close(model);
     moec_close(compiler);

@@ -1,5 +1,5 @@
-/* inspect: moec check, transfer, fmt and dump: what the compiler alone can answer. */
-#include "command/commands.h"
+/* inspect: moec check, transfer, fmt and dump: commands that need the compiler only. */
+#include "command/line/commands.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "command/spec.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file of layouts has no costs: it says which there are. */
+/* Lists the layouts of a file that has layouts only. */
 static bool check_layouts(const char *file, bool json) {
     MoecCompiler *layouts = moec_open_layouts(file, getenv("MOEC_PATH"));
     bool good = json ? !moec_failed(layouts) : reports_good(layouts);
@@ -35,10 +35,10 @@ static bool check_experiment(const char *file, const char *name, bool json) {
     return good;
 }
 
-/* The experiments of a file that was given without a model, until one is wrong. */
+/* Checks the experiments of a file up to the first one with an error. */
 static bool check_experiments(MoecCompiler *compiler, const char *file, bool json) {
     int count;
-    if (spec_is_run(file) || !file_exists(file)) return true;
+    if (spec_is_run(file) || !(file_exists(file) || file_is_standard(file))) return true;
     const char *const *names = moec_experiments(compiler, &count);
     for (int i = 0; i < count; i++)
         if (!check_experiment(file, names[i], json)) return false;
@@ -51,8 +51,8 @@ int command_check(int argc, char **argv) {
     bool json = false;
     TextList sets = {0};
     const Option table[] = {
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
-        {OPTION_FLAG, "--json", NULL, &json, "the costs, or the errors, as JSON"},
+        SET_OPTION(&sets),
+        {OPTION_FLAG, "--json", NULL, &json, "costs, or errors, as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
@@ -73,7 +73,7 @@ int command_check(int argc, char **argv) {
         good = text && reports_good(compiler);
         if (good) fputs(text, stdout);
         fflush(stdout);
-        if (good) fputs(moec_warnings(compiler), stderr);
+        if (good && !message_is_quiet()) message_reports(moec_warnings(compiler));
         good = good && check_experiments(compiler, operand, false);
     }
     moec_close(compiler);
@@ -83,19 +83,18 @@ int command_check(int argc, char **argv) {
 int command_transfer(int argc, char **argv) {
     const Command *command = command_row("transfer");
     const char *operand;
-    bool json = false, verbose = false;
+    bool json = false;
     TextList sets = {0};
     const Option table[] = {
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
-        {OPTION_FLAG, "--json", NULL, &json, "as JSON"},
-        {OPTION_FLAG, "--verbose", NULL, &verbose, "every setting with its value and formula"},
+        SET_OPTION(&sets),
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    MoecTransferForm form = json      ? MOEC_TRANSFER_JSON
-                            : verbose ? MOEC_TRANSFER_FORMULAS
-                                      : MOEC_TRANSFER_FACTORS;
+    MoecTransferForm form = json                   ? MOEC_TRANSFER_JSON
+                            : message_is_verbose() ? MOEC_TRANSFER_FORMULAS
+                                                   : MOEC_TRANSFER_FACTORS;
     MoecCompiler *compiler = spec_open(operand, &sets);
     const char *text = compiler ? moec_transfer(compiler, form) : NULL;
     bool good = compiler && reports_good(compiler) && text;
@@ -114,7 +113,7 @@ int command_fmt(int argc, char **argv) {
     bool check = false;
     const Option table[] = {
         {OPTION_FLAG, "--check", NULL, &check,
-         "write nothing; exit with 1 when the file is not in the one layout"},
+         "check only: exit code 1 if the file is not in the canonical format"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
@@ -127,9 +126,12 @@ int command_fmt(int argc, char **argv) {
     file_unmap(&now);
     bool good = text != NULL;
     if (!text)
-        fputs(moec_reports(compiler), stderr);
+        message_reports(moec_reports(compiler));
     else if (check && !same)
-        good = error_message("moec fmt writes it so", "%s is not in the one layout", operand);
+        good = error_message("run moec fmt without --check", "%s is not in the canonical format",
+                             operand);
+    else if (file_is_standard(operand) && !check)
+        fputs(text, stdout);
     else if (!same)
         good = file_edit(operand, text, strlen(text));
     moec_close(compiler);
@@ -138,8 +140,8 @@ int command_fmt(int argc, char **argv) {
 
 bool graph_named(const char *name, MoecGraph *graph) {
     static const char *const names[] = {
-        [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train",     [MOEC_DECODE] = "decode",
-        [MOEC_UPDATE] = "update",   [MOEC_MEASURE] = "measure", [MOEC_GATHER] = "gather",
+        [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train",  [MOEC_DECODE] = "decode",
+        [MOEC_UPDATE] = "update",   [MOEC_MEASURE] = "eval", [MOEC_GATHER] = "gather",
         [MOEC_STEP] = "step"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(names[i], name) == 0) {
@@ -170,24 +172,21 @@ int command_dump(int argc, char **argv) {
     const char *operand, *pass = NULL, *graph_name = "train", *target = "c";
     TextList sets = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--after", "PASS", &pass, "the pass"},
-        {OPTION_TEXT, "--graph", "NAME", &graph_name, "forward, train (default), decode or update"},
-        {OPTION_TEXT, "--target", "NAME", &target, "c (default) or cuda"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
+        {OPTION_TEXT, "--after", "PASS", &pass, "name of a pass"},
+        {OPTION_TEXT, "--mode", "forward|train|decode|eval|update|gather|step", &graph_name,
+         "program variant (default train)"},
+        {OPTION_TEXT, "--target", "c|cuda", &target, "target language (default c)"},
+        SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
     bool device = strcmp(target, "cuda") == 0;
-    if (!device && strcmp(target, "c") != 0)
-        return arguments_wrong(command, "c or cuda", "there is no target '%s'", target);
-    MoecGraph graph;
-    if (!graph_named(graph_name, &graph))
-        return arguments_wrong(command, "forward, train, decode or update",
-                               "there is no graph '%s'", graph_name);
+    MoecGraph graph = MOEC_TRAIN;
+    graph_named(graph_name, &graph);
     if (!pass || !is_pass(pass)) {
-        code = pass ? arguments_wrong(command, NULL, "there is no pass '%s'", pass)
-                    : arguments_wrong(command, NULL, "moec dump needs --after PASS");
+        code = pass ? arguments_wrong(command, NULL, "unknown pass '%s'", pass)
+                    : arguments_wrong(command, NULL, "moec dump requires --after PASS");
         list_passes();
         return code;
     }

@@ -1,5 +1,7 @@
-/* log: moec log: the log of a run for other tools. */
-#include "command/commands.h"
+/* log: moec log: the log of a run as CSV or JSON. */
+#include "abi/json_make.h"
+#include "base/json_number.h"
+#include "command/line/commands.h"
 #include "experiment/csv.h"
 #include "experiment/history.h"
 
@@ -7,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "" where there is nothing, "nan" of what is no finite number. */
+/* Empty for a missing value, "nan" for a value that is not finite. */
 static void write_number(double number) {
     if (isnan(number)) return;
     if (isfinite(number))
@@ -16,7 +18,7 @@ static void write_number(double number) {
         printf("nan");
 }
 
-/* The last column names the value that was no finite number when a run diverged. */
+/* The last column names the value that was not finite when the run diverged. */
 static void write_csv(const History *history) {
     for (int i = 0; i < history->columns; i++) {
         if (i) putchar(',');
@@ -35,20 +37,40 @@ static void write_csv(const History *history) {
     }
 }
 
+/* Values that are not finite are null. */
+static void write_json(const History *history) {
+    for (long row = 0; row < history->rows; row++) {
+        json_t *line = json_object();
+        for (int i = 0; i < history->columns; i++) {
+            const double value = history->values[i][row];
+            bool step = !strcmp(history->names[i], "step");
+            if (!isnan(value))
+                json_object_set_new(line, history->names[i],
+                                    step ? json_integer((json_int_t)value) : json_number(value));
+        }
+        if (history->diverged && row == history->rows - 1)
+            json_object_set_new(line, "diverged", json_text(history->diverged));
+        json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        putchar('\n');
+        json_decref(line);
+    }
+}
+
 int command_log(int argc, char **argv) {
     const Command *command = command_row("log");
     const char *folder;
-    bool csv = false;
+    bool csv = false, json = false;
     const Option table[] = {
-        {OPTION_FLAG, "--csv", NULL, &csv, "comma separated, one line a step, with a head"},
+        {OPTION_FLAG, "--csv", NULL, &csv, "CSV with a header, one line per step (the default)"},
+        {OPTION_FLAG, "--json", NULL, &json, "JSON object per line"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &folder);
     if (code >= 0) return code;
-    if (!csv) return arguments_wrong(command, NULL, "moec log needs --csv");
+    if (csv && json) return arguments_wrong(command, NULL, "--csv and --json exclude each other");
     History history;
     if (!history_open(&history, folder, true)) return EXIT_INPUT;
-    write_csv(&history);
+    (json ? write_json : write_csv)(&history);
     history_free(&history);
     return 0;
 }

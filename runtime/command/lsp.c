@@ -1,5 +1,5 @@
-/* lsp: moec lsp, what an editor talks to. */
-#include "command/commands.h"
+/* lsp: moec lsp, the language server for editors. */
+#include "command/line/commands.h"
 #include "lsp/server.h"
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 int command_lsp(int argc, char **argv) {
     bool stdio = true;
     const Option table[] = {
-        {OPTION_FLAG, "--stdio", NULL, &stdio, "over standard input and output, as it always is"},
+        {OPTION_FLAG, "--stdio", NULL, &stdio, "stdin and stdout as the connection (the default)"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command_row("lsp"), table, argc, argv, NULL);

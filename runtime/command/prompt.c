@@ -19,7 +19,7 @@ static void add_prompt(PromptList *prompts, const char *bytes, size_t length) {
 
 static bool read_lines(PromptList *prompts, const char *path) {
     Mapping mapping;
-    if (!file_map(path, "give a file with a prompt on each line", &mapping)) return false;
+    if (!file_map(path, "use a file with a prompt per line", &mapping)) return false;
     const char *at = (const char *)mapping.bytes, *end = at + mapping.length;
     while (at < end) {
         const char *line = memchr(at, '\n', (size_t)(end - at));
@@ -29,17 +29,25 @@ static bool read_lines(PromptList *prompts, const char *path) {
         at += length + 1;
     }
     file_unmap(&mapping);
-    return prompts->count ||
-           error_message("give a prompt on each line", "%s holds no prompt", path);
+    return prompts->count || error_message("write one prompt per line", "%s has no prompt", path);
+}
+
+static bool read_input(PromptList *prompts) {
+    Mapping mapping;
+    if (!file_map("-", NULL, &mapping)) return false;
+    add_prompt(prompts, (const char *)mapping.bytes, mapping.length);
+    file_unmap(&mapping);
+    return true;
 }
 
 bool prompts_read(PromptList *prompts, const char *text, const char *path) {
     if (path) return read_lines(prompts, path);
+    if (file_is_standard(text)) return read_input(prompts);
     add_prompt(prompts, text, strlen(text));
     return true;
 }
 
-/* Numbers with spaces or commas between them. */
+/* Token ids separated by spaces or commas. */
 static bool read_numbers(Prompt *prompt) {
     const char *at = prompt->text;
     for (;;) {
@@ -50,8 +58,8 @@ static bool read_numbers(Prompt *prompt) {
         long number = strtol(at, &end, 10);
         if (!isdigit((unsigned char)*at) || errno || number > INT32_MAX ||
             (*end && !strchr(" ,\t", *end)))
-            return error_message("numbers of tokens with spaces or commas between them",
-                                 "'%.*s' in the prompt is no token number", utf8_cut(at, 20), at);
+            return error_message("separate token ids by spaces or commas",
+                                 "'%.*s' in the prompt is not a token id", utf8_cut(at, 20), at);
         tokens_add(&prompt->tokens, (int32_t)number);
         at = end;
     }
@@ -70,9 +78,9 @@ bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *token
     for (int i = 0; i < prompts->count && good; i++) {
         Prompt *prompt = &prompts->items[i];
         good = encode(prompt, writing, encoder, tokenizer) &&
-               (prompt->tokens.count || error_message("the model goes on from at least one token",
-                                                      "the prompt '%.*s' has no tokens",
-                                                      utf8_cut(prompt->text, 20), prompt->text));
+               (prompt->tokens.count ||
+                error_message("a prompt has at least one token", "the prompt '%.*s' has no tokens",
+                              utf8_cut(prompt->text, 20), prompt->text));
     }
     encoder_free(encoder);
     return good;
@@ -84,9 +92,10 @@ bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary) {
         for (size_t k = 0; k < tokens->count; k++) {
             if (tokens->items[k] < vocabulary) continue;
             if (writing == WRITING_BYTES)
-                return error_message("this model was not trained on bytes of text",
-                                     "byte %zu of the prompt is outside the vocabulary", k);
-            return error_message("give the tokenizer, or the numbers, that belong to the model",
+                return error_message(
+                    "the model was not trained on bytes; add --tokenizer FILE or --token-ids",
+                    "byte %zu of the prompt is outside the vocabulary", k);
+            return error_message("use the tokenizer or the token ids of the model",
                                  "token %d of the prompt is outside the vocabulary of %ld",
                                  (int)tokens->items[k], vocabulary);
         }

@@ -1,5 +1,4 @@
-/* prompt: what generated texts begin with: given, or the lines of a file; as the tokens of the
- * model. */
+/* prompt: prompts from the command line, stdin or the lines of a file, as text and tokens. */
 #ifndef PROMPT_H
 #define PROMPT_H
 
@@ -15,14 +14,14 @@ typedef struct PromptList {
     int count;
 } PromptList;
 
-/* text: one prompt; or path: a file, each line of which is one. Exactly one of them is given. False
- * after a message. */
+/* text: one prompt, "-" for stdin; or path: a file with a prompt per line. Exactly one of them is
+ * not NULL. False after a message. */
 bool prompts_read(PromptList *prompts, const char *text, const char *path);
-/* Their tokens. False after a message that says where one is wrong. */
+/* Converts them to tokens. False after a message. */
 bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *tokenizer);
-/* Whether the model knows all their tokens; false after a message. */
+/* Whether all tokens are in the vocabulary; false after a message. */
 bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary);
-/* The longest, in tokens. */
+/* Tokens of the longest prompt. */
 long prompts_length(const PromptList *prompts);
 void prompts_free(PromptList *prompts);
 

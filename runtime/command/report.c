@@ -1,17 +1,18 @@
-/* report: moec report: runs beside each other as one HTML file. */
+/* report: moec report: an HTML file about several runs. */
 #include "report/report.h"
 
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
+#include "command/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the environment names as its browser, else the desktop's way to open a file. */
+/* Opens the file with $BROWSER, else xdg-open. */
 static bool open_page(const char *path) {
     const char *browser = getenv("BROWSER");
     char *absolute = realpath(path, NULL);
@@ -24,8 +25,8 @@ static bool open_page(const char *path) {
     int status = 0;
     bool good = process > 0 && waitpid(process, &status, 0) == process && status == 0;
     free(absolute);
-    return good || error_message("open it in a browser yourself, or name one in BROWSER",
-                                 "nothing here opens %s", path);
+    return good ||
+           error_message("open it in a browser, or set BROWSER", "no program opens %s", path);
 }
 
 static bool report(const TextList *folders, const char *base, const char *out, bool opens) {
@@ -49,15 +50,19 @@ static bool report(const TextList *folders, const char *base, const char *out, b
 int command_report(int argc, char **argv) {
     const Command *command = command_row("report");
     const char *base = NULL, *out = NULL;
-    bool opens = false;
+    bool opens = false, force = false;
     TextList folders = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--out", "FILE", &out, "the page (report.html in the first folder)"},
-        {OPTION_TEXT, "--base", "NAME", &base, "what differences are from (the first one)"},
-        {OPTION_FLAG, "--open", NULL, &opens, "show it in a browser"},
+        {OPTION_TEXT, "--out", "FILE", &out,
+         "HTML file, - for stdout (default: report.html in the first directory)"},
+        {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
+        {OPTION_TEXT, "--baseline", "NAME", &base,
+         "model to compare with (default: the first one)"},
+        {OPTION_FLAG, "--open", NULL, &opens, "the report in a browser"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &folders);
     if (code >= 0) return code;
+    if (out && !spec_may_write(out, force)) return EXIT_INPUT;
     return report(&folders, base, out, opens) ? 0 : EXIT_INPUT;
 }

@@ -2,7 +2,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 #include "server/admission.h"
 #include "server/http.h"
@@ -45,14 +45,15 @@ static bool open_tokenizer(Serving *serving) {
     return good;
 }
 
-/* That of the folder the model was imported from. One that is no good does not keep the model from
- * being served. */
+/* Opens the template of the imported model directory. After an invalid one, only chats are
+ * refused. */
 static bool kept_template(Serving *serving) {
     bool wrong;
     serving->template = template_of_folder(
         serving->file->path, checkpoint_file(serving->file, "chat_template.jinja"),
         checkpoint_file(serving->file, "tokenizer_config.json"), &wrong);
-    if (wrong) note_message("chats are refused; --chat-template gives another template");
+    if (wrong)
+        note_message("chat requests are refused; --chat-template FILE sets another template");
     serving->service.template = serving->template;
     return true;
 }
@@ -61,7 +62,8 @@ static bool open_template(Serving *serving) {
     const char *path = serving->options->chat_template;
     Mapping mapping;
     if (!path) return kept_template(serving);
-    if (!file_map(path, "give a chat template, or a tokenizer_config.json", &mapping)) return false;
+    if (!file_map(path, "use a chat template (Jinja), or tokenizer_config.json", &mapping))
+        return false;
     serving->template = template_open(path, (const char *)mapping.bytes, mapping.length);
     file_unmap(&mapping);
     serving->service.template = serving->template;
@@ -86,7 +88,7 @@ static bool open_model(Serving *serving) {
     return serving->model && model_read(serving->model, serving->file, false);
 }
 
-/* Without a tokenizer a text can be given to models of bytes alone. */
+/* Without a tokenizer, only models of bytes accept text. */
 static bool check_vocabulary(const Serving *serving) {
     const MoecTensor *input = serving->model->table->graphs[0].inputs;
     long vocabulary = 0;
@@ -94,9 +96,9 @@ static bool check_vocabulary(const Serving *serving) {
         if (input[i].input == MOEC_INPUT_TOKEN) vocabulary = input[i].vocabulary;
     if (serving->tokenizer) return texts_fit(serving->tokenizer, vocabulary);
     return vocabulary <= 256 ||
-           error_message("give its tokenizer with --tokenizer F",
-                         "this model has %ld tokens and no tokenizer: the bytes of a text are not "
-                         "its tokens",
+           error_message("add --tokenizer FILE",
+                         "the model has a vocabulary of %ld tokens, but the checkpoint has no "
+                         "tokenizer",
                          vocabulary);
 }
 
@@ -130,8 +132,8 @@ static bool serve(const Options *options) {
     bool good = serving.file && open_tokenizer(&serving) && open_template(&serving) &&
                 open_model(&serving) && check_vocabulary(&serving);
     if (good) {
-        char *line = memory_format("  %s, texts of %ld tokens, %ld at once", name, service->context,
-                                   service->rows);
+        char *line = memory_format("  %s, context length %ld, %ld concurrent sequences", name,
+                                   service->context, service->rows);
         good = http_serve(service, serving.model, options->port, line);
         free(line);
     }
@@ -146,17 +148,19 @@ static bool serve(const Options *options) {
 
 static int check_options(const Command *command, const Options *options) {
     const char *key = getenv("MOEC_API_KEY");
-    if (options->port > 65535) return arguments_wrong(command, NULL, "--port is from 0 to 65535");
+    if (options->port > 65535)
+        return arguments_wrong(command, NULL, "--port must be from 0 to 65535");
     if (!options->batch || options->batch > 1024)
-        return arguments_wrong(command, NULL, "--batch is from 1 to 1024");
+        return arguments_wrong(command, NULL, "--parallel must be from 1 to 1024");
     if (!options->connections || !options->queue || !options->body || options->timeout <= 0 ||
         options->patience <= 0)
         return arguments_wrong(command, NULL,
-                               "--connections, --queue, --body, --timeout and --patience are "
-                               "above 0");
+                               "--max-connections, --max-queue, --max-body-size, --timeout and "
+                               "--client-timeout must be above 0");
     if (!admission_is_loopback(options->host) && !(key && *key)) {
-        error_message("set MOEC_API_KEY, which clients then show, or leave --host out",
-                      "others than this machine reach %s, and there is no key", options->host);
+        error_message("set MOEC_API_KEY to a key for clients, or omit --host",
+                      "--host %s accepts remote connections, which requires an API key",
+                      options->host);
         return EXIT_INPUT;
     }
     return -1;
@@ -175,28 +179,31 @@ int command_serve(int argc, char **argv) {
                        .patience = 30};
     const Option table[] = {
         {OPTION_TEXT, "--host", "ADDRESS", &options.host,
-         "address to listen at (default 127.0.0.1); other machines need MOEC_API_KEY"},
-        {OPTION_COUNT, "--port", "N", &options.port, "default 8000; 0: any, which is printed"},
-        {OPTION_TEXT, "--name", "NAME", &options.name, "of the model (default: that of the run)"},
-        {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
-         "a tokenizer.json; else the checkpoint's, else tokens are bytes"},
-        {OPTION_TEXT, "--chat-template", "F", &options.chat_template,
-         "a template of chats, or the tokenizer_config.json that holds it"},
-        {OPTION_COUNT, "--context", "N", &options.context,
-         "tokens of a text, with its prompt (default train.context_length)"},
-        {OPTION_COUNT, "--batch", "N", &options.batch, "texts side by side (default 8)"},
-        {OPTION_COUNT, "--queue", "N", &options.queue,
-         "texts that wait at most; more are refused (default 512)"},
-        {OPTION_COUNT, "--connections", "N", &options.connections,
-         "open at a time at most (default 512)"},
-        {OPTION_COUNT, "--body", "BYTES", &options.body, "of a request at most (default 4 MB)"},
+         "address to listen on (default 127.0.0.1); remote clients require MOEC_API_KEY"},
+        {OPTION_COUNT, "--port", "N", &options.port,
+         "port (default 8000); 0 = any free port, which is printed"},
+        {OPTION_TEXT, "--alias", "NAME", &options.name,
+         "model name in the API (default: name of the run)"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer,
+         "tokenizer.json (default: of the checkpoint, else tokens are bytes)"},
+        {OPTION_TEXT, "--chat-template", "FILE", &options.chat_template,
+         "chat template (Jinja), or tokenizer_config.json with one"},
+        {OPTION_COUNT, "--context-length", "N", &options.context,
+         "positions per sequence, prompt included (default train.context_length)"},
+        {OPTION_COUNT, "--parallel", "N", &options.batch,
+         "maximum number of concurrent sequences (default 8)"},
+        {OPTION_COUNT, "--max-queue", "N", &options.queue,
+         "maximum number of waiting sequences; further requests are refused (default 512)"},
+        {OPTION_COUNT, "--max-connections", "N", &options.connections,
+         "maximum number of open connections (default 512)"},
+        {OPTION_COUNT, "--max-body-size", "BYTES", &options.body,
+         "maximum size of a request in bytes (default 4 MiB)"},
         {OPTION_NUMBER, "--timeout", "S", &options.timeout,
-         "seconds that an answer may take (default 600)"},
-        {OPTION_NUMBER, "--patience", "S", &options.patience,
-         "seconds that a client may take to send a request or read an answer (default 30)"},
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, as in the file"},
+         "time limit of an answer in seconds (default 600)"},
+        {OPTION_NUMBER, "--client-timeout", "S", &options.patience,
+         "client I/O timeout in seconds (default 30)"},
+        DEVICE_OPTION(&options.device),
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);

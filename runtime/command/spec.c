@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-/* The start of ":MODEL", or NULL. A file whose name has a colon is meant when it is there. */
+/* The start of ":MODEL", or NULL. An existing file with a colon in its name has precedence. */
 static const char *model_part(const char *operand) {
     const char *colon = strrchr(operand, ':');
     if (!colon || colon == operand || !colon[1] || file_exists(operand)) return NULL;
@@ -25,13 +26,11 @@ bool spec_is_run(const char *operand) {
     return file_is_folder(operand) || (length > own && strcmp(operand + length - own, ending) == 0);
 }
 
-/* The spec that a checkpoint holds; NULL after a message. */
+/* The spec in a checkpoint; NULL after a message. */
 static MoecCompiler *open_run(const char *operand, const TextList *sets) {
     if (file_is_folder(operand) && !checkpoint_within(operand)) {
-        error_message(
-            "give the file of the spec, and :MODEL where it has several, or a folder that "
-            "moec train has filled",
-            "%s is a folder, not a spec", operand);
+        error_message("use a spec file, FILE.moe:MODEL, or a run directory of moec train",
+                      "%s is a directory without a checkpoint", operand);
         return NULL;
     }
     Safetensors *file = checkpoint_open(operand);
@@ -56,6 +55,10 @@ MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     if (spec_is_run(operand)) return open_run(operand, sets);
     const char *colon = model_part(operand);
     char *file = file_part(operand, colon);
+    if (file_is_standard(file) && !file_hold_input()) {
+        free(file);
+        return NULL;
+    }
     MoecCompiler *compiler =
         moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
     free(file);
@@ -69,19 +72,26 @@ MoecCompiler *spec_open(const char *operand, const TextList *sets) {
     return NULL;
 }
 
+bool spec_may_write(const char *path, bool force) {
+    struct stat status;
+    bool exists = !file_is_standard(path) && lstat(path, &status) == 0 && S_ISREG(status.st_mode);
+    return !exists || force ||
+           error_message("add --force to replace it, or choose another path", "%s already exists",
+                         path);
+}
+
 bool spec_draws(MoecCompiler *compiler) {
     return moec_option(compiler, "draws") ||
            error_message("train a model of stdlib/diffusion.moe",
-                         "model '%s' draws nothing: it has no option 'draws'",
+                         "model '%s' is not a flow-matching model: it has no option 'draws'",
                          moec_model(compiler));
 }
 
 bool spec_generates(MoecCompiler *compiler) {
     return !moec_option(compiler, "draws") ||
-           error_message(
-               "moec draw draws with it; moec emit --graph draw writes a program that does",
-               "model '%s' makes examples out of noise, it generates no text",
-               moec_model(compiler));
+           error_message("use moec sample or moec emit --mode sample",
+                         "model '%s' is a flow-matching model; it does not generate text",
+                         moec_model(compiler));
 }
 
 bool spec_length_fits(MoecCompiler *compiler, long length) {
@@ -89,11 +99,8 @@ bool spec_length_fits(MoecCompiler *compiler, long length) {
     double context = moec_option_number(compiler, "train.context_length", 256);
     double most = context * TIMES > ANY ? context * TIMES : ANY;
     if ((double)length <= most) return true;
-    char *help = memory_format(
-        "shorten it to %.0f tokens, or allow it with --set train.context_length=%ld", most, length);
-    error_message(help,
-                  "the prompt has %ld tokens, and the model was trained on texts of %.0f "
-                  "(train.context_length)",
+    char *help = memory_format("shorten it to %.0f tokens, or set -c %ld", most, length);
+    error_message(help, "the prompt has %ld tokens, but the context length of the model is %.0f",
                   length, context);
     free(help);
     return false;

@@ -1,32 +1,34 @@
-/* spec: opening what the user named on the command line. */
+/* spec: opening the spec or run of a command line. */
 #ifndef SPEC_H
 #define SPEC_H
 
-#include "command/arguments.h"
+#include "command/line/arguments.h"
 #include "model/reports.h"
 
-/* FILE, FILE:MODEL, or what a run has left: its folder or a checkpoint; with --set texts.
+/* Opens FILE, FILE:MODEL, - for stdin, a run directory or a checkpoint, with the texts of --set.
  * NULL after the reports were printed. */
 MoecCompiler *spec_open(const char *operand, const TextList *sets);
 /* The same without printing reports; NULL, after a message, when a run holds no spec. */
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
 /* FILE or FILE:EXPERIMENT, without printing reports; *file receives a new string, the FILE. */
 MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, char **file);
-/* Whether that is the folder of a run, or a checkpoint. */
+/* Whether the operand is a run directory or a checkpoint. */
 bool spec_is_run(const char *operand);
+/* Whether the file may be written: it is new, or `force` is set. False after a message. */
+bool spec_may_write(const char *path, bool force);
 
-/* The set that makes a model of velocities (stdlib/diffusion.moe) give them for what it sees. */
+/* The setting with which a flow-matching model (stdlib/diffusion.moe) returns velocities. */
 #define SPEC_DRAWS "draws=none"
-/* True when it is such a model, else false after a message. */
+/* Whether it is a flow-matching model; false after a message. */
 bool spec_draws(MoecCompiler *compiler);
-/* The reverse: false after a message about a model that draws, so generates no text. */
+/* Whether it generates text; false after a message for a flow-matching model. */
 bool spec_generates(MoecCompiler *compiler);
 
-/* Whether a text of so many tokens can be read; false after a message. The time of a prompt grows
- * with the square of its length: far beyond what a model was trained on it is hours for nothing. */
+/* Whether a prompt of so many tokens is accepted; false after a message. Its time grows with the
+ * square of its length, and far beyond the context length of training the output is useless. */
 bool spec_length_fits(MoecCompiler *compiler, long length);
 
-/* The graph by its name; false when there is none of that name. */
+/* The program variant by the value of --mode; false for another value. */
 bool graph_named(const char *name, MoecGraph *graph);
 
 #endif

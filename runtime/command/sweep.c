@@ -1,7 +1,7 @@
-/* sweep: moec sweep: an experiment, from the question to the table. */
+/* sweep: moec sweep: trains the variants of an experiment and compares them. */
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "command/spec.h"
 #include "experiment/sweep_plan.h"
 #include "experiment/runs.h"
@@ -22,9 +22,9 @@ static int sweep(const Plan *plan) {
 
 static int sweep_by_jobs(Plan *plan, bool dry_run) {
     if (plan->experiment->seconds > 0) {
-        error_message("give the budget in tokens, steps or flops",
-                      "how many steps fit into %g s would be measured here, and not where the "
-                      "jobs run",
+        error_message("set the budget in tokens, steps or flops",
+                      "a budget of %g s cannot be converted to steps: the speed of the machines of "
+                      "the jobs is unknown here",
                       plan->experiment->seconds);
         return EXIT_INPUT;
     }
@@ -36,7 +36,7 @@ static int sweep_by_jobs(Plan *plan, bool dry_run) {
     return 0;
 }
 
-/* "cuda:0,cuda:1" as a list; a new block of memory that holds the names, too. */
+/* Splits "cuda:0,cuda:1"; returns a new block with the list and the names. */
 static const char **devices_of(const char *text, int *count) {
     size_t length = strlen(text) + 1;
     const char **names = memory_new(length * (sizeof *names + 1));
@@ -44,6 +44,21 @@ static const char **devices_of(const char *text, int *count) {
     *count = 0;
     for (char *at = strtok(copy, ","); at; at = strtok(NULL, ",")) names[(*count)++] = at;
     return names;
+}
+
+static int check_options(const Command *command, Plan *plan, bool dry_run) {
+    if (!dry_run && (!plan->data || !plan->out))
+        return arguments_wrong(command, NULL, "moec sweep requires --data and --out, or --dry-run");
+    if (plan->jobs == 0)
+        return arguments_wrong(command, NULL, "--jobs expects an integer from 1, got 0");
+    if (plan->slurm && !strcmp(plan->slurm, "none")) plan->slurm = "";
+    if (plan->slurm && (strpbrk(plan->slurm, "\n\r") || !plan->out))
+        return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
+                               "--slurm expects one line of options and requires --out");
+    if (plan->slurm && strpbrk(plan->out, "\n\r\\"))
+        return arguments_wrong(command, "choose a path without them",
+                               "with --slurm, --out cannot contain line breaks or backslashes");
+    return -1;
 }
 
 int command_sweep(int argc, char **argv) {
@@ -54,39 +69,33 @@ int command_sweep(int argc, char **argv) {
     Plan plan = {.jobs = -1};
     const char *device = "cpu";
     const Option table[] = {
-        {OPTION_TEXT, "--data", "PATH", &plan.data, "what every run trains on (see moec train)"},
-        {OPTION_TEXT, "--val", "PATH", &plan.validation,
-         "data to evaluate on; else the end of --data is held out"},
-        {OPTION_TEXT, "--tokenizer", "F", &plan.tokenizer, "a tokenizer.json"},
-        {OPTION_TEXT, "--out", "DIR", &plan.out, "receives VARIANT/seed_N and the table"},
-        {OPTION_COUNT, "--jobs", "N", &plan.jobs, "runs at a time (one on each device)"},
-        {OPTION_FLAG, "--dry-run", NULL, &dry_run, "only print the plan"},
-        {OPTION_TEXT, "--device", "NAMES", &device,
-         "cpu (default), cuda, cuda:N, or several that share the runs: cuda:0,cuda:1"},
+        {OPTION_TEXT, "--data", "DATA", &plan.data, "training data of every run; see moec train"},
+        {OPTION_TEXT, "--val-data", "DATA", &plan.validation,
+         "validation data (default: the end of --data)"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &plan.tokenizer, "tokenizer.json for text"},
+        {OPTION_TEXT, "--out", "DIR", &plan.out,
+         "directory of the runs, VARIANT/seed_N, and the table"},
+        {OPTION_COUNT, "--jobs", "N", &plan.jobs,
+         "number of concurrent runs (default: one per device)"},
+        {OPTION_FLAG, "--dry-run", NULL, &dry_run, "plan only: variants, sizes, time"},
+        {OPTION_TEXT, "--device", "DEVICES", &device,
+         "cpu (default), cuda, cuda:N, or a list that shares the runs: cuda:0,cuda:1"},
         {OPTION_TEXT, "--slurm", "OPTIONS", &plan.slurm,
-         "submit the runs as a job array, with these options of sbatch, or `none`"},
+         "submission as a Slurm job array with these options of sbatch, or none"},
         {OPTION_FLAG, "--resume", NULL, &resume,
-         "go on with the sweep in DIR, which a sweep does unasked"},
+         "continuation of the sweep in --out (the default)"},
         {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
-         "write the logs for TensorBoard as well, in the folder of each run"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of every variant, as in the file"},
+         "logs for TensorBoard in the directory of each run"},
+        SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
+    if (code < 0) code = check_options(command, &plan, dry_run);
     if (code >= 0) return code;
-    if (!dry_run && (!plan.data || !plan.out))
-        return arguments_wrong(command, NULL, "moec sweep needs --data and --out, or --dry-run");
-    if (plan.jobs == 0) return arguments_wrong(command, NULL, "--jobs takes a number from 1");
-    if (plan.slurm && !strcmp(plan.slurm, "none")) plan.slurm = "";
-    if (plan.slurm && (strpbrk(plan.slurm, "\n\r") || !plan.out))
-        return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
-                               "--slurm takes one line of options, and needs --out");
-    if (plan.slurm && strpbrk(plan.out, "\n\r\\"))
-        return arguments_wrong(command, "choose a name without them",
-                               "with --slurm, --out cannot contain line breaks or backslashes");
     plan.devices = devices_of(device, &plan.device_count);
     if (plan.jobs < 0) plan.jobs = plan.device_count;
-    if (!plan.device_count) return arguments_wrong(command, NULL, "--device names no device");
+    if (!plan.device_count)
+        return arguments_wrong(command, NULL, "--device expects a device, got an empty list");
     char *file;
     MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;

@@ -1,11 +1,12 @@
-/* tokenize: moec tokenize: texts to a file of tokens; moec tokenizer: makes a tokenizer from text.
- */
+/* tokenize: moec tokenize and moec tokenizer. */
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "abi/quantity.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
+#include "command/spec.h"
 #include "data/data.h"
 #include "tokenizer/bpe_train.h"
 #include "tokenizer/token_file.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The files that the arguments mean. */
+/* Adds the files of the arguments. */
 static bool find_paths(const TextList *texts, Paths *paths) {
     for (int i = 0; i < texts->count; i++)
         if (!paths_add(paths, texts->items[i])) return false;
@@ -24,28 +25,40 @@ static bool find_paths(const TextList *texts, Paths *paths) {
 
 typedef struct Options {
     TextList texts;
-    const char *tokenizer, *out, *last;
-    bool plain;
-    long threads, part, width;
+    const char *tokenizer, *out, *last, *width;
+    bool plain, json;
+    long threads, part;
     BulkOptions bulk;
 } Options;
+
+static void print_json(json_t *object) {
+    json_dumpf(object, stdout, JSON_INDENT(2));
+    puts("");
+    json_decref(object);
+}
 
 static bool find_last(const Tokenizer *tokenizer, Options *options) {
     options->bulk.last = -1;
     if (!options->last) return true;
     options->bulk.last = tokenizer_find(tokenizer, options->last, strlen(options->last));
     return options->bulk.last >= 0 ||
-           error_message("give a token of the tokenizer", "%s has no token '%s'",
-                         options->tokenizer, options->last);
+           error_message("use a token of the tokenizer", "%s has no token '%s'", options->tokenizer,
+                         options->last);
 }
 
-static void tell(const Options *options, const BulkResult *found) {
-    printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
-           options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
-           quantity((double)found->bytes, "B").text,
-           (double)found->bytes / (double)(found->tokens ? found->tokens : 1));
-    written_message(options->out, "moec train SPEC --data %s --tokenizer %s --out DIR",
-                    options->out, options->tokenizer);
+static void report(const Options *options, const BulkResult *found) {
+    const double tokens = (double)(found->tokens ? found->tokens : 1);
+    if (options->json)
+        print_json(json_make("{s:s, s:I, s:I, s:I, s:I}", "file", options->out, "tokens",
+                             (json_int_t)found->tokens, "documents", (json_int_t)found->documents,
+                             "text_bytes", (json_int_t)found->bytes, "invalid_utf8",
+                             (json_int_t)found->replaced));
+    else
+        printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
+               options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
+               quantity((double)found->bytes, "B").text, (double)found->bytes / tokens);
+    written_message(options->out, "moec train SPEC --data %s --tokenizer %s --out DIR", options->out,
+                    options->tokenizer);
     if (found->replaced)
         note_message("%" PRIu64 " invalid UTF-8 sequences were replaced by U+FFFD",
                      found->replaced);
@@ -57,12 +70,13 @@ static bool tokenize(Options *options) {
     BulkResult found;
     bool good = tokenizer && find_last(tokenizer, options) && find_paths(&options->texts, &paths);
     if (good && options->bulk.width == 2 && tokenizer_size(tokenizer) > 1 << 16)
-        good = error_message("leave --width out", "%ld tokens do not fit in 16 bits",
-                             tokenizer_size(tokenizer));
+        good =
+            error_message("omit --token-bits", "a vocabulary of %ld tokens does not fit in 16 bits",
+                          tokenizer_size(tokenizer));
     interrupt_watch();
     good = good && bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count,
                                  &options->bulk, options->out, &found);
-    if (good) tell(options, &found);
+    if (good) report(options, &found);
     paths_free(&paths);
     tokenizer_close(tokenizer);
     return good;
@@ -71,43 +85,50 @@ static bool tokenize(Options *options) {
 int command_tokenize(int argc, char **argv) {
     const Command *command = command_row("tokenize");
     Options options = {0};
+    bool force = false;
     const Option table[] = {
-        {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer, "a tokenizer.json"},
-        {OPTION_TEXT, "--out", "X.bin", &options.out, "the file of tokens"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer, "tokenizer.json"},
+        {OPTION_TEXT, "--out", "FILE", &options.out, "token file to write"},
+        {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         {OPTION_FLAG, "--lines", NULL, &options.bulk.lines,
-         "each line is a document; else each file is one"},
-        {OPTION_TEXT, "--field", "NAME", &options.bulk.field,
-         "each line is a JSON object, and this field the document"},
-        {OPTION_FLAG, "--plain", NULL, &options.plain,
-         "without what the tokenizer's template puts around a document"},
-        {OPTION_TEXT, "--end", "TOKEN", &options.last, "a token after each document"},
-        {OPTION_COUNT, "--width", "BITS", &options.width,
-         "16 or 32 for a token; else 16 where they suffice"},
-        {OPTION_FLAG, "--resume", NULL, &options.bulk.resume, "go on with what was stopped"},
-        {OPTION_COUNT, "--threads", "N", &options.threads, "else all processors"},
-        {OPTION_COUNT, "--part", "BYTES", &options.part,
-         "of text that one thread takes at a time (default 1 MiB)"},
+         "one document per line (default: one per file)"},
+        {OPTION_TEXT, "--json-field", "NAME", &options.bulk.field,
+         "JSON object per line, with the document in this field"},
+        {OPTION_FLAG, "--no-special-tokens", NULL, &options.plain,
+         "documents without the special tokens of the tokenizer's template"},
+        {OPTION_TEXT, "--append-token", "TOKEN", &options.last, "token after each document"},
+        {OPTION_TEXT, "--token-bits", "16|32", &options.width,
+         "bits per token (default: 16 if the vocabulary fits)"},
+        {OPTION_FLAG, "--resume", NULL, &options.bulk.resume,
+         "continuation of an interrupted conversion"},
+        {OPTION_COUNT, "--threads", "N", &options.threads,
+         "number of threads (default: all processors)"},
+        {OPTION_COUNT, "--chunk-size", "BYTES", &options.part,
+         "text per thread and chunk in bytes (default 1 MiB)"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &options.texts);
     if (code >= 0) return code;
     if (!options.tokenizer || !options.out)
-        return arguments_wrong(command, NULL, "moec tokenize needs --tokenizer and --out");
-    if (options.width && options.width != 16 && options.width != 32)
-        return arguments_wrong(command, NULL, "--width is 16 or 32");
+        return arguments_wrong(command, NULL, "moec tokenize requires --tokenizer and --out");
+    if (file_is_standard(options.out))
+        return arguments_wrong(command, "use a file",
+                               "moec tokenize cannot write stdout: the header has the final count");
     if (options.threads > 256 || options.part > 1 << 30)
         return arguments_wrong(command, NULL,
-                               "--threads is at most 256, --part at most 1073741824");
+                               "--threads must be at most 256, --chunk-size at most 1073741824");
+    if (!options.bulk.resume && !spec_may_write(options.out, force)) return EXIT_INPUT;
     options.bulk.special = !options.plain;
     options.bulk.lines = options.bulk.lines || options.bulk.field;
     options.bulk.threads = (int)options.threads;
     options.bulk.part = (size_t)options.part;
-    options.bulk.width = (int)options.width / 8;
+    options.bulk.width = options.width ? atoi(options.width) / 8 : 0;
     if (tokenize(&options)) return 0;
     return interrupt_signal() ? 128 + interrupt_signal() : EXIT_INPUT;
 }
 
-static bool train(const TextList *texts, BpeTraining *training, const char *out) {
+static bool train(const TextList *texts, BpeTraining *training, const char *out, bool json) {
     Paths paths = {0};
     long tokens = 0;
     bool good = find_paths(texts, &paths);
@@ -116,13 +137,15 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out)
     interrupt_watch();
     char *text = good ? bpe_train(training, &tokens) : NULL;
     good = text && file_write(out, text, strlen(text));
-    if (good) {
-        printf("%s: %ld tokens\n", out, tokens);
-        written_message(out, "moec tokenize --tokenizer %s --out X.bin FILE...", out);
-    }
+    FILE *file = file_is_standard(out) ? stderr : stdout;
+    if (good && json)
+        print_json(json_make("{s:s, s:I}", "file", out, "tokens", (json_int_t)tokens));
+    else if (good)
+        fprintf(file, "%s: %ld tokens\n", out, tokens);
+    if (good) written_message(out, "moec tokenize --tokenizer %s --out X.bin FILE...", out);
     if (good && tokens < training->vocabulary)
-        note_message("the text has no more pairs: %ld tokens instead of %ld", tokens,
-                     training->vocabulary);
+        note_message("the text has no further pairs: the vocabulary has %ld tokens instead of %ld",
+                     tokens, training->vocabulary);
     free(text);
     paths_free(&paths);
     return good;
@@ -132,32 +155,36 @@ int command_tokenizer(int argc, char **argv) {
     const Command *command = command_row("tokenizer");
     TextList texts = {0}, special = {0};
     const char *out = NULL;
+    bool json = false;
     BpeTraining training = {0};
     const Option table[] = {
-        {OPTION_COUNT, "--vocab", "N", &training.vocabulary, "tokens in all"},
-        {OPTION_TEXT, "--out", "F", &out, "the tokenizer.json"},
-        {OPTION_LIST, "--special", "TOKEN", &special,
-         "a special token, may be given again (default <|endoftext|>)"},
+        {OPTION_COUNT, "--vocab-size", "N", &training.vocabulary, "vocabulary size in tokens"},
+        {OPTION_TEXT, "--out", "FILE", &out, "tokenizer.json to write, - for stdout"},
+        {OPTION_LIST, "--special-token", "TOKEN", &special,
+         "special token; repeatable (default <|endoftext|>)"},
         {OPTION_TEXT, "--pattern", "REGEX", &training.pattern,
-         "what splits the text before pairs are counted (default: as GPT-2)"},
-        {OPTION_COUNT, "--least", "N", &training.least,
-         "how often a pair must occur to become a token (default 0)"},
+         "regular expression that splits the text before merging (default: of GPT-2)"},
+        {OPTION_COUNT, "--min-frequency", "N", &training.least,
+         "minimum frequency of a merged pair (default 0)"},
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &texts);
     if (code >= 0) return code;
     if (strcmp(texts.items[0], "train") != 0 || texts.count < 2)
-        return arguments_wrong(command, "moec tokenizer train TEXT... --vocab N --out F",
-                               "moec tokenizer knows one thing: train");
+        return arguments_wrong(command, NULL, "moec tokenizer requires the word train and a text");
     if (!special.count) special.items[special.count++] = "<|endoftext|>";
+    if (json && out && file_is_standard(out))
+        return arguments_wrong(command, NULL, "--json and --out - exclude each other");
     if (!out || training.vocabulary < 256 + special.count || training.vocabulary > 1 << 24)
-        return arguments_wrong(command, "a token for each byte and each special token is needed",
-                               "moec tokenizer train needs --out and a --vocab from %d to 16777216",
-                               256 + special.count);
+        return arguments_wrong(
+            command, "each byte and each special token is a token",
+            "moec tokenizer requires --out and a --vocab-size from %d to 16777216",
+            256 + special.count);
     training.special = special.items;
     training.special_count = special.count;
     texts.count--;
     memmove(texts.items, texts.items + 1, sizeof *texts.items * (size_t)texts.count);
-    if (train(&texts, &training, out)) return 0;
+    if (train(&texts, &training, out, json)) return 0;
     return interrupt_signal() ? 128 + interrupt_signal() : EXIT_INPUT;
 }

@@ -4,7 +4,7 @@
 #include "training/account.h"
 #include "training/checkpoint.h"
 #include "training/differences.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "base/message.h"
 #include "model/examples.h"
 #include "training/measure.h"
@@ -25,11 +25,11 @@
 #include <string.h>
 
 typedef struct Options {
-    const char *operand, *data, *validation, *out, *device, *tokenizer, *from, *missing;
-    long steps, seed; /* -1: as the spec says */
+    const char *operand, *data, *validation, *out, *device, *tokenizer, *from;
+    long steps, seed; /* -1: of the spec */
     long until;       /* 0: to the last step */
     double limit;     /* of the loss; 0: none */
-    bool resume, no_cache, tensorboard;
+    bool resume, no_cache, tensorboard, missing;
     char **command;
     TextList sets;
 } Options;
@@ -43,7 +43,7 @@ typedef struct Training {
     Call *train, *measure;
     Tokenizer *tokenizer; /* NULL: texts are bytes */
     json_t *files;        /* that travel with the weights, or NULL */
-    Data *data, *other;   /* other: the data of --val */
+    Data *data, *other;   /* other: of --val-data */
     uint64_t train_tokens, held_start, held_stride, held_windows;
     Place place;
     long saved; /* step of the checkpoint on the disk, -1: none */
@@ -58,6 +58,7 @@ typedef struct Training {
 
 static bool build(Training *training) {
     const Options *options = training->options;
+    progress_phase("compilation");
     training->device = device_open(options->device);
     if (!training->device) return false;
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
@@ -81,7 +82,7 @@ static bool build(Training *training) {
     return training->measure != NULL;
 }
 
-/* Without --val the end of the data is kept apart. */
+/* Without --val-data, the end of the data is validation data. */
 static void hold_out(Training *training, uint64_t window) {
     uint64_t windows = order_held_out(training->data->count, window);
     training->held_windows = windows;
@@ -92,12 +93,12 @@ static void hold_out(Training *training, uint64_t window) {
     training->held_start = training->train_tokens;
 }
 
-/* With --val: windows spread evenly over that data, as many as could be held out. */
+/* With --val-data: sequences at equal distances in that data. */
 static bool spread_out(Training *training, uint64_t window) {
     uint64_t count = training->other->count;
     if (count < window)
-        return error_message("give more data or a smaller train.context_length",
-                             "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
+        return error_message("use more data or a shorter context: -c N",
+                             "%s has %" PRIu64 " tokens, but one training sequence needs %" PRIu64,
                              training->options->validation, count, window);
     size_t record = training->other->record;
     uint64_t windows = record ? count / record : (count - 1) / (window - 1);
@@ -110,8 +111,8 @@ static bool spread_out(Training *training, uint64_t window) {
     return true;
 }
 
-/* That of the command, of the run that goes on, or of the one that it begins from; and the files
- * of that run. */
+/* Opens the tokenizer of the command line, of the resumed run, or of --init-from, and the files of
+ * that run. */
 static bool open_tokenizer(Training *training) {
     const Options *options = training->options;
     char *last = path_join(options->out, "last.safetensors");
@@ -132,6 +133,7 @@ static bool open_tokenizer(Training *training) {
 
 static bool open_data(Training *training) {
     const Options *options = training->options;
+    progress_phase("reading the data");
     uint64_t window = (uint64_t)call_context(training->train) + 1;
     if (!open_tokenizer(training)) return false;
     training->data = texts_open(options->data, training->tokenizer, training->train);
@@ -143,13 +145,13 @@ static bool open_data(Training *training) {
         hold_out(training, window);
     }
     return training->train_tokens >= window ||
-           error_message("give more data or a smaller train.context_length",
-                         "%s holds %" PRIu64 " tokens, a window takes %" PRIu64, options->data,
-                         training->data->count, window);
+           error_message("use more data or a shorter context: -c N",
+                         "%s has %" PRIu64 " tokens, but one training sequence needs %" PRIu64,
+                         options->data, training->data->count, window);
 }
 
-/* The state from the checkpoint of the run that goes on. */
-static bool go_on(Training *training, const char *path) {
+/* Restores the state from the checkpoint of the run. */
+static bool resume(Training *training, const char *path) {
     Safetensors *file = safetensors_open(path);
     if (!file) return false;
     bool good = checkpoint_place(file, &training->place);
@@ -157,22 +159,22 @@ static bool go_on(Training *training, const char *path) {
     good = good && model_read(training->model, file, true);
     if (good && training->options->seed >= 0 &&
         (uint64_t)training->options->seed != training->place.seed)
-        good = error_message("leave --seed out", "the run began with seed %" PRIu64 ", not %ld",
+        good = error_message("omit --seed", "the run began with seed %" PRIu64 ", not %ld",
                              training->place.seed, training->options->seed);
     if (good && training->place.tokens != training->data->count)
-        note_message("the data is not the same as before: %" PRIu64 " tokens, not %" PRIu64,
+        note_message("the data has changed since the last run: %" PRIu64 " tokens, not %" PRIu64,
                      training->data->count, training->place.tokens);
     const char *kept = safetensors_note(file, "tokenizer");
     size_t length;
     if (good && kept && strcmp(kept, tokenizer_json(training->tokenizer, &length)) != 0)
-        note_message("the tokenizer is not the one that the run began with");
+        note_message("the tokenizer has changed since the start of the run");
     training->place.tokens = training->data->count;
     training->saved = training->place.step;
     safetensors_close(file);
     return good;
 }
 
-static bool give_account(const Training *training) {
+static bool write_run_info(const Training *training) {
     const Options *options = training->options;
     double sequences =
         (double)training->train->graph->batch * (double)training->settings.accumulate;
@@ -195,13 +197,13 @@ static bool give_account(const Training *training) {
     return account_write(options->out, &account);
 }
 
-/* Fresh weights, or those of another run. */
+/* Initial weights, or those of another run. */
 static bool begin(Training *training) {
     const Options *options = training->options;
     model_initialise(training->model, training->place.seed);
     if (!options->from) return true;
     Safetensors *file = checkpoint_open(options->from);
-    bool good = file && model_begin(training->model, file, options->missing != NULL);
+    bool good = file && model_begin(training->model, file, options->missing);
     safetensors_close(file);
     return good;
 }
@@ -213,18 +215,18 @@ static bool start(Training *training) {
     bool begun = file_exists(last), good = true;
     training->saved = -1;
     if (!options->resume && (begun || file_exists(log)))
-        good = error_message("add --resume to go on with it, or choose another --out",
-                             "%s already holds a run", options->out);
+        good = error_message("add --resume to continue it, or choose another --out",
+                             "%s already contains a run", options->out);
     training->place = (Place){.seed = (uint64_t)training->settings.seed,
                               .best = INFINITY,
                               .tokens = training->data->count};
     if (good && begun)
-        good = go_on(training, last);
+        good = resume(training, last);
     else
         good = good && begin(training);
     good = good && folder_make(options->out);
-    good =
-        good && record_open(&training->record, log, training->place.step) && give_account(training);
+    good = good && record_open(&training->record, log, training->place.step) &&
+           write_run_info(training);
     if (good && options->tensorboard)
         good = record_events(&training->record, options->out, training->place.step);
     free(last);
@@ -240,6 +242,7 @@ static void print_plan(const Training *training, size_t program) {
     double lent = (double)(training->train->bytes + training->measure->bytes), parameters = 0;
     for (int i = 0; i < model->parameter_count; i++)
         parameters += (double)model->parameters[i].count;
+    if (message_is_quiet()) return;
     QuantityScale scale = quantity_line((double)model_bytes(model) + lent + (double)program, 3);
     fprintf(stderr,
             "%s: %s parameters; %s training tokens, %" PRIu64
@@ -312,13 +315,13 @@ static void show(Training *training, const StepResult *result, bool keep) {
     training->shown_step = training->place.step;
 }
 
-/* What the model measured of itself; of what is no finite number a note says so, once. */
+/* Values of the probes; the first one that is not finite causes a note. */
 static json_t *measured_json(Training *training, const Probes *probes) {
     const char *wrong;
     json_t *measured = probes_json(probes, &wrong);
     if (wrong && !training->probe_told)
-        note_message("step %ld: %s is not a finite number; the log says null", training->place.step,
-                     wrong);
+        note_message("step %ld: %s is not a finite number; it is null in the log",
+                     training->place.step, wrong);
     training->probe_told |= wrong != NULL;
     return measured;
 }
@@ -347,7 +350,7 @@ static bool save(Training *training, const char *name, bool optimizer) {
     return good;
 }
 
-/* What the model logs of itself, of the held-out windows: "val_first_token". */
+/* Adds the probes on validation data to the log line: "val_first_token". */
 static void log_measured(json_t *line, json_t *measured) {
     const char *name;
     json_t *value;
@@ -359,8 +362,8 @@ static void log_measured(json_t *line, json_t *measured) {
     json_decref(measured);
 }
 
-/* Measures the held-out windows, logs what comes out and keeps the weights when they are the best
- * so far. */
+/* Evaluates on validation data, logs the result, and saves the weights if they are the best so
+ * far. */
 static bool measure(Training *training) {
     Evaluation found;
     Probes *probes = probes_open(training->measure);
@@ -380,8 +383,7 @@ static bool measure(Training *training) {
     log_measured(line, measured);
     if (!record_write(&training->record, line)) return false;
     if (!isfinite(found.nats))
-        note_message("step %ld: the loss of the held-out data is not a finite number",
-                     training->place.step);
+        note_message("step %ld: the validation loss is not a finite number", training->place.step);
     if (!(found.nats < training->place.best)) return true;
     training->place.best = found.nats;
     return save(training, "best.safetensors", false);
@@ -394,8 +396,8 @@ static bool validate(Training *training) {
            model_give_averages(training->model);
 }
 
-/* Says which checkpoint is left; returns false, as what has failed before does. */
-static bool tell_saved(const Training *training) {
+/* Reports the last checkpoint; returns false. */
+static bool report_kept_checkpoint(const Training *training) {
     if (training->saved >= 0)
         note_message("the checkpoint of step %ld is kept in %s", training->saved,
                      training->options->out);
@@ -405,9 +407,9 @@ static bool tell_saved(const Training *training) {
 static bool stop_diverged(Training *training, long step, const char *what, const char *why) {
     record_write(&training->record,
                  json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
-    error_message("lower train.lr, set train.grad_clip, or give the schedule a longer warmup",
+    error_message("lower --lr, set train.grad_clip, or use a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);
-    return tell_saved(training);
+    return report_kept_checkpoint(training);
 }
 
 static bool stop_for_nonsense(Training *training, long step, const char *what) {
@@ -426,7 +428,7 @@ static long last_step(const Training *training) {
     return until > 0 && until < steps ? until : steps;
 }
 
-/* A checkpoint of nonsense must not take the place of a good one. */
+/* A checkpoint with values that are not finite must not replace a good one. */
 static bool is_finite(Training *training) {
     bool finite;
     return model_finite(training->model, &finite) &&
@@ -438,7 +440,7 @@ static bool due(long every, long step, long steps) {
     return step == steps || (every > 0 && step % every == 0);
 }
 
-/* One step with all that follows from it; false when training cannot go on. */
+/* One step with logging, evaluation and checkpoints; false to stop. */
 static bool one_step(Training *training) {
     const Settings *settings = &training->settings;
     StepResult result;
@@ -461,7 +463,7 @@ static bool one_step(Training *training) {
         due(settings->checkpoint, training->place.step, last_step(training)) || interrupt_signal();
     if (!saves) return true;
     return is_finite(training) &&
-           (save(training, "last.safetensors", true) || tell_saved(training));
+           (save(training, "last.safetensors", true) || report_kept_checkpoint(training));
 }
 
 /* Whether the checkpoints of the run can be used; false after a message. */
@@ -501,8 +503,8 @@ static int loop(Training *training) {
     long steps = last_step(training);
     if (steps == 0 && training->saved < 0) return save_start(training);
     if (training->place.step >= steps) {
-        printf("%s is complete at step %ld; --steps N continues it\n", training->options->out,
-               training->place.step);
+        printf("%s is complete at step %ld; --resume --steps N continues it\n",
+               training->options->out, training->place.step);
         return 0;
     }
     interrupt_watch();
@@ -518,6 +520,7 @@ static int loop(Training *training) {
 }
 
 static void release(Training *training) {
+    progress_phase(NULL);
     step_release(&training->stepper);
     record_close(&training->record);
     data_close(training->data);
@@ -535,50 +538,47 @@ int command_train(int argc, char **argv) {
     const Command *command = command_row("train");
     Options options = {.device = "cpu", .steps = -1, .seed = -1, .command = argv};
     const Option table[] = {
-        {OPTION_TEXT, "--data", "PATH", &options.data,
-         "text, tokens (moec tokenize, .npy, uint16:PATH, uint32:PATH), a folder or a quoted "
-         "pattern "
-         "of them; examples (safetensors)"},
-        {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
-         "a tokenizer.json: texts become its tokens; kept in the checkpoints"},
-        {OPTION_TEXT, "--out", "DIR", &options.out,
-         "receives last.safetensors, best.safetensors, log.jsonl, run.json"},
-        {OPTION_TEXT, "--val", "PATH", &options.validation,
-         "data to evaluate on; else the end of --data is held out"},
-        {OPTION_COUNT, "--steps", "N", &options.steps,
-         "optimizer steps in all (train.steps); 0: only writes the weights it would begin with"},
-        {OPTION_COUNT, "--until", "N", &options.until,
-         "stop after that step, as when interrupted: --resume goes on"},
-        {OPTION_NUMBER, "--diverged-above", "LOSS", &options.limit,
-         "a run whose loss is above it has diverged"},
-        {OPTION_COUNT, "--seed", "N", &options.seed,
-         "of weights, data order and random numbers (train.seed)"},
-        {OPTION_FLAG, "--resume", NULL, &options.resume,
-         "go on from DIR/last.safetensors; start when there is none"},
+        {OPTION_GROUP, "data and output", NULL, NULL, NULL},
+        {OPTION_TEXT, "--data", "DATA", &options.data,
+         "training data: text, tokens (moec tokenize, .npy, uint16:PATH, uint32:PATH), a directory "
+         "or a quoted pattern of them; examples (safetensors)"},
+        {OPTION_TEXT, "--val-data", "DATA", &options.validation,
+         "validation data (default: the end of --data)"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer,
+         "tokenizer.json for text; kept in the checkpoints (default: tokens are bytes)"},
+        {OPTION_TEXT, "--out", "RUN", &options.out,
+         "run directory: last.safetensors, best.safetensors, log.jsonl, run.json"},
         {OPTION_FLAG, "--tensorboard", NULL, &options.tensorboard,
-         "write the log for TensorBoard as well, beside log.jsonl"},
-        {OPTION_TEXT, "--from", "RUN|FILE", &options.from,
-         "weights to begin with; a run that goes on has its own"},
-        {OPTION_TEXT, "--missing", "init", &options.missing,
-         "with --from: what it lacks begins as the spec says"},
-        {OPTION_FLAG, "--no-cache", NULL, &options.no_cache, "compile anew and keep nothing"},
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, as in the file"},
+         "log for TensorBoard in addition to log.jsonl"},
+        {OPTION_GROUP, "training", NULL, NULL, NULL},
+        {OPTION_COUNT, "--steps", "N", &options.steps,
+         "total number of optimizer steps (train.steps); 0 = write the initial weights only"},
+        {OPTION_COUNT, "--seed", "N", &options.seed,
+         "seed of weights, data order and dropout (default train.seed, which is 1)"},
+        {OPTION_FLAG, "--resume", NULL, &options.resume,
+         "resume from last.safetensors of --out; start from scratch if the file is missing"},
+        {OPTION_COUNT, "--stop-after", "N", &options.until,
+         "step to stop after, as after an interrupt; --resume continues"},
+        {OPTION_NUMBER, "--diverged-above", "LOSS", &options.limit,
+         "loss above which the run has diverged"},
+        {OPTION_TEXT, "--init-from", "RUN", &options.from,
+         "run or checkpoint with the initial weights (fine-tuning)"},
+        {OPTION_FLAG, "--init-missing", NULL, &options.missing,
+         "with --init-from: random initialization of parameters that are missing there"},
+        DEVICE_OPTION(&options.device),
+        {OPTION_FLAG, "--no-cache", NULL, &options.no_cache,
+         "compilation without the cache of compiled programs"},
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.data || !options.out)
-        return arguments_wrong(command, NULL, "moec train needs --data and --out");
-    if (options.missing && (!options.from || strcmp(options.missing, "init") != 0))
-        return arguments_wrong(command, "--from RUN --missing init",
-                               "--missing takes the word init, beside --from");
+        return arguments_wrong(command, NULL, "moec train requires --data and --out");
+    if (options.missing && !options.from)
+        return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
     Training training = {.options = &options};
-    progress_phase("compilation");
-    bool good = build(&training);
-    if (good) progress_phase("reading the data");
-    good = good && open_data(&training);
+    bool good = build(&training) && open_data(&training);
     if (good) {
         memory_reset_peak();
         size_t program = products_prepare(training.model->engine->products) +
@@ -591,7 +591,6 @@ int command_train(int argc, char **argv) {
         }
     }
     code = good ? loop(&training) : EXIT_INPUT;
-    progress_phase(NULL);
     release(&training);
     return code;
 }

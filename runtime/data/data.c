@@ -184,7 +184,9 @@ static char *pattern_of(const char *folder) {
 static bool each_file(const char *path, bool (*each)(void *context, const char *path),
                       void *context) {
     if (!file_is_folder(path))
-        return file_exists(path) ? each(context, path) : each_matching(path, path, each, context);
+        return file_exists(path) || file_is_standard(path)
+                   ? each(context, path)
+                   : each_matching(path, path, each, context);
     char *pattern = pattern_of(path);
     bool good = each_matching(pattern, path, each, context);
     free(pattern);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOLD = 40 };
+enum { LISTED = 20 };
 
 typedef struct Match {
     MoecCompiler *layouts, *compiler; /* compiler: of the model */
@@ -23,14 +23,15 @@ static const char *const remedy_import =
     "moec tensors lists the tensors of a file; --layout FILE selects a custom layout";
 
 static void tell(Match *match, const char *what, const char *name) {
-    if (match->wrong++ < MAX_TOLD) item_message(what, name);
+    if (match->wrong++ < LISTED) item_message(what, name);
 }
 
 /* Prints the end of the list as an error. */
 static bool told(const Match *match, const char *remedy) {
     if (!match->wrong) return true;
-    if (match->wrong > MAX_TOLD) fprintf(stderr, "  and %d more\n", match->wrong - MAX_TOLD);
-    return error_message(remedy, "%d tensor%s not match layout '%s'", match->wrong,
+    if (match->wrong > LISTED)
+        fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
+    return error_message(remedy, "%d tensor%s not fit layout '%s'", match->wrong,
                          match->wrong == 1 ? " does" : "s do", match->layout);
 }
 
@@ -73,7 +74,7 @@ static bool begin(Match *match) {
     match->theirs = moec_layout_tensors(match->layouts, match->layout, match->compiler, tensors,
                                         count, &match->count);
     free(tensors);
-    if (!match->theirs) fputs(moec_reports(match->layouts), stderr);
+    if (!match->theirs) message_reports(moec_reports(match->layouts));
     return match->theirs != NULL;
 }
 

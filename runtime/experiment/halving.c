@@ -1,5 +1,6 @@
 #include "experiment/halving.h"
 
+#include "base/progress.h"
 #include "base/memory.h"
 #include "experiment/outcome.h"
 
@@ -42,7 +43,7 @@ static void stop(const Plan *plan, const MoecVariant *variant, long step) {
         if (!run_result_at(plan, variant, seed, step, &result)) continue;
         result.stopped = true;
         run_keep(plan, variant, seed, &result);
-        if (!told) printf("%s stops at step %ld\n", variant->name, step);
+        if (!told) progress_line("%s stops at step %ld", variant->name, step);
         told = true;
     }
 }

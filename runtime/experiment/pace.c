@@ -1,6 +1,7 @@
 #include "experiment/pace.h"
 
 #include "abi/json_make.h"
+#include "base/progress.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -30,7 +31,7 @@ static double measure(const Plan *plan, const MoecVariant *variant) {
         history_free(&history);
     }
     if (!(seconds > 0))
-        error_message("what it said stands in its output.txt", "a trial of %s has failed, in %s",
+        error_message("see output.txt in its directory", "a trial of %s has failed, in %s",
                       variant->name, folder);
     free(folder);
     return seconds > 0 ? seconds : 0;
@@ -55,9 +56,8 @@ long pace_steps(const Plan *plan, const MoecVariant *variant) {
         steps = seconds > 0 ? (long)fmax(1, plan->experiment->seconds / seconds) : 0;
         if (steps && !keep(path, seconds, steps)) steps = 0;
         if (steps)
-            printf("%s: %.4g s a step, %ld steps in %g s\n", variant->name, seconds, steps,
-                   plan->experiment->seconds);
-        fflush(stdout);
+            progress_line("%s: %.4g s/step, %ld steps in %g s", variant->name, seconds, steps,
+                          plan->experiment->seconds);
     }
     free(path);
     return steps;

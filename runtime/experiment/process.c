@@ -47,14 +47,14 @@ char **order_command(const Plan *plan, const RunOrder *order) {
     arguments[count++] = memory_format("%s:%s", plan->file, plan->experiment->model);
     arguments[count++] = memory_format("--resume");
     count = add_option(arguments, count, "--data", plan->data);
-    count = add_option(arguments, count, "--val", plan->validation);
+    count = add_option(arguments, count, "--val-data", plan->validation);
     count = add_option(arguments, count, "--tokenizer", plan->tokenizer);
     count = add_option(arguments, count, "--device", order->device);
     count = add_option(arguments, count, "--out", folder);
     count = add_number(arguments, count, "--seed", order->seed);
     if (order->trial || plan->experiment->seconds > 0)
         count = add_number(arguments, count, "--steps", order->steps);
-    count = add_number(arguments, count, "--until", order->until);
+    count = add_number(arguments, count, "--stop-after", order->until);
     count = add_option(arguments, count, "--diverged-above", limit);
     if (plan->tensorboard) arguments[count++] = memory_format("--tensorboard");
     for (int i = 0; i < plan->set_count; i++)

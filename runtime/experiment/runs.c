@@ -90,29 +90,26 @@ void runs_unlock(int lock) {
 }
 
 static void tell(const Sweep *sweep, const Worker *worker, const RunResult *result) {
-    progress_clear();
-    printf("%s seed %ld: ", worker->order.variant->name, worker->order.seed);
-    if (result->diverged)
-        printf("diverged at step %ld", result->step);
-    else
-        printf("%s %.5f", result->metric, result->loss);
-    printf("  (%ld of %ld runs)\n", sweep->ended, plan_runs(sweep->plan));
-    fflush(stdout);
+    char *outcome = result->diverged ? memory_format("diverged at step %ld", result->step)
+                                     : memory_format("%s %.5f", result->metric, result->loss);
+    progress_line("%s seed %ld: %s  (%ld of %ld runs)", worker->order.variant->name,
+                  worker->order.seed, outcome, sweep->ended, plan_runs(sweep->plan));
+    free(outcome);
 }
 
 static void tell_failed(const Plan *plan, const Worker *worker, int status) {
     char *folder = order_folder(plan, &worker->order);
     progress_clear();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        error_message("metric takes a number of log.jsonl: moec log DIR --csv lists them",
+        error_message("set metric to a column of the log; moec log RUN lists them",
                       "the log of %s seed %ld has no number '%s'", worker->order.variant->name,
                       worker->order.seed,
                       plan->experiment->metric ? plan->experiment->metric : "loss");
     else if (WIFSIGNALED(status))
-        error_message("the same command goes on with it", "%s seed %ld was killed by signal %d",
+        error_message("run the same command again to resume", "%s seed %ld was killed by signal %d",
                       worker->order.variant->name, worker->order.seed, WTERMSIG(status));
     else
-        error_message("what it said stands in its output.txt; the same command goes on with it",
+        error_message("see output.txt in the run directory; the same command resumes it",
                       "%s seed %ld has failed, in %s", worker->order.variant->name,
                       worker->order.seed, folder);
     free(folder);
@@ -293,7 +290,7 @@ static void end_job(Sweep *sweep, Worker *worker) {
     }
     sweep->running--;
     sweep->failed++;
-    error_message("the same command goes on with it; slurm_N.txt holds what the jobs said",
+    error_message("see slurm_N.txt; run the same command again to resume",
                   "%s seed %ld has stopped at step %ld of %ld", worker->order.variant->name,
                   worker->order.seed, result.step, last);
 }
@@ -375,7 +372,7 @@ int runs_make(const Plan *plan) {
     free(sweep.steps);
     free(sweep.stopped);
     if (interrupt_signal()) {
-        printf("stopped; the same command goes on\n");
+        progress_line("interrupted; run the same command again to resume");
         return 128 + interrupt_signal();
     }
     return sweep.failed || !good ? EXIT_FAILED : 0;

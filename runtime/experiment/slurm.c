@@ -1,5 +1,6 @@
 #include "experiment/slurm.h"
 
+#include "base/progress.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
@@ -128,10 +129,10 @@ static bool submit(const Plan *plan, const RunOrder *orders, int count, const ch
     char *command = submit_command(path);
     free(text);
     if (good && (!ask(command, job) || !is_job(job)))
-        good = error_message("sbatch says why; the file can be changed and submitted by hand",
-                             "%s could not be submitted", path);
-    if (good) printf("%s is submitted as job %s: %d runs\n", path, job, count);
-    fflush(stdout);
+        good = error_message(
+            "see the message of sbatch; the file can be changed and submitted by hand",
+            "%s could not be submitted", path);
+    if (good) progress_line("%s is submitted as job %s: %d runs", path, job, count);
     good = good && file_write(kept, job, strlen(job));
     free(command);
     free(path);
@@ -153,13 +154,13 @@ bool slurm_make(const Plan *plan, const RunOrder *orders, int count) {
     char *kept = path_join(plan->out, "slurm.job"), job[MAX_REPLY] = "";
     bool good = make_folders(plan, orders, count);
     if (good && read_job(kept, job) && is_going_on(job))
-        printf("job %s is not over: waiting for it\n", job);
+        progress_line("waiting for job %s", job);
     else
         good = good && submit(plan, orders, count, kept, job);
-    fflush(stdout);
     while (good && !interrupt_signal() && is_going_on(job)) sleep(POLL_SECONDS);
     if (interrupt_signal())
-        printf("the jobs go on; the same command waits for them, scancel %s ends them\n", job);
+        progress_line("the jobs continue; the same command waits for them, scancel %s stops them",
+                      job);
     free(kept);
     return good && !interrupt_signal();
 }

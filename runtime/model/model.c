@@ -531,57 +531,81 @@ bool model_read(Model *model, const Safetensors *file, bool optimizer) {
     return good && model_put(model);
 }
 
-/* Names for a message: the first ones, and their count. */
+/* Lines of a message: the first of them, and their count. */
 typedef struct Names {
     char *text;
     int count;
 } Names;
 
-enum { NAMES_TOLD = 12 };
+enum { LISTED = 20 };
 
 static void add_name(Names *names, const char *name) {
-    char *longer = NULL;
-    if (names->count < NAMES_TOLD)
-        longer = memory_format("%s\n    %s", names->text ? names->text : "", name);
-    else if (names->count == NAMES_TOLD)
-        longer = memory_format("%s\n    ...", names->text);
-    names->count++;
-    if (!longer) return;
+    if (names->count++ >= LISTED) return;
+    char *longer = memory_format("%s\n    %s", names->text ? names->text : "", name);
     free(names->text);
     names->text = longer;
 }
 
-static bool tell_lacking(const Safetensors *file, const Names *names, bool lacking) {
+/* Adds the line "... and 37 more" to a list that is longer than LISTED. */
+static const char *listed(Names *names) {
+    if (names->count <= LISTED) return names->text;
+    char *longer = memory_format("%s\n    ... and %d more", names->text, names->count - LISTED);
+    free(names->text);
+    return names->text = longer;
+}
+
+static bool report_lacking(const Safetensors *file, Names *names, bool lacking) {
     const char *many = names->count == 1 ? "" : "s";
     if (!names->count) return true;
     if (!lacking)
-        return error_message("add --init-missing to initialize them",
-                             "%s lacks %d tensor%s of the model:%s", file->path, names->count, many,
-                             names->text);
-    note_message("%s lacks %d tensor%s of the model, which are initialized:%s", file->path,
-                 names->count, many, names->text);
+        return error_message("add --init-missing to initialize them randomly",
+                             "%s does not have %d tensor%s of the model:%s", file->path,
+                             names->count, many, listed(names));
+    note_message("%s does not have %d tensor%s of the model; random initialization of:%s",
+                 file->path, names->count, many, listed(names));
+    return true;
+}
+
+/* Reads a tensor if the file has it; another shape is added to `wrong`. */
+static bool begin_tensor(const Safetensors *file, const PublicTensor *one, float *block, bool *used,
+                         Names *wrong) {
+    const Entry *entry = safetensors_find(file, one->name);
+    if (!entry || same_shape(one, entry))
+        return read_tensor(file, one->name, one, block, false, used);
+    used[entry - file->entries] = true;
+    char *found = shape_text(entry->shape, entry->rank),
+         *expected = shape_text(one->shape, one->rank),
+         *line = memory_format("%s: %s, expected %s", one->name, found, expected);
+    add_name(wrong, line);
+    free(found);
+    free(expected);
+    free(line);
     return true;
 }
 
 bool model_begin(Model *model, const Safetensors *file, bool lacking) {
     bool good = true, *used = memory_new(sizeof *used * ((size_t)file->count + 1));
-    Names absent = {0}, left = {0};
+    Names absent = {0}, left = {0}, wrong = {0};
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
-        good &= read_tensor(file, one->name, one, model->weights, false, used);
+        good &= begin_tensor(file, one, model->weights, used, &wrong);
         if (!safetensors_find(file, one->name)) add_name(&absent, one->name);
     }
     for (int i = 0; i < model->state_count; i++)
         if (!is_optimizers(model->states[i].name))
-            good &= read_tensor(file, model->states[i].name, &model->states[i], model->layer_states,
-                                false, used);
+            good &= begin_tensor(file, &model->states[i], model->layer_states, used, &wrong);
     for (int i = 0; i < file->count; i++)
         if (!used[i] && !is_optimizers(file->entries[i].name))
             add_name(&left, file->entries[i].name);
-    good = tell_lacking(file, &absent, lacking) && good;
+    if (wrong.count)
+        good = error_message("use the sizes of that run, or train from scratch",
+                             "%s: %d tensor%s of another shape:%s", file->path, wrong.count,
+                             wrong.count == 1 ? "" : "s", listed(&wrong));
+    good = report_lacking(file, &absent, lacking) && good;
     if (good && left.count)
-        note_message("%s contains %d tensor%s that the model does not have:%s", file->path,
-                     left.count, left.count == 1 ? "" : "s", left.text);
+        note_message("%s has %d tensor%s that the model does not have:%s", file->path, left.count,
+                     left.count == 1 ? "" : "s", listed(&left));
+    free(wrong.text);
     free(absent.text);
     free(left.text);
     free(used);

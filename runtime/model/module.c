@@ -225,6 +225,7 @@ Module *module_load(const char *text, bool parts, bool keep) {
         kept = program_name(folder, text);
         kernels = kernels_name(folder);
         module->cached = cache_sound(kept, true) && load(module, kept, false);
+        if (module->cached) detail_message("loaded %s from the cache", kept);
     }
     if (!module->cached) {
         char *beside = kernels_beside_binary();
@@ -241,6 +242,7 @@ Module *module_load(const char *text, bool parts, bool keep) {
         free(beside);
     }
     module->compile_seconds = seconds_now() - start;
+    if (!module->cached) detail_message("compiled the program in %.2f s", module->compile_seconds);
     free(folder);
     free(kept);
     free(kernels);

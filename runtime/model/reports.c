@@ -6,7 +6,6 @@
 
 bool reports_good(MoecCompiler *compiler) {
     if (!moec_failed(compiler)) return true;
-    fflush(stdout);
-    fputs(moec_reports(compiler), message_file());
+    message_reports(moec_reports(compiler));
     return false;
 }

@@ -36,15 +36,15 @@ static const char *const flags[] = {"-std=gnu11",
 enum {
     FLAG_COUNT = sizeof flags / sizeof flags[0],
     WORD_LIMIT = 16,
-    COMMAND_LIMIT = WORD_LIMIT + FLAG_COUNT + 16,
+    COMMAND_LIMIT = 2 * WORD_LIMIT + FLAG_COUNT + 16,
     WORK_LIMIT = 8
 };
 
-/* A command line; the words of MOEC_CC are parts of `name`. */
+/* A command line; the words of MOEC_CC are parts of `name`, those of MOEC_CFLAGS of `more`. */
 typedef struct Command {
     char *words[COMMAND_LIMIT];
     int count;
-    char *name;
+    char *name, *more;
 } Command;
 
 static const char *compiler_name(void) {
@@ -86,15 +86,24 @@ static void hash_processor(XXH3_state_t *state) {
     fclose(file);
 }
 
-/* One additional flag from the environment, such as -O0 or -g. The kernels are shared by all
- * programs and keep their optimization level. */
-static const char *more_flag(bool kernels) {
+/* Splits MOEC_CFLAGS at spaces: returns the count of flags, which are parts of *text, a new string.
+ * The kernels are the same for all programs: -O0 of a test does not apply to them. */
+static int more_flags(bool kernels, char **text, char *flag[WORD_LIMIT]) {
     const char *more = getenv("MOEC_CFLAGS");
-    return !more || (kernels && strncmp(more, "-O", 2) == 0) ? "" : more;
+    char *rest = NULL;
+    int count = 0;
+    *text = memory_format("%s", more ? more : "");
+    for (char *word = strtok_r(*text, " ", &rest); word && count < WORD_LIMIT;
+         word = strtok_r(NULL, " ", &rest))
+        if (!kernels || strncmp(word, "-O", 2) != 0) flag[count++] = word;
+    return count;
 }
 
 void toolchain_hash(XXH3_state_t *state, bool kernels) {
-    cache_add(state, more_flag(kernels));
+    char *text, *more[WORD_LIMIT];
+    const int count = more_flags(kernels, &text, more);
+    for (int i = 0; i < count; i++) cache_add(state, more[i]);
+    free(text);
     for (int i = 0; i < FLAG_COUNT; i++) cache_add(state, flags[i]);
     hash_compiler(state);
     hash_processor(state);
@@ -113,13 +122,28 @@ static Command command_new(bool openmp, bool kernels) {
         add_word(&command, word);
     for (int i = 0; i < FLAG_COUNT; i++) add_word(&command, flags[i]);
     if (openmp) add_word(&command, "-fopenmp");
-    if (*more_flag(kernels)) add_word(&command, more_flag(kernels));
+    char *more[WORD_LIMIT];
+    const int count = more_flags(kernels, &command.more, more);
+    for (int i = 0; i < count; i++) add_word(&command, more[i]);
     return command;
 }
 
-/* Starts the compiler; its output goes to the file `log`. -1 with errno set if it cannot be
- * started. */
+static void command_free(Command *command) {
+    free(command->name);
+    free(command->more);
+}
+
+/* Starts the compiler; what it prints goes to the file `log`. -1, with errno set, when it could not
+ * be started. */
 static pid_t start(const Command *command, const char *log) {
+    char *line = memory_format("%s", command->words[0]);
+    for (int i = 1; i < command->count; i++) {
+        char *longer = memory_format("%s %s", line, command->words[i]);
+        free(line);
+        line = longer;
+    }
+    detail_message("%s", line);
+    free(line);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -160,7 +184,7 @@ static int translate(const char *include, const Translation *work, int count, bo
                                work[i].output, "-x",    "c",  work[i].source};
         for (size_t j = 0; j < sizeof words / sizeof words[0]; j++) add_word(&command, words[j]);
         children[i] = start(&command, logs[i]);
-        free(command.name);
+        command_free(&command);
         free(define);
     }
     int reason = errno, worst = 0;
@@ -182,7 +206,7 @@ static int link_objects(const Translation *work, int count, const char *ready, b
     if (ready) add_word(&command, ready);
     add_word(&command, "-lm");
     int status = finish(start(&command, log));
-    free(command.name);
+    command_free(&command);
     return status;
 }
 

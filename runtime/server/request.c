@@ -171,8 +171,8 @@ static bool check_model(const Reading *reading) {
     const json_t *model = json_object_get(reading->body, "model");
     if (!model || (json_is_string(model) && strcmp(json_string_value(model), served) == 0))
         return true;
-    problem_set(reading->problem, 404, "unknown model: this server has one model, '%s'",
-                "this server has one model: '%s'", served);
+    problem_set(reading->problem, 404, "model", "unknown model: this server has one model, '%s'",
+                served);
     reading->problem->code = "model_not_found";
     return false;
 }
@@ -316,8 +316,8 @@ static bool add_text(Reading *reading, Encoder *encoder, const char *bytes, size
     text_append(&prompt->text, bytes, length);
     if (!speech_tokens(service->writing, service->tokenizer, encoder, bytes, length,
                        &prompt->tokens))
-        return problem_set(reading->problem, 400, "the tokenizer cannot encode this text",
-                           "the tokenizer cannot read this text");
+        return problem_set(reading->problem, 400, "prompt",
+                           "the tokenizer cannot encode this text");
     for (size_t i = 0; i < prompt->tokens.count; i++)
         if (prompt->tokens.items[i] >= service->vocabulary)
             return problem_set(reading->problem, 400, "prompt",
@@ -340,8 +340,8 @@ static bool read_prompts(Reading *reading, Encoder *encoder) {
     if (!prompt) return problem_set(reading->problem, 400, "prompt", "'prompt' is missing");
     if (!many) return add_any(reading, encoder, prompt);
     if (json_array_size(prompt) == 0 || json_array_size(prompt) > MAX_CHOICES)
-        return problem_set(reading->problem, 400, "'prompt' must have 1 to %d items",
-                           "'prompt' has from 1 to %d texts", MAX_CHOICES);
+        return problem_set(reading->problem, 400, "prompt", "'prompt' must have 1 to %d items",
+                           MAX_CHOICES);
     size_t i;
     json_array_foreach(prompt, i, one) if (!add_any(reading, encoder, one)) return false;
     return true;
@@ -416,8 +416,8 @@ static bool read_body(Reading *reading) {
     if (good && chat && service->tokenizer)
         template_begin_once(service->tokenizer, &request->prompts[0].tokens);
     if (good && (long)request->prompt_count * request->copies > MAX_CHOICES)
-        good = problem_set(reading->problem, 400, "a request can have at most %d completions",
-                           "a request makes at most %d texts", MAX_CHOICES);
+        good = problem_set(reading->problem, 400, "n", "a request can have at most %d completions",
+                           MAX_CHOICES);
     return good && check_lengths(reading);
 }
 

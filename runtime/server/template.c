@@ -267,9 +267,7 @@ bool template_chat(const Template *template, const json_t *messages, Text *out, 
     json_decref(list);
     if (!failure.text) return true;
     problem_set(problem, 400, "messages", "%s%s",
-                failure.raised ? "error in the chat template of this server: "
-                               : "the chat template of this server, ",
-                failure.text);
+                failure.raised ? "" : "error in the chat template of this server, ", failure.text);
     free(failure.text);
     return false;
 }

@@ -186,8 +186,7 @@ static json_t *divide_real(Rendering *r, const char *sign, double a, double b) {
 static json_t *calculate(Rendering *r, const char *sign, const Number *a, const Number *b) {
     bool real = a->real || b->real, beyond = false;
     json_int_t whole = 0;
-    if (strchr("division by zero", *sign) && b->value == 0)
-        return reading_refused(r, "a division by zero");
+    if (strchr("/%", *sign) && b->value == 0) return reading_refused(r, "division by zero");
     if (strcmp(sign, "/") == 0) return keep_real(r, a->value / b->value);
     if (strchr("/%", *sign))
         return real ? divide_real(r, sign, a->value, b->value)

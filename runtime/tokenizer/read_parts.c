@@ -13,10 +13,8 @@ static const char gpt2[] =
 
 /* Supported types of each part, for error messages. */
 static const char *const known_parts[][2] = {
-    {"supported: NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip, StripAccents, "
-     "BertNormalizer, Nmt, Precompiled, ByteLevel and Sequence",
-     "known are NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip, "
-     "StripAccents, BertNormalizer, Nmt, Precompiled, ByteLevel and Sequence"},
+    {"normalizer", "supported: NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip, "
+                   "StripAccents, BertNormalizer, Nmt, Precompiled, ByteLevel and Sequence"},
     {"pre_tokenizer",
      "supported: ByteLevel, Metaspace, Split, Digits, Whitespace, WhitespaceSplit, Punctuation, "
      "BertPreTokenizer, CharDelimiterSplit and Sequence"},
@@ -310,8 +308,8 @@ static bool add_template(Tokenizer *tokenizer, const json_t *part) {
     tokens_append(&before, tokenizer->before.items, tokenizer->before.count);
     tokens_free(&tokenizer->before);
     tokenizer->before = before;
-    return sequences == 1 || read_refuse(tokenizer, "a template without exactly one text",
-                                         "a template without exactly one text");
+    return sequences == 1 ||
+           read_refuse(tokenizer, "template", "a template without exactly one text");
 }
 
 /* ["[SEP]", 102] of the processors of BERT and RoBERTa. */

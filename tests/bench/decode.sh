@@ -25,7 +25,7 @@ theirs() { # NAME COUNT
 ours() { # the word of inference.weight_dtype: tokens per second, the share of the bandwidth
     cache=bf16
     [ "$1" != f32 ] || cache=f32
-    $moec bench $spec --graph decode --prefix 1 --set inference.weight_dtype="$1" --set inference.kv_cache_dtype=$cache --json >"$work/bench"
+    $moec bench $spec --mode decode --prefix-length 1 --set inference.weight_dtype="$1" --set inference.kv_cache_dtype=$cache --json >"$work/bench"
     for name in tokens_per_second share_of_bandwidth; do
         sed -n "s/.*\"$name\": *\([0-9.e+-]*\).*/\1/p" "$work/bench"
     done
@@ -33,10 +33,10 @@ ours() { # the word of inference.weight_dtype: tokens per second, the share of t
 
 "$PYTHON" tests/bench/decode.py "$work" tokens
 $moec train $spec --data "$work/tokens.bin" --steps 1 --out "$work/run" >/dev/null
-$moec export "$work/run" --as gguf --no-tokenizer --out "$work/gguf" >/dev/null
+$moec export "$work/run" --format gguf --no-tokenizer --out "$work/gguf" >/dev/null
 "$PYTHON" tests/bench/decode.py "$work" files "$work/gguf/model.gguf"
 theirs f32 12
-$moec generate "$work/run" --numbers --prompt "1 5 7" --tokens 12 --temperature 0 >"$work/ours"
+$moec generate "$work/run" --token-ids --prompt "1 5 7" -n 12 --temperature 0 >"$work/ours"
 [ "$(tail -n 1 "$work/theirs" | tr -s ' ')" = "$(sed 's/^1 5 7 //' "$work/ours" | tr -s ' ')" ] || {
     cat "$work/theirs" "$work/ours"
     echo "other tokens: no speed is told"

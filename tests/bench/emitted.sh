@@ -12,11 +12,11 @@ trap 'rm -rf "$folder"' EXIT
 
 figure() { sed -n "s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" "$folder/bench"; }
 
-$moec emit "$spec" --target c --graph decode --out "$folder/c"
+$moec emit "$spec" --target c --mode decode --out "$folder/c"
 make -s -C "$folder/c"
 for round in $(seq "${2:-3}"); do
     (cd "$folder/c" && ./generate --prompt a --tokens 150 --temperature 0 --speed 1 2>"$folder/speed" >"$folder/text")
-    $moec bench "$spec" --graph decode --json >"$folder/bench"
+    $moec bench "$spec" --mode decode --json >"$folder/bench"
     awk -v round="$round" -v emitted="$(sed 's/ .*//' "$folder/speed")" -v hosted="$(figure tokens_per_second)" \
         -v bytes="$(figure bytes_per_token)" -v ceiling="$(figure ceiling_gbytes_per_second)" \
         -v share="$(figure share_of_bandwidth)" 'BEGIN {

@@ -14,8 +14,8 @@ model two = decoder {
 MODEL
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 for graph in train decode; do
-    moec explain "$work/two.moe" --graph $graph --json --gflops 1 --gbytes 1 >"$work/explained"
-    moec bench "$work/two.moe" --graph $graph --quick --kernels --json >"$work/bench"
+    moec explain "$work/two.moe" --mode $graph --json --peak-gflops 1 --peak-gbytes 1 >"$work/explained"
+    moec bench "$work/two.moe" --mode $graph --quick --kernels --json >"$work/bench"
     # "NAME RUNS" of both; what the host does itself is known to bench alone
     sed -n -e '/"units"/,$ s/.*"name": "\(.*\)".*/\1/p' -e 's/.*"runs": \([0-9]*\).*/\1/p' "$work/explained" | paste -d ' ' - - |
         sort >"$work/known"
@@ -24,7 +24,7 @@ for graph in train decode; do
     [ "$(wc -l <"$work/timed")" -gt 8 ] || wrong "$graph: too few units are timed"
     cmp "$work/known" "$work/timed" || wrong "$graph: $(diff "$work/known" "$work/timed")"
 done
-moec bench "$work/two.moe" --graph decode --quick --kernels >"$work/text"
+moec bench "$work/two.moe" --mode decode --quick --kernels >"$work/text"
 grep -qE '^  logits +[0-9]+  matmul +[0-9.]+ .*std/decoder.moe' "$work/text" || wrong "$(cat "$work/text")"
 moec emit "$work/two.moe" --target c --out "$work/emitted" >"$work/log"
 ! grep -rq "moec_mark(run," "$work/emitted" || wrong "a program that is not timed tells of its units"
@@ -32,4 +32,4 @@ moec emit "$work/two.moe" --target c --out "$work/emitted" >"$work/log"
 # A run's folder serves as its spec.
 cat stdlib/*.moe >"$work/data"
 moec train "$work/two.moe" --data "$work/data" --out "$work/run" --steps 1 >"$work/text" 2>&1 || wrong "training: $(cat "$work/text")"
-moec bench "$work/run" --graph decode --quick --set inference.kv_cache_dtype=int8 >"$work/text" 2>&1 || wrong "bench of a run: $(cat "$work/text")"
+moec bench "$work/run" --mode decode --quick --set inference.kv_cache_dtype=int8 >"$work/text" 2>&1 || wrong "bench of a run: $(cat "$work/text")"

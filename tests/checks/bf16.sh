@@ -16,7 +16,7 @@ esac >"$work/models"
 compare() { moec verify "$@" --set train.precision=bf16 >"$work/out" 2>&1; }
 while read -r model; do
     # shellcheck disable=SC2086
-    compare $model || { grep -q 'or fewer tokens' "$work/out" && compare $model --batch 1 --context 5; } ||
+    compare $model || { grep -q 'or fewer tokens' "$work/out" && compare $model -b 1 -c 5; } ||
         wrong "$model: $(cat "$work/out")"
     grep -q 'products of bf16' "$work/out" || wrong "not rounded: $(cat "$work/out")"
 done <"$work/models"
@@ -26,7 +26,7 @@ for flag in -DMOEC_FAST_PAIRS=1 -mno-avx512bf16; do
     [ "$(uname -m)" = x86_64 ] || break
     export MOEC_CFLAGS=$flag DNNL_MAX_CPU_ISA=AVX2
     for model in tiny tiny_moe; do
-        compare models/tiny.moe:$model --set dim=48 --set layers=2 --batch 2 --context 12 || wrong "$flag: $(cat "$work/out")"
+        compare models/tiny.moe:$model --set dim=48 --set layers=2 -b 2 -c 12 || wrong "$flag: $(cat "$work/out")"
         [ "$(grep -c 'note: this processor multiplies bf16 no faster' "$work/out")" = 1 ] || wrong "no note: $(cat "$work/out")"
     done
     unset MOEC_CFLAGS DNNL_MAX_CPU_ISA
@@ -57,12 +57,12 @@ awk -v a="$(perplexity f32)" -v b="$(perplexity bf16)" 'BEGIN { exit !(a > 1 && 
     wrong "perplexity: f32 $(perplexity f32), bf16 $(perplexity bf16)"
 
 # What is emitted writes what the hosted one does.
-hosted() { moec generate "$work/two" --prompt "layer " --tokens 24 --temperature 0 --set train.precision=bf16; }
+hosted() { moec generate "$work/two" --prompt "layer " -n 24 --temperature 0 --set train.precision=bf16; }
 hosted >"$work/hosted" || wrong "generating in bf16"
-moec emit "$work/two" --graph decode --out "$work/c" --set train.precision=bf16
+moec emit "$work/two" --mode decode --out "$work/c" --set train.precision=bf16
 make -s -C "$work/c" CFLAGS="-O1 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
 (cd "$work/c" && ./generate --prompt "layer " --tokens 24 --temperature 0) >"$work/emitted"
 [ "$(cat "$work/hosted")" = "$(cat "$work/emitted")" ] || wrong "emitted and hosted write different texts"
-moec emit "$work/two" --graph train --out "$work/t" --set train.precision=bf16
+moec emit "$work/two" --mode train --out "$work/t" --set train.precision=bf16
 make -s -C "$work/t" CFLAGS="-O1 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
 (cd "$work/t" && ./train --data "$work/text" --steps 3) | grep -q '^step 3 loss [0-9.]*$' || wrong "emitted training"

@@ -19,20 +19,20 @@
 #                                                            32 times as large: an expert learns of tokens of a kind
 . "$(dirname "$0")/../begin.sh"
 
-wide="--over dim=64,256 --over attention.heads.q=2,8 --over ffn.hidden_dim=64,256 --set layers=2"
-deep="--over layers=4,16"
-experts="--over ffn.experts=2,16 --over ffn.top_k=1,8 --over ffn.expert.hidden_dim=256,32 --set layers=2"
-mixed="--over ffn.experts=1,64 --over ffn.top_k=1,64 --over ffn.expert.hidden_dim=512,8 --set layers=2"
+wide="--vary dim=64,256 --vary attention.heads.q=2,8 --vary ffn.hidden_dim=64,256 --set layers=2"
+deep="--vary layers=4,16"
+experts="--vary ffn.experts=2,16 --vary ffn.top_k=1,8 --vary ffn.expert.hidden_dim=256,32 --set layers=2"
+mixed="--vary ffn.experts=1,64 --vary ffn.top_k=1,64 --vary ffn.expert.hidden_dim=512,8 --set layers=2"
 sparse= several=2
 if [ "${1:-}" = all ]; then
     several=4
-    wide="--over dim=64,128,256,512,1024 --over attention.heads.q=2,4,8,16,32
-          --over ffn.hidden_dim=64,128,256,512,1024 --set layers=2"
-    deep="--over layers=4,8,16,32"
-    experts="--over ffn.experts=2,4,8,16,32,64 --over ffn.top_k=1,2,4,8,16,32
-             --over ffn.expert.hidden_dim=256,128,64,32,16,8 --set layers=2"
-    mixed="--over ffn.experts=1,8,64 --over ffn.top_k=1,8,64 --over ffn.expert.hidden_dim=512,64,8 --set layers=2"
-    sparse="--over ffn.experts=8,16,32,64 --over ffn.top_k=8,8,8,8 --set ffn.expert.hidden_dim=64 --set layers=2"
+    wide="--vary dim=64,128,256,512,1024 --vary attention.heads.q=2,4,8,16,32
+          --vary ffn.hidden_dim=64,128,256,512,1024 --set layers=2"
+    deep="--vary layers=4,8,16,32"
+    experts="--vary ffn.experts=2,4,8,16,32,64 --vary ffn.top_k=1,2,4,8,16,32
+             --vary ffn.expert.hidden_dim=256,128,64,32,16,8 --set layers=2"
+    mixed="--vary ffn.experts=1,8,64 --vary ffn.top_k=1,8,64 --vary ffn.expert.hidden_dim=512,64,8 --set layers=2"
+    sparse="--vary ffn.experts=8,16,32,64 --vary ffn.top_k=8,8,8,8 --set ffn.expert.hidden_dim=64 --set layers=2"
 fi
 
 export MOEC_CFLAGS=-O0
@@ -41,7 +41,7 @@ export MOEC_CFLAGS=-O0
 verdict() {
     draws=$1 model=$2 expected=$3
     shift 3
-    moec coordcheck "tests/transfer.moe:coordinates_$model" --draws "$draws" "$@" >"$work/table" 2>&1 || true
+    moec coordcheck "tests/transfer.moe:coordinates_$model" --num-seeds "$draws" "$@" >"$work/table" 2>&1 || true
     found=$(tail -n 1 "$work/table" | sed 's/, whose \([a-z]*\) .*/, \1/')
     [ -z "${SHOW:-}" ] || cat "$work/table"
     [ "$found" = "$expected" ] || { cat "$work/table"; wrong "$model: '$found', not '$expected'"; }

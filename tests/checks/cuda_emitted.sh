@@ -5,7 +5,7 @@ for graph in decode train draw; do
     model=models/tiny.moe:tiny_moe
     [ "$graph" != draw ] || model=models/dit.moe:dit_small_e8a3s1
     moec emit "$model" --set layers=2 --set dim=32 --set train.precision=bf16 \
-        --target cuda --graph "$graph" --out "$work/$graph"
+        --target cuda --mode "$graph" --out "$work/$graph"
     if command -v nvcc >/dev/null; then
         make -s -C "$work/$graph" ARCH=sm_80
     else

@@ -27,7 +27,7 @@ emitted() {
 }
 
 # f32: the same text, the same losses. bf16: losses that rounding explains.
-emitted generate_exact --graph decode
+emitted generate_exact --mode decode
 for target in c cuda; do
     (cd "$work/generate_exact.$target" && ./generate --prompt "a spec" --tokens 8 --temperature 0 >"$work/$target.text")
 done
@@ -35,7 +35,7 @@ cmp "$work/c.text" "$work/cuda.text" || { echo "the folders generate different t
 
 for precision in f32=1e-4 bf16=1e-2; do
     name=train_${precision%=*}
-    emitted "$name" --graph train --set train.precision="${precision%=*}"
+    emitted "$name" --mode train --set train.precision="${precision%=*}"
     for target in c cuda; do
         (cd "$work/$name.$target" && ./train --data "$work/text" --steps 3) | sed 's/.* loss //' >"$work/$target.losses"
     done

@@ -31,7 +31,7 @@ cat >"$work/one" <<'END'
 precision=$1
 shift
 compare() { moec verify "$@" --device cuda --set train.precision="$precision" >"$work/$$" 2>&1 && grep -q outputs "$work/$$"; }
-compare "$@" || { grep -q 'or fewer tokens' "$work/$$" && compare "$@" --batch 1 --context 5; } ||
+compare "$@" || { grep -q 'or fewer tokens' "$work/$$" && compare "$@" -b 1 -c 5; } ||
     { touch "$work/failed" && echo "failed: $*"; }
 cat "$work/$$"
 END

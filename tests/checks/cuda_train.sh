@@ -74,8 +74,8 @@ echo "$(loss "$work/cpu.json") $(loss "$work/cuda.json")" |
 
 # Text from one checkpoint, on both; the prompt is long enough for many tokens at once.
 prompt=$(printf 'a specification of a sequence model, compiled' | od -An -v -tu1 | tr -s ' \n' ' ')
-moec generate "$work/cuda" --numbers --prompt "$prompt" --tokens 8 --temperature 0 >"$work/cpu.text" 2>/dev/null
-moec generate "$work/cuda" --numbers --prompt "$prompt" --tokens 8 --temperature 0 --device cuda >"$work/cuda.text" 2>/dev/null
+moec generate "$work/cuda" --token-ids --prompt "$prompt" -n 8 --temperature 0 >"$work/cpu.text" 2>/dev/null
+moec generate "$work/cuda" --token-ids --prompt "$prompt" -n 8 --temperature 0 --device cuda >"$work/cuda.text" 2>/dev/null
 cmp "$work/cpu.text" "$work/cuda.text" || wrong "generate differs between the devices"
 
 # Examples out of noise, by a model of velocities.
@@ -84,7 +84,7 @@ cmp "$work/cpu.text" "$work/cuda.text" || wrong "generate differs between the de
 moec train models/dit.moe:dit_small --device cuda --data "$work/images" --out "$work/dit" --steps 2 --set train.batch_size=2 \
     --set layers=1 >"$work/dit.out" 2>&1 || { cat "$work/dit.out"; wrong "training on images failed"; }
 for device in cpu cuda; do
-    moec draw "$work/dit" --out "$work/$device.drawn" --count 2 --steps 3 --seed 5 --device "$device"
+    moec sample "$work/dit" --out "$work/$device.drawn" --count 2 --steps 3 --seed 5 --device "$device"
     header=$(od -An -tu8 -N8 "$work/$device.drawn")
     tail -c +$((header + 9)) "$work/$device.drawn" | od -An -v -w4 -tfF >"$work/$device.numbers"
 done

@@ -84,15 +84,15 @@ head -c 400 /dev/zero | tr '\0' '\1' >text
 
 # there_and_back SPEC LAYOUT FILE FOLDER: out, in, out again.
 there_and_back() {
-    MOEC_PATH=lib moec init "$1" --seed 3 --out weights >log 2>&1 || wrong "init $1: $(cat log)"
+    MOEC_PATH=lib moec init --force "$1" --seed 3 --out weights >log 2>&1 || wrong "init $1: $(cat log)"
     mv weights weights.safetensors
-    moec export weights.safetensors --as "$2" --layout "$3" --out "$4" >log 2>&1 || wrong "export $1: $(cat log)"
+    moec export weights.safetensors --format "$2" --layout "$3" --out "$4" >log 2>&1 || wrong "export $1: $(cat log)"
     moec import "$4" --layout "$3" --out run >log 2>&1 || wrong "import $4: $(cat log)"
-    moec export run --as "$2" --layout "$3" --out again >log 2>&1 || wrong "export again: $(cat log)"
+    moec export run --format "$2" --layout "$3" --out again >log 2>&1 || wrong "export again: $(cat log)"
     cmp "$4/model.safetensors" again/model.safetensors || wrong "$1 is not the same"
     cmp "$4/config.json" again/config.json || wrong "the configuration of $1 is not the same"
-    moec weights weights.safetensors >before
-    moec weights run | cmp - before || wrong "the weights of $1 are not the same"
+    moec tensors weights.safetensors >before
+    moec tensors run | cmp - before || wrong "the weights of $1 are not the same"
     # The spec next to the weights is complete: it needs no other folder.
     for spec in run/*.moe; do
         grep -q '^model ' "$spec" || continue
@@ -114,16 +114,16 @@ there_and_back models.moe taps lib/family.moe 7b
 there_and_back models.moe taps lib/family.moe 'é [x] ü'
 
 # The loss of the imported model is that of the model.
-MOEC_PATH=lib moec init models.moe --seed 3 --out weights.safetensors
-moec export weights.safetensors --as taps --layout lib/family.moe --out published >log 2>&1 || wrong "$(cat log)"
+MOEC_PATH=lib moec init --force models.moe --seed 3 --out weights.safetensors
+moec export weights.safetensors --format taps --layout lib/family.moe --out published >log 2>&1 || wrong "$(cat log)"
 moec import published --layout lib/family.moe --out run >log 2>&1 || wrong "$(cat log)"
-MOEC_PATH=lib moec train models.moe --from weights.safetensors --data text --out first --steps 0 >log 2>&1 || wrong "$(cat log)"
+MOEC_PATH=lib moec train models.moe --init-from weights.safetensors --data text --out first --steps 0 >log 2>&1 || wrong "$(cat log)"
 moec eval first --data text >one 2>log || wrong "$(cat log)"
 moec eval run --data text >other 2>log || wrong "$(cat log)"
 [ "$(grep -o 'loss [0-9.]*' one)" = "$(grep -o 'loss [0-9.]*' other)" ] && grep -q loss one || wrong "the loss is not the same: $(cat one other)"
 
 # A changed layer is another model, and nothing is written.
 sed 's/act(x\[s - 1, d\])/act(x[s - 2, d])/' lib/mixers.moe >changed && cp -r lib changed_lib && cp changed changed_lib/mixers.moe
-fails "cannot represent this model" moec export weights.safetensors --as taps --layout changed_lib/family.moe --out nowhere
+fails "cannot represent this model" moec export weights.safetensors --format taps --layout changed_lib/family.moe --out nowhere
 fails "cannot find 'missing.moe'" sh -c "sed 's/use mixers/use missing/' lib/family.moe >lib/broken.moe; moec import published --layout lib/broken.moe --out nowhere"
 exit 0

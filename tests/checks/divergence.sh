@@ -59,9 +59,9 @@ spoil fresh spoilt
 ends 1 "the loss is not a finite number" moec eval spoilt --data text
 ends 1 "the loss is not a finite number" moec eval spoilt --data text --json
 grep -q '"loss": null' out || wrong "no loss in the JSON of a loss that is no number"
-ends 1 "a logit is not a finite number" moec generate spoilt --prompt x --tokens 5
-moec init dit.moe:dit_small --set layers=1 --seed 1 --out fresh
+ends 1 "a logit is not a finite number" moec generate spoilt --prompt x -n 5
+moec init dit.moe:dit_small --set layers=1 --seed 1 --out fresh --force
 spoil fresh spoilt
-ends 1 "a value drawn is not a finite number" moec draw spoilt --out drawn --count 1 --steps 2
+ends 1 "a sampled value is not a finite number" moec sample spoilt --out drawn --count 1 --steps 2
 [ -e drawn ] && wrong "nonsense was drawn"
 exit 0

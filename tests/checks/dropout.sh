@@ -27,11 +27,11 @@ moec eval "$work/run" --data "$work/text" --json | grep -v seconds >"$work/with"
 moec eval "$work/run" --data "$work/text" --json $none | grep -v seconds >"$work/without"
 cmp "$work/with" "$work/without"
 for seed in 1 2; do
-    moec generate "$work/run" --prompt The --tokens 20 --temperature 1 --seed $seed >"$work/with.$seed"
-    moec generate "$work/run" --prompt The --tokens 20 --temperature 1 --seed $seed $none >"$work/without.$seed"
+    moec generate "$work/run" --prompt The -n 20 --temperature 1 --seed $seed >"$work/with.$seed"
+    moec generate "$work/run" --prompt The -n 20 --temperature 1 --seed $seed $none >"$work/without.$seed"
     cmp "$work/with.$seed" "$work/without.$seed"
 done
-moec emit "$work/run" --target c --graph decode --out "$work/emitted"
+moec emit "$work/run" --target c --mode decode --out "$work/emitted"
 ! grep -q 'moec_uniform(moec_seed' "$work/emitted/program.c" || wrong "the emitted program draws random numbers"
 # A step's own gradients are those of the definition, with what was left out.
 moec verify "$work/spec.moe" >"$work/compared" || { cat "$work/compared"; exit 1; }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Emitted folders build without warnings with every compiler at hand, generate what `moec generate` generates, draw what
-# `moec draw` draws, train as `moec train` trains, can be called from C, and return errors for broken weights and data.
+# `moec sample` draws, train as `moec train` trains, can be called from C, and return errors for broken weights and data.
 . "$(dirname "$0")/../begin.sh"
 export OMP_NUM_THREADS=2
 strict="-O1 -march=native -Wshadow -Wstrict-prototypes -Werror"
@@ -44,13 +44,13 @@ emitted() {
     rm -rf "$work/run" "$work/c" "$work/t"
     moec train "$model" "$@" --data "$data" --out "$work/run" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     if [ "$kind" = text ]; then
-        moec generate "$work/run" --prompt "The " --tokens 40 --temperature 0 >"$work/hosted"
-        moec emit "$work/run" --target c --graph decode --out "$work/c"
+        moec generate "$work/run" --prompt "The " -n 40 --temperature 0 >"$work/hosted"
+        moec emit --force "$work/run" --target c --mode decode --out "$work/c"
     else
-        moec draw "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5
-        moec emit "$work/run" --target c --graph draw --out "$work/c"
+        moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5
+        moec emit --force "$work/run" --target c --mode sample --out "$work/c"
     fi
-    moec emit "$model" "$@" --target c --graph train --out "$work/t"
+    moec emit --force "$model" "$@" --target c --mode train --out "$work/t"
     for cc in $compilers; do
         command -v "$cc" >/dev/null || continue
         for part in c t; do

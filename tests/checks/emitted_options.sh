@@ -7,9 +7,9 @@ export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
 small="--set dim=16 --set layers=1 --set train.context_length=32 --set train.batch_size=2 --set attention.head_dim=8"
 # shellcheck disable=SC2086 # one word an argument
 {
-    moec emit examples/first.moe $small --graph decode --out "$work/generate" &&
-    moec emit examples/first.moe $small --graph train --out "$work/train" &&
-    moec emit models/dit.moe:dit_small --set layers=1 --graph draw --out "$work/draw"
+    moec emit examples/first.moe $small --mode decode --out "$work/generate" &&
+    moec emit examples/first.moe $small --mode train --out "$work/train" &&
+    moec emit models/dit.moe:dit_small --set layers=1 --mode sample --out "$work/draw"
 } || wrong "nothing is emitted"
 cat stdlib/*.moe >"$work/text"
 cd "$work" || exit 1
@@ -30,17 +30,17 @@ ends() {
 
 ends 0 "" generate --prompt x --tokens 5 --temperature 0.5 --seed 3
 for value in x -1 "" 5x 1.5 99999999999999999999 " 5" +5; do
-    ends 2 "--tokens takes a whole number of at least 0" generate --prompt x --tokens "$value"
-    ends 2 "--steps takes a whole number of at least 0" train --data ../text --steps "$value"
-    ends 2 "--count takes a whole number of at least 0" draw --out ../drawn --count "$value"
-    ends 2 "--seed takes a whole number of at least 0" draw --out ../drawn --seed "$value"
+    ends 2 "--tokens expects a whole number of at least 0" generate --prompt x --tokens "$value"
+    ends 2 "--steps expects a whole number of at least 0" train --data ../text --steps "$value"
+    ends 2 "--count expects a whole number of at least 0" draw --out ../drawn --count "$value"
+    ends 2 "--seed expects a whole number of at least 0" draw --out ../drawn --seed "$value"
 done
 for value in nan inf -1 "" 1e999 x 0.5x; do
-    ends 2 "--temperature takes a number from 0" generate --prompt x --temperature "$value"
+    ends 2 "--temperature expects a number of at least 0" generate --prompt x --temperature "$value"
 done
 ends 2 "--tokens takes" generate --prompt x --tokens
 ends 2 "there is no option --token" generate --prompt x --token 5
-ends 2 "--out takes a text" draw --out ""
+ends 2 "--out expects a text" draw --out ""
 ends 1 "out of memory" draw --out ../drawn --count 4611686018427387904
 
 # What is no file, or no text.

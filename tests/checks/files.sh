@@ -32,7 +32,7 @@ done
 ends 1 "cannot read 'thing.moe': not a regular file" moec check uses.moe
 for one in pipe:pipe folder:folder /dev/zero:device; do
     name=${one%:*} kind=${one#*:}
-    ends 1 "it is a $kind, not a file" moec run small.moe --weights "$name" --tokens text --want loss --out out
+    ends 1 "it is a $kind, not a file" moec forward small.moe --weights "$name" --input text --outputs loss --out out
     [ "$name" = folder ] || ends 1 "it is a $kind, not a file" moec eval run --data "$name"
 done
 ends 1 "it is a pipe, not a file" moec generate pipe --prompt x
@@ -49,13 +49,13 @@ done
 # A file of tensors is no text; weights that the model does not have are told of, once.
 ends 1 "weights is a safetensors file, not training data" moec train small.moe --data weights --out tensors
 ends 1 "weights is a safetensors file, not training data" moec eval run --data weights
-ends 1 "weights is a safetensors file, not training data" moec run small.moe --weights weights --tokens weights --want loss --out out
+ends 1 "weights is a safetensors file, not training data" moec forward small.moe --weights weights --input weights --outputs loss --out out
 moec init small.moe --seed 1 --out deeper --set layers=2
 ends 0 "deeper holds 9 tensors that the model does not read, such as block.1" \
-    moec run small.moe --weights deeper --tokens text --want loss --out out
+    moec forward small.moe --weights deeper --input text --outputs loss --out out
 [ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are told of more than once"
 moec init small.moe --seed 1 --out wide.safetensors --set vocab_size=300
-ends 1 "no tokenizer, so text cannot be converted" moec generate wide.safetensors --prompt x --tokens 2
+ends 1 "no tokenizer, so text cannot be converted" moec generate wide.safetensors --prompt x -n 2
 
 # A run in place of a spec, and a spec in place of a run.
 for run in run run/last.safetensors; do
@@ -67,7 +67,7 @@ done
 ends 0 "model small" moec check run --set layers=2
 ends 1 "no option 'layer'" moec check run --set layer=2
 moec check run >direct && moec check small.moe | cmp -s - direct || wrong "a run's spec is another one"
-ends 1 "folder is a folder, not a spec" moec check folder
+ends 1 "folder is a directory without a checkpoint" moec check folder
 ends 1 "weights.safetensors" moec check weights.safetensors
 for command in "generate small.moe --prompt x" "eval small.moe --data text" "draw small.moe --out drawn" "generate small.moe:small --prompt x"; do
     # shellcheck disable=SC2086 # one word an argument
@@ -79,7 +79,7 @@ if mknod null c 1 3 2>/dev/null; then device=null; else device=/dev/null; fi
 for one in pipe $device folder; do
     kind=$(stat -c %F "$one")
     ends 1 "not a file" moec init small.moe --seed 1 --out "$one"
-    ends 1 "not a file" moec run small.moe --weights weights --tokens text --want loss --out "$one" --context 16 --set train.batch_size=1
+    ends 1 "not a file" moec forward small.moe --weights weights --input text --outputs loss --out "$one" -c 16 --set train.batch_size=1
     [ "$(stat -c %F "$one")" = "$kind" ] || wrong "$one was $kind"
     [ -e "$one.partial" ] && wrong "$one.partial is left"
 done
@@ -89,7 +89,7 @@ ln -s nowhere dangling
 ends 1 "it is a symbolic link" moec init small.moe --seed 1 --out dangling
 for command in "train small.moe --data text" "init small.moe --seed 1" "emit small.moe"; do
     # shellcheck disable=SC2086 # one word an argument
-    ends 2 "'' is not a value that --out takes" moec $command --out ""
+    ends 2 "--out expects" moec $command --out ""
 done
 ends 2 "the first argument is empty" moec check ""
 
@@ -140,12 +140,12 @@ full moec check small.moe --json
 full moec dump small.moe --after simplify
 full moec eval run --data text
 full moec eval run --data text --json
-full moec generate run --prompt x --tokens 20
+full moec generate run --prompt x -n 20
 full moec train small.moe --data text --out run --resume --steps 4
 full moec verify small.moe
 cp loose.moe again.moe
 printf 'model other = m { dim=16 }\n' >>again.moe
-ends 1 "is not in the one layout" moec fmt --check again.moe
+ends 1 "is not in the canonical format" moec fmt --check again.moe
 moec train small.moe --data text --out silent <&- >&- 2>&-
 grep -v '^{' silent/log.jsonl && wrong "progress has got into the log"
 moec eval silent --data text >log 2>&1 || { cat log; wrong "a run without streams has left no checkpoint"; }

@@ -22,11 +22,11 @@ same() {
 for spec in generated/*.moe; do
     for graph in train decode; do
         name=$(basename "$spec" .moe)_$graph
-        moec emit "$spec" --target c --graph $graph --out "$work/$name"
+        moec emit "$spec" --target c --mode $graph --out "$work/$name"
         same "$name.c" "$work/$name/program.c"
     done
 done
 # Of the kernels for a device one text is enough to read; what launches them has the shape of the C above.
-moec emit generated/routed.moe --target cuda --graph train --out "$work/device"
+moec emit generated/routed.moe --target cuda --mode train --out "$work/device"
 same routed_train.cu "$work/device/kernels.cu"
 exit $status

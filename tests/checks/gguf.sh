@@ -8,7 +8,7 @@ use decoder
 model m = decoder { vocab_size = 700, dim = 32, layers = 1, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden_dim = 64 }
 SPEC
 moec init m.moe --seed 3 --out m.safetensors
-moec export m.safetensors --as llama --out m > log || wrong "$(cat log)"
+moec export m.safetensors --format llama --out m > log || wrong "$(cat log)"
 
 # BPE of SentencePiece: each way to make a token of two is a merge.
 awk 'BEGIN {
@@ -39,15 +39,15 @@ both() { # NAME KEYS: through GGUF and back
     cp -r m "$1"
     cp "$2" "$1/tokenizer.json"
     moec import "$1" --out "run_$1" > log 2>&1 || wrong "import $1: $(cat log)"
-    moec export "run_$1" --as gguf --out "gguf_$1" > log 2>&1 || wrong "export $1: $(cat log)"
+    moec export "run_$1" --format gguf --out "gguf_$1" > log 2>&1 || wrong "export $1: $(cat log)"
     moec import "gguf_$1/model.gguf" --out "back_$1" --name m > log 2>&1 || wrong "import $1 again: $(cat log)"
     for run in run back; do
-        moec export "${run}_$1" --as llama --out "${run}_folder_$1" > log 2>&1 || wrong "export $run of $1: $(cat log)"
+        moec export "${run}_$1" --format llama --out "${run}_folder_$1" > log 2>&1 || wrong "export $run of $1: $(cat log)"
         moec tokenize text --tokenizer "${run}_folder_$1/tokenizer.json" --out "${run}_$1.bin" > log 2>&1 || wrong "tokenize $1: $(cat log)"
     done
     cmp "run_$1.bin" "back_$1.bin" || wrong "the tokens of $1 are others"
-    moec generate "run_$1" --prompt 'the hen' --tokens 8 --temperature 0 > one
-    moec generate "back_$1" --prompt 'the hen' --tokens 8 --temperature 0 | cmp - one || wrong "the text of $1 is another"
+    moec generate "run_$1" --prompt 'the hen' -n 8 --temperature 0 > one
+    moec generate "back_$1" --prompt 'the hen' -n 8 --temperature 0 | cmp - one || wrong "the text of $1 is another"
 }
 both gpt2 "$fixtures/gpt2.json"
 both llama3 "$fixtures/llama3.json"
@@ -58,19 +58,19 @@ both spm spm.json
 cp -r m other
 cp "$fixtures/llama2.json" other/tokenizer.json
 moec import other --out run_other > log 2>&1 || wrong "import other: $(cat log)"
-fails "do not follow from token scores" moec export run_other --as gguf --out nowhere
+fails "do not follow from token scores" moec export run_other --format gguf --out nowhere
 cp "$fixtures/qwen.json" other/tokenizer.json
 moec import other --out run_note > log 2>&1 || wrong "import other: $(cat log)"
-moec export run_note --as gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
+moec export run_note --format gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
 grep -q "how the token 'Word' takes" log || wrong "what is left out is not told: $(cat log)"
 
 # Rotations for longer contexts: keys, or for Llama 3's a tensor, are the options again, and those the same file.
 rotated() { # NAME ROTATION
     printf 'use m\nmodel %s = m { attention = { head_dim = 32, rotary = %s } }\n' "$1" "$2" > "$1.moe"
     moec init "$1.moe" --seed 3 --out "$1.safetensors"
-    moec export "$1.safetensors" --as gguf --out "gguf_$1" > log 2>&1 || wrong "export $1: $(cat log)"
+    moec export "$1.safetensors" --format gguf --out "gguf_$1" > log 2>&1 || wrong "export $1: $(cat log)"
     moec import "gguf_$1/model.gguf" --out "back_$1" --name "$1" > log 2>&1 || wrong "import $1: $(cat log)"
-    moec export "back_$1" --as gguf --out "again_$1" > log 2>&1 || wrong "export $1 again: $(cat log)"
+    moec export "back_$1" --format gguf --out "again_$1" > log 2>&1 || wrong "export $1 again: $(cat log)"
     cmp "gguf_$1/model.gguf" "again_$1/model.gguf" || wrong "$1 comes back as $(cat "back_$1/$1.moe")"
     for word in $2; do
         case $word in *[a-z0-9]*) grep -qwF "${word%,}" "back_$1/$1.moe" || wrong "$1 comes back without $word: $(cat "back_$1/$1.moe")" ;; esac
@@ -85,7 +85,7 @@ grep -qa rope_freqs.weight gguf_turned3/model.gguf || wrong "there is no tensor 
 grep -qa rope.scaling gguf_turned3/model.gguf && wrong "llama.cpp knows no such key"
 printf 'use turned3\nmodel asked = turned3 { attention.qk_norm = true }\n' > asked.moe
 moec init asked.moe --seed 3 --out asked.safetensors
-fails "attention.rotary.factor is 8 here" moec export asked.safetensors --as gguf_qwen3 --out nowhere
+fails "attention.rotary.factor is 8 here" moec export asked.safetensors --format gguf_qwen3 --out nowhere
 data=$(($(wc -c < gguf_turned3/model.gguf) - 64)) # 16 factors, which come last
 cp gguf_turned3/model.gguf bad.gguf
 printf '\0\0\100\100' | dd of=bad.gguf bs=1 seek="$data" conv=notrunc 2> log
@@ -95,14 +95,14 @@ fails "does not match RoPE scaling of Llama 3" moec import bad.gguf --out nowher
 sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' run_folder_llama3/config.json > m/config.json
 cp "$fixtures/llama3.json" m/tokenizer.json
 moec import m --out run_long > log 2>&1 || wrong "import of a long context: $(cat log)"
-moec export run_long --as gguf --out gguf_long > log 2>&1 || wrong "export of a long context: $(cat log)"
+moec export run_long --format gguf --out gguf_long > log 2>&1 || wrong "export of a long context: $(cat log)"
 moec import gguf_long/model.gguf --out back_long > log 2>&1 || wrong "import of a long context again: $(cat log)"
-moec export back_long --as llama --out folder_long > log 2>&1 || wrong "export of a long context again: $(cat log)"
+moec export back_long --format llama --out folder_long > log 2>&1 || wrong "export of a long context again: $(cat log)"
 grep -q '"max_position_embeddings": 131072' folder_long/config.json || wrong "another context: $(cat folder_long/config.json)"
 grep -q '"tokenizer_class"' folder_long/tokenizer_config.json || wrong "no class: $(cat folder_long/tokenizer_config.json)"
 
 # Damaged files. Numbers are the places of bytes in the header.
-moec export m.safetensors --as gguf --out g > log
+moec export m.safetensors --format gguf --out g > log
 file=g/model.gguf
 spoilt() { # TEXT PLACE BYTES
     cp $file bad.gguf
@@ -130,7 +130,7 @@ spoilt "not a multiple of general.alignment" $((name + 41)) '\001'
 spoilt "two tensors overlap" $((name + 41)) '\040'
 spoilt "empty, too long or contains a zero byte" "$(at llama.embedding_length)" 'llama\0'
 spoilt "a key occurs twice" "$(at llama.attention.key_length)" llama.attention.head_count
-spoilt "no layout is for general.architecture 'llamb'" $(($(at llama) + 4)) b
+spoilt "no layout supports general.architecture 'llamb'" $(($(at llama) + 4)) b
 
 file=gguf_long/model.gguf
 spoilt "is not a token of the tokenizer" $(($(at tokenizer.ggml.bos_token_id) + 27 + 4)) '\377\377\377\177'
@@ -147,7 +147,7 @@ le() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256 % 256))
     le 1 && printf 'x\010\0\0\0' && le 2 && printf xx
     tail -c +25 $file | sed s/tokenizer.ggml.model/tokenizer.ggml.modex/
 } > bad.gguf
-fails "has 701 tokens, the embedding 700 rows" moec import bad.gguf --out nowhere
+fails "has 701 tokens, but the embedding has 700 rows" moec import bad.gguf --out nowhere
 moec import bad.gguf --out bare --no-tokenizer > log 2>&1 || wrong "--no-tokenizer: $(cat log)"
 size=$(wc -c < $file)
 for length in 0 3 12 30 200 $((name + 30)) $((size - 1)); do
@@ -157,5 +157,5 @@ done
 printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0x' > bad.gguf
 for i in 1 2 3 4 5 6 7 8; do printf '\011\0\0\0\001\0\0\0\0\0\0\0' | { [ $i = 1 ] && printf '\011\0\0\0'; head -c 4; }; printf '\001\0\0\0\0\0\0\0'; done >> bad.gguf
 fails "nested too deeply" moec import bad.gguf --out nowhere
-fails "is no folder" moec import m.safetensors --out nowhere
+fails "is not a directory" moec import m.safetensors --out nowhere
 fails "cannot read none.gguf" moec import none.gguf --out nowhere

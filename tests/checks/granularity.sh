@@ -14,7 +14,7 @@ model fine = decoder {
 MODEL
 # measure TARGET PRECISION FINE: bytes of what is kept of the experts, and of everything, when they are so many times finer.
 measure() {
-    moec dump "$work/fine.moe" --graph train --after plan --target "$1" --set train.precision="$2" --set ffn.experts=$((4 * $3)) \
+    moec dump "$work/fine.moe" --mode train --after plan --target "$1" --set train.precision="$2" --set ffn.experts=$((4 * $3)) \
         --set ffn.top_k=$((2 * $3)) --set ffn.expert.hidden_dim=$((256 / $3)) >"$work/plan"
     awk '/bytes total/ { all = $1 } $5 ~ /^(expert|act)_/ && $4 - $3 > 30 { kept += $2 } END { print kept, all }' "$work/plan"
 }

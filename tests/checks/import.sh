@@ -57,13 +57,13 @@ model learned = decoder {
 SPEC
 again() { # MODEL LAYOUT: out, in, out again: the same bytes, and the run is the model
     moec init "m.moe:$1" --seed 3 --out "$1.safetensors"
-    moec export "$1.safetensors" --as "$2" --out "$1" > log 2>&1 || wrong "export $1: $(cat log)"
+    moec export "$1.safetensors" --format "$2" --out "$1" > log 2>&1 || wrong "export $1: $(cat log)"
     moec import "$1" --out "run_$1" --name "$1" > log 2>&1 || wrong "import $1: $(cat log)"
-    moec export "run_$1" --as "$2" --out "again_$1" > log 2>&1 || wrong "export again $1: $(cat log)"
+    moec export "run_$1" --format "$2" --out "again_$1" > log 2>&1 || wrong "export again $1: $(cat log)"
     cmp "$1/model.safetensors" "again_$1/model.safetensors" || wrong "$1 is not the same"
     cmp "$1/config.json" "again_$1/config.json" || wrong "the configuration of $1 is not the same"
-    moec weights "$1.safetensors" > before
-    moec weights "run_$1" | cmp - before || wrong "the weights of $1 are not the same"
+    moec tensors "$1.safetensors" > before
+    moec tensors "run_$1" | cmp - before || wrong "the weights of $1 are not the same"
     moec fmt --check "run_$1/$1"*.moe || wrong "the spec of $1 is not in the one layout"
     moec check "run_$1/$1"*.moe > log || wrong "the spec of $1 is wrong"
 }
@@ -107,13 +107,13 @@ moec eval run_normed --data text --set train.batch_size=1 > out 2>&1 || wrong "a
 
 # One file of llama.cpp, by the first architecture that says what the model is, and back with the same bits.
 gguf() { # MODEL LAYOUT
-    moec export "$1.safetensors" --as gguf --out "gguf_$1" > log 2>&1 || wrong "gguf $1: $(cat log)"
+    moec export "$1.safetensors" --format gguf --out "gguf_$1" > log 2>&1 || wrong "gguf $1: $(cat log)"
     grep -q "layout '$2'" log || wrong "$1 is no $2: $(cat log)"
     moec import "gguf_$1/model.gguf" --out "gguf_run_$1" --name "$1" > log 2>&1 || wrong "gguf import $1: $(cat log)"
     grep -q "layout '$2'" log || wrong "$1 is read as another one: $(cat log)"
-    moec weights "$1.safetensors" > before
-    moec weights "gguf_run_$1" | cmp - before || wrong "the weights of $1 are not the same"
-    moec export "gguf_run_$1" --as gguf --out "gguf_again_$1" > log 2>&1 || wrong "gguf again $1: $(cat log)"
+    moec tensors "$1.safetensors" > before
+    moec tensors "gguf_run_$1" | cmp - before || wrong "the weights of $1 are not the same"
+    moec export "gguf_run_$1" --format gguf --out "gguf_again_$1" > log 2>&1 || wrong "gguf again $1: $(cat log)"
     cmp "gguf_$1/model.gguf" "gguf_again_$1/model.gguf" || wrong "$1 is another file"
 }
 gguf m gguf_llama
@@ -130,28 +130,28 @@ echo '{{ bos_token }}{% for m in messages %}<{{ m.content }}>{% endfor %}' > cha
 echo '{"bos_token": "!"}' > chatty/tokenizer_config.json
 head -c 5000 /dev/zero | tr '\0' '\1' > text
 moec import chatty --out run_chatty > log 2>&1 || wrong "a model of chats: $(cat log)"
-moec train run_chatty/chatty.moe --from run_chatty --steps 1 --set train.batch_size=1 --data text --out answers > log 2>&1 ||
+moec train run_chatty/chatty.moe --init-from run_chatty --steps 1 --set train.batch_size=1 --data text --out answers > log 2>&1 ||
     wrong "a model of chats is not trained: $(cat log)"
-moec export answers --as llama --out answers_folder > log 2>&1 || wrong "nor written: $(cat log)"
+moec export answers --format llama --out answers_folder > log 2>&1 || wrong "nor written: $(cat log)"
 cmp chatty/chat_template.jinja answers_folder/chat_template.jinja || wrong "the template is lost"
 cmp chatty/tokenizer_config.json answers_folder/tokenizer_config.json || wrong "what belongs to the tokenizer is lost"
 grep -q '"max_position_embeddings": 8192' answers_folder/config.json || wrong "the limit of places is lost"
 tr -d ' \n' < answers_folder/config.json | grep -q '"eos_token_id":\[1,2\]' || wrong "the end of texts is lost"
-moec generate answers --chat --prompt '012' --tokens 3 --temperature 0 --json > out 2>&1 || wrong "no answer: $(cat out)"
+moec generate answers --chat --prompt '012' -n 3 --temperature 0 --json > out 2>&1 || wrong "no answer: $(cat out)"
 grep -qF '"prompt":"!<012>"' out || wrong "the prompt is no chat: $(cat out)"
-[ "$(moec generate answers --chat --prompt '012' --tokens 3 --temperature 0 | head -c 5)" != "!<012" ] || wrong "the question is told again"
+[ "$(moec generate answers --chat --prompt '012' -n 3 --temperature 0 | head -c 5)" != "!<012" ] || wrong "the question is told again"
 
 # As the README has it: a published model, a variant with a gate that changes nothing at first, tuned, measured, written as a
 # folder again by a layout of one's own.
 gate='attention.gate={at=sdpa,mode=add,act=tanh,spread=0}'
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 33 + i * i % 29 }' > text
 losses() { moec eval "$@" --set train.batch_size=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
-moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 0 --data text --out start > log 2>&1 ||
+moec train run_normed/normed.moe --init-from run_normed --init-missing --set "$gate" --steps 0 --data text --out start > log 2>&1 ||
     wrong "a variant does not start: $(cat log)"
 [ "$(losses start --data text)" = "$(losses run_normed --data text)" ] || wrong "the gate changes the function"
-moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 40 --data text --out tuned > log 2>&1 ||
+moec train run_normed/normed.moe --init-from run_normed --init-missing --set "$gate" --steps 40 --data text --out tuned > log 2>&1 ||
     wrong "a variant is not tuned: $(cat log)"
-moec export tuned --as gated_qwen3 --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --out tuned_folder > log 2>&1 ||
+moec export tuned --format gated_qwen3 --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --out tuned_folder > log 2>&1 ||
     wrong "the variant is not written: $(cat log)"
 moec import tuned_folder --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --out run_tuned > log 2>&1 || wrong "nor read: $(cat log)"
 [ "$(losses run_tuned --data text)" = "$(losses tuned --data text)" ] || wrong "the variant is another one when it is read again"
@@ -160,14 +160,14 @@ awk -v a="$(losses tuned --data text)" -v b="$(losses start --data text)" 'BEGIN
 # What the family has no place for is named, and nothing is written.
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
 fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x
-fails "no architecture of GGUF" moec export near.safetensors --as gguf --out nowhere
-fails "window is 5, but 0 after export" moec export near.safetensors --as gguf_llama --out nowhere
-fails "window is 5, but 0 after export" moec export near.safetensors --as llama --out nowhere
-fails "no place for  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --as llama --out nowhere
-fails "cap is 30, but 0 after export" moec export capped.safetensors --as llama --out nowhere
-fails "attention.heads.v is 4, but 2 after export" moec export uneven.safetensors --as llama --out nowhere
-fails "there is no layout 'lama'" moec export m.safetensors --as lama --out nowhere
-fails "m already holds a model" moec export m.safetensors --as llama --out m
+fails "no architecture of GGUF" moec export near.safetensors --format gguf --out nowhere
+fails "window is 5, but 0 after export" moec export near.safetensors --format gguf_llama --out nowhere
+fails "window is 5, but 0 after export" moec export near.safetensors --format llama --out nowhere
+fails "no place for  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --format llama --out nowhere
+fails "cap is 30, but 0 after export" moec export capped.safetensors --format llama --out nowhere
+fails "attention.heads.v is 4, but 2 after export" moec export uneven.safetensors --format llama --out nowhere
+fails "there is no layout 'lama'" moec export m.safetensors --format lama --out nowhere
+fails "m already holds a model" moec export m.safetensors --format llama --out m
 fails "run_m already holds a run" moec import m --out run_m
 
 # Modules that predict further tokens are left out, and that is told.
@@ -181,7 +181,7 @@ printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0$header\0\0\0\0" > further/mtp.sa
 } > further/model.safetensors.index.json
 moec import further --out run_further > out 2>&1 || wrong "more than the model: $(cat out)"
 grep -q "ignores 1 tensor, the first is mtp.fc.weight" out || wrong "that is not told: $(cat out)"
-moec export run_further --as qwen3_next --out again_further > log 2>&1 || wrong "export further: $(cat log)"
+moec export run_further --format qwen3_next --out again_further > log 2>&1 || wrong "export further: $(cat log)"
 cmp delta/model.safetensors again_further/model.safetensors || wrong "what is left out changes the rest"
 
 # Names of tensors do not reach the terminal as they are.
@@ -201,7 +201,7 @@ rm -rf bad
 cp -r delta bad
 sed -i 's/"layer_types": \[/&"full_attention", /' bad/config.json
 fails 'key "layer_types" has 4 entries, expected 3' moec import bad --out nowhere
-spoilt "no JSON" config.json 's/}//'
+spoilt "invalid JSON" config.json 's/}//'
 spoilt "no layout is for model_type 'strange'" config.json 's/"llama"/"strange"/'
 spoilt "\"hidden_act\" is \"gelu\"" config.json 's/"silu"/"gelu"/'
 spoilt 'missing key "hidden_size"' config.json '/hidden_size/d'
@@ -220,11 +220,11 @@ rm bad/model.safetensors
 fails "bad contains no safetensors files" moec import bad --out nowhere
 rm bad/config.json
 fails "cannot read bad/config.json" moec import bad --out nowhere
-fails "none is no folder" moec import none --out nowhere
+fails "none is not a directory" moec import none --out nowhere
 rm -rf bad
 cp -r m bad
 printf '{"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 99}, "unk_token": "a"}}' > bad/tokenizer.json
-fails "has 100 tokens, the embedding 64 rows" moec import bad --out nowhere
+fails "has 100 tokens, but the embedding has 64 rows" moec import bad --out nowhere
 moec import bad --out bare --no-tokenizer > out 2>&1 || wrong "--no-tokenizer: $(cat out)"
 sed -i 's/"vocab_size"/"mystery": 1, "vocab_size"/' bad/config.json
-moec import bad --out noted --no-tokenizer 2>&1 | grep -q "layout 'llama' does not know 'mystery'" || wrong "a strange key is not told"
+moec import bad --out noted --no-tokenizer 2>&1 | grep -q "layout 'llama' does not use the key 'mystery'" || wrong "a strange key is not told"

@@ -17,10 +17,10 @@ soon() {
 
 moec train small.moe --data text --out run >said 2>&1 || wrong "$(cat said)"
 yes 'hello world' | tr '\n' ' ' | head -c 1000000 >prompt
-soon 10 'the prompt has 1000000 tokens' moec generate run/last.safetensors --prompts prompt --tokens 2
-grep -q 'train.context_length=1000000' said || wrong "no way to allow it"
+soon 10 'the prompt has 1000000 tokens' moec generate run/last.safetensors --prompts prompt -n 2
+grep -q -e '-c 1000000' said || wrong "no way to allow it"
 head -c 5000 prompt >shorter
-moec generate run/last.safetensors --prompts shorter --tokens 2 >said 2>&1 || wrong "$(head -c 500 said)"
+moec generate run/last.safetensors --prompts shorter -n 2 >said 2>&1 || wrong "$(head -c 500 said)"
 
 # The header holds a name, a type and a place for each; its length comes before it, the lowest byte first.
 awk 'BEGIN { printf "{"
@@ -34,4 +34,4 @@ done >many.safetensors
 cat header >>many.safetensors
 head -c 800000 /dev/zero >>many.safetensors
 soon 10 'does not contain its spec' moec generate many.safetensors --prompt x
-soon 10 'tensor' moec run small.moe --weights many.safetensors --tokens text --want loss --out out.safetensors
+soon 10 'tensor' moec forward small.moe --weights many.safetensors --input text --outputs loss --out out.safetensors

@@ -6,11 +6,11 @@ printf '012345678901234567890123456789' >"$work/text"
 for model in dense routed; do
     spec=generated/$model.moe
     moec check "$spec" --json >"$work/check"
-    moec init "$spec" --seed 1 --out "$work/w"
-    moec run "$spec" --weights "$work/w" --tokens "$work/text" --context 4 --want logits,loss,grads \
-        --device eval --out "$work/o"
+    moec init --force "$spec" --seed 1 --out "$work/w"
+    moec forward "$spec" --weights "$work/w" --input "$work/text" -c 4 --outputs logits,loss,grads \
+        --device reference --out "$work/o"
     grep -aq '"gradient:' "$work/o" || { echo "$model: no gradients"; exit 1; }
-    if moec run "$spec" --weights "$work/w" --tokens "$work/text" --context 4 --want loss \
+    if moec forward "$spec" --weights "$work/w" --input "$work/text" -c 4 --outputs loss \
         --out "$work/o" 2>"$work/said"; then
         echo "$model: compiled without a compiler"
         exit 1

@@ -25,14 +25,14 @@ moec train "$work/spec.moe" --data "$work/text" --out "$work/whole" >"$work/log"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/parts" --steps 3 >"$work/log.parts"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/parts" --steps 6 --resume >"$work/log.parts"
 cmp "$work/whole/last.safetensors" "$work/parts/last.safetensors" || wrong "it does not go on as it was"
-moec weights "$work/whole/last.safetensors" >"$work/weights"
+moec tensors "$work/whole/last.safetensors" >"$work/weights"
 for name in m:block.1.ffn.up row:embedding column:embedding v:final_norm.weight; do
     grep -q "^optimizer.$name " "$work/weights" || wrong "the checkpoint lacks $name"
 done
 ! grep -q "^optimizer.v:block.1.ffn.up" "$work/weights" || wrong "AdamW keeps what is not its own"
-moec train "$work/spec.moe" --data "$work/text" --out "$work/next" --steps 1 --from "$work/whole" >"$work/log.next" 2>&1
+moec train "$work/spec.moe" --data "$work/text" --out "$work/next" --steps 1 --init-from "$work/whole" >"$work/log.next" 2>&1
 ! grep -q "does not have" "$work/log.next" || wrong "states of another run are told of"
-moec emit "$work/spec.moe" --target c --graph train --out "$work/emitted" >"$work/log.emitted"
+moec emit "$work/spec.moe" --target c --mode train --out "$work/emitted" >"$work/log.emitted"
 make -s -C "$work/emitted" CFLAGS="-O1 -Werror=discarded-qualifiers" 2>"$work/log.make" || wrong "it is not built"
 "$work/emitted/train" --data "$work/text" --weights "$work/emitted/weights.bin" --out "$work/trained.bin" >"$work/steps"
 hosted=$(sed -n 's/.*"step":6,.*"loss":\([0-9.]*\).*/\1/p' "$work/whole/log.jsonl")

@@ -50,12 +50,12 @@ for name in lock table.csv table.json base/seed_1/output.txt; do
     case $name in table.*) moec sweep small.moe --data text --out swept >log 2>&1 || wrong "no sweep: $(cat log)" ;; esac
     with_link swept/$name moec sweep small.moe --data text --out swept
 done
-with_link made.json moec tokenizer train text --vocab 300 --out made.json
-moec tokenizer train text --vocab 300 --out tokenizer.json >log 2>&1 || wrong "no tokenizer: $(cat log)"
+with_link made.json moec tokenizer train text --vocab-size 300 --out made.json
+moec tokenizer train text --vocab-size 300 --out tokenizer.json >log 2>&1 || wrong "no tokenizer: $(cat log)"
 with_link tokens.partial moec tokenize text --tokenizer tokenizer.json --out tokens
 with_link tokens moec tokenize text --tokenizer tokenizer.json --out tokens
 for name in weights.bin program.c README.md Makefile; do
-    with_link emitted/$name moec emit run --out emitted
+    with_link emitted/$name moec emit --force run --out emitted
     rm -rf emitted
 done
 with_link page.html moec report run --out page.html
@@ -63,7 +63,7 @@ with_link page.html moec report run --out page.html
 # ---- names in a log ----
 cp -r run quoted
 printf '{"step": 3, "loss": 1.5, "a,b \\"c\\"": 2}\n' >>quoted/log.jsonl
-moec log quoted --csv >csv 2>log || wrong "$(cat log)"
+moec log quoted >csv 2>log || wrong "$(cat log)"
 # RFC 4180: quotes around the field, quotes in it twice.
 head -1 csv | grep -q ',"a,b ""c""",diverged$' || wrong "the names of columns are not quoted: $(head -1 csv)"
 tail -1 csv | grep -q ',2,$' || wrong "the last row is another one: $(tail -1 csv)"
@@ -75,8 +75,8 @@ for name in run.json log.jsonl result.json; do
     mkfifo piped/$name
     for command in compare report log; do
         case $command in
-        report) set -- moec report piped --out page.html ;;
-        log) set -- moec log piped --csv ;;
+        report) set -- moec report piped --force --out page.html ;;
+        log) set -- moec log piped ;;
         compare) set -- moec compare piped ;;
         esac
         if [ $name = log.jsonl ]; then

@@ -18,11 +18,11 @@ try() {
     must moec train "$here/t.moe:small" --data "$here/data" --out "$here/run"
     grep -q 'done at step 2' log || wrong "no 'done': $(cat log)"
     must moec train "$here/t.moe:small" --data "$here/data" --out "$here/run" --resume --steps 3
-    must moec generate "$here/run" --prompt a --tokens 2
+    must moec generate "$here/run" --prompt a -n 2
     must moec check "$here/run"
     must moec diff "$here/run" "$here/t.moe:small"
     must moec compare "$here/run" --json
-    must moec report "$here/run" --out page.html
+    must moec report "$here/run" --out page.html --force
     must moec init "$here/t.moe:small" --seed 1 --out "$here/w.safetensors"
     must moec check "$here/w.safetensors"
     must moec emit "$here/run" --out "$here/emitted"

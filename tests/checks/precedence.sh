@@ -80,23 +80,35 @@ steps 2 moec train p.moe:small --set train.steps=2
 steps 2 moec train p.moe:small --set 'train={steps=2}'
 row 'an earlier `--set` < a later `--set`'
 steps 2 moec train p.moe:small --set train.steps=9 --set train.steps=2
-row 'the model < `--steps`, `--seed`, `--context`, `--batch`'
+row 'the model < a flag such as `--steps`, `--seed`, `--batch-size`'
 steps 2 moec train p.moe:small --steps 2
+sets() { # EXPECTED ARGUMENTS...: `moec diff` of the model and the same with these flags prints EXPECTED
+    expected=$1
+    shift
+    moec train p.moe:small --data text --out flagged --steps 0 "$@" >log 2>&1 || wrong "train $*: $(cat log)"
+    moec diff p.moe:small flagged >log 2>&1
+    rm -r flagged
+    grep -qx "  + $expected" log || wrong "$*: no '$expected': $(cat log)"
+}
+sets 'train.batch = 3' -b 3
+sets 'train.context = 8' --context-length 8
+sets 'train.lr = 0.5' --lr 0.5
+sets 'train.precision = bf16' --precision bf16
 moec train p.moe:small --data text --out seeded --seed 9 >log 2>&1 && grep -q '"seed": 9' seeded/run.json || wrong "--seed has no effect"
-moec emit seeded --out emitted --context 32 >log 2>&1 && grep -q '\b32\b' emitted/program.c || wrong "--context has no effect"
-row 'one of these options and `--set` of the same option'
-refused 2 "both set train.steps" moec train p.moe:small --data text --out no --steps 2 --set train.steps=3
-refused 2 "both set train.steps" moec train p.moe:small --data text --out no --steps=2 --set 'train = { steps = 3 }'
-refused 2 "both set train.seed" moec train p.moe:small --data text --out no --seed 2 --set train.seed=3
-refused 2 "both set train.context_length" moec emit p.moe:small --out no --context 9 --set train.context_length=8
-refused 2 "both set train.context_length" moec run p.moe:small --weights w --tokens text --want loss --out no --context 9 --set train.context_length=8
-refused 2 "both set train.context_length" moec serve seeded --context 9 --set train.context_length=8
-refused 2 "both set train.context_length" moec verify p.moe:small --context 9 --set train.context_length=8
-refused 2 "both set train.batch_size" moec verify p.moe:small --batch 1 --set train.batch_size=8
-[ ! -e no ] || wrong "something was written"
-row '`--over` of `coordcheck` and `--set` of the same option or of `train.schedule`'
-refused 2 "the check sets the options" moec coordcheck p.moe:small --over dim=16,32 --set dim=24
-refused 2 "the check sets the options" moec coordcheck p.moe:small --over dim=16,32 --set train.schedule=cosine
+moec emit seeded --out emitted -c 32 >log 2>&1 && grep -q '\b32\b' emitted/program.c || wrong "--context has no effect"
+row '`--set` < a flag for the same option'
+steps 2 moec train p.moe:small --steps 2 --set train.steps=3
+steps 2 moec train p.moe:small --set 'train = { steps = 3 }' --steps=2
+steps 2 moec sweep p.moe:named --steps 2 --set train.steps=9
+sets 'train.batch_size = 3' -b 3 --set train.batch_size=4
+sets 'train.lr = 0.5' --set train.lr=0.1 --lr 0.5
+moec train p.moe:small --data text --out both --seed 2 --set train.seed=3 >log 2>&1 && grep -q '"seed": 2' both/run.json || wrong "--set train.seed wins over --seed"
+moec emit p.moe:small --out longer -c 32 --set train.context_length=8 >log 2>&1 && grep -q '\b32\b' longer/program.c || wrong "--set train.context_length wins over -c: $(cat log)"
+moec verify p.moe:small -b 1 -c 4 --set train.batch_size=8 --set train.context_length=8 >log 2>&1 || wrong "$(cat log)"
+grep -q 'batch 1, context 4' log || wrong "--set wins over -b and -c of verify: $(cat log)"
+row '`--vary` of `coordcheck` and `--set` of the same option or of `train.schedule`'
+refused 2 "the check sets the options" moec coordcheck p.moe:small --vary dim=16,32 --set dim=24
+refused 2 "the check sets the options" moec coordcheck p.moe:small --vary dim=16,32 --set train.schedule=cosine
 
 row 'the base < `train = { ... }` of the experiment'
 steps 5 moec sweep p.moe:fixed
@@ -153,16 +165,16 @@ row 'the spec in a run < the spec and the options of `train --resume`'
 moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 5 >log 2>&1 || wrong "$(cat log)"
 tail -1 run/log.jsonl | grep -q '"step":5' || wrong "--steps has no effect on a resumed run: $(tail -1 run/log.jsonl)"
 row 'the seed of a run and another `--seed` of `train --resume`'
-refused 1 "leave --seed out" moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 6 --seed 8
+refused 1 "omit --seed" moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 6 --seed 8
 row 'the tokenizer of a run < `--tokenizer`'
 for size in 300 290; do
-    moec tokenizer train text --vocab $size --out $size.json >log 2>&1 || wrong "$(cat log)"
+    moec tokenizer train text --vocab-size $size --out $size.json >log 2>&1 || wrong "$(cat log)"
 done
 moec train p.moe:small --set vocab_size=300 --tokenizer 300.json --data text --out worded >log 2>&1 || wrong "$(cat log)"
-refused 1 "no.json" moec generate worded --tokenizer no.json --prompt x --tokens 2
-moec train p.moe:small --set vocab_size=300 --tokenizer 290.json --from worded --data text --out other >log 2>&1 || wrong "$(cat log)"
+refused 1 "no.json" moec generate worded --tokenizer no.json --prompt x -n 2
+moec train p.moe:small --set vocab_size=300 --tokenizer 290.json --init-from worded --data text --out other >log 2>&1 || wrong "$(cat log)"
 [ "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' worded/run.json)" != "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' other/run.json)" ] ||
-    wrong "--tokenizer has no effect where --from has a tokenizer"
+    wrong "--tokenizer has no effect where --init-from has a tokenizer"
 
 row 'the standard library < `MOEC_PATH` < the directory of the spec'
 mkdir near far
@@ -187,6 +199,10 @@ for threads in "" 3; do
     grep -q "threads=${threads:-[0-9]}" compiler || wrong "--jobs and OMP_NUM_THREADS=$threads: $(cat compiler)"
 done
 export OMP_NUM_THREADS=1
+row '`OMP_NUM_THREADS` < `--threads`'
+rm compiler
+MOEC_CC=$PWD/mycc moec train p.moe:small --data text --out threaded --no-cache --threads 2 >log 2>&1 || wrong "$(cat log)"
+grep -q threads=2 compiler || wrong "--threads has no effect: $(cat compiler)"
 row '`cc` < `MOEC_CC`'
 rm compiler
 MOEC_CC=$PWD/mycc moec train p.moe:small --data text --out compiled --no-cache >log 2>&1 || wrong "$(cat log)"

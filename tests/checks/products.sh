@@ -40,7 +40,7 @@ model hash = dense { ffn = hashed }
 END
 
 {
-    printf '%s\n' "$work/shared.moe:dense" "$work/shared.moe:soft" "$work/shared.moe:hash" "models/tiny.moe --batch 2 --context 12"
+    printf '%s\n' "$work/shared.moe:dense" "$work/shared.moe:soft" "$work/shared.moe:hash" "models/tiny.moe -b 2 -c 12"
     [ "${1:-}" != all ] || tests/small_models.sh
 } >"$work/models"
 while read -r model options; do

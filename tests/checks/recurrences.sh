@@ -43,12 +43,12 @@ model m = decoder {
   train     = { batch_size = 1, context_length = 300 }
 }
 END_OF_SPEC
-chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -c '_border\[.*scan(')
+chunked=$(moec dump "$work/strong.moe" --mode train --after chunk_scan | grep -c '_border\[.*scan(')
 [ "$chunked" = 4 ] || wrong "$chunked of 4 scans by chunks"
-ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 moec verify "$work/strong.moe" --context 300 --batch 1 >"$work/said" ||
+ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 moec verify "$work/strong.moe" -c 300 -b 1 >"$work/said" ||
     { cat "$work/said"; exit 1; }
 ! grep -E '_verbose,.*exec,.*matmul,ref' "$work/said" || wrong 'a product of a chunk is the plain loops of the library'
-MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --context 40 --batch 1 --set train.scan_chunk_size=16 \
+MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda -c 40 -b 1 --set train.scan_chunk_size=16 \
     >"$work/said" || { cat "$work/said"; exit 1; }
 
 # A hybrid by chunks goes on after a stop as if there had been none, and is emitted as C that writes the same text.
@@ -58,12 +58,12 @@ trained() {
         --set train.batch_size=2 --set train.save_interval=4 --set train.eval_interval=0 $2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
 }
 trained once ""
-trained twice "--until 4"
+trained twice "--stop-after 4"
 trained twice --resume
 cmp "$work/once/last.safetensors" "$work/twice/last.safetensors"
-moec emit "$work/once" --target c --graph decode --out "$work/c" >/dev/null
+moec emit "$work/once" --target c --mode decode --out "$work/c" >/dev/null
 make -s -C "$work/c"
-moec generate "$work/once" --prompt "The " --tokens 40 --temperature 0 >"$work/hosted"
+moec generate "$work/once" --prompt "The " -n 40 --temperature 0 >"$work/hosted"
 "$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " --tokens 40 >"$work/alone"
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program writes another text"
 
@@ -80,5 +80,5 @@ use decoder
 use recurrent
 model m = decoder { vocab_size = 32, dim = 64, layers = 1, attention = $mixer, train = { batch_size = 1, context_length = 1024 } }
 END_OF_SPEC
-    moec verify "$work/layer.moe" --context 1024 --batch 1 || exit 1
+    moec verify "$work/layer.moe" -c 1024 -b 1 || exit 1
 done

@@ -8,10 +8,10 @@ moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 
 
 . tests/serve/server.sh
 
-serve first --context 33 --patience 1 --body 3000
+serve first -c 33 --client-timeout 1 --max-body-size 3000
 
 # Text as moec generate makes it, alone, in a batch with others, and as events.
-said=$(moec generate "$work/run" --prompt "layer " --tokens 12 --temperature 0 | sed 's/^layer //')
+said=$(moec generate "$work/run" --prompt "layer " -n 12 --temperature 0 | sed 's/^layer //')
 ask='"prompt":"layer ","max_tokens":12,"temperature":0'
 same "alone" "$(post "{$ask}" | field text)" "$said"
 many=$(post '{"prompt":["l","layer ","model small = decoder"],"max_tokens":12,"temperature":0}')
@@ -23,7 +23,7 @@ drawn='{"prompt":"layer ","seed":7,"n":2,"max_tokens":12,"top_p":0.9,"min_p":0.0
 post "$drawn" | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' >"$work/one"
 post "$drawn" | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' >"$work/two"
 cmp "$work/one" "$work/two" || wrong "a seed gives different texts"
-moec generate "$work/run" --prompt "layer " --tokens 12 --temperature 1 --seed 8 --top-p 0.9 --min-p 0.01 --repetition 1.1 --json |
+moec generate "$work/run" --prompt "layer " -n 12 --temperature 1 --seed 8 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.1 --json |
     sed 's/.*"text":\("[^"]*"\).*/\1/' >"$work/drawn"
 has "a seed of moec generate" "$(cat "$work/one")" "\"index\":1,\"text\":$(cat "$work/drawn")"
 stopped=$(post '{"prompt":"layer ","max_tokens":12,"temperature":0,"stop":["zzz","'"$(printf %.2s "$said" | cut -c2)"'"]}')
@@ -50,7 +50,7 @@ close "loss before a token" "$(scored "\"$quoted\"" '"max_tokens":1')" "$loss"
 close "loss of token numbers" "$(scored "[[$(od -An -v -tu1 "$work/part" | tr -s ' \n' ',' | sed 's/^,//;s/,$//')]]" '"max_tokens":0')" "$loss"
 close "loss before more tokens" "$(scored "\"$quoted\"" '"max_tokens":9,"temperature":0')" "$loss"
 
-# Answers to choose from: moec eval --choices finds those that the server finds likelier.
+# Answers to choose from: moec eval --multiple-choice finds those that the server finds likelier.
 likelihood() {
     post "{\"prompt\":\"$1$2\",\"echo\":true,\"logprobs\":0,\"max_tokens\":0}" | sed 's/.*"token_logprobs":\[null,\([^]]*\)\].*/\1/' |
         tr , '\n' | tail -n ${#2} | awk '{ sum += $1 } END { printf "%.9f", sum }'
@@ -61,12 +61,12 @@ for pair in 'layer: norm/zq' 'out:put/ tup' 'the:re/QQ' 'e: d/ z' 'x:a/b'; do
     answer=$(awk -v a="$(likelihood "$before" "$one")" -v b="$(likelihood "$before" "$two")" 'BEGIN { print (b > a) }')
     echo "{\"context\": \"$before\", \"choices\": [\"$one\", \"$two\"], \"answer\": $answer}"
 done >"$work/questions.jsonl"
-has "choices" "$(moec eval "$work/run" --choices "$work/questions.jsonl")" "accuracy 1.0000"
+has "choices" "$(moec eval "$work/run" --multiple-choice "$work/questions.jsonl")" "accuracy 1.0000"
 sed 's/"answer": 0/"answer": 2/;s/"answer": 1/"answer": 0/;s/"answer": 2/"answer": 1/' "$work/questions.jsonl" >"$work/wrong.jsonl"
-has "wrong choices" "$(moec eval "$work/run" --choices "$work/wrong.jsonl")" "accuracy 0.0000"
+has "wrong choices" "$(moec eval "$work/run" --multiple-choice "$work/wrong.jsonl")" "accuracy 0.0000"
 echo '{"context": "x", "choices": ["a"], "answer": 1}' >"$work/bad.jsonl"
-moec eval "$work/run" --choices "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "no question was taken"
-grep -q 'bad.jsonl:1: no question' "$work/out" || wrong "$(cat "$work/out")"
+moec eval "$work/run" --multiple-choice "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "no question was taken"
+grep -q 'bad.jsonl:1: invalid question' "$work/out" || wrong "$(cat "$work/out")"
 
 # What is wrong is said in the form of the API.
 at1=$at/v1/completions
@@ -115,7 +115,7 @@ moec serve "$work/run" --host 0.0.0.0 --port 0 >"$work/out" 2>&1 && wrong "open 
 grep -q MOEC_API_KEY "$work/out" || wrong "$(cat "$work/out")"
 export MOEC_API_KEY=secret
 printf '%s' '{% for m in messages %}{{ m.role }}: {{ m.content }}{{ "\n" }}{% endfor %}{{ "assistant: " }}' >"$work/chat.jinja"
-serve second --batch 1 --context 64 --chat-template "$work/chat.jinja"
+serve second --parallel 1 -c 64 --chat-template "$work/chat.jinja"
 chat='"messages":[{"role":"user","content":"layer"}],"temperature":0,"max_tokens":9'
 chatted=$(curl -sS -m 20 "$at/v1/chat/completions" -H "$json" -H 'Authorization: Bearer secret' -d "{$chat,\"logprobs\":true,\"top_logprobs\":2}")
 meant=$(printf 'user: layer\nassistant: ')
@@ -139,7 +139,7 @@ ended second
 # The thread that works with a device is not the one that has opened it.
 unset MOEC_API_KEY
 export MOEC_CUDA="$simulator" MOEC_SIM=unchecked MOEC_CFLAGS=-O0
-serve device --device cuda --context 33
+serve device --device cuda -c 33
 same "on a device" "$(post "{$ask}" | field text)" "$said"
 kill -TERM $server
 wait $server || wrong "the server on a device ends with $?: $(cat "$work/device.err")"

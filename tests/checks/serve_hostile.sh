@@ -7,7 +7,7 @@ export OMP_NUM_THREADS=1
 small_model 5
 moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
 printf '%s' '{% for m in messages %}{{ m.role[:2] ~ m.content[1:] | upper }}{% endfor %}' >"$work/chat.jinja"
-serve first --context 33 --patience 5 --body 200000 --chat-template "$work/chat.jinja"
+serve first -c 33 --client-timeout 5 --max-body-size 200000 --chat-template "$work/chat.jinja"
 
 # ---- Fields: one file for each body, all sent by one curl ----
 mkdir "$work/bodies"
@@ -99,7 +99,7 @@ ended first
 
 # With a key any host and origin may ask, with the key.
 export MOEC_API_KEY=secret
-serve second --context 33
+serve second -c 33
 refuse 200 '"choices"' "$at/v1/completions" -d "$ask" -H 'Host: model.example' -H 'Origin: https://page.example' -H 'Authorization: Bearer secret'
 refuse 401 'invalid_api_key' "$at/v1/completions" -d "$ask" -H 'Host: model.example'
 ended second

@@ -21,7 +21,7 @@ model tied = dense { tie_embeddings = true }
 model routed = dense { ffn = moe { experts = 6, top_k = 2, expert = swiglu { hidden_dim = 128 } } }
 EOF
 hold() { # MODEL WEIGHTS
-    moec verify "$work/small.moe:$1" --context 12 --set inference.weight_dtype="$2" >"$work/out" 2>&1 || wrong "$1, $2: $(cat "$work/out")"
+    moec verify "$work/small.moe:$1" -c 12 --set inference.weight_dtype="$2" >"$work/out" 2>&1 || wrong "$1, $2: $(cat "$work/out")"
     grep -q ", $2 weights (f32 in training)" "$work/out" || wrong "$1, $2: not compared: $(cat "$work/out")"
     grep -q 'decoding .* the worst is off by' "$work/out" || wrong "$1, $2: $(cat "$work/out")"
 }
@@ -34,12 +34,12 @@ if [ "$(uname -m)" = x86_64 ]; then
 fi
 
 # Who is chosen does not depend on rounding, and training does not read what is rounded.
-moec dump "$work/small.moe:routed" --graph decode --after smaller_weights --set inference.weight_dtype=int8 >"$work/dump"
+moec dump "$work/small.moe:routed" --mode decode --after smaller_weights --set inference.weight_dtype=int8 >"$work/dump"
 [ "$(grep -c '^  rounded .*: int8' "$work/dump")" = 8 ] || wrong "int8: $(cat "$work/dump")"
 grep -q 'block_ffn_router_rounded' "$work/dump" && wrong "a choice depends on rounding"
-moec dump "$work/small.moe:routed" --graph train --after storage --set inference.weight_dtype=int8 | grep -q int8 && wrong "training reads int8"
+moec dump "$work/small.moe:routed" --mode train --after storage --set inference.weight_dtype=int8 | grep -q int8 && wrong "training reads int8"
 
-moec emit "$work/small.moe:dense" --target cuda --graph decode --out "$work/cuda" --set inference.weight_dtype=int8 >"$work/out" 2>&1 &&
+moec emit --force "$work/small.moe:dense" --target cuda --mode decode --out "$work/cuda" --set inference.weight_dtype=int8 >"$work/out" 2>&1 &&
     wrong "emitted for a device"
 grep -q 'inference.weight_dtype = int8 is available on CPUs only' "$work/out" || wrong "no reason: $(cat "$work/out")"
 
@@ -59,7 +59,7 @@ moec eval "$work/int8" --data "$work/text" | grep -q 'perplexity' || wrong "no p
 
 # What is cached as int8 costs the text that is generated little, and something.
 for cache in f32 int8; do
-    moec eval "$work/f32" --data "$work/short" --decoding --json --set inference.kv_cache_dtype=$cache |
+    moec eval "$work/f32" --data "$work/short" --incremental --json --set inference.kv_cache_dtype=$cache |
         sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/$cache.decoded"
 done
 awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.decoded" "$work/int8.decoded" ||
@@ -87,14 +87,14 @@ for weights in int8 bf16; do
     moec verify "$work/scans.moe" "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
     moec eval "$work/scans" --data "$work/short" --json "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
     rounded=$(loss)
-    moec eval "$work/scans" --data "$work/short" --json --decoding "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
+    moec eval "$work/scans" --data "$work/short" --json --incremental "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
     close "$full" "$rounded" 0.01 || wrong "$weights: loss $rounded, f32 $full"
     close "$rounded" "$(loss)" 0.00001 || wrong "$weights: loss $rounded, decoding $(loss)"
 done
 for graph in forward decode measure; do
-    moec dump "$work/scans.moe" --graph $graph --after smaller_weights --set inference.weight_dtype=int8 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
+    moec dump "$work/scans.moe" --mode $graph --after smaller_weights --set inference.weight_dtype=int8 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
     grep -q 'state_rounded' "$work/dump" && wrong "$graph: a scan reads int8"
-    moec dump "$work/scans.moe" --graph $graph --after smaller_weights --set inference.weight_dtype=bf16 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
+    moec dump "$work/scans.moe" --mode $graph --after smaller_weights --set inference.weight_dtype=bf16 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
     grep -q 'state_rounded' "$work/dump" || wrong "$graph: a scan reads f32"
     grep -q 'time_rounded' "$work/dump" && wrong "$graph: fewer elements than a product are rounded"
 done
@@ -102,9 +102,9 @@ done
 # Emitted.
 for weights in bf16 int8; do
     rm -rf "$work/c"
-    moec emit "$work/f32" --target c --graph decode --out "$work/c" --set inference.weight_dtype=$weights --set inference.kv_cache_dtype=$weights || wrong "emit"
+    moec emit --force "$work/f32" --target c --mode decode --out "$work/c" --set inference.weight_dtype=$weights --set inference.kv_cache_dtype=$weights || wrong "emit"
     make -s -C "$work/c" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
     (cd "$work/c" && ./generate --prompt 'layer ' --tokens 24 --temperature 0) >"$work/emitted"
-    moec generate "$work/f32" --prompt 'layer ' --tokens 24 --temperature 0 --set inference.weight_dtype=$weights --set inference.kv_cache_dtype=$weights >"$work/hosted"
+    moec generate "$work/f32" --prompt 'layer ' -n 24 --temperature 0 --set inference.weight_dtype=$weights --set inference.kv_cache_dtype=$weights >"$work/hosted"
     [ "$(cat "$work/emitted")" = "$(cat "$work/hosted")" ] || wrong "$weights: emitted and hosted write different texts"
 done

@@ -33,7 +33,7 @@ sweep_behind() { # EXPERIMENT OUT LOG ARGUMENTS...
     process=$!
 }
 
-sweep gate whole > whole.log || wrong "a sweep fails: $(cat whole.log)"
+sweep gate whole > whole.log 2>&1 || wrong "a sweep fails: $(cat whole.log)"
 [ "$(grep -c 'val_bits_per_byte [0-9]' whole.log)" = 4 ] || wrong "not four runs: $(cat whole.log)"
 
 # Killed in its second run, at a checkpoint; the first run is not made again.
@@ -60,13 +60,13 @@ kill -9 "$run" 2> /dev/null || true
 wait $process && wrong "a run was killed and the sweep says nothing: $(cat third.log)"
 grep -q 'was killed by signal 9' third.log || wrong "a killed run: $(cat third.log)"
 
-sweep gate killed --resume --jobs 2 > again.log || wrong "the sweep does not go on: $(cat again.log)"
+sweep gate killed --resume --jobs 2 > again.log 2>&1 || wrong "the sweep does not go on: $(cat again.log)"
 [ "$before" = "$(cat killed/base/seed_1/output.txt)" ] || wrong "a finished run was made again"
 cmp whole/table.json killed/table.json || wrong "another table after a kill"
 cmp whole/table.csv killed/table.csv || wrong "another table after a kill"
 
 # On a finished folder: the table alone.
-sweep gate whole > table.log
+sweep gate whole > table.log 2>&1
 grep -q '^gate_at_v seed' table.log && wrong "a finished sweep makes runs"
 grep -q '+- ' table.log || wrong "no interval: $(cat table.log)"
 
@@ -93,7 +93,7 @@ grep -q 'diverged: 2 of 2' apart.log || wrong "runs that diverged are not told: 
 grep -q '"diverged"' apart/lr_1e30/seed_1/log.jsonl || wrong "the log does not say that the run diverged"
 
 # Halving: of four the two best go on at a quarter, the best at half, and the base; what has stopped is told and not compared.
-sweep halves halved > halved.log || wrong "halving fails: $(cat halved.log)"
+sweep halves halved > halved.log 2>&1 || wrong "halving fails: $(cat halved.log)"
 [ "$(grep -c 'stops at step 10$' halved.log)" = 2 ] || wrong "not half of them stop: $(cat halved.log)"
 [ "$(grep -c 'stopped at step' halved.log)" = 3 ] || wrong "not one alone is left: $(cat halved.log)"
 [ "$(grep -c 'val_bits_per_byte [0-9]' halved.log)" = 2 ] || wrong "not two runs to the end: $(cat halved.log)"
@@ -106,7 +106,7 @@ sweep limit limited > limited.log 2>&1 || wrong "a sweep with a limit fails: $(c
 grep -q 'lr_3 seed 1: diverged' limited.log || wrong "a loss above the limit is not told: $(cat limited.log)"
 grep -q 'the loss is .*, more than 7' limited/lr_3/seed_1/output.txt || wrong "the run does not say why it stopped"
 
-sweep named named --tensorboard > named.log || wrong "a metric of the log fails: $(cat named.log)"
+sweep named named --tensorboard > named.log 2>&1 || wrong "a metric of the log fails: $(cat named.log)"
 grep -q '^  variant .* grad_norm ' named.log || wrong "the metric is not told: $(cat named.log)"
 for run in base layers_2; do
     ls named/$run/seed_1/events.out.tfevents.* > /dev/null || wrong "--tensorboard does not reach the runs"
@@ -114,7 +114,7 @@ done
 sweep missing missing > missing.log 2>&1 && wrong "a metric that is not in the log passes"
 grep -q "has no number 'accuracy'" missing.log || wrong "a metric that is not there: $(cat missing.log)"
 
-sweep timed timed > timed.log || wrong "a budget of seconds fails: $(cat timed.log)"
+sweep timed timed > timed.log 2>&1 || wrong "a budget of seconds fails: $(cat timed.log)"
 steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' timed/base/pace.json)
 grep -q "\"step\":$steps,\"val_loss" timed/base/seed_1/log.jsonl || wrong "not the steps that were measured: $(cat timed.log)"
 

@@ -12,8 +12,8 @@ fail() {
 cat stdlib/*.moe README.md > "$work/text"
 printf 'Zeile\r\n\303\244\303\266 \360\237\230\200 \377\376 end\n\n\n   x' > "$work/small"
 for file in tests/tokenizer/fixtures/*.json; do
-    moec tokenize "$work/small" "$work/text" --tokenizer "$file" --out "$work/whole.bin" --threads 1 > "$work/log" 2>&1 || fail "$file"
-    moec tokenize "$work/small" "$work/text" --tokenizer "$file" --out "$work/parts.bin" --threads 3 --part 3000 > "$work/log" 2>&1 ||
+    moec tokenize --force "$work/small" "$work/text" --tokenizer "$file" --out "$work/whole.bin" --threads 1 > "$work/log" 2>&1 || fail "$file"
+    moec tokenize --force "$work/small" "$work/text" --tokenizer "$file" --out "$work/parts.bin" --threads 3 --chunk-size 3000 > "$work/log" 2>&1 ||
         fail "$file in parts"
     cmp -s "$work/whole.bin" "$work/parts.bin" || fail "$file: parts give other tokens"
 done
@@ -21,24 +21,24 @@ done
 # Killed again and again, then finished.
 file=tests/tokenizer/fixtures/llama3.json
 for _ in 1 2 3 4 5 6; do cat "$work/text"; done > "$work/long"
-moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/whole.bin" > "$work/log" 2>&1 || fail "long"
+moec tokenize --force "$work/long" "$work/text" --tokenizer $file --out "$work/whole.bin" > "$work/log" 2>&1 || fail "long"
 for pause in 0.02 0.05 0.1; do
-    moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --part 2000 --threads 2 --resume > "$work/log" 2>&1 &
+    moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --chunk-size 2000 --threads 2 --resume > "$work/log" 2>&1 &
     child=$!
     sleep $pause
     kill -9 $child 2> /dev/null
     wait $child 2> /dev/null
     [ ! -e "$work/killed.bin" ] || rm "$work/killed.bin" "$work/killed.bin".* 2> /dev/null
 done
-moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --part 2000 --threads 2 --resume > "$work/log" 2>&1 ||
+moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --chunk-size 2000 --threads 2 --resume > "$work/log" 2>&1 ||
     fail "a killed run does not go on"
 cmp -s "$work/whole.bin" "$work/killed.bin" || fail "tokens differ after kills"
 [ ! -e "$work/killed.bin.partial" ] && [ ! -e "$work/killed.bin.partial.json" ] || fail "something is left beside the tokens"
 
 # A tokenizer made here is read again, in every form of token file.
-moec tokenizer train "$work/text" --vocab 500 --special '<s>' --out "$work/made.json" > "$work/log" 2>&1 || fail "tokenizer train"
-moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/a.bin" --end '<s>' > "$work/log" 2>&1 || fail "made"
-moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/b.bin" --end '<s>' --width 32 > "$work/log" 2>&1 || fail "width"
+moec tokenizer train "$work/text" --vocab-size 500 --special-token '<s>' --out "$work/made.json" > "$work/log" 2>&1 || fail "tokenizer train"
+moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/a.bin" --append-token '<s>' > "$work/log" 2>&1 || fail "made"
+moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/b.bin" --append-token '<s>' --token-bits 32 > "$work/log" 2>&1 || fail "width"
 tail -c +1025 "$work/a.bin" > "$work/plain.u16"
 count=$(($(wc -c < "$work/plain.u16") / 2))
 header="{'descr': '<u2', 'fortran_order': False, 'shape': ($count,), }"
@@ -57,15 +57,15 @@ for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
 done
 
 moec train "$work/m.moe" --data "$work/text" --out "$work/bytes" > "$work/log" 2>&1 && fail "bytes are taken for tokens of 500"
-grep -q "this model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
+grep -q "the model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
 
 # Lines of JSON are the documents.
 printf '{"id": 1, "text": "one two"}\n{"text": "three\\nfour"}\n' > "$work/lines"
 printf 'one two' > "$work/1"
 printf 'three\nfour' > "$work/2"
-moec tokenize "$work/lines" --field text --tokenizer "$work/made.json" --out "$work/lines.bin" --end '<s>' > "$work/log" 2>&1 || fail "field"
-moec tokenize "$work/1" "$work/2" --tokenizer "$work/made.json" --out "$work/two.bin" --end '<s>' > "$work/log" 2>&1 || fail "two"
-cmp -s "$work/lines.bin" "$work/two.bin" || fail "--field gives other tokens"
+moec tokenize "$work/lines" --json-field text --tokenizer "$work/made.json" --out "$work/lines.bin" --append-token '<s>' > "$work/log" 2>&1 || fail "field"
+moec tokenize "$work/1" "$work/2" --tokenizer "$work/made.json" --out "$work/two.bin" --append-token '<s>' > "$work/log" 2>&1 || fail "two"
+cmp -s "$work/lines.bin" "$work/two.bin" || fail "--json-field gives other tokens"
 
 # refuses WORDS ARGUMENTS...: tokenize ends with 1, says the words and leaves nothing.
 refuses() {
@@ -86,7 +86,7 @@ refuses "an unsupported group (?..." "$work/text" --tokenizer "$work/changed.jso
 added() { change '"post_processor": null' "\"post_processor\": $1"; }
 around() { added "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"a\"}}, {\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"a\": {\"ids\": [$1]}}}"; }
 around 500
-refuses "adds the token 500, which does not exist" "$work/text" --tokenizer "$work/changed.json"
+refuses "adds token 500, which does not exist" "$work/text" --tokenizer "$work/changed.json"
 for token in -1 '"x"' 9223372036854775807 4294967297; do
     around "$token"
     refuses "'post_processor' is malformed" "$work/text" --tokenizer "$work/changed.json"
@@ -104,10 +104,10 @@ done
 change '"dropout": null' '"dropout": 0.5'
 refuses "the option 'dropout' is not supported" "$work/text" --tokenizer "$work/changed.json"
 head -c 3000 "$work/made.json" > "$work/changed.json"
-refuses "no JSON" "$work/text" --tokenizer "$work/changed.json"
-refuses "has no token '<none>'" "$work/text" --tokenizer "$work/made.json" --end '<none>'
+refuses "invalid JSON" "$work/text" --tokenizer "$work/changed.json"
+refuses "has no token '<none>'" "$work/text" --tokenizer "$work/made.json" --append-token '<none>'
 refuses "cannot read" "$work/none" --tokenizer "$work/none.json"
 : > "$work/empty"
 refuses "the texts contain no tokens" "$work/empty" --tokenizer "$work/made.json"
-refuses "a line is not a JSON object with a text field 'text'" "$work/text" --field text --tokenizer "$work/made.json"
+refuses "a line is not a JSON object with a text field 'text'" "$work/text" --json-field text --tokenizer "$work/made.json"
 exit 0

@@ -15,7 +15,7 @@ model m = decoder { vocab_size = 400, dim = 16, layers = 1, attention = { heads 
   train = { lr = 1e-2, batch_size = 4, context_length = 32, steps = 60, save_interval = 30 } }
 SPEC
 cat stdlib/*.moe > "$work/words"
-moec tokenizer train "$work/words" --vocab 400 --out "$work/t.json" > "$work/log" 2>&1 || fail "tokenizer train"
+moec tokenizer train "$work/words" --vocab-size 400 --out "$work/t.json" > "$work/log" 2>&1 || fail "tokenizer train"
 moec tokenize "$work/words" --tokenizer "$work/t.json" --out "$work/text.bin" > "$work/log" 2>&1 || fail "tokenize"
 train() { # OUT ARGUMENTS...
     out=$1
@@ -40,7 +40,7 @@ grep -q '"bits_per_byte"' "$work/a" || fail "eval does not say bits per byte"
 generate() { # RUN ARGUMENTS...
     run=$1
     shift
-    moec generate "$work/$run" --temperature 0 --tokens 12 "$@" 2> "$work/log"
+    moec generate "$work/$run" --temperature 0 -n 12 "$@" 2> "$work/log"
 }
 generate text --prompt "use decoder" > "$work/own" || fail "generate"
 generate plain --prompt "use decoder" --tokenizer "$work/t.json" > "$work/given" || fail "generate with a given tokenizer"
@@ -55,14 +55,14 @@ stop=$(said "$work/one" | grep -o '[^"\\]\{3,\}' | head -1 | cut -c 2-3)
 generate text --prompt "use decoder" --json --stop "$stop" > "$work/stopped" || fail "stop"
 grep -q '"end":"stop"' "$work/stopped" || fail "--stop '$stop' does not stop: $(cat "$work/stopped")"
 ! said "$work/stopped" | grep -qF -e "$stop" || fail "the stop stands in the text"
-[ "$(generate text --prompt x --samples 3 --temperature 1 --min-p 0.01 | sort -u | wc -l)" -eq 3 ] || fail "samples are alike"
-generate text --prompt x --repetition 1000000 --tokens 30 --numbers > "$work/none"
-[ $? -eq 1 ] && grep -q "is no token number" "$work/log" || fail "letters are taken for numbers"
-generate text --prompt "5 6 7" --repetition 1000000 --tokens 30 --numbers | tr ' ' '\n' | sort > "$work/numbers" || fail "numbers"
+[ "$(generate text --prompt x --num-samples 3 --temperature 1 --min-p 0.01 | sort -u | wc -l)" -eq 3 ] || fail "samples are alike"
+generate text --prompt x --repeat-penalty 1000000 -n 30 --token-ids > "$work/none"
+[ $? -eq 1 ] && grep -q "is not a token id" "$work/log" || fail "letters are taken for numbers"
+generate text --prompt "5 6 7" --repeat-penalty 1000000 -n 30 --token-ids | tr ' ' '\n' | sort > "$work/numbers" || fail "numbers"
 [ -z "$(uniq -d "$work/numbers")" ] || fail "what was said comes again"
 
 # The stand-alone folder encodes and writes the same, whole characters alone.
-moec emit "$work/text" --target c --context 100 --out "$work/c" > "$work/log" 2>&1 || fail "emit"
+moec emit "$work/text" --target c -c 100 --out "$work/c" > "$work/log" 2>&1 || fail "emit"
 make -s -C "$work/c" CFLAGS="-O1 -Werror -Wconversion -Wshadow" > "$work/log" 2>&1 || fail "the folder does not build"
 for prompt in "use decoder" "  The #!?
 		caf\303\251 don't 123" "<|endoftext|>x"; do
@@ -75,7 +75,7 @@ rm "$work/c/tokenizer.bin"
 (cd "$work/c" && ./generate --prompt x --tokens 3) > "$work/alone" 2> "$work/log" && fail "bytes are taken for tokens by the folder"
 grep -q -- "--numbers 1" "$work/log" || fail "the folder does not say what to do"
 (cd "$work/c" && ./generate --prompt "5 6 7" --numbers 1 --tokens 9 --temperature 0) > "$work/alone" 2> "$work/log" || fail "numbers"
-generate text --prompt "5 6 7" --numbers --tokens 9 > "$work/hosted"
+generate text --prompt "5 6 7" --token-ids -n 9 > "$work/hosted"
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || fail "numbers go on otherwise"
 
 # Refusals.

@@ -70,7 +70,7 @@ code=$?
 [ $code -eq 143 ] || fail "a terminated run ends with $code"
 moec eval "$work/stopped" --data "$work/text" > "$work/log" 2>&1 || fail "what a terminated run left cannot be read"
 
-refuses "a folder with a run" "already holds a run" train straight
+refuses "a folder with a run" "already contains a run" train straight
 refuses "another seed" "the run began with seed" train straight --resume --seed 99 --steps 70
 
 # What the run began with and what it would go on with, told before anything else is.
@@ -120,7 +120,7 @@ grep -q 'holds 0 of the 61 steps' "$work/log" || fail "a lost log is not told of
 
 refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.grad_clip=0
 refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab_size=100
-refuses "too little data" "a window takes" train short --set train.context_length=100000
+refuses "too little data" "one training sequence needs" train short --set train.context_length=100000
 refuses "no data" "no data found at" train missing --data "$work/nothing"
 
 # Models of images learn from examples, and are measured on them.

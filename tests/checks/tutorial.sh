@@ -15,5 +15,5 @@ ${CC:-cc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prot
 moec train models/dit.moe:dit_small --data "$work/images" --out "$work/run" --steps 60 --set train.eval_interval=30 >"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
 awk -F '[:,]' '/val_loss/ { last = $4 } END { exit !(last > 0 && last < 1.3) }' "$work/run/log.jsonl" || { cat "$work/run/log.jsonl"; exit 1; }
-moec draw "$work/run" --out "$work/drawn" --count 4 --steps 10
+moec sample "$work/run" --out "$work/drawn" --count 4 --steps 10
 [ "$("$work/shapes" show "$work/drawn" | wc -l)" = 8 ]

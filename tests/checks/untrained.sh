@@ -21,9 +21,9 @@ emitted() {
 for target in c cuda; do
     emitted small.moe 1 'are random' --target $target
     emitted fresh.safetensors 1 'are random' --target $target
-    emitted small.moe 0 'are random' --target $target --graph train
+    emitted small.moe 0 'are random' --target $target --mode train
     emitted run 0 'of training step 3' --target $target
-    emitted run 0 'of training step 3' --target $target --graph train
+    emitted run 0 'of training step 3' --target $target --mode train
     emitted started 0 'without training steps' --target $target
-    emitted "$OLDPWD/models/dit.moe:dit_small" 1 'are random' --target $target --graph draw --set layers=1
+    emitted "$OLDPWD/models/dit.moe:dit_small" 1 'are random' --target $target --mode sample --set layers=1
 done

@@ -56,9 +56,9 @@ judged() {
 judged 'off by 0.0e+00' moec verify "$work/nothing.moe"
 judged 'off by 0.0e+00' moec verify tests/rows.moe:columns
 # Terms that cancel, and the share of one place, whose gradient is 0.
-judged 'undecided: .* of the gradients, the most block' moec verify "$work/cancels.moe" --seed 1 --batch 3
+judged 'undecided: .* of the gradients, the most block' moec verify "$work/cancels.moe" --seed 1 -b 3
 (on_simulator && judged 'undecided: .* of the gradients, the most block.0.attention' \
-    moec verify "$work/one_place.moe" --device cuda --seed 1 --batch 1)
+    moec verify "$work/one_place.moe" --device cuda --seed 1 -b 1)
 
 # An input of the name of a number that the runtime sets.
 judged 'gradients *2 tensors' moec verify "$work/called.moe"
@@ -72,8 +72,8 @@ planted() {
     ! MOEC_CFLAGS=$flag "$@" >"$work/said" || { cat "$work/said"; wrong "$flag: $* agrees"; }
     grep -q DISAGREES "$work/said" || { cat "$work/said"; wrong "$flag: $* does not say so"; }
 }
-planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/cancels.moe" --seed 1 --batch 3
-planted '-D__builtin_sqrtf(x)=((x)-(x))' moec verify "$work/cancels.moe" --seed 1 --batch 3
+planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/cancels.moe" --seed 1 -b 3
+planted '-D__builtin_sqrtf(x)=((x)-(x))' moec verify "$work/cancels.moe" --seed 1 -b 3
 planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/nothing.moe"
 
 # What is no number keeps its row.

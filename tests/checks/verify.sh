@@ -35,12 +35,12 @@ END
 verified 'batch 2, context 128 (from train)' "$work/chunked.moe" --forms
 has 'chunked scan' view 'operand with a computed subscript' 'batched product'
 for model in "$root"/models/hybrid.moe:retnet_small "$root"/models/hybrid.moe:rwkv7_small "$root"/examples/ideas/matrix_lstm.moe; do
-    verified 'batch 2, context 128' "$model" --batch 2 --context 128 --forms
+    verified 'batch 2, context 128' "$model" -b 2 -c 128 --forms
     has 'chunked scan' view
 done
-verified 'batch 2, context 12 (batch from train)' "$work/chunked.moe" --context 12 --forms
+verified 'batch 2, context 12 (batch from train)' "$work/chunked.moe" -c 12 --forms
 has 'sequential scan'
-verified 'batch 1, context 128 (context from train)' "$work/chunked.moe" --batch 1
+verified 'batch 1, context 128 (context from train)' "$work/chunked.moe" -b 1
 
 # Every shape, those that fit; a small model has no shape that does not.
 cat >"$work/small.moe" <<'END'
@@ -78,15 +78,15 @@ END
 # Too large: the reason, the limit and a command that works.
 large="$work/wide.moe:m --set train.batch_size=8 --set train.context_length=8192"
 fails 'the limit is 2 min' moec verify $large
-fails "moec verify $work/wide.moe:m --batch 2 --context" moec verify $large
+fails "moec verify $work/wide.moe:m -b 2 -c" moec verify $large
 fails 'batch 1, context 4096 (from train) needs' moec verify "$root"/models/gated_attention.moe:moe_15b
-fails '--set layers=2' moec verify "$root"/models/gated_attention.moe:moe_15b --context 8
+fails '--set layers=2' moec verify "$root"/models/gated_attention.moe:moe_15b -c 8
 moec verify $large --shapes >"$work/said" || wrong "$(cat "$work/said")"
 grep -q 'skipped: batch 8, context 8192 needs about .* the limit is 30 s$' "$work/said" || wrong "not skipped: $(cat "$work/said")"
-grep -q 'to compare it: moec verify .* --batch 8 --context 8192$' "$work/said" || wrong "no command: $(cat "$work/said")"
+grep -q 'to compare it: moec verify .* -b 8 -c 8192$' "$work/said" || wrong "no command: $(cat "$work/said")"
 code=0
-moec verify "$work/small.moe" --shapes --batch 2 >"$work/said" 2>&1 || code=$?
-[ $code = 2 ] || wrong "--shapes with --batch ends with $code"
+moec verify "$work/small.moe" --shapes -b 2 >"$work/said" 2>&1 || code=$?
+[ $code = 2 ] || wrong "--shapes with --batch-size ends with $code"
 
 # Weights and caches as they are set.
 for weights in int8 bf16; do

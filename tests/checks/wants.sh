@@ -1,5 +1,5 @@
 #!/bin/sh
-# `moec run --want total,aux`: what gradients are of, and the terms of it, compiled and by the definition. A model without
+# `moec forward --outputs total,aux`: what gradients are of, and the terms of it, compiled and by the definition. A model without
 # auxiliary terms has its loss for a total.
 command -v python3 >/dev/null || { echo "no Python to read the tensors" && exit 0; }
 . "$(dirname "$0")/../begin.sh"
@@ -34,16 +34,16 @@ for model, names in ("plain", ["loss", "total"]), ("routed", ["balance", "loss",
         assert abs(compiled["total"] - terms) < 1e-5 * terms, (model, graph, compiled)
 END_OF_PYTHON
 for model in plain routed; do
-    moec init "$work/spec.moe:$model" --seed 1 --out "$work/weights"
+    moec init --force "$work/spec.moe:$model" --seed 1 --out "$work/weights"
     for device in cpu eval; do
         for graph in forward train; do
             grads=
             [ $graph = forward ] || grads=,grads
-            moec run "$work/spec.moe:$model" --weights "$work/weights" --tokens "$work/text" --want loss,total,aux$grads \
+            moec forward "$work/spec.moe:$model" --weights "$work/weights" --input "$work/text" --outputs loss,total,aux$grads \
                 --device $device --out "$work/$model.$graph.$device"
         done
     done
 done
 python3 "$work/check.py" "$work"
-! moec run "$work/spec.moe:plain" --weights "$work/weights" --tokens "$work/text" --want aux --out "$work/none" 2>"$work/told" ||
+! moec forward "$work/spec.moe:plain" --weights "$work/weights" --input "$work/text" --outputs aux --out "$work/none" 2>"$work/told" ||
     wrong "a model without auxiliary terms gives some"

@@ -11,10 +11,10 @@ tensors() {
     printf %s "$2" >> "$1"
     head -c "$3" /dev/zero >> "$1"
 }
-# refused TEXT: `moec weights folder` ends with 1 and says that.
+# refused TEXT: `moec tensors folder` ends with 1 and says that.
 refused() {
     code=0
-    moec weights folder > out 2>&1 || code=$?
+    moec tensors folder > out 2>&1 || code=$?
     [ $code = 1 ] || wrong "exit code $code where 1 is due: $1"
     grep -qF "$1" out || wrong "it does not say '$1': $(cat out)"
 }
@@ -27,11 +27,11 @@ two='{"b": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}'
 mkdir folder
 refused "folder contains no safetensors files"
 tensors folder/model.safetensors "$one" 12
-[ "$(moec weights folder | head -1)" = "a  BF16  [2, 3]  12" ] || wrong "a single file is not listed"
+[ "$(moec tensors folder | head -1)" = "a  BF16  [2, 3]  12" ] || wrong "a single file is not listed"
 mv folder/model.safetensors folder/1.safetensors
 tensors folder/2.safetensors "$two" 8
 index '"a": "1.safetensors", "b": "2.safetensors"'
-moec weights folder > out
+moec tensors folder > out
 [ "$(tail -2 out | head -1)" = "b  I64   []  8" ] || wrong "two files are not listed: $(cat out)"
 tail -1 out | grep -q "^2 tensors, 7 elements, 20 B$" || wrong "the sum is wrong: $(cat out)"
 
@@ -42,7 +42,7 @@ refused "1.safetensors does not contain tensor b"
 index '"a": "1.safetensors", "b": "2.safetensors", "c": "2.safetensors"'
 refused "2.safetensors does not contain tensor c"
 index '"a": "1.safetensors"'
-moec weights folder > out || wrong "a file that the index does not name counts"
+moec tensors folder > out || wrong "a file that the index does not name counts"
 index '"a": "../folder/1.safetensors"'
 refused "'../folder/1.safetensors', which is not a file name"
 index '"a": ".."'

@@ -39,23 +39,23 @@ static int run_moec(void *data) {
 static const char *const readers[KIND_COUNT][4] = {
     {"train spec.moe --data text --out run --resume --steps 3",
      "eval run/last.safetensors --data text",
-     "generate run/last.safetensors --prompt ab --tokens 2",
-     "emit run/last.safetensors --target c --graph decode --out emitted"},
-    {"eval run --data text", "generate run --prompt ab --tokens 2", "eval run --data text --json",
+     "generate run/last.safetensors --prompt ab -n 2",
+     "emit run/last.safetensors --target c --mode decode --out emitted"},
+    {"eval run --data text", "generate run --prompt ab -n 2", "eval run --data text --json",
      "train spec.moe --data text --out run --resume --steps 3"},
     {"train spec.moe --data text --out run --resume --steps 3",
      "train spec.moe --data text --out run --resume --steps 4",
      "train spec.moe --data text --out run --steps 3",
      "train spec.moe --data text --out run --resume --steps 2"},
     {"train spec.moe --data tokens.bin --out other --steps 1", "eval run --data tokens.bin",
-     "run spec.moe --weights weights.safetensors --tokens tokens.bin --want loss --out "
+     "forward spec.moe --weights weights.safetensors --input tokens.bin --outputs loss --out "
      "out.safetensors",
-     "train spec.moe --data text --val tokens.bin --out other --steps 1"},
+     "train spec.moe --data text --val-data tokens.bin --out other --steps 1"},
     {"train spec.moe --data text --out other --steps 1", "eval run --data text",
-     "train spec.moe --data text --val text --out other --steps 1", "eval run --data text --json"},
-    {"run spec.moe --weights weights.safetensors --tokens tokens.bin --want loss,grads --out "
+     "train spec.moe --data text --val-data text --out other --steps 1", "eval run --data text --json"},
+    {"forward spec.moe --weights weights.safetensors --input tokens.bin --outputs loss,grads --out "
      "out.safetensors",
-     "run spec.moe --device eval --weights weights.safetensors --tokens tokens.bin --want logits "
+     "forward spec.moe --device reference --weights weights.safetensors --input tokens.bin --outputs logits "
      "--out out.safetensors",
      "eval weights.safetensors --data text",
      "train spec.moe --data weights.safetensors --out other --steps 1"},
@@ -287,8 +287,8 @@ static bool prepare(void) {
         "  train = { batch_size = 2, context_length = 8, steps = 2, eval_interval = 1 }\n}\n";
     static const char *const lines[] = {"train spec.moe --data text --out run",
                                         "init spec.moe --seed 1 --out weights.safetensors",
-                                        "export weights.safetensors --as gguf --out gguf",
-                                        "export weights.safetensors --as llama --out folder"};
+                                        "export weights.safetensors --format gguf --out gguf",
+                                        "export weights.safetensors --format llama --out folder"};
     char path[700], words[600], tokens[1024 + 2 * 600] = {0};
     const uint32_t header[3] = {20240520, 1, 600};
     Outcome outcome;

@@ -380,7 +380,7 @@ static void print_command(const Command *command) {
     else if (!*command->pass)
         printf("    moec fmt %s\n", command->path);
     else
-        printf("    moec dump %s --after %s --graph %s%s\n", command->path, command->pass,
+        printf("    moec dump %s --after %s --mode %s%s\n", command->path, command->pass,
                graphs[command->graph], command->device ? " --device cuda" : "");
 }
 

@@ -33,7 +33,7 @@ def arrays():
     logits = model.logits(torch.from_numpy(windows[:, :-1].copy()))
     chosen = torch.log_softmax(torch.from_numpy(logits), -1).gather(-1, torch.from_numpy(windows[:, 1:, None]).long())
     assert abs(-chosen.mean().item() - model.loss(windows)) < 1e-5
-    said = subprocess.run(["moec", "generate", folder + "/run", "--prompt", "the", "--tokens", "9", "--temperature", "0"],
+    said = subprocess.run(["moec", "generate", folder + "/run", "--prompt", "the", "-n", "9", "--temperature", "0"],
                           capture_output=True, check=True).stdout.decode()
     assert "the" + moec.load(folder + "/run").generate("the", tokens=9) == said
     model.save(folder + "/saved.safetensors")

@@ -91,7 +91,7 @@ metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
                     "tokenizer_backend": "huggingface", "num_concurrent": 4, "max_retries": 1, "max_length": 256},
         tasks=["next_word"], batch_size=8, task_manager=TaskManager(include_path=folder), bootstrap_iters=0)
     theirs = found["results"]["next_word"]
-    ours = json.loads(subprocess.run(["moec", "eval", f"{folder}/run", "--choices", f"{folder}/questions.jsonl", "--json"],
+    ours = json.loads(subprocess.run(["moec", "eval", f"{folder}/run", "--multiple-choice", f"{folder}/questions.jsonl", "--json"],
                                      check=True, capture_output=True).stdout)
     print("lm-evaluation-harness: accuracy", theirs["acc,none"], "by length", theirs["acc_norm,none"])
     assert theirs["acc,none"] == ours["accuracy"] and theirs["acc,none"] > 0.3, (theirs, ours)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # moec serve as its clients see it: OpenAI's Python client, lm-evaluation-harness on a task made here, whose accuracy is that of
-# `moec eval --choices`, and 200 requests at once beside slow and broken clients. Installs its Python packages in FOLDER (default
+# `moec eval --multiple-choice`, and 200 requests at once beside slow and broken clients. Installs its Python packages in FOLDER (default
 # build/serve-python). Not part of `make test`.
 #
 #   tests/serve/compare.sh [FOLDER]
@@ -12,11 +12,11 @@ packages=${1:-build/serve-python}
 }
 small_model 400
 cat stdlib/*.md compiler/*.c runtime/*/*.c >>"$work/text"
-moec tokenizer train "$work/text" --vocab 512 --out "$work/tokenizer.json"
+moec tokenizer train "$work/text" --vocab-size 512 --out "$work/tokenizer.json"
 moec train "$work/small.moe" --data "$work/text" --tokenizer "$work/tokenizer.json" --out "$work/run" \
     --set vocab_size=512 --set dim=64 --set layers=2 --set train.context_length=64 --set train.batch_size=8 >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
 printf '%s' "{% for m in messages %}{{ m['role'] + ': ' + m['content'] | trim }}{{ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}" >"$work/chat.jinja"
-moec serve "$work/run" --port 0 --chat-template "$work/chat.jinja" --context 256 --patience 4 --timeout 60 >"$work/out" 2>"$work/err" &
+moec serve "$work/run" --port 0 --chat-template "$work/chat.jinja" -c 256 --client-timeout 4 --timeout 60 >"$work/out" 2>"$work/err" &
 server=$!
 trap 'kill $server 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 while [ ! -s "$work/out" ] && kill -0 $server 2>/dev/null; do sleep 0.1; done # compiles first

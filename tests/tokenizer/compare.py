@@ -73,7 +73,7 @@ def training(folder):
     tokenizer.train([text], trainer)
     theirs = time.perf_counter() - began
     began = time.perf_counter()
-    subprocess.run([os.path.join(os.path.dirname(PROGRAM), "../../moec"), "tokenizer", "train", text, "--vocab", "5000", "--out", made],
+    subprocess.run([os.path.join(os.path.dirname(PROGRAM), "../../moec"), "tokenizer", "train", text, "--vocab-size", "5000", "--out", made],
                    check=True, capture_output=True)
     ours = time.perf_counter() - began
     with open(made, encoding="utf-8") as file:

@@ -119,16 +119,16 @@ def compare(name, folder):
         numbers = [token for row in tokens for token in row]
         file.write(struct.pack("<256I", 20240520, 1, len(numbers), *[0] * 253))
         file.write(struct.pack(f"<{len(numbers)}H", *numbers))
-    moec("run", folder / "run" / f"{name.replace('-', '_')}.moe", "--weights", folder / "run" / "last.safetensors", "--tokens",
-         folder / "tokens.bin", "--set", f"train.context={CONTEXT}", "--want", "logits", "--out", folder / "out.safetensors")
+    moec("forward", folder / "run" / f"{name.replace('-', '_')}.moe", "--weights", folder / "run" / "last.safetensors", "--input",
+         folder / "tokens.bin", "--set", f"train.context={CONTEXT}", "--outputs", "logits", "--out", folder / "out.safetensors")
     ours = load_file(folder / "out.safetensors")["logits"]
     theirs = logits_of(model, [row[:CONTEXT] for row in tokens])
     error = (ours - theirs).abs().max().item() / theirs.abs().max().item()
     begin = tokens[0][:9]
-    said = moec("generate", folder / "run", "--numbers", "--prompt", " ".join(map(str, begin)), "--tokens", "30",
+    said = moec("generate", folder / "run", "--token-ids", "--prompt", " ".join(map(str, begin)), "-n", "30",
                 "--temperature", "0", "--set", f"train.context={CONTEXT}").split()
     assert name in GROWS or list(map(int, said)) == greedy(model, begin, 30), "another text"
-    moec("export", folder / "run", "--as", name.split("-")[0], "--out", folder / "again")
+    moec("export", folder / "run", "--format", name.split("-")[0], "--out", folder / "again")
     before, after = {}, load_file(folder / "again" / "model.safetensors")
     for file in (folder / "theirs").glob("*.safetensors"):
         before.update(load_file(file))

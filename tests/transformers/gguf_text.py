@@ -98,7 +98,7 @@ def read_again(run, out):
     moec("import", out / "model.gguf", "--out", out / "again")
     before, after = floats(run / "last.safetensors"), floats(out / "again" / "last.safetensors")
     assert after and all(numpy.array_equal(before[name], after[name]) for name in after), "other weights"
-    moec("export", out / "again", "--as", "gguf", "--out", out / "twice")
+    moec("export", out / "again", "--format", "gguf", "--out", out / "twice")
     wanted = quantise(out / "model.gguf", out / "small.gguf")
     moec("import", out / "small.gguf", "--out", out / "small")
     found = numpy.sort(numpy.concatenate(list(floats(out / "small" / "last.safetensors").values())))
@@ -138,7 +138,7 @@ def ours(run, name, tokens, before):
     with open(run / "tokens.bin", "wb") as file:
         file.write(struct.pack("<256I", 20240520, 1, len(padded), *[0] * 253))
         file.write(struct.pack(f"<{len(padded)}H", *padded))
-    moec("run", f"{run.parent / 'models.moe'}:{name}", "--weights", run / "last.safetensors", "--tokens", run / "tokens.bin", "--want",
+    moec("forward", f"{run.parent / 'models.moe'}:{name}", "--weights", run / "last.safetensors", "--input", run / "tokens.bin", "--outputs",
          "logits", "--out", out, "--set", "train.batch=1")
     logits = floats(out)["logits"].reshape(CONTEXT, VOCABULARY).astype(float)[before - 1:len(tokens) - 1]
     logits -= logits.max(-1, keepdims=True)
@@ -155,11 +155,11 @@ def compare(name, folder, text, tokenizer):
     architecture = "llama" if name.startswith("llama_") or name == "mixtral" else name
     spec, run, out = folder / "models.moe", folder / name, folder / f"{name}_gguf"
     moec("train", f"{spec}:{name}", "--tokenizer", tokenizer, "--data", text, "--out", run)
-    moec("export", run, "--as", "gguf", "--out", out)
+    moec("export", run, "--format", "gguf", "--out", out)
     count = check_names(out / "model.gguf", architecture)
     read_again(run, out)
     prompt = "The language is"
-    mine = moec("generate", run, "--prompt", prompt, "--tokens", 40, "--temperature", 0)
+    mine = moec("generate", run, "--prompt", prompt, "-n", 40, "--temperature", 0)
     text, tokens, table = theirs(out / "model.gguf", prompt, 40)
     begin = tokens_of(prompt, tokenizer, folder)
     apart = abs(ours(run, name, begin + tokens, len(begin)) - table).max()
@@ -173,7 +173,7 @@ def main():
     text, tokenizer = folder / "text", folder / "tokenizer.json"
     (folder / "models.moe").write_text(MODELS)
     text.write_bytes(pathlib.Path("README.md").read_bytes() + pathlib.Path("stdlib/LANGUAGE.md").read_bytes())
-    moec("tokenizer", "train", text, "--vocab", VOCABULARY, "--out", tokenizer)
+    moec("tokenizer", "train", text, "--vocab-size", VOCABULARY, "--out", tokenizer)
     names = sys.argv[2:] or [line.split()[1] for line in MODELS.splitlines() if line.startswith("model ")]
     failed = [name for name in names if not compare(name, folder, text, tokenizer)]
     print(f"{len(failed)} failed: {' '.join(failed)}" if failed else "all agree")

@@ -403,7 +403,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "recurrences") == 0) make = make_recurrence;
     if (argc > 1 && strcmp(argv[1], "forms") == 0) make = make_forms;
     setenv("OMP_NUM_THREADS", "2", 0);
-    threads_wait_briefly(argv);
+    threads_begin(argv, 0, true);
     long count = number_from("MOEC_MODELS", DEFAULT_MODELS),
          workers = sysconf(_SC_NPROCESSORS_ONLN);
     uint64_t first = (uint64_t)number_from("MOEC_SEED", 1);

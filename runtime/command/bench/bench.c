@@ -1,10 +1,11 @@
-/* bench: moec bench: throughput of a model and its share of the hardware peak. Speeds are printed
- * only after the results have been checked. */
+/* bench: moec bench: speed of a model as a percentage of the hardware peak. Speeds are reported
+ * only after the results of the program are verified. */
 #include "command/bench/bench.h"
 
 #include "abi/json_make.h"
 #include "abi/quantity.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
+#include "command/line/flags.h"
 #include "training/measure.h"
 #include "base/memory.h"
 #include "data/random.h"
@@ -152,7 +153,7 @@ static bool read_spec(Bench *bench) {
     return true;
 }
 
-/* Starts are measured first, without an open device and running threads. */
+/* Start times are measured first, before a device is open and threads exist. */
 static bool measure(Bench *bench) {
     bool trains = strcmp(bench->graph, "train") == 0;
     if (!read_spec(bench) || (trains && !bench_starts(bench))) return false;
@@ -169,33 +170,34 @@ int command_bench(int argc, char **argv) {
     const Command *command = command_row("bench");
     Bench bench = {.graph = "train", .device = "cpu"};
     const Option table[] = {
-        {OPTION_TEXT, "--graph", "NAME", &bench.graph,
-         "train (default): steps; decode: one token after the other"},
-        {OPTION_TEXT, "--device", "NAME", &bench.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_FLAG, "--json", NULL, &bench.json, "the figures as JSON"},
+        {OPTION_TEXT, "--mode", "train|decode", &bench.graph,
+         "train: optimizer steps; decode: generation token by token (default train)"},
+        DEVICE_OPTION(&bench.device),
+        {OPTION_FLAG, "--json", NULL, &bench.json, "results as JSON"},
         {OPTION_FLAG, "--kernels", NULL, &bench.kernels,
-         "the time of every kernel, too; on the CPU of every unit of work, beside both limits"},
-        {OPTION_COUNT, "--prefix", "N", &bench.prefix,
-         "decoding: after so many tokens (default: none, then on to train.context_length)"},
-        {OPTION_COUNT, "--batch", "N", &bench.batch,
-         "decoding: so many texts side by side (default: 1)"},
+         "time of each kernel; on the CPU as a percentage of both peaks"},
+        {OPTION_COUNT, "--prefix-length", "N", &bench.prefix,
+         "decode: tokens in the KV cache at the start (default 0)"},
+        {OPTION_COUNT, "--batch-size", "N", &bench.batch,
+         "train: sequences per micro-batch (default train.batch_size); decode: sequences decoded "
+         "together (default 1)"},
         {OPTION_FLAG, "--quick", NULL, &bench.quick,
-         "small ceilings and few steps: tries out the measurement, and the figures mean little"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &bench.sets, "an option of the model, as in the file"},
+         "few steps and small peaks, as a test of the measurement"},
+        SET_OPTION(&bench.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &bench.operand);
     if (code >= 0) return code;
-    if (strcmp(bench.graph, "train") != 0 && strcmp(bench.graph, "decode") != 0)
-        return arguments_wrong(command, "train or decode", "there is no graph '%s'", bench.graph);
     bool trains = strcmp(bench.graph, "train") == 0;
-    if (trains && (bench.prefix || bench.batch))
-        return arguments_wrong(command, "--graph decode, or --set train.batch_size=N",
-                               "--prefix and --batch are of decoding");
+    if (trains && bench.prefix)
+        return arguments_wrong(command, "add --mode decode", "--prefix-length is for decoding");
+    char *batch = memory_format("%s=%ld", flag_path("--batch-size"), bench.batch);
+    if (trains && bench.batch) bench.sets.items[bench.sets.count++] = batch;
     if (!bench.batch) bench.batch = 1;
     bench.report = json_object();
     bool good = measure(&bench);
     if (good) print_report(&bench);
     json_decref(bench.report);
+    free(batch);
     return good ? 0 : EXIT_INPUT;
 }

@@ -1,8 +1,8 @@
-/* bench: what the parts of `moec bench` share. */
+/* bench: declarations of the parts of `moec bench`. */
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "command/arguments.h"
+#include "command/line/arguments.h"
 #include "model/call.h"
 #include "data/data.h"
 #include "training/settings.h"
@@ -15,13 +15,13 @@ typedef struct Bench {
     const char *operand, *graph, *device;
     Device *on;
     Settings settings;
-    bool routed;  /* a token does not visit all parameters */
+    bool routed;  /* mixture of experts: a token uses a part of the parameters */
     bool rounded; /* products of bf16 */
     bool json;
     bool kernels; /* each of them is timed as well */
-    bool quick;   /* small ceilings, few steps: for trying out what measures */
-    long prefix;  /* decoding: so many places are in the caches already */
-    long batch;   /* decoding: so many texts side by side */
+    bool quick;   /* small peaks, few steps: a test of the measurement */
+    long prefix;  /* decoding: positions in the KV cache at the start */
+    long batch;   /* decoding: sequences decoded together */
     TextList sets;
     json_t *report;
 } Bench;
@@ -35,19 +35,19 @@ Data *bench_data(long vocabulary);
 /* One optimizer step, whose loss has to be a number. */
 bool bench_step(Stepper *stepper, long step);
 
-/* Starts from nothing, in processes of their own; before the device is opened. */
+/* Measures start times in child processes; before the device is opened. */
 bool bench_starts(const Bench *bench);
 bool bench_training(const Bench *bench);
 bool bench_decoding(const Bench *bench);
 
-/* The spec, to be compiled so that its kernels can be timed when that is wanted. */
+/* Opens the spec; with --kernels, its kernels can be timed. */
 MoecCompiler *bench_open(const Bench *bench);
-/* Does the work with every kernel timed, when that is wanted; and the lines for a reader. */
+/* With --kernels: runs `work` with each kernel timed; prints the table. */
 bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data), void *data);
 void bench_print_kernels(const Bench *bench);
 
-/* Whether the loss changes along its gradient as that says; model->gradients are then those of the
- * call. loss: the slot of what is differentiated. False after a message. */
+/* Compares the gradient with differences of the loss; model->gradients are then those of the call.
+ * loss: output slot of the differentiated value. False after a message. */
 bool bench_gradient(const Bench *bench, Call *call, int loss);
 
 #endif

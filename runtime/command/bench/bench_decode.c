@@ -1,4 +1,4 @@
-/* bench_decode: one token after the other, beside reading memory. */
+/* bench_decode: speed of decoding as a percentage of the memory bandwidth. */
 #include "command/bench/bench.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -58,8 +58,8 @@ static double difference(Decoder *decoder, const float *whole) {
     return scale > 0 ? sqrt(error / scale) : sqrt(error);
 }
 
-/* Step by step with caches has to give what the whole window gives at once, but for what products
- * and caches round. */
+/* Compares decoding step by step with the full forward pass, up to the rounding of products and
+ * caches. */
 static bool check_decoder(const Bench *bench, Decoder *decoder) {
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     const GraphShape shape = {
@@ -80,11 +80,11 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
     call_close(call);
     model_close(model);
     if (found <= (rounds ? 2e-2 : 1e-4)) return found >= 0;
-    return error_message(NULL, "no speed is told: decoding differs from the full forward by %g",
-                         found);
+    return error_message(
+        NULL, "no speed is reported: decoding differs from the full forward pass by %g", found);
 }
 
-/* Bytes that one step of all rows has to read: weights, states and windows; and of each place. */
+/* Bytes that one step of all rows reads: weights, states, sliding windows, and each position. */
 typedef struct StepBytes {
     double always, place;
 } StepBytes;
@@ -100,7 +100,7 @@ static StepBytes step_bytes(const Bench *bench, MoecCompiler *compiler, const De
 /* Speed and ceiling of one round, taken one right after the other: on a shared machine both drift.
  */
 typedef struct Round {
-    double speed, touched, ceiling; /* tokens a second, bytes a token, GB a second */
+    double speed, touched, ceiling; /* tokens/s, B/token, GB/s */
 } Round;
 
 static double round_share(const Round *round) {

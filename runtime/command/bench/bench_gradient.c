@@ -1,17 +1,16 @@
-/* bench_gradient: the gradient against differences of the loss, before any speed is told.
+/* bench_gradient: compares the gradient with differences of the loss before speeds are reported.
  *
  * The weights move along their gradients, every tensor by the same length, so that a small tensor
  * counts as much as a large one:
  *
  *     w(t) = w + t * g / |g|          loss(w(t2)) - loss(w(t1)) = sum of g * (w(t2) - w(t1))
  *
- * over intervals of t that follow each other. A model that chooses has a loss that jumps where a
- * choice changes, and the gradient knows nothing of jumps: the intervals are so short that few hold
- * one, and the median of their slopes does not care for those; all sequences are the same one,
- * which makes choices few. Where most intervals hold a jump nevertheless, only a gross error can be
- * seen, and the report says so. Intervals are long enough for the rounding of the loss not to
- * matter; the loss of a small model bends over such lengths, so what counts where nothing jumps is
- * the slope in the middle of a parabola through those of all intervals.
+ * over adjacent intervals of t. The loss of a model with selections jumps at a changed selection,
+ * and the gradient does not include jumps. Therefore the intervals are short, the median of their
+ * slopes is used, and all sequences are equal, which makes selections few. If most intervals have a
+ * jump, only a gross error is detected, and the report contains a note. The intervals are long
+ * enough that the rounding of the loss does not matter. The loss of a small model is curved over
+ * such lengths: without jumps, the slope is that in the middle of a parabola through all intervals.
  */
 #include "command/bench/bench.h"
 #include "base/message.h"
@@ -32,15 +31,15 @@ typedef struct Blocks {
     double *lengths; /* by tensor: one over the norm of its gradient */
 } Blocks;
 
-/* What the loss changes by in one interval, relative to itself: some hundred times its last digit.
- * Operands of bf16 do not feel what is below their own last digit. */
+/* Relative change of the loss in one interval: some hundred times its last digit. Operands of bf16
+ * do not represent smaller changes of the weights. */
 static const double change = 2e-5, change_rounded = 3e-3, coarse_tolerance = 0.33;
 
 static double tolerance_of(const Bench *bench) {
     return bench->rounded ? 0.05 : bench->routed ? 0.02 : 0.01;
 }
 
-/* Fills in the lengths; returns what the loss changes by for each unit of t. */
+/* Computes the lengths; returns the change of the loss per unit of t. */
 static double take_lengths(const MoecTable *table, const Blocks *blocks) {
     double slope = 0;
     for (int i = 0; i < table->parameter_count; i++) {
@@ -56,7 +55,7 @@ static double take_lengths(const MoecTable *table, const Blocks *blocks) {
     return slope;
 }
 
-/* Weights at t, as they are rounded; returns what the gradient says of the way there. */
+/* Sets the weights at t; returns the predicted change of the loss after rounding. */
 static double move_to(const Model *model, const Blocks *blocks, double t) {
     double sum = 0;
     for (int i = 0; i < model->table->parameter_count; i++) {
@@ -87,7 +86,7 @@ static double middle_of_parabola(const double ratios[INTERVALS]) {
     return (fourths * sum - squares * weighted) / (count * fourths - squares * squares);
 }
 
-/* By interval: the change of the loss against what the gradient says of it. */
+/* Per interval: change of the loss relative to the prediction. */
 static bool take_ratios(Call *call, int loss, const Blocks *blocks, double interval,
                         double ratios[INTERVALS]) {
     const Model *model = call->model;
@@ -118,9 +117,10 @@ static bool judge(const Bench *bench, double ratios[INTERVALS]) {
              100 * (coarse ? coarse_tolerance : tolerance));
     bench_tell_text(bench, "gradient_check", kind);
     return fabs(slope - 1) <= (coarse ? coarse_tolerance : tolerance) ||
-           error_message("moec run --device eval tells which tensor is wrong",
-                         "no speed is told: the loss changes by %.4g of what its gradient says",
-                         slope);
+           error_message(
+               "moec forward --device reference computes the expected tensors",
+               "no speed is reported: the loss changes by %.4g of the prediction of its gradient",
+               slope);
 }
 
 static bool check(const Bench *bench, Call *call, int loss, const Blocks *blocks) {

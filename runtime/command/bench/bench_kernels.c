@@ -1,5 +1,5 @@
-/* bench_kernels: what the single kernels of a step take: on a device by its events; on a processor
- * by unit of work, beside what the unit would take at the limits of the machine. */
+/* bench_kernels: time of the kernels of a step: on a GPU by its events; on the CPU per kernel, as a
+ * percentage of both peaks. */
 #include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "command/bench/bench.h"
@@ -21,7 +21,7 @@ static int by_seconds(const void *a, const void *b) {
     return (one < other) - (one > other);
 }
 
-/* ---- what the compiler knows of the units of a processor ---- */
+/* ---- kernels of the CPU ---- */
 
 typedef struct Limits {
     json_t *units;           /* of moec_explain; NULL on a device */
@@ -76,7 +76,7 @@ static void add_unit(json_t *row, const json_t *unit, const Limits *limits, doub
     set(row, "lost_microseconds", 1e6 * (seconds - number_of(unit, "seconds")));
 }
 
-/* ---- telling ---- */
+/* ---- report ---- */
 
 static void tell_kernels(const Bench *bench, KernelTimes *times, const Limits *limits) {
     json_t *rows = json_array();
@@ -97,7 +97,7 @@ static void tell_kernels(const Bench *bench, KernelTimes *times, const Limits *l
     json_object_set_new(bench->report, "kernels", rows);
 }
 
-/* Once with every kernel timed; what is between the units of a processor is a row, too. */
+/* Runs the work once with each kernel timed; the time between CPU kernels is a row, too. */
 static bool time_once(const Bench *bench, Engine *engine, bool (*work)(void *data), void *data,
                       KernelTimes *times) {
     if (!bench->on->kind->time_kernels(engine, times)) return false;
@@ -133,7 +133,7 @@ bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data),
     return good;
 }
 
-/* ---- for a reader ---- */
+/* ---- text ---- */
 
 static void print_unit(const json_t *row) {
     printf("  %-30s %6lld  %-18s %9.3f  %6.1f  %15.3f  %8.1f  %6.1f  %7.1f  %6.1f  %s\n",

@@ -39,7 +39,7 @@ static bool take_steps(const Bench *bench, Call *call, const Data *data, Start *
 static bool start_model(const Bench *bench, bool keep, Start *start) {
     const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     Device *device = device_open(bench->device);
-    if (device) device->noted = true; /* who waits says it */
+    if (device) device->noted = true; /* the parent prints the note */
     startup_begin(&start->startup);
     MoecCompiler *compiler = device ? spec_open(bench->operand, &bench->sets) : NULL;
     startup_mark(&start->startup, "spec");
@@ -62,7 +62,7 @@ static bool start_model(const Bench *bench, bool keep, Start *start) {
     return good;
 }
 
-/* keep false: everything is compiled anew. */
+/* keep false: without the cache. */
 static bool start_apart(const Bench *bench, bool keep, Start *start) {
     Start *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

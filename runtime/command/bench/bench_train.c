@@ -1,4 +1,4 @@
-/* bench_train: optimizer steps, beside the matrix products that they cannot do without. */
+/* bench_train: speed of optimizer steps as a percentage of the peak of matrix products. */
 #include "command/bench/bench.h"
 #include "base/median.h"
 #include "base/message.h"
@@ -18,7 +18,7 @@ static const double ROUND_SECONDS = 0.5;
 typedef struct Times {
     double each[MAX_STEPS], mean; /* seconds of the steps */
     double ceiling[MAX_ROUNDS];   /* GFLOP/s of the round */
-    double share[MAX_ROUNDS];     /* of it: what a step's products come to over the whole step */
+    double share[MAX_ROUNDS];     /* fraction of the peak that the products of a step reach */
     long steps, rounds;
 } Times;
 
@@ -26,7 +26,7 @@ bool bench_step(Stepper *stepper, long step) {
     StepResult result;
     return step_run(stepper, step, (uint64_t)(step * stepper->train->graph->batch), &result) &&
            (isfinite(result.loss) ||
-            error_message(NULL, "no speed is told: the loss is not a finite number"));
+            error_message(NULL, "no speed is reported: the loss is not a finite number"));
 }
 
 /* The steps of a round; mean: the seconds of one. */
@@ -103,7 +103,7 @@ bool bench_training(const Bench *bench) {
     moec_close(compiler);
     Call *call = model ? call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL) : NULL;
     Data *data = NULL;
-    /* What is differentiated: with auxiliary terms that is their total with the loss. */
+    /* The differentiated value: the loss, or its total with the auxiliary terms. */
     int loss = call ? call_output(call, "total") : -1;
     if (call && loss < 0) loss = call_output(call, "loss");
     bool good = loss >= 0 || (call && error_message("end the model in `loss = ...`",

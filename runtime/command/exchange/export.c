@@ -1,9 +1,9 @@
-/* export: moec export: a trained model as a folder that others read. */
+/* export: moec export: writes a trained model for other programs. */
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "exchange/config.h"
 #include "exchange/folder.h"
 #include "exchange/gguf.h"
@@ -38,8 +38,8 @@ static bool find_layout(const Export *export) {
         known = longer;
         found = found || strcmp(names[i], export->layout) == 0;
     }
-    char *remedy = memory_format("known are %s", known);
-    if (!found) error_message(remedy, "there is no layout '%s'", export->layout);
+    char *remedy = memory_format("known layouts: %s", known);
+    if (!found) error_message(remedy, "unknown layout '%s'", export->layout);
     free(remedy);
     free(known);
     return found;
@@ -51,7 +51,7 @@ static bool open_layouts(Export *export) {
     return reports_good(export->layouts);
 }
 
-/* "gguf" stands for the first of its architectures that says what the model is. */
+/* "gguf" selects the first architecture that can express the model. */
 static bool find_architecture(Export *export) {
     int count, pairs;
     if (strcmp(export->layout, "gguf") != 0) return true;
@@ -65,11 +65,12 @@ static bool find_architecture(Export *export) {
         export->layout = names[i];
         return true;
     }
-    return error_message("--as gguf_llama, gguf_qwen3 and so on tell what each of them cannot say",
-                         "no architecture of GGUF that is known here says what this model is");
+    return error_message(
+        "--format gguf_llama, gguf_qwen3 ... list the differences to each",
+        "cannot export to GGUF: no supported GGUF architecture matches this model");
 }
 
-/* Both that tensors have no place and that options cannot be said are told, in one go. */
+/* Options are checked only if all tensors fit: the message about a tensor is the clearer one. */
 static bool look(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
@@ -81,10 +82,10 @@ static bool look(Export *export) {
     if (!export->model) return false;
     export->conversion = match_export(export->layouts, export->layout, export->compiler,
                                       export->model, export->file);
-    if (moec_failed(export->layouts)) return false;
+    if (moec_failed(export->layouts) || !export->conversion) return false;
     export->pairs =
         moec_layout_pairs(export->layouts, export->layout, export->compiler, &export->pair_count);
-    return reports_good(export->layouts) && export->pairs && export->conversion;
+    return reports_good(export->layouts) && export->pairs;
 }
 
 static bool write_text(const char *folder, const char *name, const char *text, size_t length) {
@@ -106,7 +107,7 @@ static bool write_tokenizer(const Export *export) {
 /* next: format of the next command. */
 static void report_export(const Export *export, const char *path, const char *type,
                           const char *next) {
-    printf("%s: %d tensors in %s, layout %s\n", path, export->conversion->count, type,
+    printf("%s: %d tensors in %s, layout '%s'\n", path, export->conversion->count, type,
            export->layout);
     written_message(path, next, path);
 }
@@ -121,9 +122,9 @@ static bool write_folder(const Export *export) {
                             .before = checkpoint_file(export->file, "config.json"),
                             .layout = export->layout,
                             .layouts = export->layouts};
-    json_t *notes = json_make("{s:s}", "format", "pt"); /* what the transformers library wants */
+    json_t *notes = json_make("{s:s}", "format", "pt"); /* required by the transformers library */
     bool good = (!file_exists(config) && !file_exists(weights)) ||
-                error_message("choose another --out", "%s already holds a model", export->out);
+                error_message("choose another --out", "%s already contains a model", export->out);
     good = good && folder_make(export->out) &&
            conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
            config_write(config, &said);
@@ -146,10 +147,10 @@ static bool write_gguf(const Export *export) {
     Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
     long vocabulary = (long)moec_option_number(export->compiler, "vocab_size", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
-    bool good = (!json || tokenizer) &&
-                (!file_exists(path) ||
-                 error_message("choose another --out", "%s is already there", path)) &&
-                gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
+    bool good =
+        (!json || tokenizer) &&
+        (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
+        gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
     if (good && tokenizer)
         gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
                       checkpoint_file(file, "tokenizer_config.json"),
@@ -166,17 +167,18 @@ int command_export(int argc, char **argv) {
     const Command *command = command_row("export");
     Export export = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--as", "LAYOUT", &export.layout, "the family: llama, qwen3, gpt2 ...; gguf"},
-        {OPTION_TEXT, "--out", "DIR", &export.out, "the folder to make"},
+        {OPTION_TEXT, "--format", "LAYOUT", &export.layout,
+         "model family: llama, qwen3, gpt2 ..., or gguf for llama.cpp"},
+        {OPTION_TEXT, "--out", "DIR", &export.out, "directory to create"},
         {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
-         "layouts of your own, instead of those of the standard library"},
-        {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "leave the tokenizer out of a GGUF"},
+         "custom layouts (default: those of the standard library)"},
+        {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &export.run);
     if (code >= 0) return code;
     if (!export.layout || !export.out)
-        return arguments_wrong(command, NULL, "moec export needs --as and --out");
+        return arguments_wrong(command, NULL, "moec export requires --format and --out");
     bool good = look(&export) && (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
                                                                          : write_folder(&export));
     conversion_free(export.conversion);

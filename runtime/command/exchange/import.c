@@ -1,12 +1,12 @@
-/* import: moec import: a folder as it is published becomes a run: the spec, the weights, the
- * tokenizer; so does a file of llama.cpp. Everything is looked at before anything is written. */
+/* import: moec import: converts a Hugging Face model directory or a GGUF file to a run: spec,
+ * weights, tokenizer. Everything is checked before the first write. */
 #include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "abi/utf8_cut.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "exchange/config.h"
 #include "exchange/folder.h"
 #include "exchange/gguf.h"
@@ -33,7 +33,7 @@ typedef struct Import {
     Shards *shards;
     Model *model;
     Tokenizer *tokenizer;
-    json_t *files; /* that travel with the weights */
+    json_t *files; /* stored with the weights */
     Conversion *conversion;
 } Import;
 
@@ -90,9 +90,9 @@ static bool recognise(Import *import) {
                *type = config_text(config, key);
     const char *shown = type ? type : "(none)";
     char *names = layout_names(import->layouts);
-    char *remedy = memory_format("known are %s; --layout FILE gives one of your own", names);
-    error_message(remedy, "%s: no layout is for %s '%.*s'", config->path, key, utf8_cut(shown, 60),
-                  shown);
+    char *remedy = memory_format("known layouts: %s; --layout FILE adds custom ones", names);
+    error_message(remedy, "%s: no layout supports %s '%.*s'", config->path, key,
+                  utf8_cut(shown, 60), shown);
     free(remedy);
     free(names);
     return false;
@@ -104,11 +104,13 @@ static bool make_spec(Import *import) {
     import->spec = moec_layout_spec(import->layouts, import->layout, import->name,
                                     import->config->pairs, import->config->count, &others, &count);
     if (!import->spec) {
-        fprintf(stderr, "%s: %s", import->config->path, moec_reports(import->layouts));
+        char *text = memory_format("%s: %s", import->config->path, moec_reports(import->layouts));
+        message_reports(text);
+        free(text);
         return false;
     }
     for (int i = 0; i < count; i++)
-        note_message("%s: layout '%s' does not know '%.*s'; what it says is left out",
+        note_message("%s: layout '%s' does not use the key '%.*s'; it is ignored",
                      import->config->path, import->layout, utf8_cut(others[i], 60), others[i]);
     return true;
 }
@@ -120,7 +122,7 @@ static bool open_spec(Import *import) {
     return reports_good(import->compiler);
 }
 
-/* That of the GGUF file. */
+/* The tokenizer of the GGUF file. */
 static bool read_tokenizer(Import *import) {
     bool none;
     json_t *object = gguf_tokenizer_json(import->shards->gguf, &none);
@@ -129,17 +131,17 @@ static bool read_tokenizer(Import *import) {
     import->tokenizer = tokenizer_read(import->folder, text, strlen(text));
     free(text);
     json_decref(object);
-    return import->tokenizer || error_message("--no-tokenizer leaves it out",
+    return import->tokenizer || error_message("--no-tokenizer imports without it",
                                               "the tokenizer of %s cannot be used", import->folder);
 }
 
-/* That of the folder, where it has one. */
+/* The tokenizer of the directory, if there is one. */
 static bool open_tokenizer_json(Import *import) {
     char *path = path_join(import->folder, "tokenizer.json");
     bool there = file_exists(path);
     import->tokenizer = there ? tokenizer_open(path) : NULL;
     bool good = !there || import->tokenizer ||
-                error_message("--no-tokenizer leaves it out", "%s cannot be used", path);
+                error_message("--no-tokenizer imports without it", "%s cannot be used", path);
     free(path);
     return good;
 }
@@ -150,12 +152,12 @@ static bool open_tokenizer(Import *import) {
     long vocabulary = (long)moec_option_number(import->compiler, "vocab_size", 0);
     long size = import->tokenizer ? tokenizer_size(import->tokenizer) : 0;
     return !vocabulary || size <= vocabulary ||
-           error_message("it belongs to another model; --no-tokenizer leaves it out",
-                         "the tokenizer of %s has %ld tokens, the embedding %ld rows",
+           error_message("it belongs to another model; --no-tokenizer imports without it",
+                         "the tokenizer of %s has %ld tokens, but the embedding has %ld rows",
                          import->folder, size, vocabulary);
 }
 
-/* One file holds all; of a folder the weights are looked at last. */
+/* A GGUF file is opened as a whole; the weights of a directory are opened last. */
 static bool open_config(Import *import) {
     if (gguf_is(import->folder)) {
         import->shards = shards_open(import->folder);
@@ -226,7 +228,7 @@ static bool each_used(const Import *import, bool write) {
     return good;
 }
 
-/* The weights hold the spec as well; it can be read and changed next to them. */
+/* The weights contain the spec, too; the file next to them is for the user. */
 static bool write_run(Import *import) {
     bool made = !file_exists(import->out);
     char *weights = path_join(import->out, "last.safetensors");
@@ -237,7 +239,7 @@ static bool write_run(Import *import) {
         double count = 0;
         for (int i = 0; i < import->model->parameter_count; i++)
             count += (double)import->model->parameters[i].count;
-        printf("%s: model %s, layout %s, %s parameters in %d tensors%s; spec %s\n", import->out,
+        printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
                import->name, import->layout, quantity_count(count).text, import->shards->count,
                import->tokenizer ? ", with tokenizer" : "", spec);
         written_message(import->out, "moec generate %s --prompt TEXT", import->out);
@@ -270,23 +272,23 @@ int command_import(int argc, char **argv) {
     Import import = {0};
     const char *name = NULL;
     const Option table[] = {
-        {OPTION_TEXT, "--out", "DIR", &import.out, "the run to make"},
+        {OPTION_TEXT, "--out", "RUN", &import.out, "run directory to create"},
         {OPTION_TEXT, "--layout", "FILE", &import.file,
-         "layouts of your own, instead of those of the standard library"},
-        {OPTION_TEXT, "--name", "NAME", &name, "of the model; that of the folder"},
-        {OPTION_FLAG, "--no-tokenizer", NULL, &import.bare, "leave tokenizer.json out"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &import.sets, "an option of the model"},
+         "custom layouts (default: those of the standard library)"},
+        {OPTION_TEXT, "--name", "NAME", &name, "name of the model (default: of the directory)"},
+        {OPTION_FLAG, "--no-tokenizer", NULL, &import.bare, "import without the tokenizer"},
+        SET_OPTION(&import.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &import.folder);
     if (code >= 0) return code;
-    if (!import.out) return arguments_wrong(command, NULL, "moec import needs --out");
+    if (!import.out) return arguments_wrong(command, NULL, "moec import requires --out");
     import.name = model_name(name ? name : import.folder);
     bool good = (file_is_folder(import.folder) || gguf_is(import.folder) ||
-                 error_message("give a folder with config.json and safetensors, or a .gguf file",
-                               "%s is no folder", import.folder)) &&
+                 error_message("use a directory with config.json and safetensors, or a .gguf file",
+                               "%s is not a directory", import.folder)) &&
                 (!checkpoint_within(import.out) ||
-                 error_message("choose another --out", "%s already holds a run", import.out)) &&
+                 error_message("choose another --out", "%s already contains a run", import.out)) &&
                 look(&import) && write_run(&import);
     release(&import);
     return good ? 0 : EXIT_INPUT;

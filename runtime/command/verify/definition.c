@@ -1,5 +1,5 @@
-/* definition: what the program means, for `moec verify`: weights and inputs that both sides get,
- * and interpreters of the graph that is being compared, exact, rounded and with noise. */
+/* definition: the reference side of `moec verify`: weights and inputs for both sides, and
+ * interpreters of the current graph, exact, rounded and with noise. */
 #include "verify.h"
 
 #include "base/message.h"
@@ -160,7 +160,7 @@ static bool run_one(Comparison *comparison, MoecInterpreter **interpreter, int n
     if (!*interpreter) *interpreter = begin(comparison, number);
     if (!*interpreter)
         return comparison->meaning && reports_good(comparison->meaning) &&
-               error_message(NULL, "the interpreter does not take this program");
+               error_message(NULL, "the interpreter does not support this program");
     give_inputs(*interpreter, comparison->call);
     const char *problem = moec_interpreter_run(*interpreter, comparison->seed, true);
     return !problem || error_message(NULL, "%s", problem);

@@ -105,7 +105,7 @@ static const int32_t *tokens_of(const Call *call) {
 /* Of fewer tokens fewer selections are made, all of which have to be clear. */
 static bool selections_unclear(const Comparison *comparison) {
     const long batch = comparison->shape.batch, context = comparison->context;
-    char *help = memory_format("try another --seed, or fewer tokens: --batch 1 --context %ld",
+    char *help = memory_format("try another --seed, or fewer tokens: -b 1 -c %ld",
                                batch > 1 && context <= 12 ? context
                                : context > 24             ? 12
                                                           : (context + 1) / 2);

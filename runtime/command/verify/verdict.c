@@ -1,4 +1,4 @@
-/* verdict: how far a device is off the definition, what it is held to, and the report. */
+/* verdict: deviation of a device from the definition, limits, and the report. */
 #include "verify.h"
 
 #include "abi/json_make.h"
@@ -26,7 +26,7 @@ static double square_of(const double *values, size_t count) {
     return square;
 }
 
-/* Of what another run of the interpreter is off by. */
+/* Squared norm of the deviation of another interpreter run. */
 static double square_off(MoecInterpreter *interpreter, const Sample *sample, const double *exact) {
     double *other = memory_new(sizeof *other * (sample->whole + 1));
     moec_interpreter_get(interpreter, sample->of, other, sample->whole);
@@ -61,14 +61,13 @@ static double most_of(const double *squares, int count) {
     return most;
 }
 
-/* A norm beside another. What is no number is infinitely far off; beside nothing, all but nothing
- * is. */
+/* Norm relative to `scale`. Infinite for NaN and for a nonzero norm at scale 0. */
 static double share(double square, double scale) {
     double of = sqrt(square) / scale;
     return square == 0 ? 0 : isfinite(of) ? of : INFINITY;
 }
 
-/* How a tensor stands: its error, what rounding alone makes of it, what it is held to. */
+/* The error of a tensor, the error of rounding alone, and the limit. */
 static Worst verdict(const Comparison *comparison, Kind kind, const Squares *squares) {
     double scale = fmax(sqrt(squares->exact), comparison->scale), limit = exact_limits[kind],
            reference = share(most_of(squares->round, EACH), scale);
@@ -327,8 +326,8 @@ void verify_print_skipped(const Comparison *comparison, const char *problem, jso
     }
     printf("%s on %s, skipped: ", moec_model(comparison->compiler), comparison->device->name);
     print_sizes(comparison);
-    printf(" %s\n  to compare it: moec verify %s --batch %ld --context %ld", problem,
-           comparison->operand, shape->batch, shape->context);
+    printf(" %s\n  to compare it: moec verify %s -b %ld -c %ld", problem, comparison->operand,
+           shape->batch, shape->context);
     if (shape->set) printf(" --set %s", shape->set);
     puts("");
 }

@@ -25,7 +25,7 @@
 
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -187,25 +187,28 @@ int command_verify(int argc, char **argv) {
     const Command *command = command_row("verify");
     Options options = {.device = "cpu", .batch = -1, .context = -1, .seed = 1};
     const Option table[] = {
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_COUNT, "--batch", "N", &options.batch, "sequences (default train.batch_size)"},
-        {OPTION_COUNT, "--context", "N", &options.context,
+        DEVICE_OPTION(&options.device),
+        {OPTION_COUNT, "--batch-size", "N", &options.batch,
+         "sequences per batch (default train.batch_size)"},
+        {OPTION_COUNT, "--context-length", "N", &options.context,
          "positions per sequence (default train.context_length)"},
         {OPTION_FLAG, "--shapes", NULL, &options.shapes,
-         "compare at each shape that reaches another form of the program"},
-        {OPTION_FLAG, "--forms", NULL, &options.forms, "list the forms of the compiled programs"},
+         "comparison at each shape that reaches another form of the program"},
+        {OPTION_FLAG, "--forms", NULL, &options.forms,
+         "list of the forms of the compiled programs"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of weights and inputs (default 1)"},
-        {OPTION_FLAG, "--json", NULL, &options.json, "print the report as JSON"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets, "option of the model, as in the file"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "report as JSON"},
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.batch || !options.context)
-        return arguments_wrong(command, NULL, "--batch and --context must be at least 1");
+        return arguments_wrong(command, NULL,
+                               "--batch-size and --context-length must be at least 1");
     if (options.shapes && (options.batch > 0 || options.context > 0))
-        return arguments_wrong(command, "leave out --batch and --context",
-                               "--shapes sets the batch and the context itself");
+        return arguments_wrong(command, "omit --batch-size and --context-length",
+                               "--shapes sets the batch size and the context length");
     if (options.batch < 0) options.batch = 0;
     if (options.context < 0) options.context = 0;
     Device *device = device_open(options.device);

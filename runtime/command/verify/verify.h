@@ -1,4 +1,4 @@
-/* verify: what the parts of `moec verify` share. */
+/* verify: declarations of the parts of `moec verify`. */
 #ifndef VERIFY_H
 #define VERIFY_H
 
@@ -12,19 +12,19 @@
 enum { NAME_BYTES = 160 };
 /* Ways to round the device's program, then as many to round the model's. */
 enum { EACH = 4, WAYS = 2 * EACH };
-/* Runs with every value off, by so much: four roundings of f32, one of bf16. */
+/* Runs with perturbed values: by four roundings of f32, or one of bf16. */
 enum { NOISES = 6 };
 
 typedef enum Kind { OUTPUTS, GRADIENTS, STATES, DECODING, KINDS } Kind;
 
-/* The tensor of a kind that comes nearest to its limit. */
+/* The tensor of a kind that is nearest to its limit. */
 typedef struct Worst {
     char name[NAME_BYTES];
     double error, reference, limit;
     int count; /* tensors of this kind */
 } Worst;
 
-/* A tensor that is off, and that rounding alone moves as far. */
+/* A tensor beyond its limit that rounding alone changes as much. */
 typedef struct Undecided {
     char name[NAME_BYTES];
     Kind kind;
@@ -36,7 +36,7 @@ typedef struct VerifyShape {
     long batch, context;
     const char *set;    /* another setting, "train.scan_chunk_size=16", or NULL */
     const char *source; /* of the sizes, " (from train)"; "" without a note */
-    bool asked;         /* --batch or --context was given: there is no limit of time */
+    bool asked;         /* --batch-size or --context-length was given: there is no limit of time */
 } VerifyShape;
 
 typedef struct Comparison {
@@ -66,18 +66,18 @@ typedef struct Comparison {
     int undecided_count;
 } Comparison;
 
-/* What a device gave for the first `count` numbers of tensor `of`, which has `whole`. */
+/* Values of a device for the first `count` of `whole` elements of tensor `of`. */
 typedef struct Sample {
     const char *name, *of;
     size_t count, whole;
     const float *given;
 } Sample;
 
-/* Squares of norms: of the definition, of what rounding alone, noise and the device are off by. */
+/* Squared norms: of the definition, and of the deviations by rounding, noise and the device. */
 typedef struct Squares {
     double exact, round[WAYS], noise[NOISES], given;
-    bool many; /* so many numbers that no single one decides */
-    bool kept; /* of steps whose caches round what they keep */
+    bool many; /* enough elements that no single one decides */
+    bool kept; /* of steps with rounded KV caches */
 } Squares;
 
 /* ---- definition.c ---- */
@@ -91,16 +91,16 @@ void verify_set_inputs(const Comparison *comparison, Call *call);
 void verify_begin(Comparison *comparison, MoecGraph graph, const Call *call);
 /* Frees the interpreters and programs of the current graph. */
 void verify_end(Comparison *comparison);
-/* The exact interpreter and the first `each` ways of either program run once with the inputs of the
- * call; those that there are go on. False after a message. */
+/* Runs the exact interpreter and the first `each` ways of both programs once with the inputs of the
+ * call; existing interpreters continue. False after a message. */
 bool verify_evaluate(Comparison *comparison, int each);
-/* Ways to round that were not needed so far run as well; true if there were some. */
+/* Runs the remaining ways to round; true if there were some. */
 bool verify_round_all(Comparison *comparison);
-/* Runs of the graph at hand with every value off. Choices are free in f32, where a tie may go
- * either way; with rounded products they were clear. */
+/* Runs the current graph with perturbed values. Selections are free in f32, where a tie can be
+ * decided either way; with rounded products they were clear. */
 void verify_make_noise(Comparison *comparison);
-/* No choice is turned over by rounding, nor comes near to it: a device rounds the same numbers, and
- * its own sums move a choice far less than that. */
+/* Whether rounding changes no selection, with a margin. A device rounds the same numbers, and its
+ * order of summation has a far smaller effect. */
 bool verify_choices_are_clear(const Comparison *comparison);
 
 /* ---- graphs.c ---- */
@@ -129,8 +129,8 @@ void verify_judge_squares(Comparison *comparison, Kind kind, const char *name,
                           const Squares *squares);
 void verify_judge(Comparison *comparison, Kind kind, const Sample *sample);
 void verify_judge_outputs(Comparison *comparison, const Call *call);
-/* Single ones can be next to nothing beside the others, and are then held against a share of the
- * largest. */
+/* A gradient that is negligible compared with the others is compared with a fraction of the largest
+ * one. */
 void verify_judge_gradients(Comparison *comparison);
 void verify_judge_states(Comparison *comparison);
 bool verify_agrees(const Comparison *comparison);

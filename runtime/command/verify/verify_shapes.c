@@ -133,8 +133,8 @@ static char *suggestion(const Comparison *comparison) {
         if (batch == comparison->shape.batch && context == comparison->shape.context) continue;
         const ShapeCost cost = cost_of(comparison, batch, context);
         if (has_room(cost) && cost.seconds <= comparison->seconds)
-            return memory_format("moec verify %s --batch %ld --context %ld", comparison->operand,
-                                 batch, context);
+            return memory_format("moec verify %s -b %ld -c %ld", comparison->operand, batch,
+                                 context);
     }
     return memory_format("make the model smaller, for example with --set layers=2 --set dim=64");
 }

@@ -249,7 +249,7 @@ static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     for (int i = 0; i < engine->module_count; i++)
         if (!engine->device->library->driver.function_get(&function, engine->modules[i], name))
             return function;
-    error_message("the program has no kernel %s", "the program has no kernel %s", name);
+    error_message("please report this with the spec", "the program has no kernel %s", name);
     return NULL;
 }
 

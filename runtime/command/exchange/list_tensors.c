@@ -1,8 +1,8 @@
-/* weights: moec weights: the tensors of a safetensors file, of a published folder or of a run. */
+/* list_tensors: moec tensors: the tensors of a safetensors file, a model directory or a run. */
 #include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "base/memory.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "data/shards.h"
 #include "training/checkpoint.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names come from anywhere: what a terminal would obey is shown as a question mark. */
+/* Control characters in names are printed as question marks. */
 static void print_name(const char *name, int width) {
     for (; *name; name++, width--)
         putchar((unsigned char)*name < ' ' || *name == 127 ? '?' : *name);
@@ -58,20 +58,20 @@ static void print_table(const Shards *shards) {
     printf("%d tensors, %.0f elements, %s\n", shards->count, elements, quantity(bytes, "B").text);
 }
 
-/* The file of a run, or the path as it was given: a new string. */
+/* The checkpoint of a run, or the path itself: a new string. */
 static char *path_of(const char *operand) {
     char *run = file_is_folder(operand) ? checkpoint_path(operand) : NULL;
     return run ? run : memory_format("%s", operand);
 }
 
-int command_weights(int argc, char **argv) {
+int command_tensors(int argc, char **argv) {
     const char *operand;
     bool json = false;
     const Option table[] = {
-        {OPTION_FLAG, "--json", NULL, &json, "a list of name, type, shape and bytes as JSON"},
+        {OPTION_FLAG, "--json", NULL, &json, "list of name, type, shape and bytes as JSON"},
         {.kind = OPTION_END},
     };
-    int code = arguments_read(command_row("weights"), table, argc, argv, &operand);
+    int code = arguments_read(command_row("tensors"), table, argc, argv, &operand);
     if (code >= 0) return code;
     char *path = path_of(operand);
     Shards *shards = shards_open(path);

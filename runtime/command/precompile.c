@@ -1,11 +1,11 @@
-/* prepare: moec prepare: the kernels compiled for this machine, before anybody waits for them. */
-#include "command/commands.h"
+/* precompile: moec precompile: compiles the kernels for this machine in advance. */
+#include "command/line/commands.h"
 #include "model/module.h"
 
 #include <stddef.h>
 
-int command_prepare(int argc, char **argv) {
-    const Command *command = command_row("prepare");
+int command_precompile(int argc, char **argv) {
+    const Command *command = command_row("precompile");
     const char *folder;
     const Option table[] = {{.kind = OPTION_END}};
     int code = arguments_read(command, table, argc, argv, &folder);

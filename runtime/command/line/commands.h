@@ -1,10 +1,10 @@
-/* commands: what `moec` can do, one function a command. Each gets its own arguments (argv[0] is the
- * command's name) and returns the exit code: 0, EXIT_INPUT for input that is wrong, EXIT_USAGE for
- * a wrong command line, 128 + signal when interrupted. */
+/* commands: the table of commands. Each function receives its arguments, argv[0] is the name of
+ * the command, and returns the exit code: 0, EXIT_INPUT for invalid input, EXIT_USAGE for an
+ * invalid command line, 128 + signal after an interrupt. */
 #ifndef COMMANDS_H
 #define COMMANDS_H
 
-#include "command/arguments.h"
+#include "command/line/arguments.h"
 
 int command_check(int argc, char **argv);
 int command_transfer(int argc, char **argv);
@@ -17,8 +17,8 @@ int command_explain(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_import(int argc, char **argv);
 int command_export(int argc, char **argv);
-int command_weights(int argc, char **argv);
-int command_run(int argc, char **argv);
+int command_tensors(int argc, char **argv);
+int command_forward(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_tokenizer(int argc, char **argv);
 int command_train(int argc, char **argv);
@@ -26,7 +26,7 @@ int command_sweep(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_serve(int argc, char **argv);
-int command_draw(int argc, char **argv);
+int command_sample(int argc, char **argv);
 int command_emit(int argc, char **argv);
 int command_compare(int argc, char **argv);
 int command_report(int argc, char **argv);
@@ -34,9 +34,15 @@ int command_log(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_lsp(int argc, char **argv);
-int command_prepare(int argc, char **argv);
+int command_completion(int argc, char **argv);
+int command_version(int argc, char **argv);
+int command_precompile(int argc, char **argv);
+int command_reference(int argc, char **argv);
 
-/* The row of a command by its name; the table stands in main.c. */
+const Command *command_table(int *count);
+/* The command of that name, or NULL. */
 const Command *command_row(const char *name);
+/* The command with that old name, or NULL. */
+const Command *command_renamed(const char *old);
 
 #endif

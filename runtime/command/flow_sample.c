@@ -1,12 +1,11 @@
-/* draw: moec draw: a trained model of velocities makes examples out of noise.
+/* flow_sample: moec sample: samples from a trained flow-matching model.
  *
- * Opened with `draws = none` (stdlib/diffusion.moe) such a model reads what it sees ("image"), the
- * time of each sequence ("time"), a class ("label"), and gives "velocity", of the shape of the
- * image. From pure noise at time 1, steps of Euler's method go to time 0: image -= velocity /
- * steps.
+ * With `draws = none` (stdlib/diffusion.moe) such a model reads "image", "time" and "label" and
+ * returns "velocity" with the shape of the image. Sampling starts from noise at time 1 and uses
+ * Euler steps to time 0: image -= velocity / steps.
  */
 #include "training/checkpoint.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "base/message.h"
 #include "model/examples.h"
 #include "base/memory.h"
@@ -21,6 +20,7 @@ typedef struct Options {
     const char *operand, *out, *device;
     Device *on;
     long count, steps, seed;
+    TextList sets;
 } Options;
 
 /* The inputs and the output of the forward graph, by name. */
@@ -56,7 +56,8 @@ static bool find_parts(Drawing *drawing, Call *call) {
                 tensor_count(&call->graph->outputs[slot]) == drawing->numbers;
     if (fits) drawing->velocity = call->outputs[slot];
     return fits || error_message("train a model of stdlib/diffusion.moe",
-                                 "this model reads no image, time and label, or gives no velocity");
+                                 "the model does not have the inputs image, time and label and the "
+                                 "output velocity");
 }
 
 static bool draw(const Drawing *drawing, const Options *options) {
@@ -82,7 +83,7 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
     for (size_t i = 0; i < drawing->numbers; i++)
         if (!isfinite(drawing->seen[i])) {
             free(labels);
-            return model_tell_nonsense(drawing->call->model, "a value drawn is");
+            return model_tell_nonsense(drawing->call->model, "a sampled value is");
         }
     Entry entries[] = {
         {.name = "image",
@@ -104,11 +105,13 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
     return good;
 }
 
-static bool run(const Options *options) {
-    const char *const sets[] = {SPEC_DRAWS};
+static bool run(Options *options) {
+    TextList *sets = &options->sets;
     Safetensors *file = checkpoint_open(options->operand);
-    MoecCompiler *trained = file ? checkpoint_spec(file, NULL, 0) : NULL;
-    MoecCompiler *compiler = trained && spec_draws(trained) ? checkpoint_spec(file, sets, 1) : NULL;
+    MoecCompiler *trained = file ? checkpoint_spec(file, sets->items, sets->count) : NULL;
+    sets->items[sets->count++] = SPEC_DRAWS;
+    MoecCompiler *compiler =
+        trained && spec_draws(trained) ? checkpoint_spec(file, sets->items, sets->count) : NULL;
     moec_close(trained);
     const GraphShape shape = {.graph = MOEC_FORWARD, .batch = options->count};
     Model *model = compiler ? model_open(options->on, compiler, &shape, 1, true) : NULL;
@@ -125,21 +128,26 @@ static bool run(const Options *options) {
     return good;
 }
 
-int command_draw(int argc, char **argv) {
-    const Command *command = command_row("draw");
-    Options options = {.device = "cpu", .count = 16, .steps = 50};
+int command_sample(int argc, char **argv) {
+    const Command *command = command_row("sample");
+    Options options = {.device = "cpu", .count = 16, .steps = 50, .seed = 1};
     const Option table[] = {
-        {OPTION_TEXT, "--out", "FILE", &options.out, "safetensors to write: image, label"},
-        {OPTION_COUNT, "--count", "N", &options.count, "examples, of all classes in turn (16)"},
-        {OPTION_COUNT, "--steps", "N", &options.steps, "steps from noise to example (50)"},
-        {OPTION_COUNT, "--seed", "N", &options.seed, "of the noise (0)"},
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
+        {OPTION_TEXT, "--out", "FILE", &options.out,
+         "safetensors file with the tensors image and label, - for stdout"},
+        {OPTION_COUNT, "--count", "N", &options.count,
+         "number of samples, classes in turn (default 16)"},
+        {OPTION_COUNT, "--steps", "N", &options.steps,
+         "Euler steps from noise to data (default 50)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the noise (default 1)"},
+        DEVICE_OPTION(&options.device),
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out || options.count < 1 || options.steps < 1)
-        return arguments_wrong(command, NULL, "moec draw needs --out, and counts of at least 1");
+        return arguments_wrong(
+            command, NULL, "moec sample requires --out; --count and --steps must be at least 1");
     options.on = device_open(options.device);
     bool good = options.on && run(&options);
     device_close(options.on);

@@ -1,14 +1,13 @@
-/* run: moec run: one batch of tokens through a model, and what comes out as tensors: "logits",
- * "loss", "total" (the loss and the auxiliary terms, which is what gradients are of), each
- * auxiliary term under its name, "gradient:NAME".
+/* forward: moec forward: runs one batch of tokens and writes tensors: "logits", "loss", "total"
+ * (the loss with auxiliary terms, which is differentiated), each auxiliary term by its name,
+ * "gradient:NAME".
  *
- * The token file is text or llm.c format, windows one after the other: batch * (context + 1)
- * tokens. The context is
- * --context or the spec's, or what the file holds when that is less; batch is as many windows as
- * the file holds.
+ * The token file is text or has the format of llm.c: batch * (context length + 1) tokens, one
+ * sequence after the other. The context length is --context-length or that of the spec, at most the
+ * length of the file. The batch size follows from the length of the file.
  */
 #include "abi/json_make.h"
-#include "command/commands.h"
+#include "command/line/commands.h"
 #include "base/message.h"
 #include "data/data.h"
 #include "training/measure.h"
@@ -22,12 +21,12 @@
 typedef struct Options {
     const char *operand, *weights, *tokens, *want, *out, *device;
     long context, seed;
-    Device *on; /* NULL for the definition */
+    Device *on; /* NULL: the interpreter */
     bool logits, loss, total, aux, gradients;
     TextList sets;
 } Options;
 
-/* What goes into the output file; values are owned. */
+/* Tensors of the output file; values are owned. */
 typedef struct Results {
     Entry *entries;
     int count;
@@ -42,8 +41,9 @@ typedef struct Batch {
 static bool read_batch(const Options *options, long context, Batch *batch) {
     Data *data = data_open(options->tokens, 0);
     if (!data) return false;
-    bool good = data->count >= 2 || error_message("give at least two",
-                                                  "%s: one token has no next one", options->tokens);
+    bool good =
+        data->count >= 2 || error_message("use at least two tokens",
+                                          "%s: a single token has no next token", options->tokens);
     if (good) {
         batch->context = (uint64_t)context + 1 > data->count ? (long)data->count - 1 : context;
         batch->batch = (long)(data->count / (uint64_t)(batch->context + 1));
@@ -55,7 +55,7 @@ static bool read_batch(const Options *options, long context, Batch *batch) {
     return good;
 }
 
-/* A new result; its values are to be filled in. */
+/* Adds a result; the caller fills in its values. */
 static float *add_result(Results *results, char *name, int rank, const long *shape,
                          const char *axes) {
     results->entries = memory_grow(results->entries, sizeof(Entry) * (size_t)(results->count + 1));
@@ -175,7 +175,7 @@ static bool get_values(MoecInterpreter *interpreter, const char *name, float *to
     return good || error_message(NULL, "the interpreter has no tensor %s", name);
 }
 
-/* The same table of tensors as the hosted run, with the values of the definition. */
+/* The same tensors as run_hosted, computed by the interpreter. */
 static bool run_defined(const Options *options, MoecCompiler *compiler, Call *call,
                         const Batch *batch, Results *results) {
     MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
@@ -183,7 +183,7 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!interpreter)
         return reports_good(compiler) &&
-               error_message(NULL, "the interpreter does not take this program");
+               error_message(NULL, "the interpreter does not support this program");
     const Model *model = call->model;
     set_tensors(interpreter, model->parameters, model->parameter_count, model->weights);
     set_tensors(interpreter, model->states, model->state_count, model->layer_states);
@@ -203,12 +203,12 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     return good;
 }
 
-/* What only the loaded program can tell: that it reads tokens, and which. */
+/* Checks that the program reads tokens only and that the file has tokens of its vocabulary. */
 static bool check_inputs(const Options *options, const Call *call) {
     const MoecTensor *foreign = call_foreign_input(call);
     if (foreign)
-        return error_message("moec run feeds tokens only", "the input '%s' is not a token",
-                             foreign->name);
+        return error_message("moec forward provides token inputs only",
+                             "the input '%s' is not a token", foreign->name);
     Data *data = data_open(options->tokens, call_vocabulary(call));
     data_close(data);
     return data != NULL;
@@ -262,10 +262,10 @@ static bool run(const Options *options) {
     if (good && options->gradients)
         good = run_graph(&training, compiler, MOEC_TRAIN, context, &results);
     if (good && !results.count)
-        good = error_message("want another of logits, loss, total, aux, grads",
-                             "the model gives nothing of what --want names");
+        good = error_message("request another of logits, loss, total, aux, grads",
+                             "the model has none of the requested outputs");
     if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
-    if (good) written_message(options->out, "moec weights %s", options->out);
+    if (good) written_message(options->out, "moec tensors %s", options->out);
     release_results(&results);
     moec_close(compiler);
     return good;
@@ -294,40 +294,39 @@ static bool read_wants(Options *options) {
     return good && any;
 }
 
-int command_run(int argc, char **argv) {
-    const Command *command = command_row("run");
-    Options options = {.device = "cpu"};
+int command_forward(int argc, char **argv) {
+    const Command *command = command_row("forward");
+    Options options = {.device = "cpu", .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--weights", "FILE", &options.weights,
-         "safetensors, as moec init writes them"},
-        {OPTION_TEXT, "--tokens", "FILE", &options.tokens,
-         "batch * (context + 1) tokens: llm.c format, or text"},
-        {OPTION_TEXT, "--want", "LIST", &options.want,
-         "of logits, loss, total (with the auxiliary terms, as grads are), aux (each), grads"},
+         "safetensors file, as moec init writes"},
+        {OPTION_TEXT, "--input", "FILE", &options.tokens,
+         "batch * (context length + 1) tokens: text or token file, - for stdin"},
+        {OPTION_TEXT, "--outputs", "LIST", &options.want,
+         "comma-separated list of logits, loss, total (loss with auxiliary terms), aux (auxiliary "
+         "terms), grads"},
         {OPTION_TEXT, "--out", "FILE", &options.out,
-         "the safetensors file to write: logits, loss, total, terms, gradient:NAME"},
-        {OPTION_TEXT, "--device", "NAME", &options.device,
-         "cpu (default), cuda, cuda:N, or eval: the definition, in double precision"},
-        {OPTION_COUNT, "--context", "N", &options.context,
-         "tokens of a sequence (train.context_length)"},
-        {OPTION_COUNT, "--seed", "N", &options.seed,
-         "of the random numbers of this run (default 0)"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
-         "an option of the model, as in the file"},
+         "safetensors file with logits, loss, total, terms, gradient:NAME; - for stdout"},
+        {OPTION_TEXT, "--device", "DEVICE", &options.device,
+         "cpu (default), cuda, cuda:N, or reference: interpreter in double precision"},
+        {OPTION_COUNT, "--context-length", "N", &options.context,
+         "positions per sequence (default train.context_length)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "seed of dropout (default 1)"},
+        SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.weights || !options.tokens || !options.want || !options.out)
         return arguments_wrong(command, NULL,
-                               "moec run needs --weights, --tokens, --want and --out");
+                               "moec forward requires --weights, --input, --outputs and --out");
     if (!read_wants(&options))
-        return arguments_wrong(command, "for example --want logits,loss",
-                               "--want takes logits, loss, total, aux and grads, not '%s'",
+        return arguments_wrong(command, "for example --outputs logits,loss",
+                               "--outputs expects logits, loss, total, aux or grads, got '%s'",
                                options.want);
-    bool defined = strcmp(options.device, "eval") == 0;
+    bool defined = strcmp(options.device, "reference") == 0;
     if (!defined && strcmp(options.device, "cpu") != 0 && strncmp(options.device, "cuda", 4) != 0)
-        return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'",
+        return arguments_wrong(command, "use cpu, cuda, cuda:N or reference", "unknown device '%s'",
                                options.device);
     options.on = defined ? NULL : device_open(options.device);
     bool good = (defined || options.on) && run(&options);
