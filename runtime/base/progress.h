@@ -17,8 +17,8 @@ void progress_block(const char *const *lines, int count);
 bool progress_is_live(void);
 /* Removes an unfinished line before other output. */
 void progress_clear(void);
-/* Names the current phase: "compilation". While no progress is shown for 10 s, a line with the phase
- * and its duration is printed. NULL ends the phases. Only for the main thread. */
+/* Names the current phase: "compilation". While no progress is shown for 10 s, a line with the
+ * phase and its duration is printed. NULL ends the phases. Only for the main thread. */
 void progress_phase(const char *phase);
 
 #endif
