@@ -40,6 +40,11 @@ MoecCompiler *moec_open(const char *file, const char *model, const char *const *
 /* The same from a spec that was saved with moec_bundle (checkpoints). */
 MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets,
                                int set_count);
+/* The same for moec_log_name alone. */
+MoecCompiler *moec_open_names(const char *bundle);
+/* The current form of a name in a log of this model: the standard library renames probes. `name`
+ * itself if there is no other. */
+const char *moec_log_name(MoecCompiler *compiler, const char *name);
 void moec_close(MoecCompiler *compiler);
 
 bool moec_failed(const MoecCompiler *compiler);

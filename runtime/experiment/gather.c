@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "moec.h"
-#include "training/checkpoint.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -44,17 +43,6 @@ static char *name_of(const char *folder) {
         }
         *slash = 0;
     }
-}
-
-/* Spec from run.json, else from a checkpoint. A new string, or NULL. */
-static char *spec_of(const Run *run) {
-    const char *text = json_string_value(json_object_get(run->account, "spec"));
-    if (text) return memory_format("%s", text);
-    Safetensors *file = checkpoint_within(run->folder) ? checkpoint_open(run->folder) : NULL;
-    text = file ? safetensors_note(file, "spec") : NULL;
-    char *spec = text ? memory_format("%s", text) : NULL;
-    safetensors_close(file);
-    return spec;
 }
 
 static long seed_of(const Run *run) {
@@ -150,7 +138,7 @@ static Group *find_alike(const Gathering *gathering, const Run *run, const char 
 static bool gather_run(Gathering *gathering, const char *folder) {
     Run run;
     if (!open_run(&run, folder, NULL)) return false;
-    char *spec = spec_of(&run), *name = name_of(folder);
+    char *spec = run_spec(folder), *name = name_of(folder);
     Group *group = find_alike(gathering, &run, spec);
     if (!group) group = add_group(gathering, find_name(gathering, name) ? folder : name);
     add_run(group, &run, spec);
@@ -183,16 +171,21 @@ static bool each_folder(const char *folder, Visit *visit, void *data) {
 }
 
 typedef struct Seeds {
+    Gathering *gathering;
     Group *group;
-    const char *metric;
 } Seeds;
 
 static bool visit_seed(void *data, const char *folder) {
     const Seeds *seeds = data;
     Run run;
     if (!holds(folder, "log.jsonl")) return true;
-    if (!open_run(&run, folder, seeds->metric)) return false;
-    add_run(seeds->group, &run, spec_of(&run));
+    char **metric = &seeds->gathering->metric;
+    if (!open_run(&run, folder, *metric)) return false;
+    if (*metric && *run.result.metric) { /* its current name */
+        free(*metric);
+        *metric = memory_format("%s", run.result.metric);
+    }
+    add_run(seeds->group, &run, run_spec(folder));
     return true;
 }
 
@@ -214,7 +207,7 @@ static bool gather_variant(Gathering *gathering, const char *folder, const char 
                            json_t *variant) {
     char *path = path_join(folder, name);
     Group *group = add_group(gathering, find_name(gathering, name) ? path : name);
-    Seeds seeds = {group, gathering->metric};
+    Seeds seeds = {gathering, group};
     bool good = each_folder(path, visit_seed, &seeds);
     free(path);
     if (!group->count) {
