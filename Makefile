@@ -1,18 +1,20 @@
-# moec: a compiler for sequence models.
+# moec: a compiler for sequence models. `make help` prints the targets.
 #
-#   make              build/moec, build/libmoec.so for other programs, build/libmoec.a (the compiler alone)
-#   make quickstart   install what is missing, build, train a small model on real text, ship it as C
-#   make test         install what is missing, build, run every test
-#   make test-all     the same, then the tests of some hours (tests/long.sh)
-#   make test-oracle  compute the published systems again in PyTorch, compare every row
-#   make bench        speed, with its ceilings beside it
-#   make gpu-kit      a folder to carry to a machine with a GPU, where tests/gpu.sh runs from it
-#   make install      to PREFIX (default /usr/local)
-#   make setup        only install what is missing (Debian and its kin)
-#
-#   SAN=1             address and undefined-behaviour sanitizers, in build/san
-#   WERROR=1          warnings are errors (not with SAN=1, where gcc warns of what cannot happen)
-#   CC=clang          another compiler (give it a BUILD of its own)
+## make              build build/moec, build/libmoec.so for other programs, and build/libmoec.a (the compiler alone)
+## make help         print this list
+## make quickstart   install missing packages, build, train a small model, export it as C (examples/quickstart.sh)
+## make test         install missing packages, build, run the default tests (tests/run)
+## make test-all     make test, then the long tests (tests/long.sh; some hours)
+## make test-oracle  compute the results of published systems in PyTorch again and compare
+## make bench        print training and decoding speed with the measured limits of the machine
+## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
+## make install      install to PREFIX (default /usr/local)
+## make setup        install missing packages (Debian and Ubuntu)
+## make clean        remove the build folder; trained runs stay
+##
+## SAN=1             address and undefined-behavior sanitizers, in build/san
+## WERROR=1          warnings are errors (not with SAN=1, where gcc has false warnings)
+## CC=clang          another compiler (with a BUILD folder of its own)
 
 , := ,
 SAN ?=
@@ -177,6 +179,10 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
 # With the instructions for bf16 that this processor has, fast or not.
 $(BUILD)/tests/unit/test_rounded $(BUILD)/tests/unit/test_panels: CFLAGS += -march=native -DMOEC_FAST_PAIRS=1
 
+.PHONY: help
+help:
+	@sed -n 's/^## \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
+
 .PHONY: units
 units: $(UNIT_PROGRAMS)
 
@@ -186,7 +192,6 @@ test:
 	@$(MAKE) --no-print-directory $(JOBS) all units
 	@BUILD=$(BUILD) CC="$(CC)" tests/run
 
-# `make test`, then each long test with the time of its start; the last line is `N passed, N failed`.
 .PHONY: test-all
 test-all: test
 	@BUILD=$(BUILD) CC="$(CC)" tests/long.sh
@@ -205,9 +210,7 @@ test-oracle:
 
 .PHONY: quickstart
 quickstart:
-	@.ci/setup quickstart
-	@$(MAKE) --no-print-directory $(JOBS) all
-	@BUILD=$(BUILD) examples/quickstart.sh
+	@+JOBS=$(JOBS) BUILD=$(BUILD) sh examples/quickstart.sh
 
 .PHONY: bench
 bench: all
@@ -270,6 +273,6 @@ install: all
 
 .PHONY: clean
 clean:
-	rm -rf build quickstart
+	rm -rf build
 
 -include $(COMPILER_OBJECTS:.o=.d) $(RUNTIME_OBJECTS:.o=.d) $(KIT_OWN:%.o=$(BUILD)/kit-objects/%.d) $(UNIT_PROGRAMS:=.d)

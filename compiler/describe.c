@@ -38,7 +38,7 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     summary->cost = cost(arena, forward);
     warn_of_leaks(compiler, forward);
     summary->decoding = moec_decoding(compiler);
-    summary->trains = forward->loss != NULL && moec_option(compiler, "train.batch");
+    summary->trains = forward->loss != NULL && moec_option(compiler, "train.batch_size");
     Program *train = summary->trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
     summary->weights = bytes_of(forward, ROLE_PARAMETER);

@@ -52,8 +52,9 @@ static json_t *row_json(Arena *arena, const Tuning *tuning, const Tuned *row) {
                      flow->tensor->path, "kind", row->kind, "counterpart",
                      row->base ? row->base->tensor->path : NULL, "grown",
                      growth_text(arena, tuning, row), "facts", "fan_in", flow->fan_in, "fan_out",
-                     flow->fan_out, "meets", flow->meets, "active", flow->active, "weights",
-                     flow->weights, "joins", flow->joins, "last", flow->last, "numbers", numbers);
+                     flow->fan_out, "summed_fan_in", flow->meets, "active", flow->active, "weights",
+                     flow->weights, "residual", flow->joins, "last", flow->last, "numbers",
+                     numbers);
 }
 
 char *tuning_json(Arena *arena, const Tuning *tuning) {

@@ -26,7 +26,7 @@ typedef struct Work {
 } Work;
 
 static bool layer_recomputes(MoecCompiler *compiler) {
-    const char *remat = moec_option(compiler, "train.remat");
+    const char *remat = moec_option(compiler, "train.activation_checkpointing");
     return remat && !strcmp(remat, "layer");
 }
 
@@ -36,7 +36,7 @@ static void pass_elaborate(Work *work) {
 
 static void pass_chunk_scan(Work *work) {
     if (work->defined) return;
-    chunk_scan(work->program, (long)moec_option_number(work->compiler, "train.places", 0));
+    chunk_scan(work->program, (long)moec_option_number(work->compiler, "train.scan_chunk_size", 0));
 }
 
 static void pass_reassociate(Work *work) {
@@ -76,7 +76,8 @@ static void pass_views(Work *work) {
 }
 
 static void pass_strip_mine(Work *work) {
-    strip_mine(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
+    strip_mine(work->program,
+               (long)moec_option_number(work->compiler, "train.logits_chunk_size", 0));
 }
 
 /* On a CPU adding to one element is faster than a selection over all elements, unless it prevents

@@ -45,8 +45,7 @@ void moec_close(MoecCompiler *compiler);
 bool moec_failed(const MoecCompiler *compiler);
 const char *moec_reports(MoecCompiler *compiler);      /* as text with carets */
 const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
-/* Warnings as text or as a JSON array; "" and [] without warnings.
- */
+/* Warnings as text or as a JSON array; "" and [] without warnings. */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
@@ -94,8 +93,8 @@ double moec_option_number(MoecCompiler *compiler, const char *path, double other
 bool moec_option_real(MoecCompiler *compiler, const char *path);
 /* A parameter with a row per position, as a learned position embedding has; NULL: none. */
 const char *moec_learned_places(MoecCompiler *compiler);
-/* Programs compiled from now on share weights with training; train.weights does not apply to
- * them. */
+/* Programs compiled from now on share weights with training: inference.weight_dtype has no effect
+ * on them. */
 void moec_trains(MoecCompiler *compiler);
 
 /* Compiles one graph with all machine-independent passes. batch and context <= 0 use the values of

@@ -105,8 +105,8 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (!program) return NULL;
     program->rounded = moec_rounded(compiler);
     if (graph == GRAPH_STEP) return program;
-    if (!compiler->trains) choose_weights(program, moec_option(compiler, "train.weights"));
-    choose_caches(program, moec_option(compiler, "train.cache"));
+    if (!compiler->trains) choose_weights(program, moec_option(compiler, "inference.weight_dtype"));
+    choose_caches(program, moec_option(compiler, "inference.kv_cache_dtype"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
     if (graph == GRAPH_TRAIN) program->cotangent = input_called(program, compiler->unit->cotangent);
     parameter_facts(program);
@@ -162,6 +162,7 @@ static void read_experiments(const Reading *reading) {
     MoecCompiler *compiler = reading->compiler;
     Unit *unit = compiler->unit;
     const Experiment *last = NULL;
+    rename_experiments(unit);
     for (int i = 0; i < unit->experiments.count; i++)
         last = experiment_read(unit, unit->experiments.items[i]);
     bool own = has_own(unit, &unit->models);
@@ -232,6 +233,7 @@ static void repeat_errors(MoecCompiler *compiler, const List *overrides) {
 MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell) {
     MoecCompiler *variant = compiler_new();
     variant->model = compiler->model;
+    variant->reports.saved = compiler->reports.saved;
     with_overrides(variant, compiler->unit, overrides);
     if (tell && moec_failed(variant)) repeat_errors(compiler, overrides);
     return variant;
@@ -279,6 +281,7 @@ MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const
                                  const char *search) {
     MoecCompiler *compiler = compiler_new();
     Reading reading = {.compiler = compiler, .search = search, .shown = true};
+    compiler->reports.shown = true;
     if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
     for (int i = 0; i < count; i++) {
         Source *source = arena_alloc(compiler->arena, sizeof *source);
@@ -373,12 +376,74 @@ const char *moec_model(const MoecCompiler *compiler) {
     return compiler->model;
 }
 
-static const Setting *find_setting(const MoecCompiler *compiler, const char *path) {
+static const Setting *setting_at(const MoecCompiler *compiler, const char *path) {
     for (int i = 0; i < compiler->settings.count; i++) {
         const Setting *setting = compiler->settings.items[i];
         if (!strcmp(setting->path, path)) return setting;
     }
     return NULL;
+}
+
+/* ---- settings under other names, as in a checkpoint with an older library ---- */
+
+static bool has_group(const MoecCompiler *compiler, const char *path) {
+    size_t length = strlen(path);
+    for (int i = 0; i < compiler->settings.count; i++) {
+        const char *one = ((const Setting *)compiler->settings.items[i])->path;
+        if (!strncmp(one, path, length) && one[length] == '.') return true;
+    }
+    return false;
+}
+
+/* Former names of `name`, and names of options that were called so. */
+static List other_names(MoecCompiler *compiler, const char *name) {
+    List names = {0};
+    const Unit *standard = standard_unit(compiler->unit);
+    const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < lists[i]->count; k++) {
+            const Node *layer = lists[i]->items[k], *body = layer->kids[layer->count - 1];
+            for (int j = 0; j < body->count; j++) {
+                const Node *option = body->kids[j], *aliases = option->aliases;
+                for (int a = 0; option->kind == NODE_OPTION && aliases && a < aliases->count; a++) {
+                    const Node *alias = aliases->kids[a];
+                    if (alias->number == 1 || alias->count) continue;
+                    if (!strcmp(option->name, name))
+                        list_push(compiler->arena, &names, (void *)alias->name);
+                    if (!strcmp(alias->name, name))
+                        list_push(compiler->arena, &names, (void *)option->name);
+                }
+            }
+        }
+    return names;
+}
+
+/* `done` is known, `rest` has to be found below it. */
+static const Setting *setting_below(MoecCompiler *compiler, const char *done, const char *rest) {
+    size_t length = strcspn(rest, ".");
+    const char *head = arena_copy(compiler->arena, rest, length);
+    List names = other_names(compiler, head);
+    for (int i = -1; i < names.count; i++) {
+        const char *name = i < 0 ? head : names.items[i];
+        const char *path = *done ? arena_format(compiler->arena, "%s.%s", done, name) : name;
+        const Setting *found = !rest[length] ? setting_at(compiler, path)
+                               : has_group(compiler, path)
+                                   ? setting_below(compiler, path, rest + length + 1)
+                                   : NULL;
+        if (found) return found;
+    }
+    return NULL;
+}
+
+static const Setting *find_setting(MoecCompiler *compiler, const char *path) {
+    const Setting *setting = setting_at(compiler, path);
+    if (setting || !compiler->unit || !compiler->settings.count) return setting;
+    const char *dot = strrchr(path, '.');
+    List names = other_names(compiler, dot ? dot + 1 : path);
+    for (int i = 0; i < names.count && !setting; i++) /* it was in another group */
+        if (strchr(names.items[i], '.')) setting = setting_at(compiler, names.items[i]);
+    if (setting) return setting;
+    return setting_below(compiler, "", path);
 }
 
 const char *moec_option(MoecCompiler *compiler, const char *path) {
@@ -413,6 +478,7 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
                                int set_count) {
     MoecCompiler *compiler = compiler_new();
     Reading reading = {.compiler = compiler};
+    compiler->reports.saved = true;
     compiler->model = bundle_read(compiler->arena, text, length, &reading.sources, &reading.sets);
     if (!compiler->model) {
         report_error(&compiler->reports, (Span){0}, "invalid spec in the checkpoint");
@@ -435,12 +501,19 @@ static void format_source(void *data) {
     MoecCompiler *compiler = formatting->compiler;
     const Source *source = compiler->unit->sources.items[0];
     Reports reports = {.arena = compiler->arena};
-    const Node *file = parse(compiler->arena, &reports, source);
+    Node *file = parse(compiler->arena, &reports, source);
+    reports.saved = true;
+    if (file) rename_words(compiler->unit, file);
+    if (file) rename_options(compiler->unit, file);
     if (file && !reports.errors) formatting->text = format_tree(compiler->arena, source, file);
 }
 
 const char *moec_format(MoecCompiler *compiler) {
     if (!compiler->unit || !compiler->unit->sources.count) return NULL;
     Formatting formatting = {.compiler = compiler};
-    return bounded(compiler, format_source, &formatting) ? formatting.text : NULL;
+    bool saved = compiler->reports.saved;
+    compiler->reports.saved = true;
+    bool whole = bounded(compiler, format_source, &formatting);
+    compiler->reports.saved = saved;
+    return whole ? formatting.text : NULL;
 }

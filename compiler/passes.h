@@ -18,8 +18,9 @@ typedef struct Unit {
                      texts */
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
-    Table layers_by_name; /* Node *: layers, then optimizers, then schedules */
-    List overrides;       /* Node * NODE_ENTRY, from --set */
+    struct Unit *standard; /* see standard_unit */
+    Table layers_by_name;  /* Node *: layers, then optimizers, then schedules */
+    List overrides;        /* Node * NODE_ENTRY, from --set */
     /* Program whose axis sizes the outermost layer uses; NULL: its own sizes. */
     const struct Program *shape;
     bool probing;          /* "probing" holds in GRAPH_MEASURE */
@@ -43,6 +44,14 @@ Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *doc
  * standard library. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count);
+/* Replaces deprecated words of the language in a file of the unit. */
+void rename_words(Unit *unit, Node *file);
+/* The same for names of options, as far as the text alone shows them. */
+void rename_options(Unit *unit, Node *file);
+/* The same for all experiments of a unit, whose variants are named by these paths. */
+void rename_experiments(Unit *unit);
+/* The embedded standard library, whose declarations list the deprecated names. */
+Unit *standard_unit(Unit *unit);
 /* Appends a file to the text of a bundle. */
 void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length);
 /* Decodes a text of moec_bundle into Source * and char *; returns the name of its model, or NULL if
@@ -67,9 +76,9 @@ typedef struct Setting {
 } Setting;
 
 /* elaborate: one model of a unit as a forward program, with all layers applied, options resolved
- * and axis sizes known. batch and context <= 0 use train.batch and train.context. `settings` (may
- * be NULL) receives Setting *. GRAPH_UPDATE returns the program of the optimizer. NULL after an
- * error. */
+ * and axis sizes known. batch and context <= 0 use train.batch_size and train.context_length.
+ * `settings` (may be NULL) receives Setting *. GRAPH_UPDATE returns the program of the optimizer.
+ * NULL after an error. */
 Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context,
                    List *settings);
 /* same_tensors: reports the first parameter or state of one program that is missing in the other or
@@ -161,11 +170,11 @@ void precision(Program *program);
 void mark_exact(Program *program);
 /* Products read parameters from bf16 or int8 copies, as program->weights specifies. */
 void smaller_weights(Program *program);
-/* Sets the type of the weights for inference (train.weights; NULL: not set). int8 applies to
- * weights only; nothing else is rounded then. */
+/* Sets the type of the weights for inference (inference.weight_dtype; NULL: not set). int8 applies
+ * to weights only; nothing else is rounded then. */
 void choose_weights(Program *program, const char *weights);
-/* Sets the type of the caches (train.cache; NULL: not set). With bf16 products the operands of
- * attention are bf16 anyway. */
+/* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
+ * operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
 /* True if a GPU can run it; else reports the reason. */
 bool weights_fit(const Program *program, Reports *reports);

@@ -6,7 +6,7 @@
    outputs: logits[batch, s, v]
    work:    10 kernels and calls, 9 products
    memory:  1088 bytes of temporaries */
-/* Operand types without products in this program. */
+/* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
@@ -38,12 +38,12 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 8: logits */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
-   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_angle_2[s,e] = (position + s) * query_rotary_angle_table[e]   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:79
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:118
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
+   query_rotary_angle_2[s,e] = (position + s) * query_rotary_angle_table[e]   -- std/rotary.moe:18
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:25 */
 static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
         const float *restrict embedding, float *restrict x_2, float *restrict query_rotary_cosine,
         float *restrict query_rotary_sine, const int32_t *restrict position)
@@ -86,12 +86,12 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
     }
 }
 
-/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:72
+/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:85
    query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
-   cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:27 */
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
+   cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:31 */
 static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict attention_v,
         const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
@@ -129,7 +129,7 @@ static const MoecAttend moec_options_decode_3 = {
 };
 
 /* act_y[b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:89 */
+   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:92 */
 static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict sdpa_gate_y)
 {
@@ -142,7 +142,7 @@ static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
     }
 }
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:94
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:113
    ffn_norm_sum_of_squares[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -174,7 +174,7 @@ static void kernel_decode_6_act_y_2(const float *restrict ffn_gate_product, floa
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[b,s,f]   -- std/mlp.moe:52 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[b,s,f]   -- std/mlp.moe:57 */
 static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *restrict ffn_up_product,
         float *restrict ffn_h)
 {
@@ -184,7 +184,7 @@ static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *re
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99 */
+/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:118 */
 static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -261,15 +261,15 @@ static void run_decode(const MoecRun *run)
     for (long i = 0; i < BLOCK_2; i++) {
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:69 */
+                  -- std/attention.moe:82 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:84 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * E,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:72 */
+                  -- std/attention.moe:85 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
@@ -277,32 +277,32 @@ static void run_decode(const MoecRun *run)
         /* attended[b,s,h,c], attended_lse[b,s,h] =
                 attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
-                  -- std/attention.moe:111 */
+                  -- std/attention.moe:125 */
         moec_attend_step(&moec_options_decode_3, (long)position[0],
                 &(const MoecAttendWork){.q = query_rotary_y, .k = cache_key_rotary_y + i * S * E,
                 .v = cache_attention_v + i * S * HV * C, .o = attended, .lse = attended_lse});
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
                 block_attention_sdpa_gate_weight + i * D * H * C, sdpa_gate_weight_product);
         kernel_decode_4_sdpa_gate_y(attended, sdpa_gate_weight_product, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_decode_5_ffn_norm_y_2(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_gate_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:52 */
+        /* ffn_gate_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:57 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * D * F, ffn_gate_product);
         kernel_decode_6_act_y_2(ffn_gate_product, act_y_2);
-        /* ffn_up_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
+        /* ffn_up_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:57 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * D * F, ffn_up_product);
         kernel_decode_7_ffn_h(act_y_2, ffn_up_product, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:58 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * F * D, ffn_y);
         kernel_decode_8_x_2(i, x_2, x_3, ffn_y);
     }
     kernel_decode_9_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:108 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:127 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
 }
 

@@ -7,7 +7,7 @@
    work:    25 kernels and calls, 27 products
    memory:  381184 bytes of temporaries */
 /* update: one optimizer step of one parameter. */
-/* Operand types without products in this program. */
+/* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
@@ -94,12 +94,12 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 35: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
-   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:79
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:118
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
+   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:25 */
 static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine)
 {
@@ -161,9 +161,9 @@ static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
 }
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31 */
 static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
@@ -197,7 +197,7 @@ static const MoecAttend moec_options_train_3 = {
 };
 
 /* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89 */
+   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:92 */
 static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict act_y, float *restrict sdpa_gate_y)
 {
@@ -216,7 +216,7 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
     }
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:94
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:113
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -264,7 +264,7 @@ static void kernel_train_6_act_y_2(long i, const float *restrict ffn_gate_produc
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:52 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:57 */
 static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const float *restrict ffn_up_product,
         float *restrict ffn_h)
 {
@@ -279,7 +279,7 @@ static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const fl
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:118 */
 static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -324,8 +324,8 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:113
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:113 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:132
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:132 */
 static void kernel_train_10_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -349,13 +349,14 @@ static void kernel_train_10_sum_of_powers(const float *restrict logits, float *r
     }
 }
 
-/* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:113
-   loss = total * 0.015625   -- std/decoder.moe:113
-   d_total = loss_scale * 0.015625   -- std/decoder.moe:113
-   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:113
-   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:108
-   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:113 */
+/* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:132
+   loss = total * 0.015625   -- std/decoder.moe:132
+   d_total = loss_scale * 0.015625   -- std/decoder.moe:132
+   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:132
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
+          -- std/decoder.moe:127
+   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:132 */
 static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
@@ -437,7 +438,7 @@ static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:99 */
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:118 */
 static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_sum_of_squares)
@@ -458,8 +459,8 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
 
 /* act_y_2_again[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
           -- std/activations.moe:19
-   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:52
-   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:52 */
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:57
+   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:57 */
 static void kernel_train_14_d_ffn_up_product(long i, const float *restrict ffn_gate_product,
         const float *restrict ffn_up_product, const float *restrict d_ffn_h,
         float *restrict d_ffn_up_product, float *restrict ffn_h_again)
@@ -486,7 +487,7 @@ static void kernel_train_14_d_ffn_up_product(long i, const float *restrict ffn_g
    d_ffn_gate_product[b,s,f] = d_act_y_2[b,s,f]
         * (sigmoid(ffn_gate_product[i,b,s,f])
         + ffn_gate_product[i,b,s,f] * (sigmoid(ffn_gate_product[i,b,s,f])
-        * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))   -- std/mlp.moe:52 */
+        * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))   -- std/mlp.moe:57 */
 static void kernel_train_15_d_ffn_gate_product(long i, const float *restrict x_3,
         const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
         const float *restrict ffn_gate_product, const float *restrict ffn_up_product,
@@ -557,7 +558,7 @@ static void kernel_train_16_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:113 */
 static void kernel_train_17_d_x_3(long i, const float *restrict x_3, const float *restrict d_x_2,
         float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
         const float *restrict d_ffn_norm_sum_of_squares, const float *restrict ffn_norm_root_again)
@@ -578,10 +579,10 @@ static void kernel_train_17_d_x_3(long i, const float *restrict x_3, const float
     }
 }
 
-/* sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89
+/* sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:92
    d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
    d_sdpa_gate_weight_product[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
-          -- std/gate.moe:63 */
+          -- std/gate.moe:66 */
 static void kernel_train_18_d_sdpa_gate_weight_product(long i, const float *restrict attended,
         const float *restrict act_y, const float *restrict d_sdpa_gate_y,
         float *restrict d_sdpa_gate_weight_product, float *restrict sdpa_gate_y_again)
@@ -608,7 +609,7 @@ static void kernel_train_18_d_sdpa_gate_weight_product(long i, const float *rest
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13
-   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:111 */
+   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:125 */
 static void kernel_train_19_d_attended(long i, const float *restrict x_2,
         const float *restrict attention_norm_sum_of_squares,
         const float *restrict block_attention_norm_weight, const float *restrict act_y,
@@ -648,9 +649,9 @@ static const MoecAttend moec_options_train_20 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:84
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:82 */
 static void kernel_train_21_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -721,7 +722,7 @@ static void kernel_train_22_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:118 */
 static void kernel_train_23_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
@@ -742,7 +743,7 @@ static void kernel_train_23_d_x_2(long i, const float *restrict x_2, float *rest
     }
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:79 */
 static void kernel_train_24_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -865,58 +866,58 @@ static void run_train(const MoecRun *run)
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:69 */
+                  -- std/attention.moe:82 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:84 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * E,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:72 */
+                  -- std/attention.moe:85 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v + i * BATCH * S * HV * C);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
                 attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
-                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
+                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:125 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * BATCH * S * H * E,
                 key_rotary_y + i * BATCH * S * E, attention_v + i * BATCH * S * HV * C, NULL, NULL,
                 attended + i * BATCH * S * H * C, attended_lse + i * BATCH * S * H);
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
                 block_attention_sdpa_gate_weight + i * D * H * C, sdpa_gate_weight_product);
         kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_weight_product, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
         /* ffn_gate_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]
-                  -- std/mlp.moe:52 */
+                  -- std/mlp.moe:57 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * D * F,
                 ffn_gate_product + i * BATCH * S * F);
         kernel_train_6_act_y_2(i, ffn_gate_product, act_y_2);
-        /* ffn_up_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
+        /* ffn_up_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:57 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * D * F,
                 ffn_up_product + i * BATCH * S * F);
         kernel_train_7_ffn_h(i, act_y_2, ffn_up_product, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:58 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * F * D, ffn_y);
         kernel_train_8_x_2(i, x_2, x_3, ffn_y);
     }
     kernel_train_9_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:108 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:127 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
     kernel_train_10_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_11_d_logits(targets, logits, largest, sum_of_powers, loss, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:108 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:127 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:108 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:127 */
     moec_product(run, 10 + moec_first, &moec_products[10 + moec_first], final_norm_y_2, d_logits,
             d_unembedding);
     kernel_train_12_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
@@ -924,29 +925,29 @@ static void run_train(const MoecRun *run)
             d_final_norm_sum_of_squares);
     kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_sum_of_squares);
     for (long i = BLOCK_2 - 1; i >= 0; i--) {
-        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:53 */
+        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:58 */
         moec_product(run, 12, &moec_products[12], d_x_2 + ((i + 1) & 1) * BATCH * S * D,
                 block_ffn_down + i * F * D, d_ffn_h);
         kernel_train_14_d_ffn_up_product(i, ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product,
                 ffn_h_again);
-        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:53 */
+        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:58 */
         moec_product(run, 13 + moec_first, &moec_products[13 + moec_first], ffn_h_again,
                 d_x_2 + ((i + 1) & 1) * BATCH * S * D, d_block_ffn_down + i * F * D);
-        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:52 */
+        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:57 */
         moec_product(run, 15, &moec_products[15], d_ffn_up_product, block_ffn_up + i * D * F, d_ffn_norm_y_2);
         kernel_train_15_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_gate_product, ffn_norm_root_again,
                 ffn_norm_y_again, ffn_norm_y_2_again);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_up_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:52 */
+                  -- std/mlp.moe:57 */
         moec_product(run, 16 + moec_first, &moec_products[16 + moec_first], ffn_norm_y_2_again,
                 d_ffn_up_product, d_block_ffn_up + i * D * F);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_gate_product[b,s,f] * block_ffn_gate[i,d,f]
-                  -- std/mlp.moe:52 */
+                  -- std/mlp.moe:57 */
         moec_product(run, 18, &moec_products[18], d_ffn_gate_product, block_ffn_gate + i * D * F,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_gate_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:52 */
+                  -- std/mlp.moe:57 */
         moec_product(run, 19 + moec_first, &moec_products[19 + moec_first], ffn_norm_y_2_again,
                 d_ffn_gate_product, d_block_ffn_gate + i * D * F);
         kernel_train_16_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -955,30 +956,30 @@ static void run_train(const MoecRun *run)
         kernel_train_17_d_x_3(i, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 21, &moec_products[21], d_x_3, block_attention_output + i * H * C * D,
                 d_sdpa_gate_y);
         kernel_train_18_d_sdpa_gate_weight_product(i, attended, act_y, d_sdpa_gate_y,
                 d_sdpa_gate_weight_product, sdpa_gate_y_again);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 22 + moec_first, &moec_products[22 + moec_first], sdpa_gate_y_again, d_x_3,
                 d_block_attention_output + i * H * C * D);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_weight_product[b,s,h,c]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 24, &moec_products[24], d_sdpa_gate_weight_product,
                 block_attention_sdpa_gate_weight + i * D * H * C, d_attention_norm_y_2);
         kernel_train_19_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight, act_y,
                 d_sdpa_gate_y, d_attended, attention_norm_root_again, attention_norm_y_again,
                 attention_norm_y_2_again);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_weight_product[b,s,h,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:63 */
+                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:66 */
         moec_product(run, 25 + moec_first, &moec_products[25 + moec_first], attention_norm_y_2_again,
                 d_sdpa_gate_weight_product, d_block_attention_sdpa_gate_weight + i * D * H * C);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:125 */
         moec_attend_grad(&moec_options_train_20,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
                         .k = key_rotary_y + i * BATCH * S * E, .v = attention_v + i * BATCH * S * HV * C,
@@ -987,29 +988,29 @@ static void run_train(const MoecRun *run)
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:72 */
+                  -- std/attention.moe:85 */
         moec_product(run, 27, &moec_products[27], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:85 */
         moec_product(run, 28 + moec_first, &moec_products[28 + moec_first], attention_norm_y_2_again,
                 d_attention_v, d_block_attention_value + i * D * HV * C);
         kernel_train_21_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:84 */
         moec_product(run, 30, &moec_products[30], d_attention_k, block_attention_key + i * D * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:84 */
         moec_product(run, 31 + moec_first, &moec_products[31 + moec_first], attention_norm_y_2_again,
                 d_attention_k, d_block_attention_key + i * D * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:69 */
+                  -- std/attention.moe:82 */
         moec_product(run, 33, &moec_products[33], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:82 */
         moec_product(run, 34 + moec_first, &moec_products[34 + moec_first], attention_norm_y_2_again,
                 d_attention_q, d_block_attention_query + i * D * H * E);
         kernel_train_22_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
@@ -1044,13 +1045,13 @@ static const float update_own[] = {
     1, 1, 0, 1,
 };
 
-/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:14
-   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:15
-   share = 0.1 * matrix   -- std/adamw.moe:16
-   g[elements] = clip * grad[elements]   -- std/adamw.moe:13
-   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:17
-   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
-   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:16
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:17
+   share = 0.1 * matrix   -- std/adamw.moe:18
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:15
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:19
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:20
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:21 */
 static void run_update(float *weight, const float *gradient, float *const *state, long elements,
                        const float *scalars, void *moec_rounded)
 {

@@ -6,7 +6,7 @@
    outputs: logits[batch, s, v]
    work:    11 kernels and calls, 5 products
    memory:  2112 bytes of temporaries */
-/* Operand types without products in this program. */
+/* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
@@ -31,12 +31,12 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 4: logits */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
-   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_angle_2[s,e] = (position + s) * query_rotary_angle_table[e]   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:79
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:118
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
+   query_rotary_angle_2[s,e] = (position + s) * query_rotary_angle_table[e]   -- std/rotary.moe:18
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:25 */
 static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
         const float *restrict embedding, float *restrict x_2, float *restrict query_rotary_cosine,
         float *restrict query_rotary_sine, const int32_t *restrict position)
@@ -79,12 +79,12 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
     }
 }
 
-/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:72
+/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:85
    query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
-   cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:27 */
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
+   cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:31 */
 static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict attention_v,
         const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
@@ -113,16 +113,16 @@ static const MoecAttend moec_options_decode_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:94
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:113
    ffn_norm_sum_of_squares[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
-   ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:52
-   ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:54
-   ffn_value[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:54
-   ffn_total[b,s] = sum[n] ffn_value[b,s,n]   -- std/moe.moe:54
-   ffn_p[b,s,n] = ffn_value[b,s,n] / ffn_total[b,s]   -- std/moe.moe:54 */
+   ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:67
+   ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:69
+   ffn_value[b,s,n] = exp(ffn_logit[b,s,n] - stop_gradient(ffn_largest[b,s]))   -- std/moe.moe:69
+   ffn_total[b,s] = sum[n] ffn_value[b,s,n]   -- std/moe.moe:69
+   ffn_p[b,s,n] = ffn_value[b,s,n] / ffn_total[b,s]   -- std/moe.moe:69 */
 static void kernel_decode_4_ffn_p(long i, const float *restrict x_2, const float *restrict attention_y,
         float *restrict x_3, const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2,
         const float *restrict block_ffn_router, float *restrict ffn_p)
@@ -170,8 +170,8 @@ static const MoecPack moec_options_decode_5 = {
     .rank = 3, .shape = {1, 1, 4}, .key = {0, 0, 1}, .rows = 2,
 };
 
-/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:84
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:85 */
+/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:101
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:102 */
 static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_weight)
 {
@@ -199,8 +199,8 @@ static void kernel_decode_7_act_y(const float *restrict expert_gate_product, flo
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_up_product[r,f]   -- std/mlp.moe:52
-   ffn_y[b,s,d] = 0   -- std/moe.moe:92 */
+/* expert_h[r,f] = act_y[r,f] * expert_up_product[r,f]   -- std/mlp.moe:57
+   ffn_y[b,s,d] = 0   -- std/moe.moe:109 */
 static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h, float *restrict ffn_y)
 {
@@ -217,8 +217,8 @@ static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *rest
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[r,d]   -- std/moe.moe:92
-   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99 */
+        * expert_y[r,d]   -- std/moe.moe:109
+   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:118 */
 static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
@@ -319,15 +319,15 @@ static void run_decode(const MoecRun *run)
     for (long i = 0; i < BLOCK_2; i++) {
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:69 */
+                  -- std/attention.moe:82 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:84 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:72 */
+                  -- std/attention.moe:85 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
@@ -335,28 +335,28 @@ static void run_decode(const MoecRun *run)
         /* attended[b,s,h,c], attended_lse[b,s,h] =
                 attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
-                  -- std/attention.moe:111 */
+                  -- std/attention.moe:125 */
         moec_attend_step(&moec_options_decode_3, (long)position[0],
                 &(const MoecAttendWork){.q = query_rotary_y, .k = cache_key_rotary_y + i * S * HK * E,
                 .v = cache_attention_v + i * S * HV * C, .o = attended, .lse = attended_lse});
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_decode_4_ffn_p(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2,
                 block_ffn_router, ffn_p);
-        /* chosen[b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:75 */
+        /* chosen[b,s,n] = top_k(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:90 */
         moec_top(1, 4, 1, 2, ffn_p, chosen);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[batch,s,n]; key = [n])
-                  -- std/moe.moe:75 */
+                  -- std/moe.moe:90 */
         moec_pack(&moec_options_decode_5, chosen, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_decode_6_ffn_weight(ffn_p, chosen, ffn_weight);
         /* expert_gate_product[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -364,7 +364,7 @@ static void run_decode(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_gate + i * N * D * F, expert_gate_product);
         kernel_decode_7_act_y(expert_gate_product, act_y);
         /* expert_up_product[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -372,7 +372,7 @@ static void run_decode(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_up + i * N * D * F, expert_up_product);
         kernel_decode_8_ffn_y(act_y, expert_up_product, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
-                  -- std/mlp.moe:53 */
+                  -- std/mlp.moe:58 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
@@ -381,7 +381,7 @@ static void run_decode(const MoecRun *run)
         kernel_decode_9_x_2(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
     kernel_decode_10_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:108 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:127 */
     moec_product(run, 4, &moec_products[4], final_norm_y_2, unembedding, logits);
 }
 

@@ -3,11 +3,11 @@
    axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4 (BLOCK_2), h = 4, e = 8, hk = 4, hv = 4,
         c = 8, n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
-   outputs: loss, balance, total, block.{i}.ffn.busiest[block]
+   outputs: loss, balance, total, block.{i}.ffn.max_expert_load[block]
    work:    30 kernels and calls, 18 products
    memory:  598592 bytes of temporaries */
 /* update: one optimizer step of one parameter. */
-/* Operand types without products in this program. */
+/* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
 #define MOEC_BF16_OPERANDS 0
 #define MOEC_INT8_OPERANDS 0
@@ -70,13 +70,13 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 23: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
-   balance[0] = 0   -- std/moe.moe:108
-   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:79
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:118
+   balance[0] = 0   -- std/moe.moe:125
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
+   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:25 */
 static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
         float *restrict balance)
@@ -140,9 +140,9 @@ static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
 }
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31 */
 static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
@@ -173,7 +173,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:94
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:113
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -205,10 +205,10 @@ static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const
     }
 }
 
-/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:54
-   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:54
-   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:54
-   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54 */
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:69
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop_gradient(ffn_largest[b,s]))   -- std/moe.moe:69
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:69
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69 */
 static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float *restrict ffn_value,
         float *restrict ffn_total, float *restrict ffn_p)
 {
@@ -240,11 +240,12 @@ static const MoecPack moec_options_train_6 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:78
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:78
-   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:84
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:85
-   ffn_y[b,s,d] = 0   -- std/moe.moe:92 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:93
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:93
+   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:101
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
+          -- std/moe.moe:102
+   ffn_y[b,s,d] = 0   -- std/moe.moe:109 */
 static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_load, float *restrict ffn_total_3, float *restrict ffn_weight,
         float *restrict ffn_y)
@@ -308,9 +309,9 @@ static void kernel_train_8_act_y(long i, const float *restrict expert_gate_produ
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
+/* expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:92 */
+          -- std/moe.moe:109 */
 static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_weight,
         const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h_weighed, const int32_t *restrict chosen_batch,
@@ -331,16 +332,16 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
     }
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:92
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:108
-   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:108
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:112
-   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:112
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:108 */
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:109
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:125
+   ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:125
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:129
+   ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:129
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:118
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:125 */
 static void kernel_train_10_balance(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
-        float *restrict ffn_y, float *restrict ffn_busiest, float *restrict balance,
+        float *restrict ffn_y, float *restrict ffn_max_expert_load, float *restrict balance,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
         const int32_t *restrict chosen_start, const int32_t *restrict chosen_list)
 {
@@ -379,7 +380,7 @@ static void kernel_train_10_balance(long i, float *restrict x_2, const float *re
         ffn_product_3 += ffn_load_at * (ffn_total_4[n] * 0.015625f);
         ffn_largest_2 = moec_max(ffn_largest_2, ffn_load_at);
     }
-    ffn_busiest[i] = 4.0f * ffn_largest_2;
+    ffn_max_expert_load[i] = 4.0f * ffn_largest_2;
     for (long b = 0; b < BATCH; b++) {
         for (long s = 0; s < S; s++) {
             MOEC_OMP(simd)
@@ -422,8 +423,8 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:113
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:113 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:132
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:132 */
 static void kernel_train_12_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -447,15 +448,16 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
     }
 }
 
-/* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:113
-   loss = total * 0.015625   -- std/decoder.moe:113
-   balance_2 = balance[4]   -- std/moe.moe:108
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:113
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:113
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:113
-   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:108
-   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:113 */
+/* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:132
+   loss = total * 0.015625   -- std/decoder.moe:132
+   balance_2 = balance[4]   -- std/moe.moe:125
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:132
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:132
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:132
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
+          -- std/decoder.moe:127
+   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:132 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict logits, const float *restrict largest, const float *restrict sum_of_powers,
         float *restrict loss, float *restrict balance_2, float *restrict total_2,
@@ -541,8 +543,8 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:99
-   d_balance_3[4] = loss_scale   -- std/moe.moe:108 */
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:118
+   d_balance_3[4] = loss_scale   -- std/moe.moe:125 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
@@ -568,8 +570,8 @@ static const MoecPack moec_options_train_16 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:108
-   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:108 */
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:125
+   d_ffn_total_4[n] = d_ffn_product_3 * stop_gradient(ffn_load[i,n]) * 0.015625   -- std/moe.moe:125 */
 static void kernel_train_17_d_ffn_total_4(long i, const float *restrict ffn_load,
         const float *restrict d_balance_3, float *restrict d_ffn_total_4)
 {
@@ -582,7 +584,7 @@ static void kernel_train_17_d_ffn_total_4(long i, const float *restrict ffn_load
 
 /* act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
           -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52 */
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57 */
 static void kernel_train_18_expert_h_again(long i, const float *restrict expert_gate_product,
         const float *restrict expert_up_product, float *restrict act_y_again, float *restrict expert_h_again)
 {
@@ -599,10 +601,10 @@ static void kernel_train_18_expert_h_again(long i, const float *restrict expert_
     }
 }
 
-/* ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54
+/* ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:85
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:52 */
+          -- std/moe.moe:102
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:57 */
 static void kernel_train_19_d_ffn_norm_y_2(long i, const float *restrict ffn_value,
         const float *restrict ffn_total, const float *restrict ffn_total_3, float *restrict d_ffn_norm_y_2,
         float *restrict ffn_p_again, float *restrict ffn_weight_again)
@@ -627,16 +629,16 @@ static void kernel_train_19_d_ffn_norm_y_2(long i, const float *restrict ffn_val
 }
 
 /* expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:92
-   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:92
+        * expert_h_again[r,f]   -- std/moe.moe:109
+   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:109
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:52
-   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:52
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:57
+   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:57
    d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
    d_expert_gate_product[r,f] = d_act_y[r,f]
         * (sigmoid(expert_gate_product[i,r,f])
         + expert_gate_product[i,r,f] * (sigmoid(expert_gate_product[i,r,f])
-        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:52 */
+        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:57 */
 static void kernel_train_20_d_expert_gate_product(long i, const float *restrict expert_gate_product,
         const float *restrict expert_up_product, const float *restrict d_expert_h_weighed,
         float *restrict d_ffn_weight, float *restrict d_expert_up_product,
@@ -696,19 +698,19 @@ static void kernel_train_21_ffn_norm_y_2_again(long i, const float *restrict x_3
     }
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:52
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:57
    d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:85
+          -- std/moe.moe:102
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
         1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:85
+          -- std/moe.moe:102
    d_ffn_p[b,s,n] = d_ffn_total_4[n]
         + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
-        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:54
-   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:54
-   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:54
-   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:54
-   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:52 */
+        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:69
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:69
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:69
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:69
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:67 */
 static void kernel_train_22_d_ffn_logit(long i, const float *restrict ffn_value,
         const float *restrict ffn_total, const float *restrict chosen, const float *restrict ffn_total_3,
         const float *restrict d_ffn_total_4, const float *restrict d_ffn_weight,
@@ -801,7 +803,7 @@ static void kernel_train_23_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:113 */
 static void kernel_train_24_d_x_3(long i, const float *restrict x_3, const float *restrict d_x_2,
         float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
         const float *restrict d_ffn_norm_sum_of_squares, const float *restrict ffn_norm_root_again)
@@ -835,9 +837,9 @@ static const MoecAttend moec_options_train_25 = {
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13
    d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:84
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:82 */
 static void kernel_train_26_d_attention_q(long i, const float *restrict x_2,
         const float *restrict attention_norm_sum_of_squares,
         const float *restrict block_attention_norm_weight, const float *restrict query_rotary_cosine,
@@ -921,8 +923,8 @@ static void kernel_train_27_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:108 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:118
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:125 */
 static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
@@ -944,7 +946,7 @@ static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float
     d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:79 */
 static void kernel_train_29_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -1005,7 +1007,7 @@ static void run_train(const MoecRun *run)
     float *const expert_up_product = (void *)(run->arena + 98304); /* [block, chosen_rows, f] */
     float *const expert_y = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     float *const ffn_y = (void *)(run->arena + 450560); /* [batch, s, d] */
-    float *const ffn_busiest = run->outputs[3]; /* [block] */
+    float *const ffn_max_expert_load = run->outputs[3]; /* [block] */
     float *const balance = (void *)(run->arena + 463168); /* [block], two slots */
     float *const final_norm_sum_of_squares = (void *)(run->arena + 450560); /* [batch, s] */
     float *const final_norm_root = (void *)(run->arena + 450816); /* [batch, s] */
@@ -1099,46 +1101,46 @@ static void run_train(const MoecRun *run)
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:69 */
+                  -- std/attention.moe:82 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:84 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:72 */
+                  -- std/attention.moe:85 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v + i * BATCH * S * HV * C);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
                 attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
-                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
+                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:125 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * BATCH * S * H * E,
                 key_rotary_y + i * BATCH * S * HK * E, attention_v + i * BATCH * S * HV * C, NULL, NULL,
                 attended + i * BATCH * S * H * C, attended_lse + i * BATCH * S * H);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 3, &moec_products[3], attended + i * BATCH * S * H * C,
                 block_attention_output + i * H * C * D, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
-        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */
+        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:67 */
         moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * D * N, ffn_logit);
         kernel_train_5_ffn_p(i, ffn_logit, ffn_value, ffn_total, ffn_p);
-        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:75 */
+        /* chosen[i,b,s,n] = top_k(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:90 */
         moec_top(64, 4, 1, 2, ffn_p, chosen + i * BATCH * S * N);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:75 */
+                  -- std/moe.moe:90 */
         moec_pack(&moec_options_train_6, chosen + i * BATCH * S * N, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_train_7_ffn_y(i, ffn_p, chosen, ffn_load, ffn_total_3, ffn_weight, ffn_y);
         /* expert_gate_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1147,7 +1149,7 @@ static void run_train(const MoecRun *run)
                         expert_gate_product + i * CHOSEN_ROWS * F);
         kernel_train_8_act_y(i, expert_gate_product, act_y);
         /* expert_up_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:52 */
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1156,25 +1158,25 @@ static void run_train(const MoecRun *run)
         kernel_train_9_expert_h_weighed(i, ffn_weight, act_y, expert_up_product, expert_h_weighed,
                 chosen_batch, chosen_s, chosen_n);
         /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
-                  -- std/mlp.moe:53 */
+                  -- std/mlp.moe:58 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
                 expert_h_weighed, block_ffn_expert_down + i * N * F * D, expert_y);
-        kernel_train_10_balance(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, ffn_busiest, balance,
+        kernel_train_10_balance(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, ffn_max_expert_load, balance,
                 chosen_batch, chosen_s, chosen_start, chosen_list);
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:108 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:127 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_12_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_13_d_logits(targets, balance, logits, largest, sum_of_powers, loss, balance_2, total_2,
             loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:108 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:127 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:108 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:127 */
     moec_product(run, 7 + moec_first, &moec_products[7 + moec_first], final_norm_y_2, d_logits,
             d_unembedding);
     kernel_train_14_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
@@ -1185,14 +1187,14 @@ static void run_train(const MoecRun *run)
     for (long i = BLOCK_2 - 1; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:75 */
+                  -- std/moe.moe:90 */
         moec_pack(&moec_options_train_16, chosen + i * BATCH * S * N, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
                                     .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
         kernel_train_17_d_ffn_total_4(i, ffn_load, d_balance_3, d_ffn_total_4);
         /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-                * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:53 */
+                * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:58 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
@@ -1207,7 +1209,7 @@ static void run_train(const MoecRun *run)
                 d_ffn_weight, d_expert_up_product, d_expert_gate_product, ffn_weight_again, act_y_again,
                 expert_h_again, expert_h_weighed_again, chosen_batch_2, chosen_s_2, chosen_n_2);
         /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-                * expert_h_weighed_again[r,f]   -- std/mlp.moe:53 */
+                * expert_h_weighed_again[r,f]   -- std/mlp.moe:58 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = !moec_first},
@@ -1215,7 +1217,7 @@ static void run_train(const MoecRun *run)
                 expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * BATCH * S * D,
                         d_block_ffn_expert_down + i * N * F * D);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_up_product[r,f]
-                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:52 */
+                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
@@ -1224,14 +1226,14 @@ static void run_train(const MoecRun *run)
         kernel_train_21_ffn_norm_y_2_again(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again);
         /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_up_product[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = !moec_first},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_up_product, d_block_ffn_expert_up + i * N * D * F);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_gate_product[r,f]
-                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:52 */
+                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
@@ -1241,16 +1243,16 @@ static void run_train(const MoecRun *run)
                 d_ffn_weight, d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2,
                 chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows, chosen_start_2, chosen_list_2);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_gate_product[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:52 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:57 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = !moec_first},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * N * D * F);
-        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:52 */
+        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:67 */
         moec_product(run, 9, &moec_products[9], d_ffn_logit, block_ffn_router + i * D * N, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
-                  -- std/moe.moe:52 */
+                  -- std/moe.moe:67 */
         moec_product(run, 10 + moec_first, &moec_products[10 + moec_first], ffn_norm_y_2_again, d_ffn_logit,
                 d_block_ffn_router + i * D * N);
         kernel_train_23_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -1259,16 +1261,16 @@ static void run_train(const MoecRun *run)
         kernel_train_24_d_x_3(i, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 12, &moec_products[12], d_x_3, block_attention_output + i * H * C * D, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:138 */
+                  -- std/attention.moe:154 */
         moec_product(run, 13 + moec_first, &moec_products[13 + moec_first], attended + i * BATCH * S * H * C,
                 d_x_3, d_block_attention_output + i * H * C * D);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:111 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:125 */
         moec_attend_grad(&moec_options_train_25,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
                         .k = key_rotary_y + i * BATCH * S * HK * E,
@@ -1277,30 +1279,30 @@ static void run_train(const MoecRun *run)
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:72 */
+                  -- std/attention.moe:85 */
         moec_product(run, 15, &moec_products[15], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         kernel_train_26_d_attention_q(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y, d_attention_k,
                 d_attention_q, attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:72 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:85 */
         moec_product(run, 16 + moec_first, &moec_products[16 + moec_first], attention_norm_y_2_again,
                 d_attention_v, d_block_attention_value + i * D * HV * C);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:71 */
+                  -- std/attention.moe:84 */
         moec_product(run, 18, &moec_products[18], d_attention_k, block_attention_key + i * D * HK * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:84 */
         moec_product(run, 19 + moec_first, &moec_products[19 + moec_first], attention_norm_y_2_again,
                 d_attention_k, d_block_attention_key + i * D * HK * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:69 */
+                  -- std/attention.moe:82 */
         moec_product(run, 21, &moec_products[21], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:69 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:82 */
         moec_product(run, 22 + moec_first, &moec_products[22 + moec_first], attention_norm_y_2_again,
                 d_attention_q, d_block_attention_query + i * D * H * E);
         kernel_train_27_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
@@ -1331,13 +1333,13 @@ static const float update_own[] = {
     1, 1, 0, 1,
 };
 
-/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:14
-   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:15
-   share = 0.1 * matrix   -- std/adamw.moe:16
-   g[elements] = clip * grad[elements]   -- std/adamw.moe:13
-   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:17
-   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
-   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:16
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:17
+   share = 0.1 * matrix   -- std/adamw.moe:18
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:15
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:19
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:20
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:21 */
 static void run_update(float *weight, const float *gradient, float *const *state, long elements,
                        const float *scalars, void *moec_rounded)
 {
@@ -1427,7 +1429,7 @@ static const MoecTensor train_outputs[] = {
      .rank = 0, .shape = {0}},
     {.name = "total", .axes = "", .block = MOEC_OUTPUTS, .offset = 2,
      .rank = 0, .shape = {0}},
-    {.name = "block.{i}.ffn.busiest", .axes = "block", .block = MOEC_OUTPUTS, .offset = 3,
+    {.name = "block.{i}.ffn.max_expert_load", .axes = "block", .block = MOEC_OUTPUTS, .offset = 3,
      .rank = 1, .shape = {4}, .probe = MOEC_PROBE_MEAN},
 };
 

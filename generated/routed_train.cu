@@ -3,7 +3,7 @@
    axes:    batch = 2, s = 32, v = 64, d = 32, block = 5, block = 4 (BLOCK_2), h = 4, e = 8, hk = 4, hv = 4,
         c = 8, n = 4, f = 48, chosen_rows = 128, chosen_groups = 5, chosen_others = 65
    inputs:  tokens[batch, s], targets[batch, s], loss_scale
-   outputs: loss, balance, total, block.{i}.ffn.busiest[block]
+   outputs: loss, balance, total, block.{i}.ffn.max_expert_load[block]
    work:    26 kernels and calls, 18 products
    memory:  582464 bytes of temporaries */
 /* update: one optimizer step of one parameter. */
@@ -14,13 +14,13 @@
 enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HK = 4, HV = 4, C = 8, N = 4,
         CHOSEN_ROWS = 128, CHOSEN_GROUPS = 5, CHOSEN_OTHERS = 65, F = 48 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:62
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:99
-   balance[0] = 0   -- std/moe.moe:108
-   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:14
-   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:14
-   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:20
-   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:21 */
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:79
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:118
+   balance[0] = 0   -- std/moe.moe:125
+   query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
+   query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
+   query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:25 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens, const float *__restrict__ embedding,
         float *__restrict__ x_2, float *__restrict__ query_rotary_cosine,
@@ -119,9 +119,9 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(Moec
 }
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
-        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:27 */
+        + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_2_key_rotary_y(long i, const float *__restrict__ attention_q,
         const float *__restrict__ attention_k, const float *__restrict__ query_rotary_cosine,
@@ -217,10 +217,10 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
     }
 }
 
-/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:54
-   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:54
-   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:54
-   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54 */
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:69
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop_gradient(ffn_largest[b,s]))   -- std/moe.moe:69
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:69
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69 */
 extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict__ ffn_logit,
         float *__restrict__ ffn_value, float *__restrict__ ffn_total, float *__restrict__ ffn_p)
 {
@@ -254,8 +254,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:78
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:78 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:93
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:93 */
 extern "C" __global__ void __launch_bounds__(512)
 kernel_train_6_ffn_load(long i, const float *__restrict__ chosen, float *__restrict__ ffn_load)
 {
@@ -275,9 +275,10 @@ kernel_train_6_ffn_load(long i, const float *__restrict__ chosen, float *__restr
     }
 }
 
-/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:84
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:85
-   ffn_y[b,s,d] = 0   -- std/moe.moe:92 */
+/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:101
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
+          -- std/moe.moe:102
+   ffn_y[b,s,d] = 0   -- std/moe.moe:109 */
 extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict__ ffn_p,
         const float *__restrict__ chosen, float *__restrict__ ffn_total_3, float *__restrict__ ffn_weight,
         float *__restrict__ ffn_y)
@@ -323,11 +324,11 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
 }
 
 /* expert_up_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-        * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:52
+        * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:57
    act_y[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])   -- std/activations.moe:19
-   expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
+   expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:92 */
+          -- std/moe.moe:109 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ ffn_weight, const float *__restrict__ expert_gate_product,
@@ -349,19 +350,19 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
     });
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:92
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:108
-   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:108
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:112
-   ffn_busiest[i] = 4 * ffn_largest_2   -- std/moe.moe:112
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:99
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:108 */
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:109
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:125
+   ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:125
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:129
+   ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:129
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:118
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:125 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_9_balance(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
         const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
-        const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_busiest,
-        float *__restrict__ balance, const int32_t *__restrict__ chosen_batch,
-        const int32_t *__restrict__ chosen_s)
+        const float *__restrict__ expert_y, float *__restrict__ ffn_y,
+        float *__restrict__ ffn_max_expert_load, float *__restrict__ balance,
+        const int32_t *__restrict__ chosen_batch, const int32_t *__restrict__ chosen_s)
 {
     moec_begin();
     moec_barrier();
@@ -390,7 +391,7 @@ kernel_train_9_balance(long i, float *__restrict__ x_2, const float *__restrict_
     }
     ffn_product_3 = moec_block_sum(ffn_product_3);
     ffn_largest_2 = moec_block_max(ffn_largest_2);
-    if (moec_thread() == 0) ffn_busiest[i] = 4.0f * ffn_largest_2;
+    if (moec_thread() == 0) ffn_max_expert_load[i] = 4.0f * ffn_largest_2;
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / D % S;
@@ -457,15 +458,15 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:113
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:113
-   total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:113
-   loss = total * 0.015625   -- std/decoder.moe:113
-   balance_2 = balance[4]   -- std/moe.moe:108
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:113
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:113
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:113 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:132
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:132
+   total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:132
+   loss = total * 0.015625   -- std/decoder.moe:132
+   balance_2 = balance[4]   -- std/moe.moe:125
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:132
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:132
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:132 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets, const float *__restrict__ balance,
         const float *__restrict__ logits, float *__restrict__ largest, float *__restrict__ loss,
@@ -516,8 +517,8 @@ kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets, const float
     }
 }
 
-/* d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))
-        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:108 */
+/* d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
+        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:127 */
 extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ largest,
         const float *__restrict__ d_total_3, const float *__restrict__ d_sum_of_powers,
@@ -550,8 +551,8 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
         * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:99
-   d_balance_3[4] = loss_scale   -- std/moe.moe:108 */
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:118
+   d_balance_3[4] = loss_scale   -- std/moe.moe:125 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
@@ -598,11 +599,11 @@ kernel_train_13_d_balance_3(const float *__restrict__ x_2,
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:108
-   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:108
-   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:54
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:125
+   d_ffn_total_4[n] = d_ffn_product_3 * stop_gradient(ffn_load[i,n]) * 0.015625   -- std/moe.moe:125
+   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:85 */
+          -- std/moe.moe:102 */
 extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *__restrict__ ffn_value,
         const float *__restrict__ ffn_total, const float *__restrict__ ffn_load,
         const float *__restrict__ ffn_total_3, const float *__restrict__ d_balance_3,
@@ -643,20 +644,20 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
 }
 
 /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-        * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:53
+        * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:58
    act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
           -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:92
+        * expert_h_again[r,f]   -- std/moe.moe:109
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:52
-   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:52
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:57
+   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:57
    d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
    d_expert_gate_product[r,f] = d_act_y[r,f]
         * (sigmoid(expert_gate_product[i,r,f])
         + expert_gate_product[i,r,f] * (sigmoid(expert_gate_product[i,r,f])
-        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:52 */
+        * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:57 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ expert_gate_product, const float *__restrict__ expert_up_product,
@@ -694,7 +695,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
     moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:92 */
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:109 */
 extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict__ d_expert_h_weighed,
         float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
@@ -717,7 +718,7 @@ extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict_
     }
 }
 
-/* d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:52
+/* d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:57
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
@@ -760,7 +761,7 @@ extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const floa
     }
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:52 */
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:57 */
 extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_ffn_norm_y_2,
         const float *__restrict__ d_ffn_norm_y_2_rows, const int32_t *__restrict__ chosen_start_2,
         const int32_t *__restrict__ chosen_list_2)
@@ -770,17 +771,17 @@ extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_
 }
 
 /* d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:85
+          -- std/moe.moe:102
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
         1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:85
+          -- std/moe.moe:102
    d_ffn_p[b,s,n] = d_ffn_total_4[n]
         + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
-        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:54
-   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:54
-   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:54
-   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:54
-   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:52 */
+        + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:69
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:69
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:69
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:69
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:67 */
 extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__restrict__ ffn_value,
         const float *__restrict__ ffn_total, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total_3, const float *__restrict__ d_ffn_total_4,
@@ -884,7 +885,7 @@ kernel_train_20_d_block_ffn_norm_weight(long i, const float *__restrict__ d_ffn_
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:94 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:113 */
 extern "C" __global__ void kernel_train_21_d_x_3(long i, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
         const float *__restrict__ d_x_2, float *__restrict__ d_x_3, const float *__restrict__ d_ffn_norm_y_2,
@@ -965,9 +966,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(c
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13
    d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:71
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:84
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:69 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:82 */
 extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_sum_of_squares,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ query_rotary_cosine,
@@ -1040,8 +1041,8 @@ extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *__
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:9
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:99
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:108 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:118
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:125 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_sum_of_squares,
@@ -1090,7 +1091,7 @@ kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
     moec_barrier();
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:62 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:79 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_25_d_embedding(const int32_t *__restrict__ tokens, const float *__restrict__ d_x_2,
         float *__restrict__ d_embedding)
@@ -1108,13 +1109,13 @@ kernel_train_25_d_embedding(const int32_t *__restrict__ tokens, const float *__r
     moec_barrier();
 }
 
-/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:14
-   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:15
-   share = 0.1 * matrix   -- std/adamw.moe:16
-   g[elements] = clip * grad[elements]   -- std/adamw.moe:13
-   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:17
-   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
-   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:16
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:17
+   share = 0.1 * matrix   -- std/adamw.moe:18
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:15
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:19
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:20
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:21 */
 static __device__ const MoecShare update_shares[] = {
     {0, 0, 2048, 0}, /* embedding */
     {1, 2048, 128, 1}, /* block_attention_norm_weight */

@@ -54,8 +54,8 @@ use decoder
 model small = decoder {
   dim = 8, layers = 1
   attention = { heads = { q = 1 }, head_dim = 8 }
-  ffn = swiglu { hidden = 8 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = $1 }
+  ffn = swiglu { hidden_dim = 8 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = $1 }
 }
 SPEC
     cat stdlib/*.moe >"$work/text"
@@ -68,8 +68,8 @@ use decoder
 model small = decoder {
   dim = 16, layers = 1
   attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn.hidden = 16
-  train = { lr = 1e-2, batch = 2, context = 16, steps = $2, evaluate = $3, checkpoint = 20 }
+  ffn.hidden_dim = 16
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = $2, eval_interval = $3, save_interval = 20 }
 }
 SPEC
     cat stdlib/*.moe >"$work/text"

@@ -30,7 +30,7 @@ must_fail() {
 }
 
 # The checks that do not call `moec`, or only where a device or headers are present.
-elsewhere=" api arrows cuda_abi layout maps opencl gpu_script cuda_attention cuda_oracle cuda_random "
+elsewhere=" api arrows cuda_abi layout links maps questions opencl gpu_script cuda_attention cuda_oracle cuda_random "
 for check in tests/checks/*.sh; do
     name=$(basename "$check" .sh)
     case "$elsewhere" in *" $name "*) continue ;; esac
@@ -50,7 +50,7 @@ done
 changed() {
     rm -rf "$work/tree"
     mkdir "$work/tree"
-    cp -R compiler runtime tests stdlib examples models generated Makefile README.md .clang-format "$work/tree"
+    cp -R compiler runtime tests stdlib examples models generated Makefile README.md LICENSE .clang-format .ci "$work/tree"
     if ! (cd "$work/tree" && BUILD=$real "tests/checks/$1.sh") >"$work/log" 2>&1; then
         echo "$1 fails in an unchanged copy: $(tail -3 "$work/log")"
         passed=$((passed + 1))
@@ -65,6 +65,8 @@ if [ $# = 0 ]; then
     changed layout runtime/base/files.c '1s/$/ more than one hundred columns in one line of a source file, which is not the layout of the source/'
     changed maps runtime/base/README.md '/json_text/d'
     changed arrows runtime/base/files.c '1i #include "model/model.h"'
+    changed links README.md 's/02-first-model/02-frist-model/'
+    changed questions examples/guides/12-troubleshooting.md 's/out of memory/no memory/I'
     changed opencl tests/opencl/opencl.c '$a int surplus = ;'
 fi
 echo "$tried tried, $passed passed"

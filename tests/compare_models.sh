@@ -23,7 +23,7 @@ at_sizes() {
 }
 # The first of these sizes that the model accepts.
 shrunken() {
-    for sizes in "--set vocab=256 --set attention.head_dim=16" "--set vocab=256" "--set attention.head_dim=16" ""; do
+    for sizes in "--set vocab_size=256 --set attention.head_dim=16" "--set vocab_size=256" "--set attention.head_dim=16" ""; do
         sizes="--set dim=64 --set layers=2 $sizes"
         # shellcheck disable=SC2086 # several words
         moec check "$1" $sizes >/dev/null 2>&1 && break
@@ -42,11 +42,11 @@ options() {
     for model in models/hybrid.moe:hybrid_small models/hybrid.moe:mamba2_small models/hybrid.moe:rwkv7_small models/tiny.moe:tiny_moe \
         models/tiny.moe:tiny_lore models/gpt2.moe:gpt2; do
         for set in precision=bf16 remat=layer chunk=32 places=16 places=1 weights=int8 weights=bf16 cache=int8 cache=bf16; do
-            echo "$model -b 2 -c 80 --set dim=64 --set layers=4 --set vocab=256 --set train.$set"
+            echo "$model -b 2 -c 80 --set dim=64 --set layers=4 --set vocab_size=256 --set train.$set"
         done
     done
     for model in hybrid_small retnet_small rwkv7_small gated_delta_small; do
-        for shape in '16 --set train.places=16' '72 --set train.places=16' '72 --set train.places=16 --set train.chunk=1'; do
+        for shape in '16 --set train.scan_chunk_size=16' '72 --set train.scan_chunk_size=16' '72 --set train.scan_chunk_size=16 --set train.logits_chunk_size=1'; do
             echo "models/hybrid.moe:$model -b 2 -c $shape"
         done
     done
@@ -56,7 +56,7 @@ devices() {
     for precision in f32 bf16; do
         tests/small_models.sh | awk 'NR % 4 == 1' | sed "s/\$/ --device cuda --set train.precision=$precision/"
         for model in hybrid_small retnet_small gated_delta_small rwkv7_small; do
-            echo "models/hybrid.moe:$model -b 2 -c 48 --device cuda --set train.places=16 --set train.precision=$precision"
+            echo "models/hybrid.moe:$model -b 2 -c 48 --device cuda --set train.scan_chunk_size=16 --set train.precision=$precision"
         done
     done
 }

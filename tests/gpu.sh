@@ -106,8 +106,8 @@ train_twice() {
     steps=${QUICK:+4}
     for run in one two; do
         within 60 moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" \
-            --steps "${steps:-20}" --set train.context=16 --set train.precision=bf16 \
-            ${QUICK:+--set dim=16 --set layers=1 --set train.batch=1} >"$work/$run.log" 2>&1 ||
+            --steps "${steps:-20}" --set train.context_length=16 --set train.precision=bf16 \
+            ${QUICK:+--set dim=16 --set layers=1 --set train.batch_size=1} >"$work/$run.log" 2>&1 ||
             { tell twice "\"same\": false, \"why\": $(tail -n 1 "$work/$run.log" >"$work/why" && text "$work/why")"; return; }
     done
     same=false
@@ -130,9 +130,9 @@ emitted() {
 }
 
 if [ -n "$QUICK" ]; then
-    tiny="--set dim=32 --set vocab=64 --set train.context=16 --set train.batch=1"
-    small="$tiny --set layers=1 --set attention.head_dim=8 --set ffn.hidden=32"
-    mix="$tiny --set ffn.experts=4 --set ffn.top=2 --set ffn.expert.hidden=16"
+    tiny="--set dim=32 --set vocab_size=64 --set train.context_length=16 --set train.batch_size=1"
+    small="$tiny --set layers=1 --set attention.head_dim=8 --set ffn.hidden_dim=32"
+    mix="$tiny --set ffn.experts=4 --set ffn.top_k=2 --set ffn.expert.hidden_dim=16"
     prefixes="16" variants="chosen wgmma"
 else
     tiny="" small="" mix=""
@@ -140,7 +140,7 @@ else
 fi
 
 stage_first() {
-    small="--set dim=64 --set layers=1 ${QUICK:+--set vocab=64 --set train.batch=1 --set train.context=16}"
+    small="--set dim=64 --set layers=1 ${QUICK:+--set vocab_size=64 --set train.batch_size=1 --set train.context_length=16}"
     for model in models/tiny.moe:tiny models/tiny.moe:tiny_moe; do
         for precision in f32 bf16; do
             # shellcheck disable=SC2086 # several words
@@ -170,7 +170,7 @@ stage_models() {
 # What targets are about, each with all its kernels.
 # shellcheck disable=SC2086 # several words
 stage_kernels() {
-    bench bf16 "GPT-2 124M, training" 90 models/gpt2.moe:gpt2 --kernels ${small:---set train.batch=16}
+    bench bf16 "GPT-2 124M, training" 90 models/gpt2.moe:gpt2 --kernels ${small:---set train.batch_size=16}
     bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer --kernels $mix
     bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --mode decode $small
     bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --mode decode $small
@@ -203,7 +203,7 @@ weights_for_torch() {
 stage_steps() {
     weights_for_torch
     torch gpt2 attention decode mixture flexible
-    bench bf16 "GPT-2 124M, 8 x 1024" 60 models/gpt2.moe:gpt2 ${small:---set train.batch=8}
+    bench bf16 "GPT-2 124M, 8 x 1024" 60 models/gpt2.moe:gpt2 ${small:---set train.batch_size=8}
     bench f32 "GPT-2 124M, training" 70 models/gpt2.moe:gpt2 $small
     bench f32 "238M, decoding" 40 models/gpt2.moe:wide --mode decode $small
     bench bf16 "238M, decoding 64 texts" 40 models/gpt2.moe:wide --mode decode -b 64 $small
@@ -212,7 +212,7 @@ stage_steps() {
 # Layers of Sigma 1.5B with the heads of its paper, and as that paper's comparison has them.
 # shellcheck disable=SC2086 # several words
 stage_heads() {
-    few="--set vocab=256 --set layers=4"
+    few="--set vocab_size=256 --set layers=4"
     for prefix in $prefixes; do
         for model in sigma_1b5 standard_1b5; do
             bench bf16 "$model after $prefix" 40 models/sigma.moe:$model --kernels --mode decode --prefix-length $prefix $few $small
@@ -224,11 +224,11 @@ stage_heads() {
 # shellcheck disable=SC2086 # several words
 stage_large() {
     weights_for_torch
-    plain="--set probes=false --set attention.probes=false --set train.batch=2 --set train.accumulate=1"
+    plain="--set probes=false --set attention.probes=false --set train.batch_size=2 --set train.gradient_accumulation_steps=1"
     bench bf16 "1.7B, training" 130 models/gated_attention.moe:dense_28 $plain $small
     bench bf16 "1.7B with a gate at sdpa, training" 130 models/gated_attention.moe:dense_28_sdpa $plain $small
-    xl="--set dim=1600 --set layers=48 --set attention.heads.q=25 --set ffn.hidden=6400"
-    bench bf16 "GPT-2 1.5B, training" 150 models/gpt2.moe:gpt2 --kernels ${small:-$xl --set train.batch=8}
+    xl="--set dim=1600 --set layers=48 --set attention.heads.q=25 --set ffn.hidden_dim=6400"
+    bench bf16 "GPT-2 1.5B, training" 150 models/gpt2.moe:gpt2 --kernels ${small:-$xl --set train.batch_size=8}
     torch gpt2_xl
 }
 

@@ -10,8 +10,8 @@ seed=${2:-$(date +%s)}
 cat stdlib/*.moe >"$work/text"
 
 train() { # OUT
-    exec moec train generated/dense.moe --set vocab=256 --set train.evaluate=5 --set train.checkpoint=3 \
-        --set train.accumulate=2 --steps 60 --data "$work/text" --out "$work/$1" --resume >"$work/$1.said" 2>&1
+    exec moec train generated/dense.moe --set vocab_size=256 --set train.eval_interval=5 --set train.save_interval=3 \
+        --set train.gradient_accumulation_steps=2 --steps 60 --data "$work/text" --out "$work/$1" --resume >"$work/$1.said" 2>&1
 }
 
 same() { # OUT

@@ -1,12 +1,15 @@
 #!/bin/sh
-# tests/long.sh [WORD...]: the tests that are too long for `make test`, one after the other, or those whose line contains a WORD.
-# Each begins with a line of the time, its name and its command, and ends with its result and its duration. The output of a failed
-# test follows. The last line is `N passed, N failed`. `make test-all` runs `make test` first.
+# tests/long.sh [WORD...]: runs the tests that are too long for tests/run one after the other, or those whose line contains a WORD.
+# Prints the start time, name and command of each, then its result and its duration. The output of a failed test follows. The last
+# line is `N passed, N failed`. `make test-all` runs tests/run first; .ci/run adds the shortest tests of this list to it.
 #
 # A test is one line of the list below: NAME COMMAND. Nothing here needs a network or a GPU. Duration: some hours on two cores.
 . "$(dirname "$0")/begin.sh"
 unit=$BUILD/tests/unit
 cat >"$work/list" <<END
+published_rows $unit/test_oracle meaning
+more_models MOEC_SEED=17 MOEC_MODELS=14 $unit/test_models
+more_programs MOEC_SEED=12 MOEC_PROGRAMS=12 $unit/test_emit
 compare_models tests/compare_models.sh
 random_models MOEC_SEED=7000 MOEC_MODELS=2000 $unit/test_models
 random_recurrences MOEC_MODELS=500 $unit/test_models recurrences

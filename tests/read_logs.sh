@@ -10,8 +10,8 @@ cat >"$work/small.moe" <<'SPEC'
 use decoder
 model small = decoder {
   dim = 16, layers = 2, attention = { heads = { q = 2 }, head_dim = 8, probes = true }
-  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 8 } }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 60, evaluate = 20, checkpoint = 25 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 } }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 60, eval_interval = 20, save_interval = 25 }
 }
 SPEC
 cat stdlib/*.moe >"$work/text"
@@ -22,5 +22,5 @@ cp "$work/run/last.safetensors" "$work/kept"
 train --out "$work/run" --resume --steps 59 || wrong "going on fails: $(cat "$work/output")"
 cp "$work/kept" "$work/run/last.safetensors"
 train --out "$work/run" --resume || wrong "going on fails: $(cat "$work/output")"
-train --out "$work/diverged" --set train.lr=1e30 --set train.clip=0 && wrong "nothing diverges"
+train --out "$work/diverged" --set train.lr=1e30 --set train.grad_clip=0 && wrong "nothing diverges"
 for run in run diverged; do "${PYTHON:-python3}" tests/read_logs.py "$work/$run" "$BUILD/moec"; done

@@ -56,7 +56,7 @@ done
 
 swept_model small 200 100
 cat >> "$work/small.moe" <<'SPEC'
-experiment gate { base = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
+experiment gate { baseline = small, vary attention.gate = [{ at = v }], match params by ffn.hidden_dim, seeds = 2 }
 SPEC
 cd "$work"
 OMP_NUM_THREADS=1

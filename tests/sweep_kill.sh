@@ -6,7 +6,7 @@ kills=${1:-3} seed=${2:-$$}
 
 swept_model twelve 200 50
 cat >> "$work/twelve.moe" <<'SPEC'
-experiment twelve { base = small, vary attention.gate = [{ at = v }, { at = sdpa }, { at = k }], match params by ffn.hidden, seeds = 3 }
+experiment twelve { baseline = small, vary attention.gate = [{ at = v }, { at = sdpa }, { at = k }], match params by ffn.hidden_dim, seeds = 3 }
 SPEC
 cd "$work"
 OMP_NUM_THREADS=1

@@ -38,7 +38,7 @@ checked fmt moec fmt models/tiny.moe --check
 checked dump moec dump "$spec" --after plan --mode train
 for model in dense routed; do
     spec=generated/$model.moe
-    set -- --set vocab=256 --set train.context=16 --set train.batch=2
+    set -- --set vocab_size=256 --set train.context_length=16 --set train.batch_size=2
     checked "init $model" moec init "$spec" "$@" --seed 1 --out "$work/w"
     checked "run $model" moec forward "$spec" "$@" --weights "$work/w" --input "$work/tokens" -c 16 \
         --outputs logits,loss,grads --out "$work/o"

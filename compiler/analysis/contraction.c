@@ -153,8 +153,7 @@ static bool lies_behind(const Run *outer, const Run *inner) {
     return true;
 }
 
-/* Joins runs of one sort that are contiguous in all tensors, longest stride first.
- */
+/* Joins runs of one sort that are contiguous in all tensors, longest stride first. */
 static void merge_runs(Run *runs, int *count, int by) {
     for (int i = 1; i < *count; i++)
         for (int j = i; j > 0 && runs[j].stride[by] > runs[j - 1].stride[by]; j--) {

@@ -44,8 +44,7 @@ static bool subscripts_are(const Expr *read, int first, Tensor *const *tensors, 
     return uses_once(read, row, first, count);
 }
 
-/* The tensor with the row number of `read` if the subscripts from `first` on are gathered.
- */
+/* The tensor with the row number of `read` if the subscripts from `first` on are gathered. */
 static Tensor *gather_at(const Relation *relation, const Expr *read, int first, const Index *row,
                          int *count) {
     for (int i = 0; i < relation->flats.count; i++) {
@@ -97,8 +96,7 @@ static bool inner_strides(const Expr *read, const Statement *statement, const In
 }
 
 /* Loops with nonzero strides in exactly the tensors of `mask` (1 a, 2 b, 4 c), joined into one run.
- * False if such loops cannot be joined; a run of size 1 has no loops.
- */
+ * False if such loops cannot be joined; a run of size 1 has no loops. */
 typedef struct Joined {
     long size, stride[3];
 } Joined;

@@ -27,7 +27,7 @@ struct Arena {
 
 static _Noreturn void no_memory(void) {
     fputs("moec: error: out of memory\n"
-          "  help: reduce train.batch or train.context\n",
+          "  help: reduce train.batch_size or train.context_length\n",
           stderr);
     exit(1);
 }

@@ -2,8 +2,10 @@
 
 #include "abi/error_code.h"
 #include "abi/json_make.h"
+#include "base/table.h"
 #include "base/utf8.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +106,34 @@ void report_help(Reports *reports, const char *format, ...) {
     va_start(arguments, format);
     add(reports, SEVERITY_HELP, (Span){NULL, 0, 0}, format, arguments);
     va_end(arguments);
+}
+
+/* The release that drops the names deprecated in this one. */
+#define REMOVAL "0.4"
+
+void report_renamed(Reports *reports, Span span, const char *kind, const char *old,
+                    const char *now) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static Arena *arena;
+    static Table printed; /* const char *: lines */
+    if (reports->saved) return;
+    if (reports->shown) {
+        report_warning(reports, span, "%s '%s' is now '%s'", kind, old, now);
+        report_help(reports, "write '%s'; the old name will be removed in version " REMOVAL, now);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (!arena) arena = arena_new();
+    const char *line = arena_format(arena, "%s '%s' is now '%s'", kind, old, now);
+    uint64_t hash = hash_text(HASH_START, line);
+    const List *known = table_find(&printed, hash);
+    bool repeated = false;
+    for (int i = 0; i < known->count; i++) repeated |= !strcmp(known->items[i], line);
+    if (!repeated) {
+        table_add(arena, &printed, hash, (void *)line);
+        fprintf(stderr, "note: %s; the old name will be removed in version " REMOVAL "\n", line);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 bool reports_guard(Reports *reports, void (*run)(void *data), void *data) {

@@ -40,6 +40,8 @@ typedef struct Reports {
     Span at;          /* the construct being read: the location of errors about its size */
     jmp_buf *way_out; /* see reports_guard */
     bool gave_up;     /* report_give_up was called */
+    bool saved;       /* text of a checkpoint or generated text: old names are accepted silently */
+    bool shown;       /* text in an editor: old names are warnings */
 } Reports;
 
 Span span_join(Span first, Span last);
@@ -56,6 +58,11 @@ void report_warning(Reports *reports, Span span, const char *format, ...)
 void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Notes the use of a deprecated name: "option 'top' is now 'top_k'". One line on stderr per name and
+ * process; in an editor a warning at the span. */
+void report_renamed(Reports *reports, Span span, const char *kind, const char *old,
+                    const char *now);
 
 /* Runs a function that can call report_give_up. Returns false if it did; an error was reported.
  * Inside another guard, control returns to the outer guard. */

@@ -71,20 +71,25 @@ Quantity quantity_in(double value, QuantityScale scale) {
     return isfinite(value) ? result : missing();
 }
 
+static void append(Quantity *result, const char *text) {
+    size_t length = strlen(result->text);
+    snprintf(result->text + length, sizeof result->text - length, "%s", text);
+}
+
 Quantity quantity_prefixed(double value, QuantityScale scale) {
     Quantity result = quantity_in(value, scale);
-    size_t length = strlen(result.text);
-    if (value != 0 && isfinite(value) && *scale.prefix)
-        snprintf(result.text + length, sizeof result.text - length, " %s", scale.prefix);
+    if (value == 0 || !isfinite(value) || !*scale.prefix) return result;
+    append(&result, " ");
+    append(&result, scale.prefix);
     return result;
 }
 
 static Quantity with_unit(double value, QuantityScale scale, const char *unit) {
-    Quantity result, number = quantity_grouped(value / scale.size, scale.decimals);
-    if (number.text[0] == '-' && !number.text[1]) return number;
-    const char *gap = scale.prefix[0] || *unit ? " " : "";
-    snprintf(result.text, sizeof result.text, "%.20s%s%s%.20s", number.text, gap, scale.prefix,
-             unit);
+    Quantity result = quantity_grouped(value / scale.size, scale.decimals);
+    if (result.text[0] == '-' && !result.text[1]) return result;
+    if (scale.prefix[0] || *unit) append(&result, " ");
+    append(&result, scale.prefix);
+    append(&result, unit);
     return result;
 }
 
@@ -126,7 +131,7 @@ Quantity quantity_whole_seconds(double seconds) {
 }
 
 Quantity quantity_percent(double share) {
-    Quantity result, number = quantity_grouped(100 * share, fabs(share) < 0.0995 && share != 0);
-    snprintf(result.text, sizeof result.text, "%.20s%s", number.text, isfinite(share) ? " %" : "");
+    Quantity result = quantity_grouped(100 * share, fabs(share) < 0.0995 && share != 0);
+    if (isfinite(share)) append(&result, " %");
     return result;
 }

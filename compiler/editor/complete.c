@@ -67,7 +67,7 @@ static void offer_values(Offers *offers, Unit *unit, const Place *place) {
     for (int i = 0; limits && limits->kind == NODE_LIST && i < limits->count; i++)
         if (limits->kids[i]->kind == NODE_NAME)
             offer(offers, limits->kids[i]->name, MOEC_COMPLETES_WORD, place->path);
-    if (!strcmp(type, "flag")) {
+    if (!strcmp(type, "bool")) {
         offer(offers, "true", MOEC_COMPLETES_WORD, place->path);
         offer(offers, "false", MOEC_COMPLETES_WORD, place->path);
     }

@@ -103,9 +103,8 @@ const char *line_of_declaration(Arena *arena, const Node *node) {
     enum { MAX_LENGTH = 160 };
     const char *text = node->span.source->text;
     int start = node->span.start, end = start;
-    while (end < node->span.end && end - start < MAX_LENGTH && text[end] != '\n' &&
-           text[end] != '{')
-        end++;
+    const int last = node->aliases ? node->aliases->span.start : node->span.end;
+    while (end < last && end - start < MAX_LENGTH && text[end] != '\n' && text[end] != '{') end++;
     while (end > start && text[end - 1] == ' ') end--;
     return arena_copy(arena, text + start, (size_t)(end - start));
 }

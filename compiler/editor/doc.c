@@ -56,23 +56,48 @@ static void add_option(Arena *arena, const Node *layer, const Node *option, List
     list_push(arena, found, facts);
 }
 
+/* The option that the name, a former name or a suggestion for it means; NULL: another one. */
+static const Node *option_meant(Unit *unit, const Node *layer, const Node *option,
+                                const char *name) {
+    if (!strcmp(option->name, name) || option_was(option, name)) return option;
+    const Node *alias = alias_find(option, name, true);
+    if (!alias) return NULL;
+    return alias->count ? option_of(unit, layer, alias->kids[0]->name) : option;
+}
+
+static void add_options_meant(Unit *unit, const Node *layer, const char *name, List *found) {
+    const Node *body = layer_body(layer);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i]->kind == NODE_OPTION ? body->kids[i] : NULL;
+        option = option ? option_meant(unit, layer, option, name) : NULL;
+        if (option) add_option(unit->arena, layer, option, found);
+    }
+}
+
 /* Options of that name in every declaration. */
-static void add_options_called(const Unit *unit, const char *name, List *found) {
+static void add_options_called(Unit *unit, const char *name, List *found) {
     for (int g = 0; g < GROUP_COUNT; g++) {
         const List *nodes = nodes_of(unit, &groups[g]);
-        for (int i = 0; i < nodes->count; i++) {
-            const Node *body = layer_body(nodes->items[i]);
-            for (int k = 0; k < body->count; k++)
-                if (body->kids[k]->kind == NODE_OPTION && !strcmp(body->kids[k]->name, name))
-                    add_option(unit->arena, nodes->items[i], body->kids[k], found);
-        }
+        for (int i = 0; i < nodes->count; i++)
+            add_options_meant(unit, nodes->items[i], name, found);
     }
+}
+
+/* A declaration by its name or a former one. */
+static const Node *declaration_called(Unit *unit, const char *name) {
+    const Node *found = named_layer(unit, name);
+    for (int g = 0; g < GROUP_COUNT && !found; g++) {
+        const List *nodes = nodes_of(unit, &groups[g]);
+        for (int i = 0; i < nodes->count && !found; i++)
+            if (alias_find(nodes->items[i], name, false)) found = nodes->items[i];
+    }
+    return found;
 }
 
 /* A declaration, a function, or an option with or without its layer. */
 static List find_facts(Unit *unit, const char *name) {
     List found = {0};
-    const Node *layer = named_layer(unit, name);
+    const Node *layer = declaration_called(unit, name);
     if (layer) list_push(unit->arena, &found, (void *)facts_of(unit->arena, layer));
     List functions = {0};
     add_function_facts(unit->arena, NULL, &functions);
@@ -81,9 +106,10 @@ static List find_facts(Unit *unit, const char *name) {
             list_push(unit->arena, &found, functions.items[i]);
     const char *dot = strchr(name, '.');
     const Node *owner =
-        dot ? named_layer(unit, arena_copy(unit->arena, name, (size_t)(dot - name))) : NULL;
+        dot ? declaration_called(unit, arena_copy(unit->arena, name, (size_t)(dot - name))) : NULL;
     const Node *option = owner ? option_of(unit, owner, dot + 1) : NULL;
     if (option) add_option(unit->arena, owner, option, &found);
+    if (owner && !option) add_options_meant(unit, owner, dot + 1, &found);
     if (!found.count) add_options_called(unit, name, &found);
     return found;
 }
@@ -134,10 +160,10 @@ static void add_lines(Text *out, const char *text, const char *first, const char
     }
 }
 
-static const char *papers_text(Arena *arena, const Facts *facts) {
+static const char *names_joined(Arena *arena, const List *names, const char *separator) {
     Text out = {.arena = arena};
-    for (int i = 0; i < facts->papers.count; i++)
-        text_add(&out, "%s%s", i ? "; " : "", (const char *)facts->papers.items[i]);
+    for (int i = 0; i < names->count; i++)
+        text_add(&out, "%s%s", i ? separator : "", (const char *)names->items[i]);
     return out.text;
 }
 
@@ -150,9 +176,12 @@ static void add_text(Text *out, const Facts *facts) {
         const OptionFacts *row = facts->options.items[i];
         text_add(out, "%s  %s\n      %s\n", i || option ? "" : "\n", option_head(out->arena, row),
                  row->text);
+        if (row->former.count)
+            text_add(out, "      former name: %s\n", names_joined(out->arena, &row->former, ", "));
     }
     if (!option) text_add(out, "\n");
-    if (facts->papers.count) text_add(out, "  papers   %s\n", papers_text(out->arena, facts));
+    if (facts->papers.count)
+        text_add(out, "  papers   %s\n", names_joined(out->arena, &facts->papers, "; "));
     if (facts->example) add_lines(out, facts->example, "  example  ", "           ");
     if (facts->result && *facts->result) text_add(out, "  y        %s\n", facts->result);
     if (facts->path) text_add(out, "  source   %s:%d\n", facts->path, facts->line);
@@ -241,10 +270,10 @@ static json_t *texts_json(const List *texts) {
 }
 
 static json_t *option_json(const OptionFacts *option) {
-    return json_make("{s:s, s:s, s:s, s:o, s:s, s:b, s:s}", "name", option->name, "type",
+    return json_make("{s:s, s:s, s:s, s:o, s:s, s:b, s:s, s:o}", "name", option->name, "type",
                      option->type, "limits", option->limits, "values", texts_json(&option->values),
                      "default", option->value, "required", option->value == NULL, "description",
-                     option->text);
+                     option->text, "former_names", texts_json(&option->former));
 }
 
 static json_t *facts_json(const Facts *facts) {

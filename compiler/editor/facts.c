@@ -115,6 +115,16 @@ static const char *limits_text(Arena *arena, const Node *limits) {
     return arena_format(arena, "%s..%s", low, high);
 }
 
+/* An alias is a former name, a former value (which has a new one), or a suggestion (number 1). */
+static List former_names(Arena *arena, const Node *declared) {
+    List names = {0};
+    const Node *aliases = declared->aliases;
+    for (int i = 0; aliases && i < aliases->count; i++)
+        if (aliases->kids[i]->number != 1 && !aliases->kids[i]->count)
+            list_push(arena, &names, (void *)aliases->kids[i]->name);
+    return names;
+}
+
 OptionFacts *option_facts(Arena *arena, const Node *option) {
     static const Columns plain = {0, 0, 0};
     OptionFacts *facts = arena_alloc(arena, sizeof *facts);
@@ -126,6 +136,7 @@ OptionFacts *option_facts(Arena *arena, const Node *option) {
             list_push(arena, &facts->values, (void *)limits->kids[i]->name);
     if (option->kids[2]) facts->value = expression_text(arena, option->kids[2]);
     facts->text = option->kids[3] ? option->kids[3]->name : "";
+    facts->former = former_names(arena, option);
     Line line = {.arena = arena, .text = {.arena = arena}};
     line_option_head(&line, option, 0);
     if (option->kids[2]) line_expr(&line, option->kids[2]);

@@ -11,6 +11,7 @@ typedef struct OptionFacts {
     List values;        /* const char *: of an enumeration */
     const char *value;  /* the default as written; NULL: the option is required */
     const char *text;
+    List former;             /* const char *: deprecated names */
     const char *declaration; /* all of these on one line */
 } OptionFacts;
 

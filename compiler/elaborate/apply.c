@@ -143,6 +143,8 @@ Value *call_expression(Elaborator *e, const Node *node) {
         (!layer || (callee.binding && !bound))) { /* an option can have the name of a function */
         Value *result = builtin_call(e, node, callee.node->name, callee.subs);
         if (result) return result;
+        Value *global = layer ? global_layer(e, callee.node, node->kids[1]->count) : NULL;
+        if (global && layer->kind != KIND_TENSOR) layer = global; /* or that of a layer */
         if (!layer) return unknown_callee(e, callee.node);
     }
     if (!layer) layer = evaluate(e, callee.node);

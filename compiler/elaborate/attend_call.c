@@ -121,9 +121,10 @@ static const struct AttendOption {
     const char *name;
     bool (*take)(Elaborator *e, const Node *entry, Attending *attending);
 } attend_table[] = {
-    {"mask", take_mask}, {"window", take_window},       {"scale", take_scale},
-    {"cap", take_cap},   {"bias", take_bias},           {"sink", take_sink},
-    {"best", take_best}, {"documents", take_documents},
+    {"mask", take_mask},       {"window", take_window},
+    {"scale", take_scale},     {"softcap", take_cap},
+    {"bias", take_bias},       {"sink", take_sink},
+    {"top_values", take_best}, {"document_ids", take_documents},
 };
 enum { ATTEND_OPTIONS = sizeof attend_table / sizeof *attend_table };
 
@@ -189,7 +190,7 @@ static bool attend_options(Elaborator *e, Attending *attending) {
         fine = take_option(e, record->kids[i], attending) && fine;
     if (options->best > MAX_BEST) {
         report_error(e->reports, attending->node->span,
-                     "'best' expects an integer from 0 to %d, got %ld", (int)MAX_BEST,
+                     "'top_values' expects an integer from 0 to %d, got %ld", (int)MAX_BEST,
                      options->best);
         fine = false;
     }

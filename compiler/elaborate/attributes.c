@@ -20,8 +20,8 @@ static const Node *optimizer_option(Elaborator *e, const char *name) {
         const Node *body = layer_body(e->unit->optimizers.items[i]);
         for (int j = 0; j < body->count; j++) {
             const Node *node = body->kids[j];
-            bool real = node->kind == NODE_OPTION && !strcmp(node->kids[0]->name, "real");
-            if (real && name && !strcmp(node->name, name)) return node;
+            bool real = node->kind == NODE_OPTION && !strcmp(node->kids[0]->name, "float");
+            if (real && name && (!strcmp(node->name, name) || option_was(node, name))) return node;
         }
     }
     return NULL;
@@ -71,6 +71,10 @@ static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span 
     if (!freeze && !init && !factor && !option) {
         report_unknown_attribute(e, name, span, outside);
         return false;
+    }
+    if (option && !freeze && !factor && strcmp(option->name, name)) {
+        report_renamed(e->reports, span, "option", name, option->name);
+        name = option->name;
     }
     if (value && value->kind == KIND_ERROR) return false;
     if (freeze ? value && value->kind != KIND_FLAG : !value || value->kind != KIND_NUMBER) {

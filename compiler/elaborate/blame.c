@@ -1,7 +1,7 @@
 /* blame: find the option in the source that causes an invalid size or condition.
  *
  *     require key_dim <= head_dim "..."       model base = decoder { attention.head_dim = 16 }
- *                                             model wide = base { attention.key_dim = 32 }
+ *                                             model wide = base { attention.cached_key_dim = 32 }
  *
  * The names of the condition are followed through option defaults and axis sizes, outward through
  * the layers being applied. Among the options that the user set, the result is one of the last

@@ -539,7 +539,7 @@ static const struct Builtin {
     Value *(*call)(Elaborator *e, const Node *node, const Node *subs);
 } builtins[] = {
     {"size", INT_MAX, false, size},      {"length", INT_MAX, false, length},
-    {"softmax", INT_MAX, true, softmax}, {"top", INT_MAX, true, top},
+    {"softmax", INT_MAX, true, softmax}, {"top_k", INT_MAX, true, top},
     {"concat", INT_MAX, true, concat},   {"attend", INT_MAX, true, attend},
     {"uniform", 1, false, uniform},      {"normal", 1, false, normal},
 };

@@ -75,16 +75,11 @@ static void override(Elaborator *e, Record *record, const char *path, double num
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                     Span *span) {
     if (!group || group->kind != KIND_LAYER) return otherwise;
-    const Node *body = layer_body(group->layer);
-    for (int i = 0; i < body->count; i++) {
-        const Node *option = body->kids[i];
-        if (option->kind != NODE_OPTION || strcmp(option->name, name)) continue;
-        Value *value = layer_option(e, group, name, group->span);
-        if (value->kind != KIND_NUMBER) return otherwise;
-        if (span) *span = value->span;
-        return value->number;
-    }
-    return otherwise;
+    if (!option_named(e, group->layer, name, group->span)) return otherwise;
+    Value *value = layer_option(e, group, name, group->span);
+    if (value->kind != KIND_NUMBER) return otherwise;
+    if (span) *span = value->span;
+    return value->number;
 }
 
 Value *train_group(Elaborator *e, const Node *layer, Record *record) {
@@ -276,7 +271,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     }
     Value *train = train_group(e, layer, record);
     Span written = layer->span;
-    double sequences = group_number(e, train, "batch", 1, &written);
+    double sequences = group_number(e, train, "batch_size", 1, &written);
     if (!axis_can_have(e, "batch", sequences, written)) return;
     e->program->batch = axis_new(e->program, "batch", (long)sequences, AXIS_BATCH, layer->span);
     e->batch = index_new(e->program, "b", e->program->batch);
@@ -328,8 +323,8 @@ Elaborator *elaborator_new(Unit *unit) {
 }
 
 void override_options(Elaborator *e, Record *record) {
-    e->order++;
     for (int i = 0; i < e->unit->overrides.count; i++) {
+        e->order++;
         const Node *entry = e->unit->overrides.items[i];
         Value *value = evaluate(e, entry->kids[0]);
         warn_rounded(e, entry->kids[0]);
@@ -360,8 +355,11 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     if (!layer) return NULL;
     override_options(e, record);
     e->attributes = take_attributes(layer, record);
-    override(e, record, "train.batch", (double)batch);
-    override(e, record, "train.context", (double)context);
+    override(e, record, "train.batch_size", (double)batch);
+    override(e, record, "train.context_length", (double)context);
+    adopt_names(e, layer, record);
+    adopt_moves(e, layer, record);
+    standard_group(e, layer, record, "inference");
     if (graph == GRAPH_UPDATE)
         update_program(e, layer, record);
     else if (graph == GRAPH_STEP)

@@ -246,24 +246,54 @@ Entry *record_find(const Record *record, const char *name);
 Entry *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
+/* Takes the options of the group `name` out of `record` and binds them, for a model whose outermost
+ * layer has an option `train` but does not declare the group. */
+void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name);
 /* A record of the source; its values are evaluated in the current scope. */
 Record *record_evaluate(Elaborator *e, const Node *node);
 const Node *find_layer(Elaborator *e, const char *name);
 const Node *layer_body(const Node *layer);
+/* The default layer of an option, or NULL. */
+const Node *option_layer(Elaborator *e, const Node *option);
 /* Binds an option in the current scope to its value in `given` or to its default. `prefix` is the
  * path of the options of the instance for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
 bool check_limits(Elaborator *e, const Node *option, Value *value);
-/* The default layer of an option, or NULL. */
-const Node *default_layer(Elaborator *e, const Node *option);
+/* A help line with the names of the kind similar to `word`, else with all of them. */
+void help_with_kinds(Elaborator *e, NodeKind kind, const char *word);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
 /* Evaluates a word: a bare name denotes itself, unless it is bound to a word. */
 Value *evaluate_word(Elaborator *e, const Node *node);
 
+/* ---- aliases.c ---- */
+/* The alias of an option or a layer: a former or a suggested name or value; or NULL. */
+const Node *alias_find(const Node *declared, const char *name, bool suggested);
+const Node *option_called(const Node *layer, const char *name);
+bool option_was(const Node *option, const char *name); /* a former name of it */
+Span option_span(const Node *option);                  /* of the declaration without its aliases */
+/* The option with this current or deprecated name; notes a deprecated name at `span`. */
+const Node *option_named(Elaborator *e, const Node *layer, const char *name, Span span);
+/* Replaces deprecated names in the options given to a layer. */
+void adopt_names(Elaborator *e, const Node *layer, Record *given);
+void record_remove(Record *record, const Entry *entry);
+/* Moves options of a model to their new group: train.weights to inference.weight_dtype. */
+void adopt_moves(Elaborator *e, const Node *layer, Record *record);
+/* The current value for a deprecated value of an enum. */
+Value *renamed_value(Elaborator *e, const Node *option, Value *value);
+/* The layer, optimizer or schedule with this former name, with a note; or NULL. */
+const Node *layer_formerly(Elaborator *e, const char *name);
+
 /* ---- suggest.c ---- */
-/* The help line of an unknown option; `names` are the options of the layer. */
-void suggest_option(Elaborator *e, const Node *layer, const char *path, const List *names);
+/* The help line of an unknown option, an entry of `given`; `names` are the options of the layer. */
+void suggest_option(Elaborator *e, const Node *layer, const Record *given, const Entry *entry,
+                    const char *path, const List *names);
+/* The options that declare a suggestion for an unknown name, as paths from `layer` or the model
+ * ("a' and 'b"); *option receives the last. NULL: none. */
+const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
+                             const char *name, const char *prefix, const Node **option);
+const char *suggested_value(Elaborator *e, const Node *option, const char *word);
+const char *suggested_layer(Elaborator *e, const char *name);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);

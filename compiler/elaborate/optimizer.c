@@ -151,7 +151,7 @@ bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer) {
     if (!own) return true;
     report_error(e->reports, optimizer->name_span, "optimizer '%s' already defines 'average'",
                  optimizer->name);
-    report_help(e->reports, "set train.average = 0");
+    report_help(e->reports, "set train.ema_decay = 0");
     return false;
 }
 
@@ -224,7 +224,7 @@ static const Value *choose_optimizers(Elaborator *e, const Value *optimizer) {
 static Value *train_layer(Elaborator *e, const Node *layer, Record *record) {
     Value *train = train_group(e, layer, record);
     if (train && train->kind == KIND_LAYER) {
-        e->average = group_number(e, train, "average", 0, NULL);
+        e->average = group_number(e, train, "ema_decay", 0, NULL);
         return train;
     }
     if (!e->reports->errors) {

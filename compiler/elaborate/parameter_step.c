@@ -65,8 +65,8 @@ static bool hands_on(const Node *node) {
 }
 
 bool sees_parameters(const Node *optimizer) {
-    static const char *const facts[] = {"rows",  "columns", "product", "lookup",
-                                        "joins", "first",   "last",    "repeated"};
+    static const char *const facts[] = {"rows",     "columns", "matmul", "embedding",
+                                        "residual", "first",   "last",   "repeated"};
     const Node *body = layer_body(optimizer);
     for (int i = 0; i < 8; i++)
         if (node_mentions(body, facts[i])) return true;
@@ -182,10 +182,10 @@ static const ParameterFlow *flow_of(Elaborator *e, const Tensor *parameter) {
 static void bind_facts(Elaborator *e, const Matrix *matrix) {
     const Tensor *parameter = matrix->parameter;
     const ParameterFlow *flow = flow_of(e, parameter);
-    bind_fact(e, "product", parameter->facts->product);
-    bind_fact(e, "lookup", parameter->facts->lookup);
+    bind_fact(e, "matmul", parameter->facts->product);
+    bind_fact(e, "embedding", parameter->facts->lookup);
     bind_fact(e, "matrix", is_matrix(parameter));
-    bind_fact(e, "joins", flow && flow->joins);
+    bind_fact(e, "residual", flow && flow->joins);
     bind_fact(e, "first", flow && flow->first);
     bind_fact(e, "last", flow && flow->last);
     bind_fact(e, "repeated", parameter->repeats > 0);

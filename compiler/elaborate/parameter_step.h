@@ -17,7 +17,7 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
 void step_scalars(Elaborator *e, Scope *scope, bool elements);
 /* The weight of the current parameters in their EMA, with bias correction. */
 Expr *newest_share(Elaborator *e, const Scope *scope);
-/* True if train.average keeps an EMA; reports an optimizer that keeps one, too. */
+/* True if train.ema_decay keeps an EMA; reports an optimizer that keeps one, too. */
 bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer);
 /* Enters the body of an optimizer or a schedule. */
 void enter_body(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given);

@@ -127,7 +127,7 @@ const Node *find_layer(Elaborator *e, const char *name) {
         const Node *node = found->items[i];
         if (!strcmp(node->name, name)) return node;
     }
-    return NULL;
+    return layer_formerly(e, name);
 }
 
 const Node *layer_body(const Node *layer) {
@@ -150,7 +150,7 @@ static const char *option_of_word(Elaborator *e, const Node *option, const char 
     return NULL;
 }
 
-const Node *default_layer(Elaborator *e, const Node *option) {
+const Node *option_layer(Elaborator *e, const Node *option) {
     const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
     if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
     bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
@@ -159,7 +159,7 @@ const Node *default_layer(Elaborator *e, const Node *option) {
 
 /* The kind of the default: layer, optimizer or schedule. */
 static NodeKind wanted_kind(Elaborator *e, const Node *option) {
-    const Node *usual = default_layer(e, option);
+    const Node *usual = option_layer(e, option);
     return usual ? usual->kind : NODE_LAYER;
 }
 
@@ -168,8 +168,7 @@ static const List *layers_of(const Elaborator *e, NodeKind kind) {
     return kind == NODE_OPTIMIZER ? &e->unit->optimizers : &e->unit->layers;
 }
 
-/* A help line with similar or all names of the kind. */
-static void help_with_names(Elaborator *e, NodeKind kind, const char *word) {
+void help_with_kinds(Elaborator *e, NodeKind kind, const char *word) {
     const List *all = layers_of(e, kind);
     const char *names[512] = {NULL}, *is = node_kind_name(kind);
     int count = 0;
@@ -187,10 +186,13 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
     NodeKind kind = wanted_kind(e, option);
     report_error(e->reports, value->span, "unknown %s '%s'", node_kind_name(kind), value->word);
     const char *inner = option_of_word(e, option, value->word);
-    if (inner)
+    const char *similar = suggested_layer(e, value->word);
+    if (similar)
+        report_help(e->reports, "did you mean '%s'?", similar);
+    else if (inner)
         report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
     else if (!help_with_use(e->reports, value->word))
-        help_with_names(e, kind, value->word);
+        help_with_kinds(e, kind, value->word);
     return value_error(e, value->span);
 }
 
@@ -208,12 +210,12 @@ static bool default_may_be(const Elaborator *e, const Node *option, NodeKind kin
 /* Checks the kind of a layer: an optimizer cannot be applied, and a layer is not a schedule. */
 static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
     NodeKind kind = wanted_kind(e, option), found = layer->layer->kind;
-    if (!default_layer(e, option) || default_may_be(e, option, found)) return layer;
+    if (!option_layer(e, option) || default_may_be(e, option, found)) return layer;
     report_error(e->reports, layer->span, "option '%s' expects %s %s, got %s '%s'", option->name,
                  kind == NODE_OPTIMIZER ? "an" : "a", node_kind_name(kind), node_kind_name(found),
                  layer->layer->name);
     report_note(e->reports, layer->layer->name_span, "declared here");
-    if (kind != NODE_LAYER) help_with_names(e, kind, layer->layer->name);
+    if (kind != NODE_LAYER) help_with_kinds(e, kind, layer->layer->name);
     return value_error(e, layer->span);
 }
 
@@ -223,6 +225,7 @@ static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
     layer->layer = find_layer(e, value->word);
     if (!layer->layer) return unknown_layer(e, option, value);
     layer->record = value->record ? value->record : record_new(e);
+    adopt_names(e, layer->layer, layer->record);
     return layer_of_kind(e, option, layer);
 }
 
@@ -235,12 +238,14 @@ static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *f
     layer->changed = value->changed;
     if (fallback && fallback->kind == KIND_LAYER) {
         layer->layer = fallback->layer;
+        adopt_names(e, layer->layer, value->record);
         layer->record = record_copy(e, fallback->record);
         record_merge(e, layer->record, value->record);
         return layer;
     }
     layer->layer = find_layer(e, option->name);
     layer->record = value->record;
+    if (layer->layer) adopt_names(e, layer->layer, layer->record);
     return layer->layer ? layer : NULL;
 }
 
@@ -283,9 +288,12 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
     if (!strcmp(type, "layer")) return to_layer(e, option, value, fallback);
     if (!strcmp(type, "layers")) return to_layers(e, option, value);
     if (!strcmp(type, "int")) return is_int(value) ? value : NULL;
-    if (!strcmp(type, "real")) return value->kind == KIND_NUMBER ? value : NULL;
-    if (!strcmp(type, "flag")) return value->kind == KIND_FLAG ? value : NULL;
-    if (!strcmp(type, "word")) return to_word(e, value);
+    if (!strcmp(type, "float")) return value->kind == KIND_NUMBER ? value : NULL;
+    if (!strcmp(type, "bool")) return value->kind == KIND_FLAG ? value : NULL;
+    if (!strcmp(type, "enum")) {
+        Value *word = to_word(e, value);
+        return word ? renamed_value(e, option, word) : NULL;
+    }
     if (!strcmp(type, "list")) return value->kind == KIND_LIST ? value : NULL;
     if (!strcmp(type, "record"))
         return value->kind == KIND_RECORD || value->kind == KIND_NONE ? value : NULL;
@@ -302,7 +310,7 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
         return value;
     }
     report_error(e->reports, option->kids[0]->span, "unknown option type '%s'", type);
-    report_help(e->reports, "use int, real, flag, word, list, record, axes, layer, layers or any");
+    report_help(e->reports, "use int, float, bool, enum, list, record, axes, layer, layers or any");
     return value_error(e, option->span);
 }
 
@@ -318,10 +326,11 @@ static void report_words(Elaborator *e, const Node *option, const Value *value, 
     for (int i = 0; i < list->list.count && count < 64; i++)
         names[count++] = value_text(e, list->list.items[i]);
     if (value->kind == KIND_LAYER) got = arena_format(e->arena, "'%s'", value->layer->name);
-    const char *near = value->kind == KIND_WORD ? did_you_mean(value->word, names, count) : NULL;
+    const char *near = value->kind == KIND_WORD ? suggested_value(e, option, value->word) : NULL;
+    if (!near && value->kind == KIND_WORD) near = did_you_mean(value->word, names, count);
     report_error(e->reports, value->span, "option '%s' expects one of %s, got %s", option->name,
                  names_text(e->arena, names, count), got);
-    report_note(e->reports, option->span, "declared here");
+    report_note(e->reports, option_span(option), "declared here");
     if (near)
         report_help(e->reports, "did you mean '%s'?", near);
     else if (count)
@@ -363,7 +372,7 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
                  : low == -INFINITY ? arena_format(e->arena, "of at most %.9g", high)
                                     : arena_format(e->arena, "from %.9g to %.9g", low, high),
                  value->number);
-    report_note(e->reports, option->span, "declared here");
+    report_note(e->reports, option_span(option), "declared here");
     return false;
 }
 
@@ -402,7 +411,7 @@ static Setting *record_setting(Elaborator *e, const char *prefix, const Node *op
     setting->path = path;
     setting->text = value_text(e, value);
     setting->number = value->number;
-    setting->real = !strcmp(option->kids[0]->name, "real");
+    setting->real = !strcmp(option->kids[0]->name, "float");
     setting->kind = value->kind == KIND_NONE     ? VALUE_NONE
                     : value->kind == KIND_NUMBER ? VALUE_NUMBER
                     : value->kind == KIND_FLAG   ? VALUE_FLAG
@@ -430,6 +439,17 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
     }
 }
 
+void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name) {
+    const Node *group = find_layer(e, name);
+    if (!group || option_called(layer, name) || !option_called(layer, "train")) return;
+    Value *value = value_new(e, KIND_LAYER, layer->span);
+    const Entry *entry = given_entry(record, name);
+    value->layer = group;
+    value->record = entry && entry->value->record ? entry->value->record : record_new(e);
+    if (entry) record_remove(record, entry);
+    record_group(e, "", name, value);
+}
+
 /* A computed default is a fraction because sizes do not divide. */
 static void report_fraction(Elaborator *e, const Node *option, const Value *value) {
     Span blamed = blamed_here(e, option->kids[2]);
@@ -444,8 +464,9 @@ static void report_fraction(Elaborator *e, const Node *option, const Value *valu
 /* The expected value of an option of this type, for messages. */
 static const char *expected_by(Elaborator *e, const char *type) {
     static const char *const texts[][2] = {{"int", "an integer"},
-                                           {"real", "a number"},
-                                           {"flag", "true or false"},
+                                           {"float", "a number"},
+                                           {"bool", "true or false"},
+                                           {"enum", "a name"},
                                            {"axes", "an axis or a list of axes"},
                                            {"layers", "a layer or a list of layers"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -473,7 +494,7 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
         !value || (value->kind == KIND_RECORD && !strcmp(option->kids[0]->name, "layer"));
     if (option->kids[2] && needs_default) {
         const Node *node = option->kids[2];
-        bool word = !strcmp(option->kids[0]->name, "word");
+        bool word = !strcmp(option->kids[0]->name, "enum");
         fallback = word ? evaluate_word(e, node) : evaluate(e, node);
         if (fallback->kind == KIND_ERROR) return fallback;
         Value *converted = convert(e, option, fallback, NULL);
@@ -490,10 +511,10 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
         fallback = converted;
     }
     if (!value && !fallback) {
-        report_error(e->reports, e->frame ? asked_here(e) : option->span,
+        report_error(e->reports, e->frame ? asked_here(e) : option_span(option),
                      "option '%s' of layer '%s' is required", option->name,
                      e->frame ? e->frame->layer->name : "?");
-        report_note(e->reports, option->span, "declared here without a default");
+        report_note(e->reports, option_span(option), "declared here without a default");
         report_help(e->reports, "set %s = ...", option->name);
         return value_error(e, option->span);
     }
@@ -619,12 +640,13 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
                      node_kind_name(layer->kind), layer->name, path);
-        suggest_option(e, layer, path, names);
+        suggest_option(e, layer, given, entry, path, names);
     }
 }
 
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
     List names = {0};
+    adopt_names(e, layer, given);
     option_names(e, layer_body(layer), &names);
     if (given) check_record(e, layer, given, "", &names);
 }
@@ -632,16 +654,15 @@ void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
 /* g.at: an option of a layer that is a value. Its default is evaluated outside of any
  * application. */
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span) {
-    const Node *body = layer_body(layer->layer);
-    for (int i = 0; i < body->count; i++) {
-        const Node *option = body->kids[i];
-        if (option->kind != NODE_OPTION || strcmp(option->name, name)) continue;
+    const Node *option = option_named(e, layer->layer, name, span);
+    if (option) {
         Scope *outer = e->scope;
         Scope scope = {0};
         e->scope = &scope;
+        adopt_names(e, layer->layer, layer->record);
         Value *value = option_value(e, option, layer->record);
-        const Entry *entry = given_entry(layer->record, name);
-        Watch *watch = entry ? watch_option(e, layer->layer, name, entry->span) : NULL;
+        const Entry *entry = given_entry(layer->record, option->name);
+        Watch *watch = entry ? watch_option(e, layer->layer, option->name, entry->span) : NULL;
         if (watch) watch->given = watch->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))
             value = value_error(e, span);
@@ -650,7 +671,7 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
     }
     report_error(e->reports, span, "layer '%s' has no option '%s'", layer->layer->name, name);
     List names = {0};
-    option_names(e, body, &names);
+    option_names(e, layer_body(layer->layer), &names);
     report_choices(e->reports, name, (const char *const *)names.items, names.count, "options");
     return value_error(e, span);
 }

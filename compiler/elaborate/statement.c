@@ -251,7 +251,7 @@ static void stored_statement(Elaborator *e, const Node *node, Role role) {
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }
 
-static const char *const input_kinds[] = {"token", "next", "real", "class"};
+static const char *const input_kinds[] = {"token", "next_token", "float", "class"};
 
 /* Whether the input is a sequence of tokens: the only input of its kind, over the sequence axis. */
 static bool is_of_text(const Program *program, const Tensor *input) {

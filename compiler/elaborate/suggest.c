@@ -1,8 +1,10 @@
-/* suggest: the help line of an unknown option. The first of these that exists:
+/* suggest: the help line of an unknown option, value or layer. For an option of a decoder, the first
+ * of these that exists:
  *
- *     lr                option of an inner layer          train.lr
- *     layer             similar option of the layer       layers
- *     batch_size        longest common part               train.batch
+ *     lr                option of an inner layer                         train.lr
+ *     d_model           option that declares it: `suggest [d_model]`     dim
+ *     layer             similar option of the layer                      layers
+ *     gate_count        longest common part                              attention.gate
  *     anything else     all options of the layer
  */
 #include "elaborate/elaborate.h"
@@ -10,6 +12,91 @@
 #include <string.h>
 
 enum { MAX_INNER = 3 };
+
+/* ---- suggestions of declarations ---- */
+
+typedef struct Search {
+    Elaborator *e;
+    const char *name;
+    Text found;         /* paths, "a' and 'b" */
+    const Node *option; /* the last one found */
+} Search;
+
+/* The text of the value of an alias. */
+static const char *value_of(Arena *arena, const Node *alias) {
+    const Node *value = alias->kids[0];
+    if (value->kind == NODE_STRING) return value->name;
+    Span span = value->span;
+    return arena_copy(arena, span.source->text + span.start, (size_t)(span.end - span.start));
+}
+
+static void search_option(Search *search, const Node *option, const char *prefix) {
+    const Node *alias = alias_find(option, search->name, true);
+    if (!alias && option_was(option, search->name)) alias = alias_find(option, search->name, false);
+    if (!alias) return;
+    Arena *arena = search->e->arena;
+    const char *path =
+        alias->count ? value_of(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
+    text_add(&search->found, "%s%s", search->found.length ? "' and '" : "", path);
+    search->option = alias->count ? NULL : option;
+}
+
+/* The layer of an option in `given`, or by default; *inner receives the options given to it. */
+static const Node *chosen_layer(Elaborator *e, const Node *option, const Record *given,
+                                const Record **inner) {
+    const Entry *entry = given ? given_entry(given, option->name) : NULL;
+    const Value *value = entry ? entry->value : NULL;
+    *inner = value ? value->record : NULL;
+    if (value && value->kind == KIND_LAYER) return value->layer;
+    const Node *named = value && value->kind == KIND_WORD ? find_layer(e, value->word) : NULL;
+    return named ? named : option_layer(e, option);
+}
+
+/* Searches the options `depth` layers below this one. */
+static void search_below(Search *search, const Node *layer, const Record *given, const char *prefix,
+                         int depth) {
+    const Node *body = layer_body(layer);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION) continue;
+        if (depth == 0) search_option(search, option, prefix);
+        const Record *inner;
+        const Node *next = depth > 0 ? chosen_layer(search->e, option, given, &inner) : NULL;
+        if (next && next != layer)
+            search_below(search, next, inner,
+                         arena_format(search->e->arena, "%s%s.", prefix, option->name), depth - 1);
+        if (next && search->found.length) return; /* one layer suffices */
+    }
+}
+
+const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
+                             const char *name, const char *prefix, const Node **option) {
+    Search search = {.e = e, .name = name, .found = {.arena = e->arena}};
+    for (int depth = 0; depth <= MAX_INNER && !search.found.length; depth++)
+        search_below(&search, layer, given, prefix, depth);
+    *option = search.option;
+    return search.found.length ? search.found.text : NULL;
+}
+
+const char *suggested_value(Elaborator *e, const Node *option, const char *word) {
+    const Node *alias = alias_find(option, word, true);
+    return alias && alias->count ? value_of(e->arena, alias) : NULL;
+}
+
+const char *suggested_layer(Elaborator *e, const char *name) {
+    const Unit *units[] = {e->unit, standard_unit(e->unit)};
+    for (int u = 0; u < 2; u++) {
+        const List *lists[] = {&units[u]->layers, &units[u]->optimizers, &units[u]->schedules};
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < lists[i]->count; k++) {
+                const Node *layer = lists[i]->items[k], *alias = alias_find(layer, name, true);
+                if (alias) return alias->count ? value_of(e->arena, alias) : layer->name;
+            }
+    }
+    return NULL;
+}
+
+/* ---- similar names ---- */
 
 /* The length of the common part of two names, up to the first dot of the option: the whole name, or
  * with `part` one name between underscores of the other ("heads" of num_heads for heads.q). */
@@ -28,7 +115,7 @@ static const char *path_inside(Elaborator *e, const Node *layer, const char *nam
     const Node *body = layer_body(layer);
     const char *best = NULL;
     for (int i = 0; i < body->count; i++) {
-        const Node *inner = default_layer(e, body->kids[i]),
+        const Node *inner = option_layer(e, body->kids[i]),
                    *own = inner ? layer_body(inner) : NULL;
         const char *path = NULL;
         if (!inner || inner == layer) continue;
@@ -58,26 +145,48 @@ static const char *inner_option(Elaborator *e, const Node *layer, const char *na
     return best;
 }
 
-void suggest_option(Elaborator *e, const Node *layer, const char *path, const List *names) {
+/* A similar option of the layer, else the one with the longest common part. */
+static const char *similar_option(Elaborator *e, const Node *layer, const char *path,
+                                  const List *names) {
     const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
-    const char *inside = inner_option(e, layer, path, false, 0);
     const Node *body = layer_body(layer);
     int most = near ? part_length(path, near) : 0;
-    bool similar = near && !most;
+    if (near && !most) return near;
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
         int length = option->kind == NODE_OPTION ? common_length(e->arena, path, option, true) : 0;
-        if (similar || length <= most) continue;
+        if (length <= most) continue;
         most = length;
         near = arena_copy(e->arena, option->name, strcspn(option->name, "."));
     }
-    if (!inside && !similar) inside = inner_option(e, layer, path, true, most);
-    if (inside || near)
-        report_help(e->reports, "did you mean '%s'?", inside ? inside : near);
+    const char *inside = inner_option(e, layer, path, true, most);
+    return inside ? inside : near;
+}
+
+/* The text before the last name of a path: "train." of train.batch_size. */
+static const char *written_prefix(Elaborator *e, const Entry *entry, const char *path) {
+    const Span span = entry->span;
+    int length = span.end - span.start - (int)strlen(path);
+    if (!span.source || length <= 0) return "";
+    return arena_copy(e->arena, span.source->text + span.start, (size_t)length);
+}
+
+void suggest_option(Elaborator *e, const Node *layer, const Record *given, const Entry *entry,
+                    const char *path, const List *names) {
+    const Node *option = NULL;
+    const char *prefix = written_prefix(e, entry, path);
+    const char *near = inner_option(e, layer, path, false, 0);
+    if (!near) near = suggested_option(e, layer, given, path, prefix, &option);
+    if (!near) near = similar_option(e, layer, path, names);
+    if (near)
+        report_help(e->reports, "did you mean '%s'?", near);
     else if (names->count)
         report_help(e->reports, "use one of the options: %s",
                     names_text(e->arena, (const char *const *)names->items, names->count));
     else
         report_help(e->reports, "remove '%s': the %s has no options", path,
                     node_kind_name(layer->kind));
+    const Node *kind = option ? option_layer(e, option) : NULL;
+    if (kind && kind->kind != NODE_LAYER && !strstr(near, "' and '"))
+        help_with_kinds(e, kind->kind, "");
 }

@@ -46,7 +46,7 @@ typedef struct Derivation {
     bool checked;
 } Derivation;
 
-static const char *const first_settings[] = {"lr", "init", "forward"};
+static const char *const first_settings[] = {"lr", "init", "multiplier"};
 enum { FIRST_SETTINGS = 3 };
 
 /* ---- both models ---- */
@@ -55,7 +55,7 @@ static void note_options(Elaborator *e, Side *side, const Value *optimizer) {
     const Node *body = layer_body(optimizer->layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
-        if (option->kind != NODE_OPTION || strcmp(option->kids[0]->name, "real")) continue;
+        if (option->kind != NODE_OPTION || strcmp(option->kids[0]->name, "float")) continue;
         Value *value = layer_option(e, optimizer, option->name, optimizer->span);
         if (value->kind != KIND_NUMBER) continue;
         TunedNumber *number = arena_alloc(e->arena, sizeof *number);
@@ -70,15 +70,17 @@ static bool note_training(Elaborator *e, const Node *model, bool overridden, Sid
     e->scope = &scope;
     const Node *layer = model_options(e, model, record, 0);
     if (layer && overridden) override_options(e, record);
+    if (layer) adopt_names(e, layer, record);
+    if (layer) adopt_moves(e, layer, record);
     if (layer) take_attributes(layer, record);
     Value *train = layer ? train_group(e, layer, record) : NULL;
     Value *optimizer = group_layer(e, train, "optimizer");
     if (train && train->kind == KIND_LAYER) {
         side->lr = group_number(e, train, "lr", 1, NULL);
         side->steps = group_number(e, train, "steps", 1, NULL);
-        side->batch = group_number(e, train, "batch", 1, NULL) *
-                      group_number(e, train, "accumulate", 1, NULL) *
-                      group_number(e, train, "context", 1, NULL);
+        side->batch = group_number(e, train, "batch_size", 1, NULL) *
+                      group_number(e, train, "gradient_accumulation_steps", 1, NULL) *
+                      group_number(e, train, "context_length", 1, NULL);
     }
     if (optimizer) note_options(e, side, optimizer);
     e->scope = outer;
@@ -140,16 +142,16 @@ static void bind_facts(Derivation *d, Scope *scope) {
     double out = scored ? ratio_of(flow->fan_out, its->fan_out) : growth(d, AXIS_KEPT);
     double depth = its ? ratio_of(flow->tensor->repeats, its->tensor->repeats)
                        : ratio_of(d->model.depth, d->base.depth);
-    bind_flag(d, scope, "product", flow->product);
-    bind_flag(d, scope, "lookup", flow->lookup);
-    bind_flag(d, scope, "joins", flow->joins);
+    bind_flag(d, scope, "matmul", flow->product);
+    bind_flag(d, scope, "embedding", flow->lookup);
+    bind_flag(d, scope, "residual", flow->joins);
     bind_flag(d, scope, "first", flow->first);
     bind_flag(d, scope, "last", flow->last);
     bind_flag(d, scope, "repeated", flow->tensor->repeats > 0);
     bind_number(d, scope, "fan_in", in);
     bind_number(d, scope, "fan_out", out);
-    bind_number(d, scope, "meets", scored ? ratio_of(flow->meets, its->meets) : in);
-    bind_number(d, scope, "share", flow->share / (scored ? its->share : 1));
+    bind_number(d, scope, "summed_fan_in", scored ? ratio_of(flow->meets, its->meets) : in);
+    bind_number(d, scope, "route_weight", flow->share / (scored ? its->share : 1));
     bind_number(d, scope, "depth", flow->tensor->repeats > 0 ? depth : 1);
     bind_number(d, scope, "batch", ratio_of(d->model.batch, d->base.batch));
     bind_number(d, scope, "data",
@@ -207,7 +209,7 @@ static void bind_settings(Derivation *d, Scope *scope) {
     const Tensor *tensor = d->flow->tensor;
     add_number(d, scope, "lr", d->model.lr, d->model.lr * own_number(tensor, "lr", 1));
     add_number(d, scope, "init", first_spread(d), first_spread(d));
-    add_number(d, scope, "forward", 1, 1);
+    add_number(d, scope, "multiplier", 1, 1);
     for (int i = 0; i < d->model.options.count; i++) {
         const TunedNumber *option = d->model.options.items[i];
         if (find_number(d->row, option->name)) continue;

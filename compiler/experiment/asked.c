@@ -8,8 +8,9 @@
 
 enum { MAX_SEEDS = 1000 };
 
-static const char *const entries[] = {"base",   "vary",  "variants", "tune", "match",    "seeds",
-                                      "budget", "train", "metric",   "keep", "transfer", "machine"};
+static const char *const entries[] = {"baseline", "vary",           "variants", "tune",
+                                      "match",    "seeds",          "budget",   "train",
+                                      "metric",   "early_stopping", "transfer", "machine"};
 
 static void help_with_names(Reports *reports, const List *nodes, const char *name,
                             const char *kind) {
@@ -140,7 +141,7 @@ static const char *log_name(Asking *asking, const Node *value) {
     if (value->kind == NODE_NAME || value->kind == NODE_STRING) return value->name;
     report_error(asking->e->reports, value->span, "'metric' expects the name of a log field");
     report_help(asking->e->reports, "write metric = val_loss, metric = \"NAME\", or "
-                                    "metric = { name = NAME, better = high }");
+                                    "metric = { name = NAME, goal = maximize }");
     return NULL;
 }
 
@@ -149,18 +150,19 @@ static bool read_metric(Asking *asking, const Node *value) {
     if (value->kind != NODE_RECORD) return (experiment->metric = log_name(asking, value)) != NULL;
     for (int i = 0; i < value->count; i++) {
         const Node *entry = value->kids[i], *own = entry->kids[0];
-        bool name = !strcmp(entry->name, "name"), better = !strcmp(entry->name, "better");
+        bool name = !strcmp(entry->name, "name"), better = !strcmp(entry->name, "goal");
         bool word = own->kind == NODE_NAME;
-        experiment->higher = experiment->higher || (better && word && !strcmp(own->name, "high"));
+        experiment->higher =
+            experiment->higher || (better && word && !strcmp(own->name, "maximize"));
         if (name && (experiment->metric = log_name(asking, own))) continue;
         if (name) return false;
-        if (better && word && (experiment->higher || !strcmp(own->name, "low"))) continue;
+        if (better && word && (experiment->higher || !strcmp(own->name, "minimize"))) continue;
         if (better)
-            report_error(asking->e->reports, own->span, "'better' expects high or low");
+            report_error(asking->e->reports, own->span, "'goal' expects maximize or minimize");
         else
             report_error(asking->e->reports, entry->name_span, "unknown entry '%s' in 'metric'",
                          entry->name);
-        report_help(asking->e->reports, "write metric = { name = NAME, better = high }");
+        report_help(asking->e->reports, "write metric = { name = NAME, goal = maximize }");
         return false;
     }
     if (!experiment->metric) log_name(asking, value);
@@ -190,9 +192,9 @@ static bool read_keep(Asking *asking, const Node *value) {
     static const char *const names[] = {"diverged_above", "halve_at"};
     if (value->kind != NODE_RECORD || !value->count) {
         report_error(asking->e->reports, value->span,
-                     "'keep' expects a record with diverged_above or halve_at");
-        report_help(asking->e->reports, "write keep = { diverged_above = 10 } or "
-                                        "keep = { halve_at = [0.25, 0.5] }");
+                     "'early_stopping' expects a record with diverged_above or halve_at");
+        report_help(asking->e->reports, "write early_stopping = { diverged_above = 10 } or "
+                                        "early_stopping = { halve_at = [0.25, 0.5] }");
         return false;
     }
     for (int i = 0; i < value->count; i++) {
@@ -241,13 +243,13 @@ static bool read_transfer(Asking *asking, const Node *value) {
 static bool read_entry(Asking *asking, const Node *entry) {
     Unit *unit = asking->e->unit;
     const Node *value = entry->kids[0];
-    if (!strcmp(entry->name, "base")) return read_base(unit, asking->experiment, value);
+    if (!strcmp(entry->name, "baseline")) return read_base(unit, asking->experiment, value);
     if (!strcmp(entry->name, "seeds")) return read_seeds(unit, asking->experiment, value);
     if (!strcmp(entry->name, "train")) return read_train(asking, value);
     if (!strcmp(entry->name, "variants")) return variants_read(asking, entry);
     if (!strcmp(entry->name, "budget")) return read_budget(asking, entry);
     if (!strcmp(entry->name, "metric")) return read_metric(asking, value);
-    if (!strcmp(entry->name, "keep")) return read_keep(asking, value);
+    if (!strcmp(entry->name, "early_stopping")) return read_keep(asking, value);
     if (!strcmp(entry->name, "machine")) return read_machine(asking, value);
     if (!strcmp(entry->name, "transfer")) return read_transfer(asking, value);
     int count = sizeof entries / sizeof *entries;
@@ -258,8 +260,8 @@ static bool read_entry(Asking *asking, const Node *entry) {
         report_help(unit->reports, "did you mean '%s'?", near);
     else
         report_help(unit->reports,
-                    "use base, vary PATH = [...], variants, tune PATH = [...], match params by "
-                    "PATH, seeds, budget, train, metric, keep, machine or transfer");
+                    "use baseline, vary PATH = [...], variants, tune PATH = [...], match params by "
+                    "PATH, seeds, budget, train, metric, early_stopping, machine or transfer");
     return false;
 }
 

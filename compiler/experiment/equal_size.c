@@ -1,8 +1,8 @@
 /* equal_size: solve for the integer value of an option that makes a variant as large as the base.
  * If one option is too coarse, a second one compensates for the remainder.
  *
- *     match params by ffn.hidden              the nearest size
- *     match params by [layers, ffn.hidden]    layers about right, then ffn.hidden for each of those
+ *     match params by ffn.hidden_dim              the nearest size
+ *     match params by [layers, ffn.hidden_dim]    layers about right, then the other
  */
 #include "experiment/experiment.h"
 

@@ -40,15 +40,15 @@ static bool needs_time(const Expansion *expansion) {
 }
 
 static double step_tokens(MoecCompiler *compiler) {
-    return moec_option_number(compiler, "train.batch", 0) *
-           moec_option_number(compiler, "train.context", 0) *
-           moec_option_number(compiler, "train.accumulate", 1);
+    return moec_option_number(compiler, "train.batch_size", 0) *
+           moec_option_number(compiler, "train.context_length", 0) *
+           moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
 }
 
 /* The last checkpoint with optimizer state and EMA, and the best one without. */
 static double checkpoint_bytes(MoecCompiler *compiler, double parameters) {
     double weights = sizeof(float) * parameters,
-           average = moec_option_number(compiler, "train.average", 0) > 0 ? weights : 0;
+           average = moec_option_number(compiler, "train.ema_decay", 0) > 0 ? weights : 0;
     return 2 * weights + average + optimizer_bytes(compiler, weights);
 }
 
@@ -72,7 +72,7 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
         if (needs_time(expansion)) {
             MoecCeilings ceilings = {1e9 * expansion->asked->gflops,
                                      1e9 * expansion->asked->gbytes};
-            double parts = moec_option_number(compiler, "train.accumulate", 1);
+            double parts = moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
             variant->nanoseconds =
                 1e9 * explain_seconds(compiler, ceilings) * parts / variant->step_tokens;
         }

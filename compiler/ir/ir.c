@@ -172,8 +172,7 @@ static bool is_apply(const Expr *expr, OpCode op) {
 }
 
 /* The value if every argument is a number, else NULL. Expressions that are not finite stay
- * unfolded.
- */
+ * unfolded. */
 static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args) {
     double values[3] = {0, 0, 0};
     if (op_is_random(op)) return NULL;

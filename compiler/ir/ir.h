@@ -209,7 +209,7 @@ typedef enum CallKind {
      * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|) and value
      * head floor(h*|hv|/|h|).
      *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
-     *        (document[..., t] when attention.documents: a query attends only to keys with the
+     *        (document[..., t] when attention.document_ids: a query attends only to keys with the
      *        document id of its own position)
      *        (k_scale[..., t, hk] when attention.scaled[0], v_scale[..., t, hv] when scaled[1]:
      *        scale per row of k and of v)

@@ -130,7 +130,7 @@ static void add_pack(Text *text, const Statement *statement) {
 }
 
 static void add_call(Text *text, const Statement *statement) {
-    static const char *const names[] = {"attend", "attend_grad", "top", "pack", "scan"};
+    static const char *const names[] = {"attend", "attend_grad", "top_k", "pack", "scan"};
     add_list(text, (Expr *const *)statement->outputs.items, statement->outputs.count, ", ");
     text_add(text, " = %s(", names[statement->call]);
     add_list(text, (Expr *const *)statement->inputs.items, statement->inputs.count, ", ");
@@ -189,7 +189,7 @@ static void add_init(Text *text, const Init *init) {
 static void add_tensor(Text *text, const Tensor *tensor) {
     static const char *const roles[] = {"parameter", "state",  "input",   "gradient",
                                         "cache",     "output", "rounded", "temp"};
-    static const char *const inputs[] = {"token", "next", "real", "class", "scalar"};
+    static const char *const inputs[] = {"token", "next_token", "float", "class", "scalar"};
     text_add(text, "  %s %s", roles[tensor->role], tensor->name);
     for (int i = 0; i < tensor->rank; i++)
         text_add(text, "%s%s=%ld", i ? "," : "[", tensor->axes[i]->name, tensor->axes[i]->size);

@@ -155,8 +155,9 @@ static int loops_of_target(const Statement *statement) {
     return count;
 }
 
-/* True if the product at `place` can use the tiles of the current one, whose rows run across the
- * sum. The row is then read once, and the store has both results. */
+/* True if the product at `place` can use the tiles of the current one: both have the same row and
+ * sizes, and matrices whose rows run along the columns of the result. The row is then read once,
+ * and the store has both results. */
 static bool is_dual(const Folding *folding, int place) {
     const Contraction *one = folding->products[folding->product], *other = folding->products[place];
     if (!one || !other || !one->row || !other->row || folding->taken[place] ||
@@ -350,8 +351,9 @@ static int reader_of(Folding *folding, const Tensor *tensor, int *last) {
     return first;
 }
 
-/* True if a result is stored in memory anyway, because a call or a product reads it, or loops in
- * another kernel. Only then a pass over memory is saved. */
+/* True if a result is stored in memory anyway: statements outside of this block access it, or a
+ * product or call is between the product and its last reader. Only then does an epilogue save a
+ * pass over memory. */
 static bool is_stored(Folding *folding, const Tensor *tensor) {
     int last = folding->product, count = 0;
     for (int i = 0; i < folding->statements->count; i++)

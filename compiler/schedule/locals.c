@@ -63,8 +63,7 @@ static bool names_the_one(const Uses *uses, int dimension) {
 }
 
 /* True if every subscript of the write is a distinct loop or fixed, and all uses agree on the fixed
- * ones.
- */
+ * ones. */
 static bool is_regular(const Use *write, const Uses *uses) {
     for (int i = 0; i < write->access->count; i++) {
         const Expr *sub = write->access->args[i];

@@ -23,9 +23,9 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
 
 /* ---- epilogue.c ---- */
 
-/* Sets the kernel of the epilogue of each product of a block, by index; NULL if it has none. when:
- * the index of each statement, or of the product that computes it in its store or directly
- * before. */
+/* Sets the kernel of the epilogue of each product of a block, by index; NULL if it has none. Sets
+ * `when` to the index of each statement, or of the product that computes it in its store or
+ * directly before. */
 void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
               Kernel **epilogues, int *when);
 

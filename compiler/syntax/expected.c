@@ -99,8 +99,9 @@ static void show_after_expression(Expectation *expectation, Parser *parser) {
 static const char *name_of(const Expectation *expectation, const Parser *parser) {
     bool any_word = has(expectation, "or");
     if (parser->before_last.kind == ':')
-        return any_word ? "a type (int, real, flag, word, list, record, axes, layer, layers or any)"
-                        : "an input kind (token, next, real or class)";
+        return any_word
+                   ? "a type (int, float, bool, enum, list, record, axes, layer, layers or any)"
+                   : "an input kind (token, next_token, float or class)";
     return any_word && has(expectation, "'}'") ? "the name of an option" : "a name";
 }
 

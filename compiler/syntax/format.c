@@ -588,6 +588,7 @@ static void format_layer(Format *format, const Node *node) {
             formal(format, node->kids[1]->kids[i]);
         }
     }
+    line_aliases(&format->line, node->aliases, " ");
     add(format, " ");
     format_block(format, node->kids[2]);
 }
@@ -626,6 +627,7 @@ static void format_item(Format *format, const Node *node) {
     case NODE_SCHEDULE:
     case NODE_PARAMETRIZATION:
         add(format, node->name);
+        line_aliases(&format->line, node->aliases, " ");
         add(format, " ");
         format_block(format, node->kids[0]);
         break;

@@ -62,5 +62,7 @@ void line_entry_head(Line *line, const Node *entry, int name_columns);
 /* An option before and after its default. */
 void line_option_head(Line *line, const Node *option, int name_columns);
 void line_option_text(Line *line, const Node *option, const Columns *columns);
+/* Former and similar names; aliases may be NULL. */
+void line_aliases(Line *line, const Node *aliases, const char *gap);
 
 #endif

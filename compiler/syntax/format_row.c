@@ -44,7 +44,29 @@ void line_option_head(Line *line, const Node *option, int name_columns) {
     if (option->kids[2]) line_add(line, " = ");
 }
 
-void line_option_text(Line *line, const Node *option, const Columns *columns) {
+/* "was [tied, halves => half]  suggest [d_model]" */
+void line_aliases(Line *line, const Node *aliases, const char *gap) {
+    static const char *const words[] = {"was [", "suggest ["};
+    for (int suggested = 0; suggested < 2; suggested++) {
+        int count = 0;
+        for (int i = 0; aliases && i < aliases->count; i++) {
+            const Node *alias = aliases->kids[i];
+            if ((alias->number == 1) != (suggested == 1)) continue;
+            if (count) line_add(line, ",");
+            line_break(line, 0);
+            line_add(line, count ? " " : gap);
+            if (!count++) line_add(line, words[suggested]);
+            line->nesting = 1;
+            line_add(line, alias->name);
+            if (alias->count) line_add(line, " => ");
+            if (alias->count) line_expr(line, alias->kids[0]);
+        }
+        line->nesting = 0;
+        if (count) line_add(line, "]");
+    }
+}
+
+static void add_description(Line *line, const Node *option, const Columns *columns) {
     if (!option->kids[3]) return;
     line_break(line, 0);
     /* Text that does not fit into the column starts as far left as possible. */
@@ -53,6 +75,11 @@ void line_option_text(Line *line, const Node *option, const Columns *columns) {
     if (columns->head + line_columns(&text) <= columns->most) pad(line, columns->head - GAP);
     line_add(line, "  ");
     line_expr(line, option->kids[3]);
+}
+
+void line_option_text(Line *line, const Node *option, const Columns *columns) {
+    add_description(line, option, columns);
+    line_aliases(line, option->aliases, "  ");
 }
 
 static const char *entry_word(const Node *entry) {

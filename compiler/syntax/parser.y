@@ -42,6 +42,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> CACHE "cache" REPEAT "repeat" SCAN "scan" OVER "over" REVERSED "reversed"
 %token <token> IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
 %token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
+%token <token> WAS "was" SUGGEST "suggest"
 %token <token> NONE "none" TRUE "true" FALSE "false"
 %token <token> EQUAL "==" NOT_EQUAL "!=" AT_MOST "<=" AT_LEAST ">=" '<' '>' '+' '-' '*' '/' '%' '^' ELLIPSIS "..."
 %token ARROW "->" CASE_ARROW "=>" RANGE ".."
@@ -52,6 +53,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <node> item formals formal_list formal result results path optional_record record entries entry
 %type <node> value value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
+%type <node> aliases alias alias_list old_name
 %type <node> own attributes attribute scanned scanned_states scanned_state begin
 %type <node> if_statement otherwise cases case patterns pattern range
 %type <node> expr sum power exponent postfix primary binders names arguments expr_list options call_entries call_entry
@@ -77,13 +79,15 @@ file: %empty                                            { parser->result = make(
     | file item                                         { if ($item) with(parser, parser->result, $item); };
 
 item: USE name                                          { $$ = titled(parser, NODE_USE, @$, $2); }
-    | LAYER name formals result block
+    | LAYER name formals result aliases block
         { $$ = titled(parser, NODE_LAYER, @$, $2);
-          with(parser, with(parser, with(parser, $$, $formals), $result), $block); }
-    | OPTIMIZER name block
-        { $$ = with(parser, titled(parser, NODE_OPTIMIZER, @$, $2), $block); }
-    | SCHEDULE name block
-        { $$ = with(parser, titled(parser, NODE_SCHEDULE, @$, $2), $block); }
+          with(parser, with(parser, with(parser, $$, $formals), $result), $block)->aliases = $aliases; }
+    | OPTIMIZER name aliases block
+        { $$ = with(parser, titled(parser, NODE_OPTIMIZER, @$, $2), $block);
+          $$->aliases = $aliases; }
+    | SCHEDULE name aliases block
+        { $$ = with(parser, titled(parser, NODE_SCHEDULE, @$, $2), $block);
+          $$->aliases = $aliases; }
     | PARAMETRIZATION name block
         { $$ = with(parser, titled(parser, NODE_PARAMETRIZATION, @$, $2), $block); }
     | MODEL name '=' name optional_record
@@ -123,7 +127,7 @@ results: ARROW formal                                   { $$ = $2; }
 /* These keywords can also be names, depending on their position. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
-    | LAYOUT | PARAMETRIZATION | KIND;
+    | LAYOUT | PARAMETRIZATION | KIND | WAS | SUGGEST;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -236,9 +240,9 @@ statements: %empty                                      { $$ = make(parser, NODE
           | statements parameters                       { $$ = $1; take_all(parser, $$, $2); };
 
 statement:
-      OPTION path ':' type limits default description
+      OPTION path ':' type limits default description aliases
         { $$ = with(parser, with(parser, named(parser, NODE_OPTION, @$, $path), $type), $limits);
-          with(parser, with(parser, $$, $default), $description); }
+          with(parser, with(parser, $$, $default), $description)->aliases = $aliases; }
     | AXIS name '=' expr
         { $$ = with(parser, titled(parser, NODE_AXIS, @$, $2), $4); }
     | SEQUENCE name '=' expr
@@ -303,6 +307,21 @@ bound: %empty                                           { $$ = NULL; }
 default: %empty { $$ = NULL; } | '=' value              { $$ = $2; };
 description: %empty
         { $$ = NULL; } | STRING             { $$ = titled(parser, NODE_STRING, @$, $1); };
+/* was [tied, halves => half]: old names and old values. suggest [d_model]: names that get a suggestion only. */
+aliases: %empty { $$ = NULL; }
+       | aliases alias
+        { $$ = $1 ? $1 : make(parser, NODE_ALIASES, @$);
+          take_all(parser, $$, $alias); };
+alias: WAS '[' alias_list ']'                           { $$ = $3; }
+     | SUGGEST '[' alias_list ']'
+        { $$ = $3;
+          for (int i = 0; i < $$->count; i++) $$->kids[i]->number = 1; };
+alias_list: old_name
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+          | alias_list ',' old_name                     { $$ = with(parser, $1, $3); };
+old_name: path                                          { $$ = named(parser, NODE_ALIAS, @$, $path); }
+        | path CASE_ARROW value
+        { $$ = with(parser, named(parser, NODE_ALIAS, @$, $path), $value); };
 
 parameters: PARAM parameter
         { $$ = with(parser, make(parser, NODE_LIST, @$), $2); $2->span = @$; }

@@ -307,11 +307,15 @@ static void index_names(Unit *unit) {
  */
 static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_count) {
     Unit *unit = resolver->unit;
+    List files = {0};
     for (int i = 0; i < unit->sources.count; i++) {
         const Source *source = unit->sources.items[i];
-        const Node *file = parse(unit->arena, unit->reports, source);
+        Node *file = parse(unit->arena, unit->reports, source);
         for (int k = 0; file && k < file->count; k++) resolve_item(resolver, source, file->kids[k]);
+        if (file && (unit->reports->saved || !path_is_standard(source->path)))
+            list_push(unit->arena, &files, file);
     }
+    for (int i = 0; i < files.count; i++) rename_words(unit, files.items[i]);
     index_names(unit);
     for (int i = 0; i < set_count; i++) {
         const Source *source = add_source(unit, "--set", sets[i], strlen(sets[i]));
@@ -360,4 +364,17 @@ Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *sear
     else
         report_error(reports, (Span){NULL, 0, 0}, "cannot read '%s': %s", path, problem);
     return resolve_all(&resolver, sets, set_count);
+}
+
+Unit *standard_unit(Unit *unit) {
+    if (unit->standard) return unit->standard;
+    Reports *reports = arena_alloc(unit->arena, sizeof *reports);
+    *reports = (Reports){.arena = unit->arena, .saved = true};
+    Resolver resolver = {.unit = unit_new(unit->arena, reports), .given = true};
+    for (const EmbeddedFile *file = stdlib_files; file->name; file++)
+        if (!strchr(file->name, '/'))
+            add_source(resolver.unit, arena_format(unit->arena, "std/%s", file->name), file->text,
+                       file->length);
+    unit->standard = resolve_all(&resolver, NULL, 0);
+    return unit->standard;
 }

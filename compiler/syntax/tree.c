@@ -9,6 +9,7 @@ static const char *const kind_names[NODE_KIND_COUNT] = {
     [NODE_MODEL] = "model",       [NODE_EXPERIMENT] = "experiment",
     [NODE_FORMALS] = "formals",   [NODE_FORMAL] = "formal",
     [NODE_BLOCK] = "block",       [NODE_OPTION] = "option",
+    [NODE_ALIASES] = "aliases",   [NODE_ALIAS] = "alias",
     [NODE_TYPE] = "type",         [NODE_LIMITS] = "limits",
     [NODE_AXIS] = "axis",         [NODE_SEQUENCE] = "sequence",
     [NODE_PARAM] = "param",       [NODE_STATE] = "state",

@@ -31,14 +31,17 @@ typedef enum NodeKind {
     /* statements */
     NODE_OPTION, /* option PATH: type in limits = default "text"   name ("heads.q"); kids: TYPE, LIMITS or NULL, value or NULL,
                       STRING or NULL */
-    NODE_TYPE,   /* int real flag word list record axes layer any  name */
+    NODE_ALIASES, /* was [a, b => c] suggest [d]   (ALIAS)*, in Node.aliases */
+    NODE_ALIAS,   /* NAME or NAME => value   name (a path); number == 1: only suggested;
+                     kids: the new value, or none */
+    NODE_TYPE,    /* int float bool enum list record axes layer any  name */
     NODE_LIMITS, /* in [a, b, c] (words, numbers) or in a..b       kids: LIST, or RANGE (kids: value or NULL, value or NULL) */
     NODE_AXIS,   /* axis NAME = expr         name; kids: expr */
     NODE_SEQUENCE, /* sequence NAME = expr     name; kids: expr */
     NODE_PARAM, /* param NAME[subs] ~ expr { freeze, lr = expr }  name; kids: SUBS, expr or NULL, RECORD or NULL (of ENTRY,
                       whose value may be NULL).  param a[..], b[..] makes one node each */
     NODE_STATE, /* state NAME[subs] = expr  name; kids: SUBS or NULL, expr */
-    NODE_INPUT, /* input NAME[subs]: KIND   name; kids: SUBS or NULL, NAME (token, next, real, class) */
+    NODE_INPUT, /* input NAME[subs]: KIND   name; kids: SUBS or NULL, NAME (token, next_token, float, class) */
     NODE_EQUATION, /* NAME[subs] = expr        name; kids: SUBS or NULL, expr */
     NODE_UPDATE,   /* update NAME[subs] = expr name; kids: SUBS or NULL, expr */
     NODE_LOSS,     /* loss = expr              kids: expr */
@@ -97,6 +100,7 @@ typedef struct Node {
     const char *name;
     double number;
     struct Node **kids;
+    const struct Node *aliases; /* former and similar names: ALIASES or NULL */
     int count;
     int depth; /* of the tree below; the parser rejects trees deeper than 200, so walks can recurse */
 } Node;

@@ -22,7 +22,7 @@ static const Tuned *row_of(const Tuning *tuning, const char *path) {
 static void tune_numbers(Program *program, Tensor *tensor, const Tuned *row) {
     for (int i = 0; i < row->numbers.count; i++) {
         const TunedNumber *number = row->numbers.items[i];
-        bool elsewhere = !strcmp(number->name, "init") || !strcmp(number->name, "forward");
+        bool elsewhere = !strcmp(number->name, "init") || !strcmp(number->name, "multiplier");
         bool factor = !strcmp(number->name, "lr");
         if (elsewhere || number->after == number->before) continue;
         if (factor && number->plain == 0) continue;
@@ -34,7 +34,7 @@ static void tune_numbers(Program *program, Tensor *tensor, const Tuned *row) {
 static double forward_of(const Tuned *row) {
     for (int i = 0; i < row->numbers.count; i++) {
         const TunedNumber *number = row->numbers.items[i];
-        if (!strcmp(number->name, "forward")) return number->after;
+        if (!strcmp(number->name, "multiplier")) return number->after;
     }
     return 1;
 }

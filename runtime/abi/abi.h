@@ -1,22 +1,21 @@
-/* abi: what a generated program exports and what it is given. Included by generated code and by the
- * runtime; nothing else is shared between them.
+/* abi: the interface between generated programs and the runtime. Both include this file and share
+ * nothing else.
  *
  * Tensors are row-major float (or int32_t, or bf16) arrays, dimensions in the order of `axes`.
  *
  * A program for a device has the same table and the same functions, but they launch kernels instead
  * of computing. There every pointer to an element is one of the device: all blocks of MoecRun,
  * every inputs[slot] and outputs[slot] (the arrays of pointers themselves are the host's), scalars
- * too. The kernels stand in a second text, which the runtime compiles for the device it finds;
+ * too. The kernels are in a second source text, which the runtime compiles for the device;
  * table->kernels names them (extern "C") and MoecHost.launch calls them by their number:
  *
  *     host->launch(host->self, kernel, grid, 1, block, 0, arguments)
  *
  * arguments[i] points to the value of the kernel's i-th parameter, as cuLaunchKernel wants it; it
  * is read before launch returns. Blocks and grids have one dimension unless grid_y > 1. All work of
- * one run is in launch order (one stream) and depends on nothing but the device's memory: with
- * fixed addresses a run can be recorded once and replayed, except that first_micro_batch and
- * last_micro_batch choose what is launched. The seed is read from run->device_seed, on the
- * device. */
+ * one run is issued in launch order on one stream and depends only on device memory. With fixed
+ * addresses, a run can be recorded once and replayed. Only first_micro_batch and last_micro_batch
+ * select different launches. The seed is read from run->device_seed, on the device. */
 #ifndef MOEC_ABI_H
 #define MOEC_ABI_H
 
@@ -30,7 +29,7 @@ enum { MOEC_ABI = 15, MOEC_MAX_RANK = 10 };
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
     MOEC_WEIGHTS,   /* parameters, shared by all graphs of a table */
-    MOEC_GRADIENTS, /* same layout as MOEC_WEIGHTS, without what is frozen */
+    MOEC_GRADIENTS, /* same layout as MOEC_WEIGHTS, without frozen parameters */
     MOEC_STATES,    /* states of layers, shared by all graphs */
     MOEC_INPUTS,    /* slot number, not an offset: run->inputs[slot] */
     MOEC_OUTPUTS,   /* slot number: run->outputs[slot] */
@@ -40,41 +39,40 @@ typedef enum MoecBlock {
 
 typedef enum MoecInit { MOEC_INIT_CONSTANT, MOEC_INIT_NORMAL, MOEC_INIT_UNIFORM } MoecInit;
 typedef enum MoecInput {
-    MOEC_INPUT_TOKEN, /* int32_t, the token at that place of the window */
-    MOEC_INPUT_NEXT,  /* int32_t, the token after it */
+    MOEC_INPUT_TOKEN, /* int32_t, the token at the position */
+    MOEC_INPUT_NEXT,  /* int32_t, the token at the next position */
     MOEC_INPUT_REAL,
     MOEC_INPUT_CLASS, /* int32_t */
     MOEC_INPUT_SCALAR /* one number, see MoecScalar */
 } MoecInput;
 
-/* What a scalar says to a program. */
+/* Meaning of a scalar input. */
 typedef enum MoecScalar {
-    MOEC_SCALAR_OPTION,        /* of the optimizer, what parameters may have for themselves: 1 */
+    /* optimizer option that a parameter group can override; 1 = no override */
+    MOEC_SCALAR_OPTION,
     MOEC_SCALAR_RATE,          /* the learning rate, after the schedule */
     MOEC_SCALAR_STEP,          /* of training, from 1 */
     MOEC_SCALAR_STEPS,         /* of the run */
     MOEC_SCALAR_CLIP,          /* the factor of the gradient */
     MOEC_SCALAR_MATRIX,        /* whether the parameter is one, see MoecTensor.matrix: 1 */
-    MOEC_SCALAR_SCHEDULE_STEP, /* from 0, what MoecUpdate.rate is given */
+    MOEC_SCALAR_SCHEDULE_STEP, /* from 0, the argument of MoecUpdate.rate */
     MOEC_SCALAR_SCHEDULE_STEPS,
-    MOEC_SCALAR_LOSS_SCALE, /* what the loss is multiplied by before its gradients */
+    MOEC_SCALAR_LOSS_SCALE, /* factor of the loss before the backward pass */
     MOEC_SCALAR_POSITION    /* of the first new token of a decode step */
 } MoecScalar;
 
-/* What real numbers are kept as. MOEC_BYTE: whole numbers of -127 .. 127, scaled by who reads them.
- */
+/* Storage types of real numbers. MOEC_BYTE: integers -127 .. 127 with a scale stored separately. */
 typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8, MOEC_BYTE } MoecType;
 
-/* MOEC_INT8: that many neighbours, each `scale` times a whole number. What is so begins with a
- * group, and so do the parts of it that a product is given. */
+/* MOEC_INT8: groups of MOEC_GROUP adjacent values, each `scale` times an integer. An int8 tensor
+ * and every slice passed to a product start at a group. */
 enum { MOEC_GROUP = 64 };
 typedef struct MoecGroup {
     float scale;
     signed char steps[MOEC_GROUP];
 } MoecGroup;
 
-/* An output that is a probe: values of several calls are told as their mean, or as the
- * largest. */
+/* Reduction of a probe output over several calls: mean or maximum. */
 typedef enum MoecProbe { MOEC_PROBE_NONE, MOEC_PROBE_MEAN, MOEC_PROBE_LARGEST } MoecProbe;
 
 typedef struct MoecTensor {
@@ -113,10 +111,11 @@ typedef struct MoecProduct {
     int accumulate;
     int rounded; /* a and b are rounded to bf16, sums stay f32 */
     MoecType a_type, b_type, c_type;
-    /* On a device, where nothing is batched: what else is done before a result is stored, a sum of
-     * MoecEpilogueOp, in this order. c then is what comes out of it; nothing accumulates. */
+    /* Device programs without batch dimensions: operations before the result is stored, a sum of
+     * MoecEpilogueOp, applied in the order of that enumeration. c receives their result; nothing
+     * accumulates. */
     int epilogue_ops;
-    /* strides of the rows of what is added and of what is kept; 0 where there is none */
+    /* row strides of the `add` and `kept` operands; 0 = unused */
     long add_m, kept_m;
     float scale; /* of MOEC_SCALE */
 } MoecProduct;
@@ -124,7 +123,7 @@ typedef struct MoecProduct {
 typedef enum MoecEpilogueOp {
     MOEC_ADD = 1,  /* add[m,n], of the type of c, goes to the sum */
     MOEC_BIAS = 2, /* bias[n], of the type of c, too */
-    MOEC_KEEP = 4, /* kept[m,n], of the type of c, is what there is now */
+    MOEC_KEEP = 4, /* stores the current value to kept[m,n], of the type of c */
     MOEC_GELU = 8, /* x becomes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
     /* alone: x times the derivative of that at kept[m,n], which is only read */
     MOEC_GELU_BACK = 16,
@@ -137,10 +136,10 @@ typedef struct MoecEpilogue {
     void *kept; /* MOEC_GELU_BACK: read */
 } MoecEpilogue;
 
-/* Of a dense product of a program for a device, where the host does not take it. */
+/* The program's own kernel for a dense product, launched if the host does not compute it. */
 typedef struct MoecOwnProduct {
     int kernel; /* the program's own, see MoecTable.kernels */
-    /* of every place that the product's operands have: a multiple of so many bytes, at most 16 */
+    /* alignment in bytes of all addresses and strides of the operands; at most 16 */
     int alignment;
 } MoecOwnProduct;
 
@@ -161,7 +160,7 @@ typedef struct MoecWritten {
     void *at;
     long count;
     MoecType type;
-    /* made of what was rounded to bf16 on its way, by each variant in its own places */
+    /* nonzero: derived from values rounded to bf16, at different points in each variant */
     int rounded;
 } MoecWritten;
 
@@ -174,7 +173,7 @@ typedef struct MoecMatrices {
     long line, matrix; /* matrix: without meaning where there is one */
 } MoecMatrices;
 
-/* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the
+/* Services of the host for a program. A NULL pointer means that the program's own kernels do the
  * work. */
 typedef struct MoecHost {
     void *self;
@@ -187,13 +186,13 @@ typedef struct MoecHost {
     void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
                    unsigned shared_bytes, void **arguments);
     void (*zero)(void *self, void *memory, size_t bytes);
-    /* like launch, for a kernel that may exist in several variants (MOEC_VARIANT_COUNT entries):
-     * the host launches the one that it likes best. It may try all, for which it has to know what
-     * they write: up to an entry whose `at` is NULL. What takes the same time has the same first
-     * variant and the same first size_bytes of its first argument. The variants but the first have
-     * a tensor map (MoecMap of kernels/bulk.cuh) of each of `matrices`, up to an entry whose `at`
-     * is NULL, after the arguments, which then end with NULL; matrices NULL: they have the same
-     * arguments. launch_variant NULL: use launch */
+    /* like launch, for a kernel with several variants (MOEC_VARIANT_COUNT entries): the host
+     * selects one by autotuning. For the comparison it needs the written elements, a list that ends
+     * with an entry whose `at` is NULL. Launches with an equal first variant and equal first
+     * size_bytes of the first argument have equal run times. All variants except the first expect a
+     * tensor map (MoecMap of kernels/bulk.cuh) for each entry of `matrices` after the arguments.
+     * That list ends with an entry whose `at` is NULL, the arguments end with NULL. matrices ==
+     * NULL: all variants have the same arguments. launch_variant == NULL: use launch */
     void (*launch_variant)(void *self, int kernel, const MoecKernelVariant *variants,
                            size_t size_bytes, const MoecWritten *written,
                            const MoecMatrices *matrices, void **arguments);
@@ -203,8 +202,8 @@ typedef struct MoecHost {
     void *marked;
 } MoecHost;
 
-/* Of a training graph that comes in two (moec_split_training): the second works on what the first
- * left in the arena, the inputs and the outputs. */
+/* Phases of a split training graph (moec_split_training). The backward phase reads the arena,
+ * inputs and outputs that the forward phase filled. */
 typedef enum MoecPart { MOEC_PART_ALL, MOEC_PART_FORWARD, MOEC_PART_BACKWARD } MoecPart;
 
 struct MoecRun {
@@ -219,7 +218,7 @@ struct MoecRun {
     int last_micro_batch;      /* updates of layer states run only then */
     MoecPart part;
     const MoecHost *host;
-    const uint64_t *device_seed; /* programs for a device: where `seed` lies there */
+    const uint64_t *device_seed; /* device programs: address of `seed` in device memory */
 };
 
 typedef enum MoecGraphKind {
@@ -231,8 +230,9 @@ typedef enum MoecGraphKind {
     MOEC_GRAPH_GATHER
 } MoecGraphKind;
 
-/* For so many new tokens of a step the caches of windows have room in every graph of one token or
- * more: a prompt is read many at once into the caches of the steps behind it. */
+/* Maximum number of new tokens per decode step that window caches reserve room for, in every graph
+ * with at least one token. A prompt is processed in steps of this size; all decode graphs share the
+ * caches. */
 enum { MOEC_STEP_TOKENS = 32 };
 
 typedef struct MoecGraphEntry {
@@ -250,15 +250,15 @@ typedef struct MoecGraphEntry {
     double product_flops; /* of the matrix products alone: the floor of the benchmark */
 } MoecGraphEntry;
 
-/* A number that the optimizer reads, and what the spec calls it. */
+/* A scalar argument of the optimizer, with its name in the spec. */
 typedef struct MoecUpdateScalar {
     MoecScalar kind;
     const char *name;
 } MoecUpdateScalar;
 
-/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by place in
- * the list below. rounded: receives the new weights as MoecTable.round makes them; NULL where that
- * is. */
+/* The optimizer update of one parameter. weight, gradient and state[] are arrays of n elements;
+ * scalars has the order of the list below. rounded receives the new weights as converted by
+ * MoecTable.round, or is NULL. */
 typedef struct MoecUpdate {
     void (*run)(float *weight, const float *gradient, float *const *state, long n,
                 const float *scalars, void *rounded);
@@ -267,14 +267,13 @@ typedef struct MoecUpdate {
     int state_count;
     const MoecUpdateScalar *scalars;
     int scalar_count;
-    /* What a parameter is given is each of these times its own: scalar_count factors for each of
-     * group_count groups. */
+    /* Per-group factors of the scalars: scalar_count factors for each of group_count groups. */
     const float *own;
     int group_count;
-    /* programs for a device, where `run` is NULL: all parameters in one launch. weights, gradients
-     * and each of `states` (an array of the host) are whole blocks of the device; scalars are the
-     * device's, scalar_count for each group; rounded receives the new weights as MoecTable.round
-     * makes them, where that is not NULL */
+    /* device programs, where `run` is NULL: updates all parameters in one launch. weights,
+     * gradients and each entry of `states` (a host array) are whole device blocks. scalars is in
+     * device memory, scalar_count per group. rounded receives the weights as converted by
+     * MoecTable.round, or is NULL */
     void (*launch)(const MoecHost *host, float *weights, const float *gradients,
                    float *const *states, const float *scalars, void *rounded);
 } MoecUpdate;
@@ -285,10 +284,11 @@ typedef struct MoecTable {
     const MoecTensor *parameters, *states;
     int parameter_count, state_count;
     size_t weight_bytes, state_bytes;
-    /* the end of the weights block, which holds what is declared frozen: blocks of gradients and of
-     * the states of MoecUpdate are by so much shorter */
+    /* size of the frozen parameters at the end of the weights block; the blocks of gradients and of
+     * MoecUpdate states are shorter by this size */
     size_t frozen_bytes;
-    /* before that, what is updated whole: blocks of the states of MoecUpdate end there */
+    /* size of the matrix-updated parameters before the frozen ones; they have no MoecUpdate
+     * state */
     size_t whole_bytes;
     const MoecGraphEntry *graphs;
     int graph_count;

@@ -1,17 +1,18 @@
-/* count: sizes that a table tells. */
+/* count: sizes derived from a program table. */
 #ifndef COUNT_H
 #define COUNT_H
 
 #include "abi/abi.h"
 
-/* Elements. */
+/* Number of elements of a tensor. */
 static inline size_t tensor_count(const MoecTensor *tensor) {
     size_t count = 1;
     for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
     return count;
 }
 
-/* Of a block of gradients; of a state of the optimizer for elements. */
+/* trained_bytes: size of the gradient block. moment_bytes: size of one optimizer state of
+ * MoecUpdate. */
 static inline size_t trained_bytes(const MoecTable *table) {
     return table->weight_bytes - table->frozen_bytes;
 }

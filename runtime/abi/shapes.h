@@ -1,6 +1,5 @@
-/* shapes: what the host hands to kernels of a device as one structure, and the sizes that who
- * launches a template and the template itself agree on. Included by kernels, by the runtime and by
- * the compiler. */
+/* shapes: argument structures of device kernels, and sizes that a kernel template and its launcher
+ * share. Included by kernels, by the runtime and by the compiler. */
 #ifndef MOEC_SHAPES_H
 #define MOEC_SHAPES_H
 
@@ -58,8 +57,7 @@ enum { MOEC_WGMMA_SHARED = 96 * 1024 + 1024, MOEC_WIDE_SHARED = 192 * 1024 + 102
  * MoecMatrices. */
 enum { MOEC_BOX = 64 };
 
-/* A parameter among the blocks of threads of the optimizer: they take so many elements each, from
- * the first one on. */
+/* The elements of one parameter that a range of thread blocks of the optimizer kernel updates. */
 typedef struct MoecShare {
     long block;        /* the first of its blocks */
     long first, count; /* its elements in the block of weights */

@@ -9,11 +9,11 @@
 
 typedef struct StepPath {
     int before;        /* bytes ahead of the braces */
-    const char *after; /* behind them */
+    const char *after; /* text after the braces */
     long factor, offset;
 } StepPath;
 
-/* False for the name of a tensor that is not stacked. */
+/* Splits a path at its braces. Returns false for a tensor that is not stacked. */
 static inline bool step_path_read(const char *path, StepPath *parts) {
     const char *open = strchr(path, '{'), *close = open ? strchr(open, '}') : NULL;
     if (!close) return false;
@@ -27,7 +27,7 @@ static inline bool step_path_read(const char *path, StepPath *parts) {
     return true;
 }
 
-/* The number that stands for a step. */
+/* Number in the path of iteration `step`. */
 static inline long step_path_number(const StepPath *parts, long step) {
     return parts->factor * step + parts->offset;
 }

@@ -21,7 +21,7 @@
 
 /* ---- the folder ---- */
 
-/* The folder that others could exchange for another, on the way to this one, or NULL. */
+/* The parent folder in which another user could replace this folder, or NULL. */
 static char *open_parent(const char *folder) {
     char *path = realpath(folder, NULL);
     for (char *slash = path ? strrchr(path, '/') : NULL; slash; slash = strrchr(path, '/')) {
@@ -35,17 +35,18 @@ static char *open_parent(const char *folder) {
     return NULL;
 }
 
-/* Why a folder is no place for programs that will be run, or NULL: a new string. */
+/* The reason to distrust a folder for executable programs, or NULL: a new string. */
 static char *distrust(const char *folder) {
     struct stat status;
     if (lstat(folder, &status) != 0) return memory_format("%s: %s", folder, strerror(errno));
-    if (!S_ISDIR(status.st_mode)) return memory_format("%s is no folder, or a link", folder);
+    if (!S_ISDIR(status.st_mode))
+        return memory_format("%s is not a folder, or is a symbolic link", folder);
     if (status.st_uid != geteuid()) return memory_format("%s belongs to another user", folder);
     if (status.st_mode & (S_IWGRP | S_IWOTH))
         return memory_format("other users can write %s", folder);
     if (access(folder, W_OK) != 0) return memory_format("%s: %s", folder, strerror(errno));
     char *parent = open_parent(folder);
-    char *reason = parent ? memory_format("other users can exchange what is in %s", parent) : NULL;
+    char *reason = parent ? memory_format("other users can replace files in %s", parent) : NULL;
     free(parent);
     return reason;
 }
@@ -58,15 +59,15 @@ char *cache_folder(void) {
                                          : NULL;
     char *folder = above ? path_join(above, "moec") : NULL, *reason = NULL;
     if (!folder)
-        reason = memory_format("there is neither XDG_CACHE_HOME nor HOME");
+        reason = memory_format("neither XDG_CACHE_HOME nor HOME is set");
     else if (!folder_make_quietly(above) || (mkdir(folder, 0700) != 0 && errno != EEXIST))
-        reason = memory_format("cannot make %s: %s", folder, strerror(errno));
+        reason = memory_format("cannot create %s: %s", folder, strerror(errno));
     else
         reason = distrust(folder);
     free(above);
     if (!reason) return folder;
     if (!atomic_exchange(&is_reported, true))
-        note_message("compiled programs are not kept: %s", reason);
+        note_message("compiled programs are not cached: %s", reason);
     free(reason);
     free(folder);
     return NULL;
@@ -105,7 +106,7 @@ char *cache_path(XXH3_state_t *state, const char *ending) {
     return path;
 }
 
-/* ---- what is kept ---- */
+/* ---- cached files ---- */
 
 static const char mark[8] = {'m', 'o', 'e', 'c', 's', 'e', 'a', 'l'};
 
@@ -126,8 +127,8 @@ static Seal seal_of(const char *path, const void *bytes, size_t length) {
     return seal;
 }
 
-/* All of a regular file; NULL when it cannot be read. It is read and not mapped: one that becomes
- * shorter is no end of the process then. */
+/* Content of a regular file; NULL if it cannot be read. It is read and not mapped: truncation of a
+ * mapped file would end the process. */
 static char *read_whole(int descriptor, size_t *length) {
     struct stat status;
     if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return NULL;
@@ -147,7 +148,7 @@ static bool belongs_to_us(int descriptor, const char *path) {
     struct stat status;
     if (fstat(descriptor, &status) != 0) return false;
     if (status.st_uid == geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH))) return true;
-    note_message("%s is not used: other users can write it", path);
+    note_message("%s is not used, because other users can write it", path);
     return false;
 }
 
@@ -200,7 +201,7 @@ static bool write_all(int descriptor, const void *bytes, size_t length) {
     return true;
 }
 
-/* Seals what stands in the file, and closes it. Nobody else may write it from then on. */
+/* Appends the seal to the file and closes it. No other user can write it afterwards. */
 static bool seal_file(int descriptor, const char *path) {
     size_t length;
     struct stat status = {0};
@@ -220,7 +221,7 @@ static bool seal_file(int descriptor, const char *path) {
 bool cache_keep(const char *made, const char *path) {
     int descriptor = open(made, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor >= 0 && seal_file(descriptor, path) && rename(made, path) == 0) return true;
-    note_message("%s is not kept: %s", path, strerror(errno));
+    note_message("%s is not cached: %s", path, strerror(errno));
     return false;
 }
 
@@ -235,7 +236,7 @@ static void write_kept(const char *path, const void *bytes, size_t length, bool 
     if (good)
         good = sealed ? cache_keep(made, path) : rename(made, path) == 0;
     else
-        note_message("%s is not kept: %s", path, strerror(reason));
+        note_message("%s is not cached: %s", path, strerror(reason));
     if (!good && descriptor >= 0) unlink(made);
     free(made);
 }
@@ -248,11 +249,11 @@ void cache_write_text(const char *path, const char *text) {
     write_kept(path, text, strlen(text), false);
 }
 
-/* ---- places to work in ---- */
+/* ---- temporary folders ---- */
 
 enum { OLD_SECONDS = 60 };
 
-/* A folder of files, unless somebody works there. */
+/* Removes a folder of files unless a process holds its lock. */
 static void remove_folder(const char *path) {
     int lock = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (lock < 0) return;

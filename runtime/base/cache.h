@@ -1,5 +1,5 @@
-/* cache: the folder of what is kept between runs, and names in it: a hash of everything that the
- * thing depends on. */
+/* cache: the folder of compiled programs and measurements that are kept between runs. File names
+ * contain a hash of all inputs. */
 #ifndef CACHE_H
 #define CACHE_H
 
@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* $XDG_CACHE_HOME/moec or ~/.cache/moec, made when it is not there: a new string, or NULL, after a
- * note, when there can be none. It belongs to this user and nobody else can write it. */
+/* $XDG_CACHE_HOME/moec or ~/.cache/moec, created if missing: a new string. Returns NULL after a
+ * note if it is not usable: it must belong to this user, and no other user may write it. */
 char *cache_folder(void);
 
 /* A name begins with the version of this program; free it by cache_name or cache_path. */
@@ -22,31 +22,31 @@ char *cache_name(XXH3_state_t *state, const char *folder, const char *prefix, co
 /* A name in the cache's folder, or NULL without one. */
 char *cache_path(XXH3_state_t *state, const char *ending);
 
-/* What is kept ends in a seal: a hash of the name and of all that stands before it. Programs and
- * objects take no notice of what stands behind them. */
+/* A cached file ends in a seal: a hash of its name and of all bytes before the seal. The loaders of
+ * shared libraries and objects ignore bytes after the end of their data. */
 
-/* Whether a file is there and as it was kept: not cut, changed or renamed. ours: and belongs to
- * this user, and nobody else can write it. */
+/* True if the file exists with a valid seal: not truncated, changed or renamed. ours: it must also
+ * belong to this user, and no other user may write it. */
 bool cache_sound(const char *path, bool ours);
-/* What was kept under a name of the cache: a new block that ends in a zero, or NULL. */
+/* Content of a cached file: a new block terminated by a zero byte, or NULL. `length` excludes the
+ * seal. */
 char *cache_read(const char *path, size_t *length);
-/* The same for text that one may edit: it has no seal, its reader takes what makes sense. */
+/* The same for text that the user may edit. It has no seal; the reader ignores invalid content. */
 char *cache_read_text(const char *path);
 void cache_write_text(const char *path, const char *text);
-/* Keeps it; when that fails nothing is kept, which is told. */
+/* Writes a sealed file. If that fails, prints a note and keeps nothing. */
 void cache_write(const char *path, const void *bytes, size_t length);
-/* Seals a file and moves it to the name under which it is kept; false, after a note, when it stays
- * where it is. */
+/* Seals the file `made` and renames it to `path`. Returns false after a note if the file keeps its
+ * old name. */
 bool cache_keep(const char *made, const char *path);
 
-/* A new folder below the cache's or another, "make.XXXXXX": its name, or NULL with errno set. What
- * killed processes have left there goes, once it is old. */
+/* A temporary folder "make.XXXXXX". */
 typedef struct Workplace {
     char *folder;
     int lock; /* held as long as someone works there */
 } Workplace;
-/* Makes one below `parent`; sweep: old ones there are removed first. False with errno set.
- * cache_leave removes it with all that it holds. */
+/* Creates a temporary folder below `parent`; false with errno set. sweep: first removes old folders
+ * that killed processes left there. cache_leave removes the folder with its content. */
 bool cache_workplace(Workplace *place, const char *parent, bool sweep);
 void cache_leave(Workplace *place);
 

@@ -1,5 +1,5 @@
-/* embedded: the files of runtime/ that travel inside the binary, so that a copied `moec` works
- * alone: CARRIED of the Makefile. */
+/* embedded: files of runtime/ inside the binary (CARRIED of the Makefile). They let a copied `moec`
+ * work without other files. */
 #ifndef EMBEDDED_H
 #define EMBEDDED_H
 
@@ -8,9 +8,9 @@
 /* Names are below runtime/: "abi/abi.h", "kernels/prelude.h", "standalone/main.c". */
 extern const EmbeddedFile embedded_files[];
 
-/* True for what generated programs include: abi.h and kernels/. */
+/* True for headers that generated programs include: abi/ and kernels/. */
 int embedded_is_header(const EmbeddedFile *file);
-/* True for those of them that only programs for a CUDA device include. */
+/* True for headers that only CUDA programs include. */
 int embedded_is_cuda(const EmbeddedFile *file);
 /* The name without its folders. */
 const char *embedded_base(const EmbeddedFile *file);

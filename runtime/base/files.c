@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "a folder", for what is no regular file. */
+/* Description of a path that is not a regular file, such as "a folder". */
 static const char *kind_of(mode_t mode) {
     return S_ISDIR(mode)    ? "a folder"
            : S_ISFIFO(mode) ? "a pipe"
@@ -143,7 +143,7 @@ bool folder_make_quietly(const char *path) {
 
 bool folder_make(const char *path) {
     return folder_make_quietly(path) ||
-           error_message("choose another folder", "cannot make the folder %s: %s", path,
+           error_message("choose another folder", "cannot create the folder %s: %s", path,
                          strerror(errno));
 }
 
@@ -152,8 +152,9 @@ char *path_join(const char *folder, const char *name) {
     return memory_format(length && folder[length - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
 }
 
-/* The file to replace, as a new string, and its mode, or 0 for a new file; NULL after a message if
- * the path names anything else than a file. follow: a link stands for the file that it names. */
+/* Returns the path of the file to replace as a new string; NULL after a message if it is not a
+ * regular file. *mode: the mode of the existing file, 0 if there is none. follow: a symbolic link
+ * is replaced by its target. */
 static char *target_of(const char *path, bool follow, mode_t *mode) {
     static const char *const remedy = "choose another path, or remove it";
     struct stat status;
@@ -164,7 +165,7 @@ static char *target_of(const char *path, bool follow, mode_t *mode) {
         error_message(remedy, "cannot write %s: it is a symbolic link", path);
     } else if (!target || stat(target, &status) != 0) {
         error_message(remedy, "cannot write %s: %s", path,
-                      errno == ENOENT ? "it is a link to nothing" : strerror(errno));
+                      errno == ENOENT ? "it is a dangling symbolic link" : strerror(errno));
     } else if (!S_ISREG(status.st_mode)) {
         error_message(remedy, "cannot write %s: it is %s, not a file", path,
                       kind_of(status.st_mode));
@@ -191,8 +192,8 @@ int file_create(const char *path, int flags) {
         error_message(remedy, "cannot write %s: it is %s", path,
                       errno == ELOOP ? "a symbolic link" : "a pipe, not a file");
     else if (descriptor < 0 || fstat(descriptor, &status) != 0)
-        error_message("check that the folder exists and may be written", "cannot write %s: %s",
-                      path, strerror(errno));
+        error_message("check that the folder exists and that you can write to it",
+                      "cannot write %s: %s", path, strerror(errno));
     else if (!S_ISREG(status.st_mode))
         error_message(remedy, "cannot write %s: it is %s, not a file", path,
                       kind_of(status.st_mode));
@@ -202,8 +203,8 @@ int file_create(const char *path, int flags) {
     return -1;
 }
 
-/* What a killed process left under this name goes; anything that no such process leaves (a link, a
- * pipe), or what a living one writes, stays and is an error. */
+/* Removes a regular file left by a killed process. Any other file type (a link, a pipe), or a file
+ * that a running process writes, stays and is an error. */
 static int open_partial(const char *partial) {
     const int flags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     struct stat status;
@@ -237,9 +238,9 @@ static bool open_aside(Aside *aside, const char *path, bool lasting, bool follow
         if (mode) fchmod(aside->descriptor, mode);
         return true;
     }
-    error_message(errno == EEXIST    ? "remove it: no file of ours stands there"
+    error_message(errno == EEXIST    ? "remove it: the program did not create this file"
                   : errno == ETXTBSY ? "wait for it, or write to another path"
-                                     : "check that the folder exists and may be written",
+                                     : "check that the folder exists and that you can write to it",
                   "cannot write %s: %s", aside->partial,
                   errno == ETXTBSY ? "another process is writing it" : strerror(errno));
     free(aside->path);
@@ -266,7 +267,7 @@ void aside_write(Aside *aside, const void *bytes, size_t length) {
     }
 }
 
-/* A rename is only lasting once the folder that holds the name is on the disk. */
+/* A rename is durable only after the containing folder is synced to disk. */
 static void flush_folder(const char *path) {
     char *copy = memory_format("%s", path);
     int descriptor = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -288,9 +289,9 @@ bool aside_close(Aside *aside) {
     } else if (aside->failed) {
         unlink(partial);
         error_message(aside->failed == ENOSPC || aside->failed == EDQUOT
-                          ? "free some space on the disk and try again"
+                          ? "free some disk space and try again"
                           : NULL,
-                      "cannot write %s: %s; an existing file is unchanged", aside->path,
+                      "cannot write %s: %s; the existing file is unchanged", aside->path,
                       strerror(aside->failed));
     } else if (aside->lasting) {
         flush_folder(aside->path);

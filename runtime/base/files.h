@@ -1,4 +1,4 @@
-/* files: whole files in, and files out that are there completely or not at all. */
+/* files: reading of whole files, and atomic writing. */
 #ifndef FILES_H
 #define FILES_H
 
@@ -20,8 +20,8 @@ typedef struct Mapping {
     size_t length;
 } Mapping;
 
-/* Opens a regular file for reading: a descriptor, or -1 after a message. Anything else is refused
- * and never waited for. remedy is the help printed with the message. */
+/* Opens a regular file for reading: a descriptor, or -1 after a message. Other file types are
+ * refused without blocking. `remedy` is the help line of the message. */
 int file_open(const char *path, const char *remedy, size_t *length);
 /* The same as a stream; NULL after a message. */
 FILE *file_stream(const char *path, const char *remedy);
@@ -41,20 +41,20 @@ bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* Makes a folder and those above it; false after a message. */
 bool folder_make(const char *path);
-/* The same without a message: errno says why not. */
+/* The same without a message; errno has the reason. */
 bool folder_make_quietly(const char *path);
 /* A new string: folder/name. */
 char *path_join(const char *folder, const char *name);
 
 /* Atomic write: the bytes go to PATH.partial, which is renamed to PATH when it is complete and,
  * where `lasting` is set, synced to the disk. After a failure the old file is unchanged and the
- * partial file is removed. An old file keeps its mode. Anything else than a file (a symbolic link,
- * a device, a pipe, a folder) is refused. */
+ * partial file is removed. An old file keeps its mode. Other file types (symbolic link, device,
+ * pipe, folder) are refused. */
 typedef struct Aside {
     char *path, *partial;
     int descriptor;
     int failed;   /* errno of the first failure, 0 so far */
-    bool lasting; /* wait until the disk has it */
+    bool lasting; /* sync to disk before the rename */
 } Aside;
 
 bool aside_open(Aside *aside, const char *path, bool lasting); /* false after a message */
@@ -63,7 +63,8 @@ void aside_write(Aside *aside, const void *bytes, size_t length);
 bool aside_close(Aside *aside);
 /* The three above for one text, without sync. */
 bool file_write(const char *path, const void *bytes, size_t length);
-/* The same for a file that the user edits: a symbolic link stays a link to the changed file. */
+/* The same for a file that the user edits. If the path is a symbolic link, the target is
+ * changed. */
 bool file_edit(const char *path, const void *bytes, size_t length);
 
 #endif

@@ -1,4 +1,4 @@
-/* json_number: a double as JSON, which knows neither infinity nor what is no number: null. */
+/* json_number: a double as JSON; null for values that are infinite or not a number. */
 #ifndef JSON_NUMBER_H
 #define JSON_NUMBER_H
 

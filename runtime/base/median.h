@@ -1,10 +1,10 @@
-/* median: what a measurement came to that was made several times. */
+/* median: the median of repeated measurements. */
 #ifndef MEDIAN_H
 #define MEDIAN_H
 
 #include <stddef.h>
 
-/* Sorts the numbers, of which there is one at least; the upper of two in the middle. */
+/* Sorts the numbers and returns the median; the upper one if count is even. Requires count > 0. */
 double median(double *numbers, size_t count);
 
 #endif

@@ -22,8 +22,8 @@ size_t memory_of_machine(void) {
 
 static void out_of_memory(size_t bytes) {
     fprintf(stderr,
-            "moec: error: no memory left for %zu bytes\n  help: make train.batch or train.context "
-            "smaller\n",
+            "moec: error: out of memory: cannot allocate %zu bytes\n  help: reduce "
+            "train.batch_size or train.context_length\n",
             bytes);
     exit(1);
 }
@@ -52,8 +52,8 @@ char *memory_format(const char *format, ...) {
 
 enum { HUGE = 2 << 20 };
 
-/* Huge pages save page faults and table walks in the large products; a refusal does no harm. Only
- * those that the block fills: its rest would take memory that no plan knows of. */
+/* Huge pages save page faults and table walks in large products; a refusal is harmless. Only pages
+ * that the block fills completely are huge: the rest would use memory outside the plan. */
 void *memory_map(size_t bytes) {
     if (bytes > memory_of_machine()) return NULL;
     size_t huge = bytes / HUGE * HUGE, more = huge ? HUGE : 0;
@@ -73,7 +73,7 @@ void memory_unmap(void *block, size_t bytes) {
     if (block) munmap(block, bytes ? bytes : 1);
 }
 
-/* A "Name:   123 kB" line of /proc/self/status in bytes. */
+/* Value of a "Name:   123 kB" line of /proc/self/status in bytes. */
 static size_t status_line(const char *name) {
     FILE *file = fopen("/proc/self/status", "r");
     if (!file) return 0;

@@ -1,28 +1,30 @@
-/* memory: allocation that cannot fail quietly, and what the process uses. */
+/* memory: allocation that never returns NULL for small blocks, and the memory use of the
+ * process. */
 #ifndef MEMORY_H
 #define MEMORY_H
 
 #include <stddef.h>
 
-/* Small blocks; the process ends with a message when there is no memory left. */
+/* Small blocks. The process ends with a message if memory runs out. */
 void *memory_new(size_t bytes); /* zeroed */
 void *memory_grow(void *block, size_t bytes);
 char *memory_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What there is in all; no single block is given that is larger. */
+/* Physical memory in bytes, the limit of one block. */
 size_t memory_of_machine(void);
 
-/* Large zeroed blocks, 64-byte aligned; NULL when the system refuses. Pages are taken when they are
- * touched. */
+/* Large zeroed blocks, aligned to 64 bytes; NULL if the system refuses. Pages are allocated at
+ * first access. */
 void *memory_map(size_t bytes);
 void memory_unmap(void *block, size_t bytes);
 
-/* Resident bytes now, and the most there were since memory_reset_peak. */
+/* Resident bytes: current, and maximum since memory_reset_peak. */
 size_t memory_resident(void);
 size_t memory_peak(void);
 void memory_reset_peak(void);
 
-/* What all threads together take for their own variables of the library in which `inside` lies. */
+/* Bytes of thread-local variables, over all threads, of the library that contains the address
+ * `inside`. */
 size_t memory_of_threads(const void *inside);
 
 #endif

@@ -27,7 +27,8 @@ FILE *message_file(void) {
     return elsewhere ? elsewhere : stderr;
 }
 
-/* Names from files can contain control characters: they become '?'. */
+/* Names in files can contain any bytes. Control characters, which could move the cursor or change
+ * the color, are printed as '?'. */
 static void clean(char *text) {
     for (unsigned char *at = (unsigned char *)text; *at; at++) {
         bool wide = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;

@@ -1,10 +1,10 @@
-/* seconds: a clock that only goes forward. */
+/* seconds: monotonic clock. */
 #ifndef SECONDS_H
 #define SECONDS_H
 
-/* Since some moment that stays the same while the machine runs. */
+/* Wall-clock seconds since an arbitrary fixed moment. */
 double seconds_now(void);
-/* Of processor time that this thread has had. */
+/* Processor time of the current thread in seconds. */
 double seconds_of_thread(void);
 
 #endif

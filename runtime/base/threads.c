@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Iterations of the active wait: a few microseconds, and some hundreds of microseconds. */
+/* Spin counts before a thread sleeps: a few microseconds, and a few hundred microseconds. */
 static const char *const busy_count = "1000", *const idle_count = "20000";
 
-/* True if at least as many other threads are runnable as there are processors. */
+/* True if at least as many threads are runnable as there are processors. */
 static int machine_is_busy(void) {
     FILE *file = fopen("/proc/loadavg", "r");
     long running = 0;

@@ -19,7 +19,7 @@
 
 typedef struct Options {
     const char *operand, *target, *graph, *out;
-    long context; /* positions of the KV caches; 0: train.context */
+    long context; /* positions of the KV caches; 0: train.context_length */
     TextList sets;
 } Options;
 
@@ -312,7 +312,7 @@ int command_emit(int argc, char **argv) {
         {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
-         "positions of the KV cache (default train.context)"},
+         "positions of the KV cache (default train.context_length)"},
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };

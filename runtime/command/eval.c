@@ -114,8 +114,8 @@ static bool measure_data(const Options *options, Safetensors *file, MoecCompiler
 
 static bool measure_decoding(const Options *options, Safetensors *file, MoecCompiler *compiler,
                              Device *device, const Tokenizer *tokenizer) {
-    const long rows = (long)moec_option_number(compiler, "train.batch", 1);
-    const long context = (long)moec_option_number(compiler, "train.context", 256);
+    const long rows = (long)moec_option_number(compiler, "train.batch_size", 1);
+    const long context = (long)moec_option_number(compiler, "train.context_length", 256);
     Model *model =
         spec_generates(compiler) ? decoder_model(device, compiler, &rows, 1, context) : NULL;
     bool good = model && model_read(model, file, false);

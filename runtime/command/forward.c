@@ -249,8 +249,9 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
 static bool run(const Options *options) {
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
-    long context = options->context ? options->context
-                                    : (long)moec_option_number(compiler, "train.context", 256);
+    long context = options->context
+                       ? options->context
+                       : (long)moec_option_number(compiler, "train.context_length", 256);
     Results results = {.notes = json_object()};
     Options forward = *options, training = *options;
     training.logits = false;
@@ -309,7 +310,7 @@ int command_forward(int argc, char **argv) {
         {OPTION_TEXT, "--device", "DEVICE", &options.device,
          "cpu (default), cuda, cuda:N, or reference: interpreter in double precision"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
-         "positions per sequence (default train.context)"},
+         "positions per sequence (default train.context_length)"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of dropout (default 1)"},
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},

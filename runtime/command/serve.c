@@ -76,7 +76,8 @@ static bool open_model(Serving *serving) {
     MoecCompiler *compiler = checkpoint_spec(serving->file, sets->items, sets->count);
     const long rows[] = {1, options->batch};
     long context = options->context;
-    if (compiler && !context) context = (long)moec_option_number(compiler, "train.context", 256);
+    if (compiler && !context)
+        context = (long)moec_option_number(compiler, "train.context_length", 256);
     bool talks = compiler && spec_generates(compiler);
     serving->device = talks ? device_open(options->device) : NULL;
     if (serving->device)
@@ -188,7 +189,7 @@ int command_serve(int argc, char **argv) {
         {OPTION_TEXT, "--chat-template", "FILE", &options.chat_template,
          "chat template (Jinja), or tokenizer_config.json with one"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
-         "positions per sequence, prompt included (default train.context)"},
+         "positions per sequence, prompt included (default train.context_length)"},
         {OPTION_COUNT, "--parallel", "N", &options.batch,
          "maximum number of concurrent sequences (default 8)"},
         {OPTION_COUNT, "--max-queue", "N", &options.queue,

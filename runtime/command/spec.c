@@ -96,7 +96,7 @@ bool spec_generates(MoecCompiler *compiler) {
 
 bool spec_length_fits(MoecCompiler *compiler, long length) {
     enum { ANY = 32768, TIMES = 8 };
-    double context = moec_option_number(compiler, "train.context", 256);
+    double context = moec_option_number(compiler, "train.context_length", 256);
     double most = context * TIMES > ANY ? context * TIMES : ANY;
     if ((double)length <= most) return true;
     char *help = memory_format("shorten it to %.0f tokens, or set -c %ld", most, length);

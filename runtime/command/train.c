@@ -58,6 +58,7 @@ typedef struct Training {
 
 static bool build(Training *training) {
     const Options *options = training->options;
+    progress_phase("compilation");
     training->device = device_open(options->device);
     if (!training->device) return false;
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
@@ -132,6 +133,7 @@ static bool open_tokenizer(Training *training) {
 
 static bool open_data(Training *training) {
     const Options *options = training->options;
+    progress_phase("reading the data");
     uint64_t window = (uint64_t)call_context(training->train) + 1;
     if (!open_tokenizer(training)) return false;
     training->data = texts_open(options->data, training->tokenizer, training->train);
@@ -405,7 +407,7 @@ static bool report_kept_checkpoint(const Training *training) {
 static bool stop_diverged(Training *training, long step, const char *what, const char *why) {
     record_write(&training->record,
                  json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
-    error_message("lower --lr, set train.clip, or use a longer warmup",
+    error_message("lower --lr, set train.grad_clip, or use a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);
     return report_kept_checkpoint(training);
 }
@@ -518,6 +520,7 @@ static int loop(Training *training) {
 }
 
 static void release(Training *training) {
+    progress_phase(NULL);
     step_release(&training->stepper);
     record_close(&training->record);
     data_close(training->data);
@@ -533,10 +536,7 @@ static void release(Training *training) {
 
 static int train(const Options *options) {
     Training training = {.options = options};
-    progress_phase("compilation");
-    bool good = build(&training);
-    if (good) progress_phase("reading the data");
-    good = good && open_data(&training);
+    bool good = build(&training) && open_data(&training);
     if (good) {
         memory_reset_peak();
         size_t program = products_prepare(training.model->engine->products) +
@@ -549,7 +549,6 @@ static int train(const Options *options) {
         }
     }
     int code = good ? loop(&training) : EXIT_INPUT;
-    progress_phase(NULL);
     release(&training);
     return code;
 }

@@ -24,15 +24,15 @@ static uint32_t word(const unsigned char *bytes) {
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* Reads all of `length` bytes, or says why not. */
+/* Reads exactly `length` bytes; false after a message. */
 static bool read_bytes(const Shard *shard, size_t offset, size_t length, unsigned char *bytes) {
     while (length) {
         ssize_t got = pread(shard->descriptor, bytes, length, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0)
-            return error_message("leave the data alone while it is read",
+            return error_message("do not change the data during a run",
                                  "cannot read %s at byte %zu: %s", shard->path, offset,
-                                 got ? strerror(errno) : "the file has become shorter");
+                                 got ? strerror(errno) : "the file was truncated");
         bytes += got;
         offset += (size_t)got;
         length -= (size_t)got;
@@ -40,30 +40,32 @@ static bool read_bytes(const Shard *shard, size_t offset, size_t length, unsigne
     return true;
 }
 
-/* Named tensors begin with the length of a JSON object (safetensors.h); as text they would be
- * noise. */
+/* Safetensors files begin with the length of a JSON object (safetensors.h). Read as text they would
+ * be noise. */
 static bool is_tensors(const unsigned char *header, size_t length) {
     uint64_t object = word(header) | (uint64_t)word(header + 4) << 32;
     return length > 9 && object >= 2 && object <= length - 8 && header[8] == '{';
 }
 
-/* A file of llm.c. */
+/* Reads the header of an llm.c token file. */
 static bool read_tokens_header(Shard *shard, const unsigned char *header, size_t length) {
     uint32_t magic = word(header), version = word(header + 4);
     if (length < HEADER_BYTES)
-        return error_message("write it again", "%s: the header of the token file is cut off",
-                             shard->path);
+        return error_message("create the file again",
+                             "%s: the header of the token file is truncated", shard->path);
     if (magic == MAGIC_16 && version != 1)
-        return error_message("write it with a current llm.c",
-                             "%s: token files of version %u are not known", shard->path, version);
+        return error_message("create it with a current llm.c",
+                             "%s: token file version %u is not supported; expected version 1",
+                             shard->path, version);
     shard->width = magic == MAGIC_16 ? 2 : 4;
     shard->header = HEADER_BYTES;
     shard->count = word(header + 8) | (size_t)word(header + 12) << 32;
     if (shard->count > (length - HEADER_BYTES) / (size_t)shard->width ||
         shard->count * (size_t)shard->width != length - HEADER_BYTES)
-        return error_message("write it again",
-                             "%s: the header promises %zu tokens, the file holds %zu bytes of them",
-                             shard->path, shard->count, length - HEADER_BYTES);
+        return error_message(
+            "create the file again",
+            "%s: the header declares %zu tokens, but the file has %zu bytes of tokens", shard->path,
+            shard->count, length - HEADER_BYTES);
     return true;
 }
 
@@ -74,15 +76,15 @@ static const char *numpy_value(const char *header, const char *key) {
     return found ? found + 1 + strspn(found + 1, " ") : "";
 }
 
-/* A file of NumPy: one row of whole numbers, the smallest byte first. */
+/* Reads the header of a NumPy file: one-dimensional, integers, little-endian. */
 static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) {
     char header[NUMPY_LIMIT + 1] = "";
     bool wide = start[6] > 1;
     size_t before = wide ? 12 : 10,
            bytes = wide ? word(start + 8) : (size_t)start[8] | (size_t)start[9] << 8;
     if (bytes > NUMPY_LIMIT || before + bytes > length)
-        return error_message("write it again", "%s: the header of the NumPy file is cut off",
-                             shard->path);
+        return error_message("create the file again",
+                             "%s: the header of the NumPy file is truncated", shard->path);
     if (!read_bytes(shard, before, bytes, (unsigned char *)header)) return false;
     const char *type = numpy_value(header, "descr"), *shape = numpy_value(header, "shape");
     unsigned long long count = *shape == '(' ? strtoull(shape + 1, NULL, 10) : 0;
@@ -90,30 +92,30 @@ static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) 
                  strchr("1248", type[3]) && type[4] == '\'';
     const char *comma = strchr(shape, ',');
     if (!whole || !comma || comma[1 + strspn(comma + 1, " ")] != ')')
-        return error_message(
-            "save one row of uint16 or uint32",
-            "%s: a NumPy file of tokens has one row of whole numbers; this one has %.*s",
-            shard->path, utf8_cut(header, 40), header);
+        return error_message("save a one-dimensional array of uint16 or uint32",
+                             "%s: expected a one-dimensional array of integers, got %.*s",
+                             shard->path, utf8_cut(header, 40), header);
     shard->width = type[3] - '0';
     shard->header = before + bytes;
     shard->count = (size_t)count;
     return (length - shard->header) / (size_t)shard->width == shard->count ||
-           error_message("write it again",
-                         "%s: the header promises %zu tokens, the file holds %zu bytes",
+           error_message("create the file again",
+                         "%s: the header declares %zu tokens, but the file has %zu bytes of tokens",
                          shard->path, shard->count, length - shard->header);
 }
 
-/* Numbers and nothing else. */
+/* Reads a file of tokens without a header. */
 static bool read_plain(Shard *shard, size_t length, int width) {
     shard->width = width;
     shard->count = length / (size_t)width;
     return length % (size_t)width == 0 ||
-           error_message("say uint16: or uint32: as the file was written",
-                         "%s: %zu bytes are not a whole number of tokens of %d bytes", shard->path,
-                         length, width);
+           error_message(
+               "choose the prefix uint16: or uint32: by the type that the file was written with",
+               "%s: %zu bytes is not a multiple of the token size, %d bytes", shard->path, length,
+               width);
 }
 
-/* Finds out what the file holds. plain: bytes of a token when the path says so, else 0. */
+/* Detects the file format. plain: bytes per token if the path has a prefix, else 0. */
 static bool read_kind(Shard *shard, size_t length, int plain) {
     unsigned char header[16] = {0};
     if (plain) return read_plain(shard, length, plain);
@@ -122,15 +124,15 @@ static bool read_kind(Shard *shard, size_t length, int plain) {
         return read_tokens_header(shard, header, length);
     if (memcmp(header, "\x93NUMPY", 6) == 0) return read_numpy(shard, header, length);
     if (is_tensors(header, length))
-        return error_message("give a text, or tokens as llm.c writes them",
-                             "%s is a safetensors file, not text", shard->path);
+        return error_message("use a text file or a token file; see moec tokenize",
+                             "%s is a safetensors file, not training data", shard->path);
     shard->width = 1;
     shard->count = length;
     shard->text = true;
     return true;
 }
 
-/* Data that is being opened. */
+/* State of data_open. */
 typedef struct Opening {
     Data *data;
     int plain;
@@ -155,8 +157,8 @@ static bool each_matching(const char *pattern, const char *path,
     glob_t found = {0};
     bool good = glob(pattern, 0, NULL, &found) == 0;
     if (!good)
-        error_message("give a file, a folder or a pattern in quotes", "there is no data at %s",
-                      path);
+        error_message("use a file, a folder or a quoted pattern such as 'shards/*.bin'",
+                      "no data found at %s", path);
     for (size_t i = 0; i < found.gl_pathc && good; i++)
         if (!file_is_folder(found.gl_pathv[i])) good = each(context, found.gl_pathv[i]);
     globfree(&found);
@@ -207,13 +209,13 @@ void paths_free(Paths *paths) {
     free(paths->items);
 }
 
-/* What does not fit is as far outside as any. */
+/* UINT32_MAX for values that do not fit: they are outside every vocabulary. */
 static uint32_t token_at(const Shard *shard, const unsigned char *at) {
     if (shard->width == 8 && word(at + 4)) return UINT32_MAX;
     return shard->width == 1 ? at[0] : shard->width == 2 ? at[0] | (uint32_t)at[1] << 8 : word(at);
 }
 
-/* Tokens of one shard; tokens may be NULL, then they are only looked at. */
+/* Reads tokens of one shard; tokens == NULL: only checks them. */
 static bool read_tokens(const Data *data, const Shard *shard, size_t start, size_t count,
                         int32_t *tokens) {
     unsigned char bytes[BUFFER];
@@ -227,8 +229,9 @@ static bool read_tokens(const Data *data, const Shard *shard, size_t start, size
             uint32_t token = token_at(shard, bytes + i * width);
             if (token >= limit)
                 return error_message(
-                    "make vocab larger or the tokens smaller; a text needs vocab = 256",
-                    "%s: byte %zu: token %u is outside the vocabulary of %ld", shard->path,
+                    "set vocab_size to at least the largest token + 1; byte-level text needs "
+                    "vocab_size = 256",
+                    "%s: byte %zu: token %u is outside the vocabulary of %ld tokens", shard->path,
                     offset + i * width, token, data->vocabulary);
             if (tokens) *tokens++ = (int32_t)token;
         }
@@ -238,7 +241,7 @@ static bool read_tokens(const Data *data, const Shard *shard, size_t start, size
     return true;
 }
 
-/* A limit that the width of the tokens cannot exceed needs no look. */
+/* False if the token width already guarantees tokens inside the vocabulary. */
 static bool needs_look(const Data *data, const Shard *shard) {
     return data->vocabulary &&
            (shard->width >= 4 || data->vocabulary < (long)1 << (8 * shard->width));
@@ -265,7 +268,8 @@ Data *data_open(const char *path, long vocabulary) {
         path += 7;
     }
     bool good = each_file(path, add_shard, &opening);
-    if (good && !data->count) good = error_message("give it some text", "%s is empty", path);
+    if (good && !data->count)
+        good = error_message("use a file with at least one token", "%s is empty", path);
     if (good && scan(data)) return data;
     data_close(data);
     return NULL;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 4, MAX_RANK = 4, MAX_NAME = 4096, MAX_ITEMS = 1 << 24, MAX_ALIGNMENT = 1 << 16 };
-/* Types of values. */
+/* Types of key values. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALUE_TYPES };
 
 static const size_t value_bytes[VALUE_TYPES] = {
@@ -17,7 +17,7 @@ static const size_t value_bytes[VALUE_TYPES] = {
     [F32] = 4, [BOOL] = 1, [U64] = 8, [I64] = 8, [F64] = 8,
 };
 
-/* Types of tensors that are read: `bytes` for so many neighbours. */
+/* Supported tensor types: `bytes` per block of `neighbours` adjacent elements. */
 static const struct {
     uint32_t type;
     const char *name;
@@ -29,31 +29,32 @@ static const struct {
     {28, "F64", NUMBER_F64, 1, 8},
 };
 
-/* What is left to read. */
+/* The unread rest of the header. */
 typedef struct Cursor {
     const GgufFile *file;
     const unsigned char *at, *end;
 } Cursor;
 
 static bool damaged(const GgufFile *file, const char *what) {
-    return error_message("download or convert it again", "%s is not a sound GGUF file: %s",
+    return error_message("download or convert the file again", "%s is not a valid GGUF file: %s",
                          file->path, what);
 }
 
 static bool take(Cursor *cursor, void *to, size_t bytes) {
     memset(to, 0, bytes);
     if ((size_t)(cursor->end - cursor->at) < bytes)
-        return damaged(cursor->file, "it ends in its header; it may have been cut off");
+        return damaged(cursor->file, "the header is truncated");
     memcpy(to, cursor->at, bytes);
     cursor->at += bytes;
     return true;
 }
 
-/* A count of things of which each has at least so many bytes in what is left. */
+/* Reads a count of items with at least `least` bytes each; fails if the rest of the file is
+ * shorter. */
 static bool take_count(Cursor *cursor, uint64_t *count, size_t least) {
     if (!take(cursor, count, sizeof *count)) return false;
     return *count <= (uint64_t)(cursor->end - cursor->at) / least ||
-           damaged(cursor->file, "it says that it holds more than it has bytes");
+           damaged(cursor->file, "a declared count exceeds the file size");
 }
 
 /* A new string in UTF-8; NULL after a message. */
@@ -62,23 +63,23 @@ static json_t *take_string(Cursor *cursor) {
     if (!take_count(cursor, &length, 1)) return NULL;
     json_t *string = json_stringn((const char *)cursor->at, (size_t)length);
     cursor->at += length;
-    if (!string) damaged(cursor->file, "a text is not UTF-8");
+    if (!string) damaged(cursor->file, "a string is not valid UTF-8");
     return string;
 }
 
-/* A string that is a name: neither empty, nor long, nor with zeros in it. */
+/* Reads a name: a string without zero bytes that is neither empty nor too long. */
 static char *take_name(Cursor *cursor) {
     json_t *string = take_string(cursor);
     if (!string) return NULL;
     const char *text = json_string_value(string);
     bool good = *text && json_string_length(string) == strlen(text) && strlen(text) <= MAX_NAME;
     char *name = good ? memory_format("%s", text) : NULL;
-    if (!good) damaged(cursor->file, "a name is empty, too long or no text");
+    if (!good) damaged(cursor->file, "a name is empty, too long or contains a zero byte");
     json_decref(string);
     return name;
 }
 
-/* The shortest number that is this one in 32 bits: 1e-6, not 9.99999997e-7. */
+/* The shortest decimal that rounds to this 32-bit value: 1e-6, not 9.99999997e-7. */
 static double shortest(float value) {
     char text[32];
     for (int digits = 1; digits < 9; digits++) {
@@ -124,13 +125,13 @@ static json_t *take_array(Cursor *cursor, int depth) {
     uint64_t count;
     if (!take(cursor, &type, sizeof type)) return NULL;
     if (type >= VALUE_TYPES || depth == MAX_DEPTH) {
-        damaged(cursor->file, "a list is of an unknown type, or of lists too deep");
+        damaged(cursor->file, "an array has an unknown type or is nested too deeply");
         return NULL;
     }
     size_t least = type == STRING ? 8 : type == ARRAY ? 12 : value_bytes[type];
     if (!take_count(cursor, &count, least)) return NULL;
     if (count > MAX_ITEMS) {
-        damaged(cursor->file, "a list has more than 16777216 items");
+        damaged(cursor->file, "an array has more than 16777216 items");
         return NULL;
     }
     json_t *list = json_array();
@@ -150,12 +151,12 @@ static json_t *take_value(Cursor *cursor, uint32_t type, int depth) {
     if (type == STRING) return take_string(cursor);
     if (type == ARRAY) return take_array(cursor, depth);
     if (type >= VALUE_TYPES) {
-        damaged(cursor->file, "a key is of an unknown type");
+        damaged(cursor->file, "a key has an unknown type");
         return NULL;
     }
     if (!take(cursor, bytes, value_bytes[type])) return NULL;
     json_t *value = number_of(type, bytes);
-    if (!value) damaged(cursor->file, "a number is infinite or none");
+    if (!value) damaged(cursor->file, "a number is infinite or not a number");
     return value;
 }
 
@@ -165,7 +166,7 @@ static bool take_key(Cursor *cursor, json_t *keys) {
     json_t *value = NULL;
     bool good =
         name && take(cursor, &type, sizeof type) && (value = take_value(cursor, type, 0)) != NULL;
-    if (good && json_object_get(keys, name)) good = damaged(cursor->file, "a key stands twice");
+    if (good && json_object_get(keys, name)) good = damaged(cursor->file, "a key occurs twice");
     if (good)
         json_object_set_new(keys, name, value);
     else
@@ -176,29 +177,29 @@ static bool take_key(Cursor *cursor, json_t *keys) {
 
 /* ---- tensors ---- */
 
-/* Type and bytes of a tensor from its shape. */
+/* Sets type and byte size of a tensor from its shape. */
 static bool set_type(const GgufFile *file, Entry *entry, uint32_t type) {
     uint64_t elements = 1;
     for (int i = 0; i < entry->rank; i++)
         if (__builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements) ||
             elements > (uint64_t)1 << 48)
-            return damaged(file, "a tensor is larger than any file");
+            return damaged(file, "a tensor has more than 2^48 elements");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (kinds[i].type != type) continue;
         if ((uint64_t)entry->shape[entry->rank - 1] % kinds[i].neighbours)
-            return damaged(file, "the rows of a tensor are no whole blocks of numbers");
+            return damaged(
+                file, "the row length of a tensor is not a multiple of the block size of its type");
         entry->number = kinds[i].number;
         snprintf(entry->type, sizeof entry->type, "%s", kinds[i].name);
         entry->bytes = (size_t)(elements / kinds[i].neighbours * kinds[i].bytes);
         return true;
     }
-    return error_message("take the file in F16, BF16, F32 or Q8_0, or the folder that it was made "
-                         "of",
-                         "%s: tensor %s is of type %" PRIu32 " of GGUF, which is not read",
+    return error_message("use a file in F16, BF16, F32 or Q8_0, or the original safetensors",
+                         "%s: tensor %s has GGUF type %" PRIu32 ", which is not supported",
                          file->path, entry->name, type);
 }
 
-/* Name, axes the innermost first, type, and where it stands behind the header. */
+/* Reads the name, sizes (innermost axis first), type and data offset of a tensor. */
 static bool take_tensor(Cursor *cursor, Entry *entry, uint64_t *offset) {
     uint32_t rank, type;
     uint64_t sizes[MAX_RANK];
@@ -210,7 +211,7 @@ static bool take_tensor(Cursor *cursor, Entry *entry, uint64_t *offset) {
     for (uint32_t i = 0; i < rank; i++) {
         if (!take(cursor, &sizes[i], sizeof sizes[i])) return false;
         if (sizes[i] > (uint64_t)1 << 48 || !sizes[i])
-            return damaged(cursor->file, "a tensor is larger than any file, or has an empty axis");
+            return damaged(cursor->file, "an axis of a tensor is empty or longer than 2^48");
         entry->shape[rank - 1 - i] = (long)sizes[i];
     }
     return take(cursor, &type, sizeof type) && take(cursor, offset, sizeof *offset) &&
@@ -231,17 +232,17 @@ static bool check_overlaps(const GgufFile *file) {
     for (int i = 1; good && i < file->count; i++)
         if ((const unsigned char *)order[i - 1]->data + order[i - 1]->bytes >
             (const unsigned char *)order[i]->data)
-            good = damaged(file, "two tensors share bytes");
+            good = damaged(file, "two tensors overlap");
     free(order);
     return good;
 }
 
-/* Where tensors begin: behind the header, at a multiple of the alignment. */
+/* Moves the cursor to the tensor data: after the header, at a multiple of the alignment. */
 static bool find_data(Cursor *cursor, uint64_t *alignment) {
     const json_t *said = json_object_get(cursor->file->keys, "general.alignment");
     json_int_t value = said ? json_integer_value(said) : 32;
     if (value < 8 || value > MAX_ALIGNMENT || (value & (value - 1)))
-        return damaged(cursor->file, "general.alignment is no power of 2 from 8 on");
+        return damaged(cursor->file, "general.alignment is not a power of 2 of at least 8");
     *alignment = (uint64_t)value;
     uint64_t header = (uint64_t)(cursor->at - cursor->file->mapping.bytes);
     uint64_t gap = (*alignment - header % *alignment) % *alignment;
@@ -263,9 +264,9 @@ static bool take_tensors(GgufFile *file, Cursor *cursor, uint64_t count) {
     for (int i = 0; good && i < file->count; i++) {
         Entry *entry = &file->entries[i];
         if (offsets[i] % alignment)
-            good = damaged(file, "a tensor does not stand where its alignment asks for");
+            good = damaged(file, "the offset of a tensor is not a multiple of general.alignment");
         else if (offsets[i] > length || entry->bytes > length - offsets[i])
-            good = damaged(file, "a tensor lies outside the file; it may have been cut off");
+            good = damaged(file, "a tensor is outside the file; the file may be truncated");
         else
             entry->data = cursor->at + offsets[i];
     }
@@ -281,13 +282,14 @@ static bool read_file(GgufFile *file) {
     if (!take(&cursor, magic, sizeof magic) || !take(&cursor, &version, sizeof version))
         return false;
     if (memcmp(magic, "GGUF", sizeof magic) != 0)
-        return damaged(file, "it does not begin with GGUF");
+        return damaged(file, "it does not start with the magic number GGUF");
     if (version != 2 && version != 3)
-        return error_message("versions 2 and 3 are read, of little-endian machines",
-                             "%s is of version %" PRIu32 " of GGUF", file->path, version);
+        return error_message("use a little-endian file of GGUF version 2 or 3",
+                             "%s has GGUF version %" PRIu32 ", which is not supported", file->path,
+                             version);
     if (!take_count(&cursor, &tensors, 1) || !take_count(&cursor, &keys, 13)) return false;
     if (tensors > (uint64_t)(cursor.end - cursor.at) / 32)
-        return damaged(file, "it says that it holds more than it has bytes");
+        return damaged(file, "a declared count exceeds the file size");
     for (uint64_t i = 0; i < keys; i++)
         if (!take_key(&cursor, file->keys)) return false;
     return take_tensors(file, &cursor, tensors);
@@ -302,7 +304,7 @@ GgufFile *gguf_open(const char *path) {
     GgufFile *file = memory_new(sizeof *file);
     file->path = memory_format("%s", path);
     file->keys = json_object();
-    if (file_map(path, "give a file that ends in .gguf", &file->mapping) && read_file(file))
+    if (file_map(path, "use a path to a .gguf file", &file->mapping) && read_file(file))
         return file;
     gguf_close(file);
     return NULL;

@@ -1,9 +1,8 @@
-/* gguf_file: the keys and the tensors of a file of llama.cpp.
+/* gguf_file: reader of keys and tensors of GGUF files (llama.cpp).
  * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  *
- * The tensors are in the mapping, their axes the outermost first as everywhere here. Nothing that
- * the file says of itself is believed: every length is held against what is left of the file.
- */
+ * The data of tensors is in the mapping; axes are in this project's order, outermost first. Every
+ * declared length is checked against the rest of the file. */
 #ifndef GGUF_FILE_H
 #define GGUF_FILE_H
 
@@ -17,10 +16,9 @@ typedef struct GgufFile {
     int count;
 } GgufFile;
 
-/* Whether a file is named as such files are. */
+/* True if the path has the file extension of GGUF. */
 bool gguf_is(const char *path);
-/* NULL after a message: damaged, cut off, of another version, or with tensors of a type that is not
- * read. */
+/* NULL after a message: damaged, truncated, an unsupported version or tensor type. */
 GgufFile *gguf_open(const char *path);
 void gguf_close(GgufFile *file);
 

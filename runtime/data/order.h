@@ -1,6 +1,6 @@
-/* order: which window of the data is read when. A function of the seed and the number of the sample
- * alone, so that a run can go on anywhere: each epoch cuts the data into windows at an offset of
- * its own and visits them in a shuffled order. Data of examples falls into windows by itself. */
+/* order: the training sample of each step, a function of the seed and the sample number alone, so a
+ * run can resume anywhere. Each epoch cuts the data into samples at a different offset and visits
+ * them in shuffled order. Data of examples consists of samples already. */
 #ifndef ORDER_H
 #define ORDER_H
 
@@ -8,17 +8,17 @@
 
 typedef struct Order {
     uint64_t seed;
-    uint64_t count; /* tokens, at least context + 1; of examples: the words of all */
+    uint64_t count; /* tokens, at least context + 1; examples: 32-bit words in total */
     long context;
-    uint64_t record; /* words of an example, which is a window; 0: windows of context + 1 tokens */
+    uint64_t record; /* 32-bit words per example; 0 = samples of context + 1 tokens */
 } Order;
 
-/* Where a sample's window begins. */
+/* Position of the first token (or word) of a sample. */
 uint64_t order_start(const Order *order, uint64_t sample);
-/* Samples of an epoch. */
+/* Number of samples per epoch. */
 uint64_t order_epoch(const Order *order);
-/* The windows at the end of `count` words that are kept apart for validation: a twentieth, at most
- * ORDER_HELD_OUT. */
+/* Number of samples at the end of the data that are reserved for validation: 5 % of `count` tokens,
+ * at most ORDER_HELD_OUT. window: tokens per sample. */
 enum { ORDER_HELD_OUT = 64 };
 uint64_t order_held_out(uint64_t count, uint64_t window);
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What loops over many numbers are made of. */
+/* Inlined into the loops over many numbers. */
 #define INLINE static inline __attribute__((always_inline))
 
 /* The finaliser of splitmix64. */
@@ -27,8 +27,8 @@ double random_uniform(uint64_t seed, uint64_t place) {
 
 /* ---- normal numbers ----
  *
- * Without branches, calls and conversions that a processor lacks vectors of, so that many are drawn
- * side by side; and without the C library, whose last digits differ between versions. */
+ * Without branches, calls and conversions without a vector instruction, for vectorization; and
+ * without the C library, whose results differ in the last digits between versions. */
 
 INLINE uint64_t bits_of(double x) {
     uint64_t bits;
@@ -42,7 +42,7 @@ INLINE double from_bits(uint64_t bits) {
     return x;
 }
 
-/* An integer below 2^52, put where the digits of 2^52 stand. */
+/* Converts an integer below 2^52 by storing it in the mantissa bits of 2^52. */
 INLINE double from_integer(uint64_t integer) {
     return from_bits(bits_of(0x1p52) | integer) - 0x1p52;
 }
@@ -73,8 +73,8 @@ INLINE double logarithm(double x) {
     return (from_integer(n_and_bias) - 1023) * 0.6931471805599453 + 2 * (sum * s * z + z);
 }
 
-/* cos(2 pi u) of 0 <= u < 1: of the distance x to the nearest quarter of a turn, the sine or the
- * cosine. 1.5 * 2^52, added, rounds to an integer that stands in the low bits. */
+/* cos(2 pi u) for 0 <= u < 1: the sine or cosine of the distance x to the nearest quarter turn.
+ * Adding 1.5 * 2^52 rounds to an integer, which is then in the low bits. */
 INLINE double cosine_of_turn(double u) {
     const double shifted = 4 * u + 0x1.8p52, quarters = shifted - 0x1.8p52;
     const uint64_t quarter = bits_of(shifted) & 3;
@@ -100,7 +100,8 @@ INLINE double cosine_of_turn(double u) {
     return from_bits(bits_of(size) ^ ((quarter + 1) & 2) << 62);
 }
 
-/* Box and Muller (1958). Clang, which cannot where errno is set, would warn of the pragma. */
+/* Box and Muller (1958). Clang cannot vectorize if errno is set, and would warn about the
+ * pragma. */
 INLINE void draw_normals(uint64_t seed, uint64_t first, size_t count, double *normals) {
 #ifndef __clang__
 #pragma omp simd
@@ -147,8 +148,8 @@ double random_normal(uint64_t seed, uint64_t place) {
     return normal;
 }
 
-/* Four rounds of a Feistel network on the smallest even number of bits that holds count; a value
- * that falls outside is sent round again, which ends because the network is a permutation. */
+/* Four rounds of a Feistel network on the smallest even number of bits for `count` values. A result
+ * outside the range is mapped again; this ends because the network is a permutation. */
 uint64_t random_permuted(uint64_t seed, uint64_t value, uint64_t count) {
     int half = 1;
     while (half < 31 && ((uint64_t)1 << (2 * half)) < count) half++;

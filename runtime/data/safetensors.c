@@ -21,14 +21,14 @@ static const struct {
 };
 
 static const char *const remedy_damaged =
-    "use another copy; training never leaves a file half written";
+    "use another copy; moec never leaves a partially written file";
 
 static bool damaged(const Safetensors *file, const char *what) {
-    return error_message(remedy_damaged, "%s is not a sound safetensors file: %s", file->path,
+    return error_message(remedy_damaged, "%s is not a valid safetensors file: %s", file->path,
                          what);
 }
 
-/* The text of notes, without the checksum, and what the header says of a tensor. */
+/* Text under the checksum: the notes without the checksum, and the header of a tensor. */
 static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry) {
     if (notes) {
         const char *key;
@@ -49,11 +49,11 @@ static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry
     }
 }
 
-/* What makes the bytes of a tensor when they are wanted, and where. */
+/* Produces the bytes of one tensor at a time. */
 typedef struct Maker {
     EntryFill fill;
     void *context;
-    unsigned char *bytes; /* as many as the largest tensor has */
+    unsigned char *bytes; /* size of the largest tensor */
 } Maker;
 
 static const void *bytes_of(const Entry *entries, int place, const Maker *maker) {
@@ -63,8 +63,8 @@ static const void *bytes_of(const Entry *entries, int place, const Maker *maker)
     return maker->bytes;
 }
 
-/* Entries in the order of their data, so that reader and writer agree. text[33] receives the
- * digits. */
+/* Computes the checksum over entries in the order of their data, for reader and writer alike.
+ * text[33] receives the digits. */
 static void checksum(char *text, const Entry *entries, int count, json_t *notes,
                      const Maker *maker) {
     XXH3_state_t *state = XXH3_createState();
@@ -97,11 +97,11 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
     if (json_unpack(value, "{s:s, s:o, s:[I,I!]}", "dtype", &number, "shape", &shape,
                     "data_offsets", &start, &end) != 0 ||
         !json_is_array(shape))
-        return damaged(file, "an entry has no dtype, shape or data_offsets");
+        return damaged(file, "an entry lacks dtype, shape or data_offsets");
     if (json_array_size(shape) > SAFETENSORS_RANK)
         return damaged(file, "a tensor has too many dimensions");
     if (start < 0 || end < start || (uint64_t)end > length)
-        return damaged(file, "a tensor lies outside the file; it may have been cut off");
+        return damaged(file, "a tensor is outside the file; the file may be truncated");
     entry->number = number_of(number);
     snprintf(entry->type, sizeof entry->type, "%.*s", (int)strspn(number, type_letters), number);
     entry->rank = (int)json_array_size(shape);
@@ -117,7 +117,7 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
     }
     if (entry->number != NUMBER_OTHER &&
         (elements > length || elements * numbers[entry->number].bytes != entry->bytes))
-        return damaged(file, "the shape of a tensor does not fit its bytes");
+        return damaged(file, "the byte size of a tensor does not match its shape");
     return true;
 }
 
@@ -129,15 +129,15 @@ static int by_data(const void *a, const void *b) {
                                           : strcmp(first->name, second->name);
 }
 
-/* Tensors stand one behind the other and fill the file. */
+/* Tensors must be adjacent and fill the file. */
 static bool fill(const Safetensors *file, const unsigned char *data, size_t length) {
     const unsigned char *end = data;
     for (int i = 0; i < file->count; i++) {
         const Entry *entry = &file->entries[i];
-        if (entry->data != end) return damaged(file, "its tensors overlap, or are not all there");
+        if (entry->data != end) return damaged(file, "tensors overlap or are missing");
         end += entry->bytes;
     }
-    return end == data + length || damaged(file, "it holds more than its tensors");
+    return end == data + length || damaged(file, "it contains bytes after the last tensor");
 }
 
 static int by_name(const void *a, const void *b, void *entries) {
@@ -151,7 +151,7 @@ static bool read_notes(Safetensors *file, json_t *notes) {
     if (notes && !json_is_object(notes)) return damaged(file, "__metadata__ is not an object");
     json_object_foreach(notes, key, value) {
         if (!json_is_string(value))
-            return damaged(file, "__metadata__ holds something that is not text");
+            return damaged(file, "__metadata__ contains a value that is not a string");
     }
     file->notes = notes ? json_incref(notes) : json_object();
     return true;
@@ -159,7 +159,7 @@ static bool read_notes(Safetensors *file, json_t *notes) {
 
 static bool read_header(Safetensors *file, json_t *header, const unsigned char *data,
                         size_t length) {
-    if (!json_is_object(header)) return damaged(file, "its header is not a JSON object");
+    if (!json_is_object(header)) return damaged(file, "the header is not a JSON object");
     if (!read_notes(file, json_object_get(header, "__metadata__"))) return false;
     file->entries = memory_new(sizeof(Entry) * (json_object_size(header) + 1));
     const char *key;
@@ -183,7 +183,7 @@ static bool read_all(Safetensors *file) {
     uint64_t length = 0;
     for (int i = 7; i >= 0 && mapping->length >= 8; i--) length = length << 8 | mapping->bytes[i];
     if (mapping->length < 8 || length > mapping->length - 8 || length > (uint64_t)100 << 20)
-        return damaged(file, "it is shorter than its header says");
+        return damaged(file, "it is shorter than the header length that it declares");
     json_error_t error;
     json_t *header = json_loadb((const char *)mapping->bytes + 8, (size_t)length,
                                 JSON_REJECT_DUPLICATES, &error);
@@ -203,9 +203,8 @@ Safetensors *safetensors_open(const char *path) {
         char found[33];
         checksum(found, file->entries, file->count, file->notes, NULL);
         if (strcmp(found, expected) != 0)
-            sound = damaged(
-                file,
-                "its checksum does not match: it was changed or damaged after it was written");
+            sound = damaged(file, "the checksum does not match: the file was changed or damaged "
+                                  "after it was written");
     }
     if (sound) return file;
     safetensors_close(file);
@@ -304,7 +303,7 @@ static float one_float(Number number, const unsigned char *from) {
     }
 }
 
-/* Blocks of a scale in F16 and 32 bytes. */
+/* Q8_0 blocks: an F16 scale and 32 bytes. */
 static float one_of_block(const unsigned char *data, size_t place) {
     const unsigned char *block = data + place / 32 * 34;
     uint16_t scale;
@@ -320,7 +319,7 @@ float safetensors_float(const Entry *entry, size_t place) {
 
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
     if (is_whole(entry->number) || entry->number == NUMBER_OTHER)
-        return error_message("convert it to F32", "%s: tensor %s has no floating-point type",
+        return error_message("convert it to F32", "%s: tensor %s is not of a floating-point type",
                              file->path, entry->name);
     return safetensors_numbers(file, entry, values, count);
 }
@@ -328,13 +327,12 @@ bool safetensors_floats(const Safetensors *file, const Entry *entry, float *valu
 bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *values, size_t count) {
     if (entry->number == NUMBER_OTHER)
         return error_message("convert it to F32 or I32",
-                             "%s: tensor %s is of type %s, which is "
-                             "not read",
-                             file->path, entry->name, entry->type);
+                             "%s: tensor %s has type %s, which is not supported", file->path,
+                             entry->name, entry->type);
     size_t size = numbers[entry->number].bytes;
     if (entry->bytes != count * size)
         return error_message("use weights made for this model",
-                             "%s: tensor %s has %zu elements where %zu are wanted", file->path,
+                             "%s: tensor %s has %zu elements, but the model needs %zu", file->path,
                              entry->name, entry->bytes / size, count);
     if (entry->number == NUMBER_F32) {
         memcpy(values, entry->data, entry->bytes);
@@ -402,7 +400,7 @@ bool safetensors_write_made(const char *path, const Entry *entries, int count, j
     Maker maker = {make, context, memory_map(most + 1)};
     if (!maker.bytes)
         return error_message("use a machine with more memory",
-                             "there is no memory for a tensor of %zu bytes", most);
+                             "cannot allocate %zu bytes for a tensor", most);
     bool written = write_file(path, entries, count, notes, &maker);
     memory_unmap(maker.bytes, most + 1);
     return written;

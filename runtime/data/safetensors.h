@@ -1,8 +1,7 @@
 /* safetensors: named tensors and text notes in one file. https://github.com/huggingface/safetensors
  *
- * Every file written here carries the note "checksum": XXH3 over all notes, names and bytes. It is
- * tested when a file that has it is opened; a file from elsewhere need not have it.
- */
+ * Every file written here has the note "checksum": XXH3 over all notes, names and bytes. It is
+ * verified when a file that has it is opened; files from other programs may lack it. */
 #ifndef SAFETENSORS_H
 #define SAFETENSORS_H
 
@@ -18,12 +17,12 @@ typedef enum Number {
     NUMBER_F64,
     NUMBER_F16,
     NUMBER_BF16,
-    NUMBER_I32, /* from here on whole numbers */
+    NUMBER_I32, /* this and the following types are integers */
     NUMBER_I64,
     NUMBER_I16,
     NUMBER_U8,
     NUMBER_OTHER,
-    NUMBER_Q8_0 /* of GGUF: 32 neighbours share a scale; read, never written */
+    NUMBER_Q8_0 /* of GGUF: blocks of 32 values with one scale; read only */
 } Number;
 
 typedef struct Entry {
@@ -33,7 +32,7 @@ typedef struct Entry {
     int rank;
     long shape[SAFETENSORS_RANK];
     size_t bytes;
-    const void *data; /* writing: what to write; reading: in the mapping */
+    const void *data; /* writing: the bytes to write; reading: a pointer into the mapping */
 } Entry;
 
 typedef struct Safetensors {
@@ -45,15 +44,14 @@ typedef struct Safetensors {
     int *sorted; /* entry numbers by name */
 } Safetensors;
 
-/* NULL after a message: no such file, damaged, cut off, changed since it was written. */
+/* NULL after a message: missing, damaged, truncated, or changed since it was written. */
 Safetensors *safetensors_open(const char *path);
 void safetensors_close(Safetensors *file);
 const Entry *safetensors_find(const Safetensors *file, const char *name);
 const char *safetensors_note(const Safetensors *file, const char *name); /* NULL: none */
-/* `count` values of an entry as float, whatever floating type the file has; false after a message.
- */
+/* Converts `count` values of a floating-point entry to float; false after a message. */
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count);
-/* The same, of whole numbers, too. */
+/* The same, also for integer entries. */
 bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *values, size_t count);
 
 /* One value of an entry of a floating-point type. */
@@ -61,12 +59,12 @@ float safetensors_float(const Entry *entry, size_t place);
 /* "BF16": the type of an entry as files name it. */
 const char *safetensors_type(const Entry *entry);
 
-/* Writes aside; false after a message, and then what stood at path is untouched. Adds the checksum
- * to notes. */
+/* Atomic write; false after a message, the existing file is then unchanged. Adds the checksum to
+ * notes. */
 bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes);
 
-/* The same with tensors that are made one at a time: `fill` writes the bytes of the entry at
- * `place`, and is asked for each twice. */
+/* The same with tensors that are produced one at a time: `fill` writes the bytes of entry number
+ * `place`. It is called twice per entry. */
 typedef void (*EntryFill)(void *context, int place, void *bytes);
 bool safetensors_write_made(const char *path, const Entry *entries, int count, json_t *notes,
                             EntryFill fill, void *context);

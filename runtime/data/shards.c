@@ -8,8 +8,7 @@
 
 static const char *const index_name = "model.safetensors.index.json";
 static const char *const remedy_folder =
-    "give a safetensors file, or a folder with model.safetensors or "
-    "model.safetensors.index.json";
+    "use a safetensors file, or a folder with model.safetensors or model.safetensors.index.json";
 
 static bool add_file(Shards *shards, const char *path) {
     for (int i = 0; i < shards->file_count; i++)
@@ -27,7 +26,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp((*first)->name, (*second)->name);
 }
 
-/* One list of all tensors; a name that stands twice would leave open which is meant. */
+/* Merges all tensors into one list; duplicate names are an error. */
 static bool merge(Shards *shards) {
     const GgufFile *gguf = shards->gguf;
     shards->count = gguf ? gguf->count : 0;
@@ -41,12 +40,12 @@ static bool merge(Shards *shards) {
     qsort(shards->entries, (size_t)shards->count, sizeof *shards->entries, by_name);
     for (int i = 1; i < shards->count; i++)
         if (strcmp(shards->entries[i - 1]->name, shards->entries[i]->name) == 0)
-            return error_message("download the folder again", "%s holds the tensor %s twice",
+            return error_message("download the folder again", "%s contains tensor %s twice",
                                  shards->path, shards->entries[i]->name);
     return true;
 }
 
-/* A file beside the index and nowhere else. */
+/* True for a file name without a folder. */
 static bool is_plain_name(const char *name) {
     return *name && *name != '.' && !strchr(name, '/') && !strchr(name, '\\');
 }
@@ -57,18 +56,18 @@ static bool open_named(Shards *shards, const char *folder, const char *index, js
     json_object_foreach(map, name, value) {
         const char *file = json_string_value(value);
         if (!file || !is_plain_name(file))
-            return error_message("the index names files that lie beside it",
-                                 "%s: tensor %s lies in '%s', which is no name of a file", index,
-                                 name, file ? file : "");
+            return error_message("the index may only name files in its own folder",
+                                 "%s: tensor %s is in '%s', which is not a file name", index, name,
+                                 file ? file : "");
         char *path = path_join(folder, file);
         bool good =
             file_exists(path) || error_message("download the folder again",
-                                               "%s names %s, which is not there", index, path);
+                                               "%s names %s, which does not exist", index, path);
         good = good && add_file(shards, path);
         free(path);
         if (!good) return false;
     }
-    return shards->file_count > 0 || error_message(remedy_folder, "%s names no tensor", index);
+    return shards->file_count > 0 || error_message(remedy_folder, "%s names no tensors", index);
 }
 
 static const Entry *entry_in(const Shards *shards, const char *folder, const char *file,
@@ -82,19 +81,19 @@ static const Entry *entry_in(const Shards *shards, const char *folder, const cha
     return found;
 }
 
-/* The index and the files say the same. */
+/* Checks that the index and the files list the same tensors. */
 static bool agree(const Shards *shards, const char *folder, const char *index, json_t *map) {
     const char *name;
     json_t *value;
     json_object_foreach(map, name, value) {
         if (!entry_in(shards, folder, json_string_value(value), name))
-            return error_message("download the folder again", "%s: %s does not hold tensor %s",
+            return error_message("download the folder again", "%s: %s does not contain tensor %s",
                                  index, json_string_value(value), name);
     }
     for (int i = 0; i < shards->count; i++)
         if (!json_object_get(map, shards->entries[i]->name))
             return error_message("download the folder again",
-                                 "%s does not name tensor %s, which the files hold", index,
+                                 "%s does not list tensor %s of the files", index,
                                  shards->entries[i]->name);
     return true;
 }
@@ -106,10 +105,10 @@ static bool open_index(Shards *shards, const char *folder, const char *path) {
     json_t *index =
         json_loadb((const char *)mapping.bytes, mapping.length, JSON_REJECT_DUPLICATES, &error);
     json_t *map = json_object_get(index, "weight_map");
-    bool good = index || error_message("download the folder again", "%s:%d:%d: no JSON: %s", path,
-                                       error.line, error.column, error.text);
+    bool good = index || error_message("download the folder again", "%s:%d:%d: invalid JSON: %s",
+                                       path, error.line, error.column, error.text);
     if (good && !json_is_object(map))
-        good = error_message("download the folder again", "%s has no weight_map", path);
+        good = error_message("download the folder again", "%s has no key weight_map", path);
     good = good && open_named(shards, folder, path, map) && merge(shards) &&
            agree(shards, folder, path, map);
     json_decref(index);
@@ -125,7 +124,7 @@ static bool open_folder(Shards *shards, const char *folder) {
     else if (file_exists(single))
         good = add_file(shards, single) && merge(shards);
     else
-        good = error_message(remedy_folder, "%s holds no safetensors", folder);
+        good = error_message(remedy_folder, "%s contains no safetensors files", folder);
     free(index);
     free(single);
     return good;

@@ -13,12 +13,12 @@
 
 struct ProductsTrial {
     MoecProduct product;
-    Products *library; /* NULL: our own kernel */
-    void *scratch;     /* of every thread, for our own kernel */
+    Products *library; /* NULL: the own kernel */
+    void *scratch;     /* scratch of all threads for the own kernel */
     float *memory;     /* three matrices */
 };
 
-/* False when the library does not do it. */
+/* Returns false if oneDNN cannot compute the product. */
 static bool multiply(const ProductsTrial *trial) {
     const long matrix = trial->product.m * trial->product.m;
     float *a = trial->memory, *b = a + matrix, *c = b + matrix;
@@ -41,7 +41,8 @@ static void fill(float *memory, long count, bool rounded) {
         moec_store((MoecBf16 *)(void *)memory + i, (float)(i % 17) - 8);
 }
 
-/* Squares of that size, done once: of bf16 where these are faster. */
+/* Square matrices of this size; computes one product. rounded: bf16 operands, if those are
+ * faster. */
 static ProductsTrial *trial_new(long size, bool rounded) {
     rounded = rounded && products_of_bf16();
     ProductsTrial *trial = calloc(1, sizeof *trial);
@@ -76,7 +77,7 @@ double products_trial_rate(const ProductsTrial *trial, double seconds) {
     return 2e-9 * size * size * size * (double)runs / took;
 }
 
-/* Of so many runs at least. */
+/* Best rate over at least `runs` runs and `seconds` seconds. */
 static double best_rate(const ProductsTrial *trial, int runs, double seconds) {
     double best = 0, began = seconds_now();
     for (int run = 0; run < runs || seconds_now() - began < seconds; run++)
@@ -107,18 +108,18 @@ double ceiling_products_quick(bool rounded) {
     return best;
 }
 
-/* ---- reading ---- */
+/* ---- memory reads ---- */
 
 enum { READ_PARTS = 64, READ_WIDTH = 64, READ_STREAMS = 8 };
-/* Numbers that are asked for ahead of those that are read, as products of few rows do: into the
- * nearest cache and into the second. */
+/* Prefetch distances in floats, as in products with few rows: into the first-level and the
+ * second-level cache. */
 enum { READ_NEAR = 64, READ_FAR = 512 };
 
-/* How memory is read: the fastest way depends on the processor. */
+/* Access patterns of the measurement; the fastest depends on the processor. */
 typedef enum ReadWay { READ_IN_ORDER, READ_SIDE_BY_SIDE, READ_ASKED, READ_WAYS } ReadWay;
 
-/* Sums `streams` parts of it side by side, READ_WIDTH numbers at a time, so that the loop waits for
- * memory only. */
+/* Sums `streams` parts concurrently, READ_WIDTH floats at a time: the loop is limited by memory
+ * only. */
 MOEC_INLINE float read_part(const float *from, long count, const long streams, const bool ask) {
     float sum[READ_WIDTH] = {0}, total = 0;
     long part = count / streams, width = READ_WIDTH / streams;
@@ -134,7 +135,7 @@ MOEC_INLINE float read_part(const float *from, long count, const long streams, c
     return total;
 }
 
-/* Constants make the loops unroll. */
+/* Constant arguments let the compiler unroll the loops. */
 static float read_so(const float *from, long count, ReadWay way) {
     if (way == READ_ASKED) return read_part(from, count, READ_STREAMS, true);
     if (way == READ_SIDE_BY_SIDE) return read_part(from, count, READ_STREAMS, false);
@@ -149,7 +150,7 @@ static double read_seconds(const float *block, size_t bytes, ReadWay way) {
     for (long i = 0; i < READ_PARTS; i++) sums[i] = read_so(block + i * part, part, way);
     double seconds = seconds_now() - start;
     for (long i = 0; i < READ_PARTS; i++) sum += sums[i];
-    /* the sum is 0; asking keeps the reading from being left out */
+    /* the sum is 0; the test prevents the compiler from removing the reads */
     return sum == 0 ? seconds : INFINITY;
 }
 

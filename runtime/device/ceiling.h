@@ -1,23 +1,23 @@
-/* ceiling: what the processor can do, measured, with which every speed is told. */
+/* ceiling: measured peak of the CPU, the reference of all reported speeds. */
 #ifndef CEILING_H
 #define CEILING_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Products of f32 or of bf16 by oneDNN, or by our own kernel where that does not do them, all
- * threads: of sizes 1024, 1536 and 2048 the fastest; brief: 1024. NULL without memory. */
+/* Products in f32 or bf16 with all threads, by oneDNN or by the own kernel if oneDNN cannot. The
+ * fastest of the sizes 1024, 1536 and 2048; brief: 1024 only. NULL without memory. */
 typedef struct ProductsTrial ProductsTrial;
 ProductsTrial *products_trial_new(bool rounded, bool brief);
 void products_trial_free(ProductsTrial *trial); /* or NULL */
 
-/* GFLOP/s over so many seconds at least. */
+/* GFLOP/s, measured for at least `seconds`. */
 double products_trial_rate(const ProductsTrial *trial, double seconds);
 
-/* GFLOP/s of the best of a tenth of a second, at size 1024. */
+/* GFLOP/s at size 1024: the best pass in 0.1 s. */
 double ceiling_products_quick(bool rounded);
 
-/* GB/s of reading a block of zeros once, all threads. */
+/* GB/s of one pass of reads over a zeroed block, all threads. */
 double ceiling_read_pass(const void *block, size_t bytes);
 
 #endif

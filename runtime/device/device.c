@@ -50,12 +50,13 @@ static bool rounds_products(const MoecTable *table) {
     return rounds;
 }
 
-/* Once, however many engines there are, and where something is run: who emits a model may do so for
- * another machine. */
+/* Printed once per process, and only when a program runs: an emitted model may be for another
+ * machine. */
 static void note_slow_bf16(Device *device) {
     if (atomic_exchange(&device->noted, true)) return;
-    note_message("this processor multiplies bf16 no faster than f32 (with AMX, or as AMD's with "
-                 "AVX-512 BF16, it would): train.precision = bf16 saves memory here, but no time");
+    note_message("train.precision = bf16 saves memory but no time on this processor, which "
+                 "multiplies bf16 no faster than f32; processors with AMX, and AMD processors with "
+                 "AVX-512 BF16, are faster");
 }
 
 static Engine *engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
@@ -76,7 +77,7 @@ static void engine_free(Engine *engine) {
     free(engine);
 }
 
-/* What went on since the last mark is the work of that unit. */
+/* Assigns the time since the last mark to the unit. */
 static void mark(void *marked, int unit) {
     Engine *engine = marked;
     if (unit >= 0)
@@ -95,7 +96,7 @@ static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run)
     return true;
 }
 
-/* In chunks of fixed length, whatever the threads. */
+/* Chunks of fixed length, so the result is independent of the thread count. */
 static bool square_sum(Engine *engine, const float *values, size_t count, double *sum) {
     const double began = kernel_times_clock();
     long chunks = (long)((count + CHUNK - 1) / CHUNK);
@@ -186,7 +187,7 @@ static const DeviceKind kind = {
     .read_pass = read_pass,
 };
 
-/* ---- reading ---- */
+/* ---- memory reads ---- */
 
 enum { READ_BYTES = 1 << 29, BRIEF_BYTES = 1 << 20, PASSES = 6 };
 
@@ -216,7 +217,7 @@ double device_ceiling_read(Device *device) {
     return best;
 }
 
-/* ---- multiplying ---- */
+/* ---- matrix products ---- */
 
 DeviceMultiplying device_multiplying_open(Device *device, bool rounded) {
     return (DeviceMultiplying){device, device->kind->products_open(device, rounded)};
@@ -262,7 +263,7 @@ Device *device_open(const char *name) {
     if (strcmp(name, "cuda") == 0 ||
         (end && end != name + 5 && !*end && number >= 0 && number < 1024))
         return cuda_open((int)number);
-    error_message("cpu, cuda or cuda:N", "there is no device '%s'", name);
+    error_message("use cpu, cuda or cuda:N", "unknown device '%s'", name);
     return NULL;
 }
 

@@ -1,11 +1,8 @@
-/* device: where a program's memory lies and its work is done: the CPU, or a CUDA device. What
- * differs between them is the table of functions below; everything else of the runtime goes through
- * it.
+/* device: memory and execution of programs, on the CPU or on a CUDA device. The table of functions
+ * below contains all differences between devices; the rest of the runtime uses only this table.
  *
- * Pointers into a device's memory are ordinary pointers that only the device may follow. On the CPU
- * they are the host's own: put and get then have nothing to copy when both sides are the same
- * place.
- */
+ * Pointers into device memory are ordinary pointers that only the device can dereference. On the
+ * CPU they are host pointers; put and get copy nothing if source and destination are equal. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -18,43 +15,43 @@
 
 typedef struct Device Device;
 
-/* A loaded table ready to run on a device: its kernels and its products. A kind of device may have
- * more behind it. */
+/* A loaded program table on a device: kernels and matrix products. Devices can extend this
+ * structure. */
 typedef struct Engine {
     Device *device;
     const MoecTable *table;
-    MoecHost host;      /* what it lends to the program */
-    Products *products; /* the CPU's */
-    KernelTimes *times; /* the same: receives what units of work take, or NULL */
-    double since;       /* when the last of them ended */
-    double seconds;     /* that loading took */
-    bool cached;        /* nothing had to be compiled */
-    bool slow;          /* the CPU's: it rounds to bf16, which saves no time here */
-    char startup[256];  /* what starting took, by phase; empty where there is nothing to tell */
+    MoecHost host;      /* services for the program */
+    Products *products; /* CPU only */
+    KernelTimes *times; /* CPU only: receives the time of each unit of work, or NULL */
+    double since;       /* CPU only: end of the last unit */
+    double seconds;     /* time to load the engine */
+    bool cached;        /* nothing was compiled */
+    bool slow;          /* CPU only: the program uses bf16, which saves no time on this processor */
+    char startup[256];  /* startup time by phase; empty if nothing is notable */
 } Engine;
 
-/* One optimizer step over whole blocks; all pointers but `parameters` are the device's. */
+/* One optimizer step over whole blocks. All pointers except `parameters` are device pointers. */
 typedef struct BlockUpdate {
     float *weights;
     const float *gradients;
     float *const *moments; /* the optimizer's states, a host array */
-    void *rounded;         /* receives the new weights as bf16, where that is not NULL */
-    const float *
-        scalars; /* host: by MoecUpdate.scalars; what parameters have for themselves is not in it */
+    void *rounded;         /* receives the new weights as bf16; may be NULL */
+    const float
+        *scalars; /* host: in the order of MoecUpdate.scalars, without the per-group factors */
 } BlockUpdate;
 
 typedef struct DeviceKind {
     void *(*allocate)(Device *device,
-                      size_t bytes); /* zeroed, 64-byte aligned; NULL when refused */
+                      size_t bytes); /* zeroed, aligned to 64 bytes; NULL if refused */
     void (*release)(Device *device, void *block, size_t bytes);
     bool (*put)(Device *device, void *to, const void *from, size_t bytes); /* host to device */
     bool (*get)(Device *device, void *to, const void *from,
-                size_t bytes); /* device to host, after all work before */
+                size_t bytes); /* device to host, after all earlier work */
     bool (*zero)(Device *device, void *block, size_t bytes);
     void (*close)(Device *device);
 
-    /* kernels: read where programs have kernels apart. keep: use the cache. NULL after a message.
-     */
+    /* kernels: used by devices whose programs have separate kernels. keep: use the cache. NULL
+     * after a message. */
     Engine *(*engine_new)(Device *device, const MoecTable *table, const MoecKernels *kernels,
                           bool keep);
     void (*engine_free)(Engine *engine);
@@ -63,22 +60,22 @@ typedef struct DeviceKind {
     bool (*update)(Engine *engine, const BlockUpdate *update);
     bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */
 
-    /* From now on what every kernel takes goes to a row of `times`. On a device it is run several
-     * times: what is computed is then of no use. On the CPU rows are units of work, of programs
-     * that were compiled with moec_mark_units. NULL ends it. False after a message. */
+    /* Adds the time of each kernel to a row of `times` from now on; NULL ends it. A CUDA device
+     * repeats each kernel, so the results are invalid. On the CPU the rows are units of work of
+     * programs compiled with moec_mark_units. False after a message. */
     bool (*time_kernels)(Engine *engine, KernelTimes *times);
 
-    /* What it can do, measured: GFLOP/s of doing a large product for some moments, its operands
-     * rounded to bf16 or not, products NULL where there is none; GB/s of going once through a
-     * zeroed block of its memory, which stays as it is. NaN where that cannot be measured. */
+    /* Measured peak. products_pass: GFLOP/s of one large product with bf16 or f32 operands;
+     * products is NULL if not supported. read_pass: GB/s of one pass over a zeroed block, which
+     * stays unchanged. NaN if it cannot be measured. */
     void *(*products_open)(Device *device, bool rounded);
     double (*products_pass)(Device *device, void *products);
     void (*products_close)(Device *device, void *products);
     double (*read_pass)(Device *device, void *block, size_t bytes);
 } DeviceKind;
 
-/* Memory to be read in passes: a zeroed block beyond every cache, smaller where measurements are
- * brief. `block` is NULL without memory. */
+/* Block for memory-read passes: zeroed and larger than every cache; smaller in brief measurements.
+ * `block` is NULL without memory. */
 typedef struct DeviceReading {
     Device *device;
     void *block;
@@ -86,10 +83,11 @@ typedef struct DeviceReading {
 } DeviceReading;
 
 DeviceReading device_reading_open(Device *device);
-double device_reading_pass(const DeviceReading *reading); /* GB/s of one; 0 without memory */
+/* GB/s of one pass, or 0 without memory */
+double device_reading_pass(const DeviceReading *reading);
 void device_reading_close(DeviceReading *reading);
 
-/* A product that is done in passes. */
+/* A matrix product for measurement passes. */
 typedef struct DeviceMultiplying {
     Device *device;
     void *products;
@@ -99,25 +97,26 @@ DeviceMultiplying device_multiplying_open(Device *device, bool rounded);
 double device_multiplying_pass(const DeviceMultiplying *multiplying); /* GFLOP/s, or NaN */
 void device_multiplying_close(DeviceMultiplying *multiplying);
 
-/* GB/s, GFLOP/s of the best of some passes. */
+/* GB/s and GFLOP/s: the best of several passes. */
 double device_ceiling_read(Device *device);
 double device_ceiling_products(Device *device, bool rounded);
 
-/* What each group of parameters is given, from what a run gives: group_count rows of scalar_count.
- * To be freed. */
+/* Scalars of each parameter group: group_count rows of scalar_count, `scalars` of the run times the
+ * factors of the group. The caller frees it. */
 float *update_numbers(const MoecUpdate *update, const float *scalars);
 
 struct Device {
     const DeviceKind *kind;
-    bool apart;        /* its memory is not the host's, and programs for it come with kernels */
-    bool brief;        /* measurements on small sizes, not repeated: for trying out what measures */
-    atomic_bool noted; /* what it is slow at has been said */
+    /* device memory is separate from host memory, and its programs have kernels */
+    bool apart;
+    bool brief;        /* small sizes and no repetitions, to test the measurements */
+    atomic_bool noted; /* the note about slow bf16 was printed */
     char name[128];
 };
 
-/* "cpu", "cuda" or "cuda:N". NULL after a message that names what is missing. */
+/* Opens "cpu", "cuda" or "cuda:N". NULL after a message that names the missing part. */
 Device *device_open(const char *name);
-/* The device that is always there; closing it is allowed and does nothing. */
+/* The CPU device. Closing it has no effect. */
 Device *device_cpu(void);
 void device_close(Device *device);
 

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-/* Functions differ between major versions, so it is the one that this was built with. */
+/* The API differs between major versions: only the version of the build is loaded. */
 #define TEXT(number) #number
 #define SONAME(number) "libdnnl.so." TEXT(number)
 static const char soname[] = SONAME(DNNL_VERSION_MAJOR);
@@ -26,12 +26,12 @@ static void open_library(void) {
     void *handle = lazy_library_open("", names);
     const char *problem = handle ? NULL : dlerror();
     if (handle && lazy_library_take(handle, functions, sizeof functions / sizeof *functions))
-        problem = "it lacks functions";
-    if (problem) note_message("products go without oneDNN (%s): %s", soname, problem);
+        problem = "a function is missing";
+    if (problem) note_message("matrix products run without oneDNN (%s): %s", soname, problem);
     is_open = !problem;
 }
 
-/* Models of several threads may be loaded at the same time. */
+/* Several threads can load models at the same time. */
 bool dnnl_library_open(void) {
     pthread_once(&opened, open_library);
     return is_open;

@@ -1,5 +1,6 @@
-/* The functions of oneDNN that products call. The library is opened when the first product is made:
- * it brings those of C++ and OpenCL, which would cost every other command 5 ms at its start. */
+/* The oneDNN functions that matrix products use. The library is loaded at the first product: it
+ * depends on the C++ and OpenCL libraries, which would add 5 ms to the start of every other
+ * command. */
 #ifndef DNNL_LIBRARY_H
 #define DNNL_LIBRARY_H
 
@@ -52,7 +53,7 @@ typedef struct DnnlLibrary {
 
 extern DnnlLibrary dnnl;
 
-/* Fills `dnnl`, once; false where the version that this was built with is not installed, which is
- * said the first time. */
+/* Fills `dnnl` once. Returns false if the version of the build is not installed; the first failure
+ * prints a note. */
 bool dnnl_library_open(void);
 #endif

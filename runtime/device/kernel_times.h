@@ -1,12 +1,11 @@
-/* kernel_times: what the kernels of a device, or the units of work of a processor, took in a run.
- */
+/* kernel_times: time per device kernel, or per CPU unit of work, in a run. */
 #ifndef KERNEL_TIMES_H
 #define KERNEL_TIMES_H
 
-/* All launches together; flops: 0 where they are not known. */
+/* Sum over all launches; flops: 0 if unknown. */
 typedef struct KernelTime {
-    char *name; /* NULL: that of the unit */
-    int unit;   /* its number, see MoecHost.mark; negative: it has none */
+    char *name; /* NULL: see `unit` */
+    int unit;   /* number of the unit, see MoecHost.mark; negative: none */
     long launches;
     double seconds, flops;
 } KernelTime;
@@ -16,10 +15,10 @@ typedef struct KernelTimes {
     int count;
 } KernelTimes;
 
-/* The clock for units of work of a processor. Where one thread does everything it is that thread's
- * own: others who use the machine do not count. */
+/* Clock for CPU units of work. With a single thread it counts processor time of that thread,
+ * unaffected by other processes. */
 double kernel_times_clock(void);
-/* Adds one launch to the row of that name, or of that unit. */
+/* Adds one launch to the row of this name or unit. */
 void kernel_times_add(KernelTimes *times, const char *name, int unit, double seconds, double flops);
 double kernel_times_sum(const KernelTimes *times);
 void kernel_times_free(KernelTimes *times);

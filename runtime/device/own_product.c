@@ -1,8 +1,8 @@
-/* Compiled once for each level of instructions that is told apart (see Makefile), where OWN_LEVEL
- * names it: a file for a level has nothing but the kernel. */
+/* Compiled once per instruction-set level (see Makefile). If OWN_LEVEL is defined, the file
+ * contains only the kernel of that level. */
 
-/* What a thread packs into is given to it: as a variable of every thread it would cost each
- * command's start. */
+/* Pack buffer of a thread, passed as a pointer: a thread-local buffer would add to the start time
+ * of each command. */
 static _Thread_local struct MoecScratch *thread_scratch;
 #define moec_scratch (*thread_scratch)
 #include "kernels.h"

@@ -1,5 +1,5 @@
-/* own_product: the kernel that programs multiply with, compiled ahead for what the processor may
- * be: it is the ceiling where there is no library. */
+/* own_product: the GEMM kernel of generated programs, precompiled for several instruction sets. It
+ * measures the peak if oneDNN is missing. */
 #ifndef OWN_PRODUCT_H
 #define OWN_PRODUCT_H
 
@@ -8,12 +8,12 @@
 #include <stddef.h>
 
 typedef struct OwnProduct {
-    size_t scratch; /* bytes that each thread packs into */
+    size_t scratch; /* bytes per thread for operand packing */
     void (*multiply)(const MoecProduct *product, const void *a, const void *b, void *c,
                      void *scratch);
 } OwnProduct;
 
-/* For the instructions of this processor. */
+/* The variant for this processor. */
 const OwnProduct *own_product(void);
 
 #endif

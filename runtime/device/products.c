@@ -9,7 +9,7 @@
 #include <cpuid.h>
 #endif
 
-/* Whether our own kernels multiply bf16 faster than f32: by AMX, or by vectors. */
+/* True if the own kernels multiply bf16 faster than f32, by AMX or by vector instructions. */
 static bool ours_of_bf16(void) {
 #ifdef __x86_64__
     const unsigned features = 7, amx_bf16 = 1u << 22;
@@ -28,10 +28,11 @@ enum { SCRATCH = OPERANDS, MEMORIES, SCRATCH_ALIGNMENT = 4096 };
 
 typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
 
-/* One product: made on first use. */
+/* One product; its primitive is created at first use. */
 typedef struct Entry {
     EntryState state;
-    bool apart; /* one matrix after the other: the library does a batch laid out so slowly */
+    /* a batch is computed one matrix at a time, because oneDNN is slow for its memory layout */
+    bool apart;
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[MEMORIES];
 } Entry;
@@ -41,7 +42,7 @@ struct Products {
     int count;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    void *scratch; /* beside the operands, for one product at a time: as large as any wants */
+    void *scratch; /* workspace shared by all products, as large as the largest request */
     size_t scratch_bytes;
     Entry entries[];
 };
@@ -50,7 +51,7 @@ static bool library_has(dnnl_cpu_isa_t instructions) {
     return (~dnnl.get_effective_cpu_isa() & instructions) == 0;
 }
 
-/* Whether the library multiplies bf16 by the tile registers of AMX. */
+/* True if oneDNN uses AMX tiles for bf16 products. */
 static bool library_has_amx(void) {
 #ifdef __x86_64__
     return library_has(dnnl_cpu_isa_avx512_core_amx);
@@ -59,18 +60,18 @@ static bool library_has_amx(void) {
 #endif
 }
 
-/* Rows of b that the library reads where they lie, though they push each other out of the
- * second-level cache: of those that lie a power of two apart it makes copies. */
+/* True if rows of b evict each other from the second-level cache and oneDNN does not copy them: it
+ * copies b only if the row stride is a power of two. */
 static bool rows_collide(const MoecProduct *product) {
     const long stride = product->b_k * 4, apart = stride & -stride;
     return product->b_n == 1 && apart >= 2048 && apart != stride && product->k * apart >= 1 << 20;
 }
 
-/* Where the program's own kernel is the better one: few rows are a matter of reading memory; below
- * some size the call of the library costs more than the product; by vectors, it adds to what stands
- * in c in a pass of its own, and is slow to transpose a of bf16, as gradients of weights want (in
- * f32 it is no faster, and would have to be compiled); some strides it does at half the speed.
- * Measured with tests/bench/kernels.c. */
+/* True if the program's own kernel is faster. This holds for few rows (limited by memory reads) and
+ * below a size where the call overhead of oneDNN dominates. Without AMX, oneDNN accumulates into c
+ * in a separate pass. It transposes a bf16 operand `a` slowly, as weight gradients require; in f32
+ * it is no faster and needs compilation. Some strides run at half speed. Measured with
+ * tests/bench/kernels.c. */
 static bool is_ours(const MoecProduct *product) {
     if (product->b_type == MOEC_INT8) return true;
     bool rounded = product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16;
@@ -79,11 +80,12 @@ static bool is_ours(const MoecProduct *product) {
     if ((product->accumulate || columns) && !(rounded && library_has_amx())) return true;
     if (!rounded && rows_collide(product)) return true;
     double multiplies = (double)product->m * (double)product->n * (double)product->k;
-    bool batched = product->batch[0] * product->batch[1] > 1; /* many small ones are slow there */
+    /* oneDNN is slow for many small products */
+    bool batched = product->batch[0] * product->batch[1] > 1;
     return product->m <= 4 || multiplies < (batched ? 65536 : 8192);
 }
 
-/* ---- what differs between versions 2 and 3 ---- */
+/* ---- differences between versions 2 and 3 ---- */
 
 #if DNNL_VERSION_MAJOR >= 3
 
@@ -148,10 +150,10 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t 
 
 #endif
 
-/* ---- making a primitive ---- */
+/* ---- creation of primitives ---- */
 
-/* Batch strides of a dimension of size 1 are of no meaning to us but must not be 0 or overlap for
- * the library. */
+/* Batch strides of a dimension of size 1 are arbitrary here, but oneDNN requires them to be nonzero
+ * and without overlap. */
 static bool operand_layout(Layout *layout, const MoecProduct *product, const long *batch_strides,
                            const long inner[4], MoecType type) {
     dnnl_dims_t sizes = {product->batch[0], product->batch[1], inner[0], inner[1]};
@@ -190,7 +192,7 @@ static bool make_scratch(Products *products, Entry *entry,
            reserve_scratch(products, dnnl.memory_desc_get_size(layout));
 }
 
-/* Plain loops for what the library has no fast way of, up to a thousand times slower. */
+/* True for the reference implementation of oneDNN: plain loops, up to a thousand times slower. */
 static bool is_reference(const_dnnl_primitive_desc_t description) {
     const char *name = NULL;
     return dnnl.primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) ==
@@ -237,8 +239,8 @@ static bool entry_fill(Products *products, Entry *entry, const MoecProduct *prod
     return made;
 }
 
-/* A batch that the library has no fast way of is one matrix after the other, and what it has none
- * of at all is left to the program's own kernel. */
+/* A batch without a fast implementation is computed one matrix at a time. A product without any
+ * fast implementation uses the program's own kernel. */
 static void entry_make(Products *products, Entry *entry, const MoecProduct *product) {
     MoecProduct single = *product;
     single.batch[0] = single.batch[1] = 1;
@@ -253,7 +255,7 @@ static void entry_make(Products *products, Entry *entry, const MoecProduct *prod
         entry_free(entry);
 }
 
-/* ---- the public part ---- */
+/* ---- public functions ---- */
 
 bool products_of_bf16(void) {
     if (!dnnl_library_open()) return ours_of_bf16();
@@ -298,7 +300,7 @@ static size_t offset_of(const long strides[2], long i, long j, MoecType type) {
 }
 
 static bool run_primitive(Products *products, Entry *entry, const void *a, const void *b, void *c) {
-    /* the library takes operands that it only reads through pointers that could write */
+    /* the API requires writable pointers even for operands that are only read */
     void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
     for (int i = 0; i < MEMORIES; i++)
         if (dnnl.memory_set_data_handle(entry->memory[i], handles[i]) != dnnl_success) return false;
@@ -313,7 +315,7 @@ static bool run_primitive(Products *products, Entry *entry, const void *a, const
 
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue) {
-    (void)epilogue; /* there is none on a processor */
+    (void)epilogue; /* CPU programs have no epilogues */
     Products *products = self;
     Entry *entry = &products->entries[index];
     if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[index]);
@@ -331,7 +333,7 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
     return 0;
 }
 
-#else /* without the library */
+#else /* without oneDNN */
 
 bool products_of_bf16(void) {
     return ours_of_bf16();
@@ -353,7 +355,7 @@ void products_free(Products *products) {
 
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue) {
-    (void)epilogue; /* there is none on a processor */
+    (void)epilogue; /* CPU programs have no epilogues */
     (void)self, (void)index, (void)a, (void)b, (void)c;
     return 1;
 }

@@ -1,4 +1,4 @@
-/* products: the matrix products that the host lends to generated programs, by oneDNN. */
+/* products: matrix products of generated programs by oneDNN. */
 #ifndef PRODUCTS_H
 #define PRODUCTS_H
 
@@ -6,26 +6,25 @@
 
 #include <stdbool.h>
 
-/* The products of one table. Primitives are made on first use and kept. */
+/* The products of one table. Primitives are created at first use and kept. */
 typedef struct Products Products;
 
-/* NULL when there is no library or memory is short: the program's own kernels then do the work. */
+/* NULL without oneDNN or memory: the program's own kernels then compute the products. */
 Products *products_new(const MoecTable *table);
-/* Makes the primitives of all products now; otherwise each is made on first use. Returns the bytes
- * that the library will take for its own when they run. */
+/* Creates the primitives of all products now instead of at first use. Returns the bytes that oneDNN
+ * will allocate to run them. */
 size_t products_prepare(Products *products);
 void products_free(Products *products);
 
-/* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better
- * one. */
+/* MoecHost.product with self == Products: 0 = computed, 1 = the program's own kernel is faster. */
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue);
 
-/* Whether bf16 is multiplied faster than f32 on this processor: by the library, or where it is not
- * there by our own kernels. */
+/* True if this processor multiplies bf16 faster than f32, by oneDNN or, without it, by the own
+ * kernels. */
 bool products_of_bf16(void);
 
-/* c[m][n] = a[m][k] b[k][n], rows one behind the other. */
+/* c[m][n] = a[m][k] b[k][n], all matrices contiguous. */
 MoecProduct plain_product(long m, long n, long k);
 
 #endif

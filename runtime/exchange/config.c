@@ -24,7 +24,7 @@ static void add_object(Config *config, const char *key, json_t *object, int dept
     }
 }
 
-/* A list of texts, one a line; NULL when it holds other things. */
+/* A list of strings, one per line; NULL if an element is not a string. */
 static char *list_text(json_t *list) {
     Text text = {0};
     bool good = true;
@@ -76,16 +76,16 @@ Config *config_of(const char *path, json_t *object) {
 
 Config *config_open(const char *path) {
     Mapping mapping;
-    if (!file_map(path, "a folder as it is published has one", &mapping)) return NULL;
+    if (!file_map(path, "use a complete Hugging Face model directory", &mapping)) return NULL;
     json_error_t error;
     json_t *object =
         json_loadb((const char *)mapping.bytes, mapping.length, JSON_REJECT_DUPLICATES, &error);
     Config *config = NULL;
     if (!object)
-        error_message("download the folder again", "%s:%d:%d: no JSON: %s", path, error.line,
+        error_message("download the folder again", "%s:%d:%d: invalid JSON: %s", path, error.line,
                       error.column, error.text);
     else if (!json_is_object(object))
-        error_message("download the folder again", "%s holds no JSON object", path);
+        error_message("download the folder again", "%s does not contain a JSON object", path);
     else
         config = config_of(path, object);
     json_decref(object);
@@ -139,7 +139,7 @@ static json_t *pair_json(const MoecPair *pair) {
     }
 }
 
-/* "rope.theta" goes into the object "rope". */
+/* "rope.theta" is stored in the object "rope". */
 static void put(json_t *object, const char *key, json_t *value) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
         char *head = memory_format("%.*s", (int)(dot - key), key);
@@ -154,7 +154,7 @@ static void put(json_t *object, const char *key, json_t *value) {
     json_object_set_new(object, key, value);
 }
 
-/* A limit that the model was given may have been larger there. */
+/* True if the original model has a larger value of a limit. */
 static bool larger(const MoecPair *pair, const json_t *before) {
     const json_t *value = json_object_get(before, pair->key);
     return pair->least && json_is_number(value) && json_number_value(value) > pair->number;

@@ -17,14 +17,14 @@ typedef struct Config {
 
 /* NULL after a message. */
 Config *config_open(const char *path);
-/* The values of an object, which came from `path`. */
+/* The values of an object that was read from `path`. */
 Config *config_of(const char *path, json_t *object);
 void config_close(Config *config);
 /* The text of a value, or NULL. */
 const char *config_text(const Config *config, const char *key);
-/* What is said, and the type of the tensors, "float32". `before`: the text of the configuration
- * that the model came with, or NULL; of that stays what says nothing of the model, such as the
- * token that ends a text. */
+/* A configuration to write. type: of the tensors, "float32". before: text of the original
+ * configuration, or NULL; its keys that do not describe the model, such as the end-of-text token,
+ * are kept. */
 typedef struct NewConfig {
     const MoecPair *pairs;
     int count;

@@ -46,7 +46,7 @@ static bool is_copy(const Origin *origin) {
     return origin->slice->factor == 1 && origin->slice->shift == 0;
 }
 
-/* Numbers are kept as they are where they only move; else they become F32. */
+/* Values that are only moved keep their type; otherwise they become F32. */
 static Number kept(const Origin *origin) {
     Number number = origin->source->number;
     bool narrow = number == NUMBER_F16 || number == NUMBER_BF16;
@@ -58,7 +58,7 @@ bool conversion_origin(Conversion *conversion, int place, const Entry *source,
     Target *target = &conversion->targets[place];
     if (source->number >= NUMBER_I32 && source->number != NUMBER_Q8_0)
         return error_message("convert it to F32, F16 or BF16 first",
-                             "tensor %s is of the type %s, which is no floating-point type here",
+                             "tensor %s has type %s, which is not a supported floating-point type",
                              source->name, safetensors_type(source));
     target->origins =
         memory_grow(target->origins, sizeof *target->origins * (size_t)(target->count + 1));
@@ -83,12 +83,12 @@ void conversion_drop_empty(Conversion *conversion) {
     conversion->count = kept;
 }
 
-/* One slice on its way: where elements are read and written. */
+/* One slice in progress: addresses and strides of source and destination. */
 typedef struct Way {
     const MoecSlice *slice;
     const Entry *source;
     const long *from_step, *to_step;
-    Number number; /* of what is written */
+    Number number; /* type of the destination */
     bool inward;
     unsigned char *to;
 } Way;
@@ -103,7 +103,7 @@ static float changed(const Way *way, float value) {
 static void move_row(const Way *way, long from, long to, long count, long from_step, long to_step) {
     const Entry *source = way->source;
     bool same = source->number == way->number && way->slice->factor == 1 && way->slice->shift == 0;
-    if (same && width_of(way->number) == 2) { /* which may lie at odd addresses of a file */
+    if (same && width_of(way->number) == 2) { /* can be at odd addresses of a file */
         const unsigned char *bytes = source->data;
         for (long i = 0; i < count; i++)
             memcpy(way->to + 2 * (to + i * to_step), bytes + 2 * (from + i * from_step), 2);

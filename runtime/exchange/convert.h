@@ -1,13 +1,12 @@
-/* convert: tensors of one layout written as those of another, one at a time: what is read stays a
- * mapping of the files, and no more than one tensor is in memory besides.
- */
+/* convert: converts tensors of one layout to another, one at a time. Sources stay memory-mapped; at
+ * most one destination tensor is in memory. */
 #ifndef EXCHANGE_CONVERT_H
 #define EXCHANGE_CONVERT_H
 
 #include "data/safetensors.h"
 #include "moec.h"
 
-/* A part of a tensor that is written, and where it comes from. */
+/* A slice of a destination tensor and its source. */
 typedef struct Origin {
     const Entry *source;
     const MoecSlice *slice;
@@ -22,27 +21,28 @@ typedef struct Target {
 typedef struct Conversion {
     Target *targets;
     int count;
-    bool inward; /* theirs become ours */
+    bool inward; /* from the family's layout to moec's */
 } Conversion;
 
-/* One of `count` targets, none of which is described yet; to be freed. */
+/* A conversion with `count` undefined targets; free it with conversion_free. */
 Conversion *conversion_new(int count, bool inward);
 void conversion_free(Conversion *conversion);
-/* A target of that name and shape; the type of its numbers follows from its origins. */
+/* Defines a target by name and shape; its type follows from its origins. */
 void conversion_target(Conversion *conversion, int place, const char *name, int rank,
                        const long *shape);
-/* False after a message: the source holds no numbers of floating point. */
+/* Adds a source of a target. False after a message if the source is not of a floating-point
+ * type. */
 bool conversion_origin(Conversion *conversion, int place, const Entry *source,
                        const MoecSlice *slice);
-/* Leaves out the targets that nothing goes into. */
+/* Removes targets without origins. */
 void conversion_drop_empty(Conversion *conversion);
-/* Vectors become F32, whatever their origins are. */
+/* Converts vectors to F32 for any type of their origins. */
 void conversion_widen_vectors(Conversion *conversion);
 /* The bytes of one target. */
 void conversion_fill(const Conversion *conversion, int place, void *bytes);
 /* Writes all targets; false after a message. */
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes);
-/* "float32", or "bfloat16" or "float16" where all tensors are so. */
+/* "bfloat16" or "float16" if all tensors have that type, else "float32". */
 const char *conversion_type(const Conversion *conversion);
 
 #endif

@@ -19,18 +19,18 @@ static const struct {
 
 enum { KNOWN = sizeof known / sizeof *known };
 
-/* The text of one file into `files`; what is no text is left out. False after a message. */
+/* Adds the text of a file to `files`; skips files that are not UTF-8. False after a message. */
 static bool take(json_t *files, const char *path, const char *name) {
     Mapping mapping;
     if (!file_map(path, "download the folder again", &mapping)) return false;
     bool good = mapping.length <= MAX_BYTES ||
-                error_message("take it out of the folder", "%s has more than %d bytes", path,
+                error_message("remove it from the folder", "%s is larger than %d bytes", path,
                               (int)MAX_BYTES);
     json_t *text = good ? json_stringn((const char *)mapping.bytes, mapping.length) : NULL;
     bool whole = text && strlen(json_string_value(text)) == mapping.length;
     char *note = memory_format("file:%s", name);
     if (whole) json_object_set(files, note, text);
-    if (good && !whole) note_message("%s is no text in UTF-8, and is left out", path);
+    if (good && !whole) note_message("%s is not valid UTF-8 and is skipped", path);
     json_decref(text);
     free(note);
     file_unmap(&mapping);

@@ -74,7 +74,7 @@ void gguf_reals(Gguf *gguf, const char *key, const float *numbers, size_t count)
     text_append(&gguf->keys, (const char *)numbers, sizeof *numbers * count);
 }
 
-/* "arch.block_count" begins with the name of the architecture. */
+/* The prefix "arch." is replaced by the name of the architecture. */
 static void add_pair(Gguf *gguf, const MoecPair *pair, const char *architecture) {
     bool own = strncmp(pair->key, "arch.", 5) == 0;
     char *key =
@@ -91,7 +91,7 @@ static uint32_t type_of(Number number) {
     return number == NUMBER_BF16 ? 30 : number == NUMBER_F16 ? 1 : 0;
 }
 
-/* A limit that the model was given may have been larger in the folder that it came from. */
+/* The original model may have a longer context. */
 static MoecPair with_context(MoecPair pair, const char *config) {
     json_t *before = config && pair.least ? json_loads(config, 0, NULL) : NULL;
     const json_t *context = json_object_get(before, "max_position_embeddings");
@@ -125,7 +125,7 @@ static void pad(Aside *aside, uint64_t bytes) {
     aside_write(aside, zeros, padded(bytes) - bytes);
 }
 
-/* Magic, counts, keys, and where each tensor stands; axes the other way round. */
+/* Magic number, counts, keys, and offset of each tensor; axes in GGUF order, innermost first. */
 static void add_header(const Gguf *gguf, const Conversion *conversion, Text *header) {
     uint64_t offset = 0;
     text_append(header, "GGUF", 4);
@@ -163,7 +163,7 @@ static bool write_tensors(Conversion *conversion, Aside *aside) {
     unsigned char *bytes = memory_map(most + 1);
     if (!bytes)
         return error_message("use a machine with more memory",
-                             "there is no memory for a tensor of %zu bytes", most);
+                             "cannot allocate %zu bytes for a tensor", most);
     for (int i = 0; i < conversion->count; i++) {
         size_t length = conversion->targets[i].entry.bytes;
         conversion_fill(conversion, i, bytes);

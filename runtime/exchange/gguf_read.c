@@ -1,4 +1,4 @@
-/* A GGUF file read: its keys as a configuration, its tokenizer, what else it says of tokens. */
+/* Import of a GGUF file: keys as a configuration, tokenizer, special tokens and chat template. */
 #include "abi/json_make.h"
 #include "abi/utf8_cut.h"
 #include "base/memory.h"
@@ -19,7 +19,7 @@ static const Entry *find_entry(const GgufFile *file, const char *name) {
     return NULL;
 }
 
-/* What files of others leave to be seen from their tensors. */
+/* Adds values that some files omit but tensor shapes determine. */
 static void add_seen(const GgufFile *file, json_t *config) {
     const Entry *embedding = find_entry(file, "token_embd.weight");
     if (!json_object_get(config, "arch.vocab_size") && embedding)
@@ -33,7 +33,8 @@ Config *gguf_config(const GgufFile *file) {
     const char *architecture =
         json_string_value(json_object_get(file->keys, "general.architecture"));
     if (!architecture) {
-        error_message("download or convert it again", "%s has no general.architecture", file->path);
+        error_message("download or convert the file again", "%s has no general.architecture",
+                      file->path);
         return NULL;
     }
     json_t *config = json_object(), *value;
@@ -62,7 +63,7 @@ static bool flag_of(const GgufFile *file, const char *key, bool otherwise) {
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-/* A token by the key that has its number, or NULL. */
+/* Token whose id is the value of a key, or NULL. */
 static const char *token_of(const GgufFile *file, const char *key) {
     const json_t *id = json_object_get(file->keys, key),
                  *tokens = json_object_get(file->keys, tokens_key);
@@ -71,22 +72,22 @@ static const char *token_of(const GgufFile *file, const char *key) {
 }
 
 static json_t *damaged(const GgufFile *file, const char *what) {
-    error_message("--no-tokenizer leaves it out", "%s: %s", file->path, what);
+    error_message("add --no-tokenizer to import without the tokenizer", "%s: %s", file->path, what);
     return NULL;
 }
 
-/* Whether there is a number of a token, and no such token. */
+/* True if the key has a token id outside the vocabulary. */
 static bool beyond(const GgufFile *file, const char *key) {
     return json_object_get(file->keys, key) && !token_of(file, key);
 }
 
-/* {"a": 0, ...} of all tokens but what fills the rows of the embedding; the added ones among them
- * go to `added`, those that merges make to `made`. NULL after a message. */
+/* Vocabulary {"a": 0, ...} without the padding of the embedding. Added tokens are also stored in
+ * `added`, merged tokens in `made`. NULL after a message. */
 static json_t *vocabulary_of(const GgufFile *file, json_t *added, json_t *made) {
     const json_t *tokens = json_object_get(file->keys, tokens_key),
                  *types = json_object_get(file->keys, "tokenizer.ggml.token_type");
     if (beyond(file, "tokenizer.ggml.bos_token_id") || beyond(file, "tokenizer.ggml.eos_token_id"))
-        return damaged(file, "the first or last token of a text is none of the tokenizer's");
+        return damaged(file, "bos_token_id or eos_token_id is not a token of the tokenizer");
     json_t *vocabulary = json_object(), *token;
     size_t i;
     json_array_foreach(tokens, i, token) {
@@ -95,7 +96,7 @@ static json_t *vocabulary_of(const GgufFile *file, json_t *added, json_t *made) 
         if (!text || json_string_length(token) != strlen(text) ||
             json_object_get(vocabulary, text)) {
             json_decref(vocabulary);
-            return damaged(file, "a token of the tokenizer stands twice, or is no text");
+            return damaged(file, "a token of the tokenizer is duplicate or not a string");
         }
         if (type == GGUF_UNUSED && !strncmp(text, "[PAD", 4)) continue;
         json_object_set_new(vocabulary, text, json_integer((json_int_t)i));
@@ -115,7 +116,7 @@ static json_t *special_piece(const char *text) {
     return json_make("{s:{s:s, s:i}}", "SpecialToken", "id", text, "type_id", 0);
 }
 
-/* What is put before and after a text. */
+/* Tokens added before and after a text. */
 static json_t *template_of(const GgufFile *file, bool begins) {
     const char *first = token_of(file, "tokenizer.ggml.bos_token_id"),
                *last = token_of(file, "tokenizer.ggml.eos_token_id");
@@ -141,7 +142,7 @@ static json_t *template_of(const GgufFile *file, bool begins) {
                      pair, "special_tokens", specials);
 }
 
-/* A model of BPE; takes vocabulary and merges. */
+/* A BPE model. The result owns vocabulary and merges. */
 static json_t *model_of(json_t *vocabulary, json_t *merges, bool sentencepiece, bool whole,
                         const char *unknown) {
     return json_make("{s:s, s:n, s:s?, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE",
@@ -162,15 +163,15 @@ static json_t *cutter_of(const GgufCut *cut) {
                      "invert", 0, byte_level(false));
 }
 
-/* A tokenizer of byte-level BPE; NULL after a message. */
+/* A byte-level BPE tokenizer; NULL after a message. */
 static json_t *byte_level_of(const GgufFile *file) {
     const char *name = text_of(file, "tokenizer.ggml.pre");
     const GgufCut *cut = gguf_cut_named(name ? name : "gpt-2");
     json_t *merges = json_object_get(file->keys, "tokenizer.ggml.merges");
     if (!cut) {
-        error_message("--no-tokenizer leaves it out",
-                      "%s: texts are cut as '%.*s' does it, which is not known here", file->path,
-                      utf8_cut(name, 60), name);
+        error_message("add --no-tokenizer to import without the tokenizer",
+                      "%s: pre-tokenizer '%.*s' is not supported", file->path, utf8_cut(name, 60),
+                      name);
         return NULL;
     }
     json_t *added = json_array(), *made = json_object(), *whole = NULL,
@@ -189,7 +190,7 @@ static json_t *byte_level_of(const GgufFile *file) {
     return whole;
 }
 
-/* The scores of all tokens; NULL: there are too few. */
+/* Scores of all tokens; NULL if there are too few. */
 static float *scores_of(const GgufFile *file) {
     const json_t *list = json_object_get(file->keys, "tokenizer.ggml.scores");
     size_t count = json_array_size(json_object_get(file->keys, tokens_key));
@@ -200,7 +201,7 @@ static float *scores_of(const GgufFile *file) {
     return scores;
 }
 
-/* Texts with "▁" for spaces, one of which may stand before. */
+/* Normalizer that replaces spaces by "▁"; prefix: also adds one at the start. */
 static json_t *space_normaliser(bool prefix) {
     json_t *replace = json_make("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "String", " ",
                                 "content", "▁");
@@ -219,11 +220,11 @@ static json_t *space_decoder(bool prefix) {
     return json_make("{s:s, s:o}", "type", "Sequence", "decoders", steps);
 }
 
-/* A tokenizer of SentencePiece's BPE; NULL after a message. */
+/* A SentencePiece BPE tokenizer; NULL after a message. */
 static json_t *sentencepiece_of(const GgufFile *file) {
     bool prefix = flag_of(file, "tokenizer.ggml.add_space_prefix", true);
     float *scores = scores_of(file);
-    if (!scores) return damaged(file, "the tokenizer has not as many scores as tokens");
+    if (!scores) return damaged(file, "the tokenizer has fewer scores than tokens");
     json_t *added = json_array(), *made = json_object(),
            *vocabulary = vocabulary_of(file, added, made), *whole = NULL;
     if (vocabulary) {
@@ -248,13 +249,13 @@ json_t *gguf_tokenizer_json(const GgufFile *file, bool *none) {
     if (*none) return NULL;
     if (json) {
         json_t *object = json_loads(json, 0, &error);
-        return object ? object : damaged(file, "its tokenizer.huggingface.json is no JSON");
+        return object ? object : damaged(file, "tokenizer.huggingface.json is not valid JSON");
     }
     if (strcmp(kind, "gpt2") == 0) return byte_level_of(file);
     if (strcmp(kind, "llama") == 0) return sentencepiece_of(file);
-    error_message("--no-tokenizer leaves it out",
-                  "%s: its tokenizer is of the kind '%.*s', and only gpt2 and llama are read",
-                  file->path, utf8_cut(kind, 60), kind);
+    error_message("add --no-tokenizer to import without the tokenizer",
+                  "%s: tokenizer model '%.*s' is not supported; expected gpt2 or llama", file->path,
+                  utf8_cut(kind, 60), kind);
     return NULL;
 }
 
@@ -267,7 +268,7 @@ static void add_file(json_t *files, const char *name, json_t *object) {
     json_decref(object);
 }
 
-/* The context that the model was made for, under the name that folders have for it. */
+/* Adds the training context length under the name used in config.json. */
 static void add_context(const GgufFile *file, json_t *config) {
     char *key = memory_format("%s.context_length", text_of(file, "general.architecture"));
     json_t *context = json_object_get(file->keys, key);

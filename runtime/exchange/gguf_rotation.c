@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What llama3_rotary of stdlib/rotary.moe is given. */
+/* Parameters of llama3_rotary of stdlib/rotary.moe. */
 typedef struct Ramp {
     double base, factor, low, high, original;
     int pairs;
@@ -17,7 +17,7 @@ typedef struct Ramp {
 
 static const double turn = 6.283185307179586;
 
-/* How many times a pair turns in the original context. */
+/* Number of rotations of a pair in the original context. */
 static double turns(const Ramp *ramp, int pair) {
     return ramp->original * pow(ramp->base, -(double)pair / ramp->pairs) / turn;
 }
@@ -27,7 +27,7 @@ static double share_of(const Ramp *ramp, int pair) {
     return fmax(0, fmin(1, share));
 }
 
-/* Of the wave: its frequency becomes (1 - share) / factor + share times what it was. */
+/* Factor of the wavelength: the frequency is multiplied by (1 - share) / factor + share. */
 static double stretch(const Ramp *ramp, int pair) {
     double share = share_of(ramp, pair);
     return 1 / ((1 - share) / ramp->factor + share);
@@ -46,15 +46,15 @@ static double number_of(const json_t *config, const char *key, double otherwise)
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-/* A number near this one that is written with few digits. */
+/* The nearest number with few digits. */
 static double short_number(double number) {
     char text[32];
     snprintf(text, sizeof text, "%.5g", number);
     return strtod(text, NULL);
 }
 
-/* Two pairs inside the ramp tell both of its ends. Where fewer are inside, high is 4, as all
- * models of Llama 3 have it, and the original context one that fits. */
+/* Two pairs inside the ramp determine both ends. With fewer, high is 4, as in all Llama 3 models,
+ * and the original context is chosen to fit. */
 static void find_ramp(Ramp *ramp, const Entry *entry) {
     int first = -1, last = -1, whole = -1;
     double shares[2] = {0, 0};
@@ -108,11 +108,12 @@ bool gguf_rotation_read(const GgufFile *file, json_t *config) {
     const char *type = json_string_value(json_object_get(config, "arch.rope.scaling.type"));
     Ramp ramp = {.base = number_of(config, "arch.rope.freq_base", 10000), .factor = 1};
     bool plain = !type || strcmp(type, "none") == 0;
-    if (type && plain) json_object_del(config, "arch.rope.scaling.type"); /* which says as much */
+    /* equivalent to a missing key */
+    if (type && plain) json_object_del(config, "arch.rope.scaling.type");
     if (!entry) return true;
     if (!plain)
-        return error_message("convert the model again from the folder it was published in",
-                             "%s: the rotation is both '%.*s' and that of rope_freqs.weight",
+        return error_message("convert the model again from its original folder",
+                             "%s: both RoPE scaling '%.*s' and rope_freqs.weight are present",
                              file->path, utf8_cut(type, 60), type);
     bool good = is_floats(entry);
     ramp.pairs = good ? (int)entry->shape[0] : 0;
@@ -121,8 +122,9 @@ bool gguf_rotation_read(const GgufFile *file, json_t *config) {
     ramp.factor = short_number(ramp.factor);
     if (good && ramp.factor > 1) find_ramp(&ramp, entry);
     if (!good || (ramp.factor > 1 && !fits(&ramp, entry)))
-        return error_message("import the folder that the model was published in",
-                             "%s: rope_freqs.weight is no rotation of Llama 3's kind", file->path);
+        return error_message("import the original Hugging Face model directory",
+                             "%s: rope_freqs.weight does not match RoPE scaling of Llama 3",
+                             file->path);
     if (ramp.factor == 1) return true;
     put(config, "type", json_text("llama3"));
     put(config, "factor", json_real(ramp.factor));

@@ -1,5 +1,5 @@
-/* The tokenizer of a GGUF file, written: byte-level BPE, whose cutting llama.cpp knows by a name,
- * and BPE of SentencePiece, whose merges it finds again from the scores of tokens. */
+/* Export of a tokenizer to GGUF: byte-level BPE with a pre-tokenizer that llama.cpp names, and
+ * SentencePiece BPE, whose merges llama.cpp derives from token scores. */
 #include "abi/json_make.h"
 #include "abi/utf8_cut.h"
 #include "base/memory.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first whose mark the cutter has. */
+/* The first entry whose mark occurs in the pre-tokenizer. */
 static const GgufCut *find_cut(const json_t *object) {
     const json_t *cutter = json_object_get(object, "pre_tokenizer");
     char *text = json_write(cutter, JSON_COMPACT);
@@ -39,7 +39,7 @@ static void set_token(Tokens *tokens, const json_t *id, const char *text, int32_
     tokens->types[place] = type;
 }
 
-/* Ids without a token are named, as the converters of llama.cpp name them. */
+/* Ids without a token get the names that the converters of llama.cpp use. */
 static Tokens tokens_of(const json_t *object, long vocabulary) {
     Tokens tokens = {memory_new(sizeof(char *) * (size_t)(vocabulary + 1)),
                      memory_new(sizeof(int32_t) * (size_t)(vocabulary + 1)), vocabulary};
@@ -79,7 +79,7 @@ static void add_tokens(Gguf *gguf, Tokens *tokens) {
     free(tokens->types);
 }
 
-/* "a b", or a list of the two, as the former: a new text. */
+/* "a b", or a list of both, as "a b": a new string. */
 static char *merge_text(const json_t *merge) {
     const char *left = json_string_value(json_array_get(merge, 0)),
                *right = json_string_value(json_array_get(merge, 1)),
@@ -102,7 +102,7 @@ static void add_merges(Gguf *gguf, const json_t *merges) {
 
 /* ---- SentencePiece ---- */
 
-/* The score of a token: less the later the merge stands that makes it. */
+/* Scores of the tokens: lower for later merges. */
 static float *scores_of(const json_t *model, long vocabulary) {
     float *scores = memory_new(sizeof *scores * (size_t)(vocabulary + 1));
     const json_t *tokens = json_object_get(model, "vocab"),
@@ -120,9 +120,9 @@ static float *scores_of(const json_t *model, long vocabulary) {
     return scores;
 }
 
-/* Whether the merges that follow from the scores are those of the tokenizer: each way to make a
- * token of two is one, and those of one token stand together. Of the same rank are ways to make the
- * same token. */
+/* True if the merges derived from the scores equal those of the tokenizer. Derived merges are all
+ * splits of a token into two tokens, and those of one token are adjacent. Splits of the same token
+ * have the same rank. */
 static bool follow(const json_t *model, const float *scores) {
     json_t *again =
         gguf_merges(json_object_get(model, "vocab"), scores, json_object_get(model, "vocab"));
@@ -151,7 +151,8 @@ static bool follow(const json_t *model, const float *scores) {
     return same;
 }
 
-/* Whether spaces become "▁", and whether one is put before a text; false: neither is so. */
+/* Reads whether spaces become "▁" and whether a text starts with one; false if the tokenizer does
+ * neither. */
 static bool spaces(const json_t *object, bool *prefix) {
     char *normaliser = json_write(json_object_get(object, "normalizer"), JSON_COMPACT),
          *cutter = json_write(json_object_get(object, "pre_tokenizer"), JSON_COMPACT);
@@ -162,8 +163,8 @@ static bool spaces(const json_t *object, bool *prefix) {
     *prefix = (normaliser && strstr(normaliser, "\"Prepend\"")) ||
               (metaspace && !strstr(cutter, "\"prepend_scheme\":\"never\""));
     if (metaspace && strstr(cutter, "\"prepend_scheme\":\"first\""))
-        note_message("this tokenizer puts a space before the first text alone, llama.cpp after "
-                     "special tokens as well");
+        note_message("this tokenizer adds a space before the first text only; llama.cpp also adds "
+                     "it after special tokens");
     free(normaliser);
     free(cutter);
     return (replaced || metaspace) && !other;
@@ -188,16 +189,15 @@ static bool add_sentencepiece(Gguf *gguf, const json_t *object, long vocabulary)
     }
     free(scores);
     return good ||
-           error_message("--no-tokenizer leaves it out",
-                         known ? "the merges of this tokenizer do not follow from scores of "
-                                 "its tokens, which is how GGUF keeps SentencePiece"
-                               : "this tokenizer changes texts in a way that GGUF has no "
-                                 "words for");
+           error_message("add --no-tokenizer to export without the tokenizer",
+                         known ? "the merges of this SentencePiece tokenizer do not follow from "
+                                 "token scores, which GGUF requires"
+                               : "GGUF cannot represent the text normalization of this tokenizer");
 }
 
 /* ---- all kinds ---- */
 
-/* What GGUF has no words for is told. */
+/* Prints notes about properties that GGUF cannot represent. */
 static void tell_left_out(const json_t *object, const GgufCut *cut) {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
     const json_t *normaliser = json_object_get(object, "normalizer");
@@ -210,13 +210,14 @@ static void tell_left_out(const json_t *object, const GgufCut *cut) {
                 token = json_string_value(json_object_get(added, "content"));
     }
     if (token)
-        note_message("GGUF cannot say how the token '%.*s' takes in what stands beside it: its "
-                     "text is looked for as it is",
-                     utf8_cut(token, 60), token);
+        note_message(
+            "GGUF cannot represent single_word, lstrip or rstrip of token '%.*s'; only its "
+            "exact text is matched",
+            utf8_cut(token, 60), token);
     bool has_nfc = type && strcmp(type, "NFC") == 0;
     if (cut && (cut->nfc ? !has_nfc : type != NULL))
-        note_message("GGUF cannot say how the tokenizer normalises texts: '%s' stands for %s",
-                     cut->name, cut->nfc ? "normal form C" : "texts as they are");
+        note_message("GGUF cannot represent the normalizer of this tokenizer; '%s' implies %s",
+                     cut->name, cut->nfc ? "NFC normalization" : "no normalization");
 }
 
 bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
@@ -225,8 +226,8 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
         return true;
     }
     if (tokenizer_size(tokenizer) > vocabulary)
-        return error_message("--no-tokenizer leaves it out",
-                             "the tokenizer has %ld tokens, the embedding %ld rows",
+        return error_message("add --no-tokenizer to export without the tokenizer",
+                             "the tokenizer has %ld tokens, but the embedding has %ld rows",
                              tokenizer_size(tokenizer), vocabulary);
     size_t length;
     json_error_t error;
@@ -247,15 +248,15 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
     } else if (bpe && json_is_true(json_object_get(model, "byte_fallback"))) {
         good = add_sentencepiece(gguf, object, vocabulary);
     } else {
-        error_message("--no-tokenizer leaves it out",
-                      "this tokenizer is neither BPE of SentencePiece nor one of the byte-level "
-                      "ones that llama.cpp has a name for");
+        error_message("add --no-tokenizer to export without the tokenizer",
+                      "this tokenizer is neither SentencePiece BPE nor a byte-level BPE that "
+                      "llama.cpp supports");
     }
     json_decref(object);
     return good;
 }
 
-/* One of a list is the first. */
+/* Uses the first element of a list. */
 static void add_id(Gguf *gguf, const json_t *config, const char *from, const char *to) {
     const json_t *id = json_object_get(config, from);
     if (json_is_array(id)) id = json_array_get(id, 0);
@@ -263,13 +264,13 @@ static void add_id(Gguf *gguf, const json_t *config, const char *from, const cha
         gguf_number(gguf, to, (uint32_t)json_integer_value(id));
 }
 
-/* The token that a template puts at one end of a text: that one, and that it does so. */
+/* The token that the template adds at one end of a text, and the flag that it is added. */
 static void add_end(Gguf *gguf, const TokenList *tokens, const char *id, const char *flag) {
     if (tokens->count == 1) gguf_number(gguf, id, (uint32_t)tokens->items[0]);
     gguf_flag(gguf, flag, tokens->count == 1);
     if (tokens->count > 1)
-        note_message("the tokenizer puts %zu tokens at an end of a text, GGUF can say one; they "
-                     "are left out",
+        note_message("the tokenizer adds %zu tokens at an end of a text, but GGUF supports one; "
+                     "they are omitted",
                      tokens->count);
 }
 

@@ -37,7 +37,7 @@ typedef struct Merge {
     float score;
 } Merge;
 
-/* By score; of equals the longer parts first, as the transformers library sorts them. */
+/* By score; ties: longer parts first, as in the transformers library. */
 static int by_score(const void *a, const void *b) {
     const Merge *first = a, *second = b;
     if (first->score != second->score) return first->score > second->score ? -1 : 1;
@@ -51,7 +51,7 @@ typedef struct Merges {
     size_t count;
 } Merges;
 
-/* Each place between two characters of a token where both sides are tokens. */
+/* Adds each split of a token into two tokens. */
 static void add_splits(Merges *merges, const json_t *vocabulary, const char *text, float score) {
     for (const char *at = text; *at;) {
         at += character_length((unsigned char)*at);

@@ -16,17 +16,17 @@ typedef struct Match {
     const Model *model;
     const MoecFileTensor *const *theirs;
     int count;
-    int wrong; /* tensors that are told, and those that would be */
+    int wrong; /* number of mismatches, including those that are not printed */
 } Match;
 
 static const char *const remedy_import =
-    "`moec tensors` lists the tensors; --layout FILE adds a custom layout";
+    "moec tensors lists the tensors of a file; --layout FILE selects a custom layout";
 
 static void tell(Match *match, const char *what, const char *name) {
     if (match->wrong++ < LISTED) item_message(what, name);
 }
 
-/* The end of the list, as the error that it is. */
+/* Prints the end of the list as an error. */
 static bool told(const Match *match, const char *remedy) {
     if (!match->wrong) return true;
     if (match->wrong > LISTED)
@@ -58,7 +58,7 @@ static void tell_shape(Match *match, const Entry *entry, const long *shape, int 
     free(wanted);
 }
 
-/* Parameters, and behind them the states of layers. */
+/* Parameters first, then layer states. */
 static const PublicTensor *tensor_at(const Model *model, int i) {
     int count = model->parameter_count;
     return i < count ? &model->parameters[i] : &model->states[i - count];
@@ -78,8 +78,8 @@ static bool begin(Match *match) {
     return match->theirs != NULL;
 }
 
-/* Parameters that no line of the layout speaks of. Of a state that the function needs the options
- * tell, which a family without it cannot say. */
+/* Reports parameters that the layout does not mention. Required layer states follow from the
+ * options, so they are not checked. */
 static void check_spoken(Match *match) {
     int count = match->model->parameter_count + match->model->state_count;
     bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
@@ -87,7 +87,7 @@ static void check_spoken(Match *match) {
         for (int k = 0; k < match->theirs[i]->slice_count; k++)
             spoken[match->theirs[i]->slices[k].tensor] = true;
     for (int i = 0; i < match->model->parameter_count; i++)
-        if (!spoken[i]) tell(match, "no place for", match->model->parameters[i].name);
+        if (!spoken[i]) tell(match, "unmapped", match->model->parameters[i].name);
     free(spoken);
 }
 
@@ -110,7 +110,7 @@ static void add_their(Match *match, Conversion *conversion, const Shards *shards
             match->wrong++;
 }
 
-/* Tensors that the model has no place for: unknown, or such as the layout leaves out. */
+/* Reports tensors that the layout neither maps nor ignores. */
 static void check_used(Match *match, const Shards *shards, const bool *used) {
     const char *first = NULL;
     int left = 0;
@@ -124,7 +124,7 @@ static void check_used(Match *match, const Shards *shards, const bool *used) {
         if (!left++) first = name;
     }
     if (left)
-        note_message("layout '%s' leaves %d tensor%s out, the first is %s", match->layout, left,
+        note_message("layout '%s' ignores %d tensor%s, the first is %s", match->layout, left,
                      left == 1 ? "" : "s", first);
 }
 
@@ -171,8 +171,8 @@ Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler
     Conversion *conversion = conversion_new(match.count, false);
     check_spoken(&match);
     for (int i = 0; i < match.count; i++) add_our(&match, conversion, file, i);
-    if (told(&match, "the model family has no such part: train a model without it, or write a "
-                     "layout with --layout FILE"))
+    if (told(&match, "the model family has no such tensor: use a model without it, or a layout "
+                     "that maps it"))
         return conversion;
     conversion_free(conversion);
     return NULL;

@@ -1,5 +1,4 @@
-/* match: the tensors of a model against those that a family has for them.
- */
+/* match: matching of the tensors of a model with those of a model family. */
 #ifndef EXCHANGE_MATCH_H
 #define EXCHANGE_MATCH_H
 
@@ -7,11 +6,11 @@
 #include "exchange/convert.h"
 #include "model/model.h"
 
-/* What is written when `shards`, laid out as the family does, become the parameters of the model;
- * NULL after messages that name every tensor that is missing, of another shape, or not known. */
+/* The conversion from `shards` in the family's layout to the parameters of the model. NULL after
+ * messages that name every tensor that is missing, unknown or of another shape. */
 Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
                          const Model *model, const Shards *shards);
-/* The other way: from a checkpoint of the model. */
+/* The reverse: from a checkpoint of the model. */
 Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
                          const Model *model, const Safetensors *file);
 

@@ -43,7 +43,7 @@ static size_t window_count(const MoecModel *model) {
 }
 
 static bool loaded(const Call *call, const char *can) {
-    return call || error_message("load it with that flag", "the model was loaded without %s", can);
+    return call || error_message("load it with this flag", "the model was loaded without %s", can);
 }
 
 /* Tokens go to the memory of the model, also if the caller has bound these inputs to other memory
@@ -61,8 +61,9 @@ static bool ready(const Request *request, Call *call, const char *can, size_t co
     if (!loaded(call, can)) return false;
     const MoecTensor *foreign = call_foreign_input(call);
     if (foreign)
-        return error_message("bind its inputs and call moec_run or moec_differentiate",
-                             "the input '%s' is not a token", foreign->name);
+        return error_message(
+            "bind the inputs with moec_bind, then call moec_run or moec_differentiate",
+            "input '%s' is not a token", foreign->name);
     if (!library_given(request->tokens, "tokens") ||
         !library_tokens(request->tokens, count, moec_vocabulary(request->model)))
         return false;
@@ -82,7 +83,7 @@ static bool logits(const Request *request) {
     if (!library_given((const void *)values, "logits")) return false;
     if (!ready(request, model->run, "MOEC_CAN_RUN", (size_t)(batch * context))) return false;
     int slot = call_output(model->run, "logits");
-    if (slot < 0) return error_message(NULL, "the model has no output 'logits'");
+    if (slot < 0) return error_message(NULL, "add `output logits` to the model");
     if (!model->windows) model->windows = memory_new(sizeof(int32_t) * window_count(model));
     for (long b = 0; b < batch; b++)
         memcpy(model->windows + b * (context + 1), request->tokens + b * context,
@@ -228,9 +229,9 @@ int moec_count(const MoecModel *model, MoecKind kind) {
 static bool check_index(const Request *request) {
     int count = moec_count(request->model, request->kind);
     if (request->index >= 0 && request->index < count) return true;
-    return error_message("moec_count returns the number of arrays of a kind",
-                         "there is no array %d of kind %d: the model has %d of them",
-                         request->index, (int)request->kind, count);
+    return error_message("call moec_count for the number of arrays of a kind",
+                         "no array %d of kind %d: the model has %d of them", request->index,
+                         (int)request->kind, count);
 }
 
 static void describe(MoecArray *array, const char *name, const char *axes, int rank,

@@ -19,9 +19,9 @@ static Writing writing_of(const MoecModel *model) {
 static bool has_text(const MoecModel *model) {
     long vocabulary = moec_vocabulary(model);
     return model->tokenizer || vocabulary <= BYTES ||
-           error_message("train it with --tokenizer, which its checkpoint then contains",
-                         "this model has %ld tokens and no tokenizer: the bytes of a text are not "
-                         "its tokens",
+           error_message("train it with --tokenizer, which stores the tokenizer in the checkpoint",
+                         "the model has %ld tokens and no tokenizer, so text cannot be converted "
+                         "to its tokens",
                          vocabulary);
 }
 
@@ -90,7 +90,8 @@ static bool check_prompt(const MoecModel *model, const TokenList *prompt, size_t
             return error_message(NULL,
                                  "token %d of the prompt is not below the vocabulary size %ld",
                                  (int)prompt->items[i], vocabulary);
-    if (!prompt->count) return error_message(NULL, "the prompt is empty: expected a token or more");
+    if (!prompt->count)
+        return error_message(NULL, "the prompt is empty: expected at least one token");
     size_t context = (size_t)model->length;
     return (limit <= context + 1 && prompt->count <= context + 1 - limit) ||
            error_message("load the model with a larger context, or request fewer tokens",
@@ -143,7 +144,7 @@ static bool generate(const Request *request) {
     *text = NULL;
     if (!library_given(request->text, "prompt") || !check_how(how)) return false;
     if (!model->decoder)
-        return error_message("load it with that flag",
+        return error_message("load it with this flag",
                              "the model was loaded without MOEC_CAN_GENERATE");
     Generation generation = {.how = how, .good = true};
     Row row = {.sampling = sampling_of(how), .told = on_token, .context = &generation};

@@ -60,9 +60,11 @@ typedef struct MoecLoad {
     int can;             /* sum of MOEC_CAN_...; 0: run and generate */
     long batch, context; /* sequences, tokens of each; 0: those of the spec */
     uint64_t seed;       /* of fresh weights, if there is no checkpoint */
-    int input_gradients; /* training gives those of real inputs, too: outputs "gradient:NAME" */
-    /* A real input that the loss is linear in, sum[...] y[...] * dy[...]: what comes back to an
-     * output. Training then is moec_forward and moec_backward, and has no loss. NULL: none. */
+    /* 1: training also computes the gradients of real inputs, as outputs "gradient:NAME" */
+    int input_gradients;
+    /* Name of a real input that the loss is linear in, sum[...] y[...] * dy[...]: the gradient of
+     * the loss with respect to output y. Training then consists of moec_forward and moec_backward
+     * and has no loss. NULL: none. */
     const char *cotangent;
 } MoecLoad;
 
@@ -78,7 +80,8 @@ int moec_save(MoecModel *model, const char *path);
 long moec_batch(const MoecModel *model);
 long moec_context(const MoecModel *model);
 long moec_vocabulary(const MoecModel *model);
-/* Micro-batches per optimizer step (train.accumulate); 0 if the model cannot train. */
+/* Micro-batches per optimizer step (train.gradient_accumulation_steps); 0 if the model cannot
+ * train. */
 long moec_accumulation(const MoecModel *model);
 
 /* ---- tokens in, numbers out ---- */

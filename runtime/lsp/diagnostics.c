@@ -1,6 +1,6 @@
-/* diagnostics: errors and warnings of every model of a document, each once. A note belongs to what
- * stands before it, a remedy to its message. What is wrong in another file is told at the place of
- * the document that led there. */
+/* diagnostics: errors and warnings of all models of a document, without duplicates. A note belongs
+ * to the preceding message, a help text to its message. An error in another file is reported at the
+ * position in the document that refers to that file. */
 #include "lsp/server.h"
 
 #include "abi/json_make.h"
@@ -63,7 +63,7 @@ static void add_note(const Document *document, json_t *diagnostic, const json_t 
     json_array_append_new(list, json_make("{s:{s:s, s:o}, s:O}", "location", "uri", document->uri,
                                           "range", place_in(document, report), "message",
                                           json_object_get(report, "message")));
-    /* What is wrong elsewhere is told where this file led there. */
+    /* An error in another file is reported at the reference to that file. */
     if (json_object_get(diagnostic, "elsewhere")) {
         json_object_set_new(diagnostic, "range", place_in(document, report));
         json_object_del(diagnostic, "elsewhere");
@@ -97,7 +97,7 @@ static void add_once(json_t *list, json_t *diagnostic) {
     json_decref(diagnostic);
 }
 
-/* `placed`: only of what has a place. */
+/* placed: only diagnostics with a position in the document. */
 static void add_reports(const Document *document, json_t *list, const char *text, bool placed) {
     json_t *reports = json_loads(text, 0, NULL), *report, *last = NULL;
     size_t i;

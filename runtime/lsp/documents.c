@@ -44,7 +44,7 @@ char *uri_of_path(const char *path) {
     return uri;
 }
 
-/* ---- what is open ---- */
+/* ---- open documents ---- */
 
 Document *document_find(const Documents *documents, const char *uri) {
     for (int i = 0; i < documents->count; i++)

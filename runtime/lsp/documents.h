@@ -1,5 +1,5 @@
-/* documents: what an editor shows. Positions are those of the protocol: lines from 0, characters
- * in units of UTF-16. */
+/* documents: the open documents of the editor. Positions are those of the protocol: lines from 0,
+ * characters in UTF-16 code units. */
 #ifndef DOCUMENTS_H
 #define DOCUMENTS_H
 
@@ -21,7 +21,7 @@ typedef struct Documents {
 } Documents;
 
 Document *document_find(const Documents *documents, const char *uri); /* NULL: it is not open */
-/* Opens it, or gives it another text. */
+/* Opens a document or replaces its text. */
 void document_set(Documents *documents, const char *uri, const char *text, size_t length);
 void document_close(Documents *documents, const char *uri);
 void documents_free(Documents *documents);

@@ -25,7 +25,7 @@ static const char *text_at(const json_t *object, const char *outer, const char *
     return json_string_value(json_object_get(json_object_get(object, outer), key));
 }
 
-/* ---- what is asked about a place; each returns a new value ---- */
+/* ---- requests about a position; each returns a new value ---- */
 
 typedef struct Asked {
     const Document *document;
@@ -153,8 +153,8 @@ static void answer_request(Server *server, const char *method, json_t *id, const
         json_object_set_new(
             message, "error",
             json_make("{s:i, s:o}", "code", code, "message",
-                      json_sprintf(code == NO_METHOD ? "there is no method '%s'"
-                                                     : "'%s' cannot be answered now",
+                      json_sprintf(code == NO_METHOD ? "unknown method '%s'"
+                                                     : "cannot answer '%s' in this state",
                                    method)));
     send_message(server, message);
 }

@@ -35,7 +35,7 @@ static void drop(Wire *wire, size_t bytes) {
     memmove(wire->bytes, wire->bytes + bytes, wire->length);
 }
 
-/* The number behind Content-Length, or -1. */
+/* The value of the Content-Length header, or -1. */
 static long content_length(const char *header, size_t length) {
     static const char name[] = "Content-Length:";
     for (size_t at = 0; at + sizeof name < length; at++) {

@@ -1,4 +1,4 @@
-/* wire: messages of the Language Server Protocol, each behind a header with its length. */
+/* wire: messages of the Language Server Protocol, each after a header with its length. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -15,9 +15,9 @@ typedef struct Wire {
     bool ended; /* nothing more will come */
 } Wire;
 
-/* Waits for a message, at most so many milliseconds (-1: for ever). NULL when none came, when the
- * input ended or made no sense; *broken says the last. A text that is no JSON is an empty object.
- */
+/* Waits for a message for at most `milliseconds` (-1: no limit). NULL on timeout, at the end of
+ * input, or on an invalid header; *broken is true in the last two cases. Invalid JSON results in an
+ * empty object. */
 json_t *wire_read(Wire *wire, int milliseconds, bool *broken);
 /* Writes one and lets go of it; false when nobody reads. */
 bool wire_write(Wire *wire, json_t *message);

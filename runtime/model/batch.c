@@ -43,8 +43,8 @@ bool batch_active(const Batch *batch) {
     return false;
 }
 
-/* Many at once, where no row has to choose a token and read it within them. Past its end a row is
- * fed anything: nothing before that can see it. */
+/* True if all rows can process a block of prompt tokens, and none has to sample within it. Rows
+ * past their end receive arbitrary tokens, which do not affect earlier positions. */
 static bool prefills(const Batch *batch) {
     const Decoder *decoder = batch->decoder;
     size_t end = (size_t)decoder->position + PREFILL_TOKENS;
@@ -63,7 +63,7 @@ static int32_t choose(Batch *batch, const Row *row, const float *logits) {
     return sample_token(&row->sampling, logits, vocabulary, row->tokens.count - row->prompt);
 }
 
-/* The logits behind the token at `place` - 1 are there. */
+/* Handles the logits after the token at `place` - 1. */
 static void tell(Batch *batch, Row *row, size_t place, const float *logits) {
     if (place >= row->prompt + row->limit) {
         row->ended = true;

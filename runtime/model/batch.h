@@ -1,10 +1,9 @@
-/* batch: texts side by side, a row of a decoder each. All rows stand at the same position; one
- * whose prompt is shorter begins earlier to make tokens of its own.
+/* batch: sequences decoded in one batch, one row per sequence. All rows are at the same position. A
+ * row with a shorter prompt starts to sample earlier.
  *
  *     position   0  1  2  3  4  5  6  7
  *     row 0      p  p  p  p  p  p  .  .      p: of the prompt
- *     row 1      p  p  .  .  .  (ended)      .: made by the model
- */
+ *     row 1      p  p  .  .  .  (ended)      .: made by the model */
 #ifndef BATCH_H
 #define BATCH_H
 
@@ -14,19 +13,19 @@
 
 typedef struct Row Row;
 
-/* Called for each token from the second on, in order: that of `place`, of the prompt or just made,
- * with the logits that foretold it. Returns whether the row goes on. */
+/* Called for each token from the second on, in order: token number `place`, from the prompt or
+ * sampled, with the logits that predict it. Returns false to end the row. */
 typedef bool RowTold(Row *row, size_t place, const float *logits);
 
 struct Row {
-    TokenList tokens; /* the prompt, at least one, then what was made */
+    TokenList tokens; /* the prompt (at least one token), then the sampled tokens */
     size_t prompt;    /* tokens of the prompt */
-    size_t limit;     /* tokens to make at most */
+    size_t limit;     /* maximum number of sampled tokens */
     Sampling sampling;
     RowTold *told;
-    void *context; /* of whoever told is */
-    bool ended;    /* all was made, or told wanted no more */
-    bool nonsense; /* ended because a logit was no number */
+    void *context; /* data for the callback */
+    bool ended;    /* limit reached, or the callback returned false */
+    bool nonsense; /* ended because a logit is not finite */
 };
 
 typedef struct Batch {
@@ -37,17 +36,18 @@ typedef struct Batch {
     float *logits;   /* [vocabulary], changed by penalties */
 } Batch;
 
-/* Without rows; the decoder must outlive it. batch_free leaves the decoder and the rows alone. */
+/* A batch without rows. The decoder must outlive it; batch_free frees neither the decoder nor the
+ * rows. */
 Batch *batch_new(Decoder *decoder);
 void batch_free(Batch *batch);
-/* Begins with other rows, which must fit: prompt + limit is at most decoder->length + 1. False
- * after a message of the device. */
+/* Starts with new rows. prompt + limit of each may be at most decoder->length + 1. False after a
+ * device error, which was printed. */
 bool batch_begin(Batch *batch, Row *const *rows, int count);
-/* A row that has ended is not looked at any more. */
+/* Removes a row. */
 void batch_drop(Batch *batch, const Row *row);
-/* Whether a row goes on. */
+/* True if at least one row has not ended. */
 bool batch_active(const Batch *batch);
-/* One step for all. False after a message of the device. */
+/* One decoding step for all rows. False after a device error, which was printed. */
 bool batch_step(Batch *batch);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every element of an input or output takes four bytes: float or int32_t. */
+/* Elements of inputs and outputs have four bytes: float or int32_t. */
 enum { ELEMENT = 4 };
 
 static size_t slot_bytes(const MoecTensor *tensor) {
@@ -21,7 +21,8 @@ static size_t all_bytes(const MoecTensor *tensors, int count) {
     return bytes;
 }
 
-/* Where every slot lies in its block; outputs of one value come first, to be fetched together. */
+/* Assigns the offset of each slot in its block. Outputs with one value come first and are fetched
+ * together. */
 static void lay_out(Call *call) {
     const MoecGraphEntry *graph = call->graph;
     size_t at = 0;
@@ -74,8 +75,8 @@ Call *call_open(Model *model, const MoecGraphEntry *graph, float *cache) {
         good = good && call->cache;
     }
     if (good) return call;
-    error_message("make the batch or the context smaller", "no memory for %s",
-                  quantity((double)call->bytes, "B").text);
+    error_message("reduce train.batch_size or train.context_length",
+                  "out of memory: cannot allocate %s", quantity((double)call->bytes, "B").text);
     call_close(call);
     return NULL;
 }
@@ -122,7 +123,7 @@ void call_share_inputs(Call *to, const Call *from) {
             if (to->model->device->apart)
                 memcpy(to->inputs[i], from->inputs[j], tensor_count(input) * ELEMENT);
             else
-                to->inputs_there[i] = from->inputs_there[j]; /* which a program may have bound */
+                to->inputs_there[i] = from->inputs_there[j]; /* the program may have read it */
         }
     }
 }

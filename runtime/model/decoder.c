@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both graphs can share caches only when these are laid out alike. */
+/* True if two graphs have the same cache layout, a requirement for sharing caches. */
 static bool same_caches(const MoecGraphEntry *a, const MoecGraphEntry *b) {
     if (a->cache_bytes != b->cache_bytes || a->cache_count != b->cache_count) return false;
     for (int i = 0; i < a->cache_count; i++)
@@ -24,8 +24,8 @@ static bool open_calls(Decoder *decoder, const MoecGraphEntry *step,
         decoder->prefill = call_open(decoder->model, prefill, decoder->step->cache);
     const MoecTensor *foreign = call_foreign_input(decoder->step);
     if (foreign)
-        return error_message("only models of tokens generate text", "the input '%s' is not a token",
-                             foreign->name);
+        return error_message("text generation requires a model with token inputs only",
+                             "input '%s' is not a token", foreign->name);
     decoder->logits = call_output(decoder->step, "logits");
     return decoder->logits >= 0 ||
            error_message("add `output logits` to the model", "the model has no output 'logits'");
@@ -46,24 +46,24 @@ static GraphShape decode_shape(long rows, long length, long tokens) {
     return (GraphShape){.graph = MOEC_DECODE, .batch = rows, .context = length, .tokens = tokens};
 }
 
-/* What was learned of each place ends with those of training. */
+/* Learned position embeddings end at the training context length. */
 static bool places_reach(MoecCompiler *compiler, long length, long context) {
     const char *learned = length > context ? moec_learned_places(compiler) : NULL;
     if (!learned) return true;
-    char *help = memory_format("stay within %ld tokens, the prompt among them, or train with "
-                               "--set train.context=%ld",
-                               context, length);
+    char *help = memory_format(
+        "use at most %ld tokens including the prompt, or train with --set train.context_length=%ld",
+        context, length);
     error_message(help,
-                  "the text may have %ld tokens, and '%s' has learned the first %ld places alone "
-                  "(train.context)",
-                  length, learned, context);
+                  "'%s' has learned embeddings for %ld positions (train.context_length), but the "
+                  "text can have %ld tokens",
+                  learned, context, length);
     free(help);
     return false;
 }
 
 Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
                      long length) {
-    long context = (long)moec_option_number(compiler, "train.context", 256);
+    long context = (long)moec_option_number(compiler, "train.context_length", 256);
     if (!places_reach(compiler, length, context)) return NULL;
     GraphShape *shapes = memory_new(sizeof *shapes * 2 * (size_t)widths);
     for (int i = 0; i < widths; i++) {
@@ -82,13 +82,12 @@ Decoder *decoder_over(Model *model, int width, long length) {
 
 Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
                       long length) {
-    long context = (long)moec_option_number(compiler, "train.context", 256);
+    long context = (long)moec_option_number(compiler, "train.context_length", 256);
     long places = length > context ? length : context;
     if (!places_reach(compiler, length, context)) return NULL;
     if (length > context)
-        note_message(
-            "the text goes beyond the %ld tokens that the model was trained on (train.context)",
-            context);
+        note_message("the text exceeds the training context of %ld tokens (train.context_length)",
+                     context);
     const GraphShape shapes[] = {decode_shape(rows, places, 1),
                                  decode_shape(rows, places, PREFILL_TOKENS)};
     int count = expected >= PREFILL_TOKENS ? 2 : 1;

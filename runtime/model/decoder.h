@@ -1,4 +1,4 @@
-/* decoder: a model that takes tokens and gives the logits of the next, step by step with its
+/* decoder: autoregressive decoding: computes the logits of the next token, step by step with
  * caches. */
 #ifndef DECODER_H
 #define DECODER_H
@@ -8,42 +8,43 @@
 typedef struct Decoder {
     Model *model;
     bool owns_model;
-    Call *step;    /* one token of each row */
-    Call *prefill; /* PREFILL_TOKENS at once, on the caches of step; NULL when there was no need or
-                      no way */
-    long rows;     /* texts side by side, all at the same position */
+    Call *step; /* one token of each row */
+    /* PREFILL_TOKENS tokens per call, on the caches of `step`; NULL if not needed or not
+     * possible */
+    Call *prefill;
+    long rows; /* sequences in the batch, all at the same position */
     long position, length;
     int logits; /* output slot */
 } Decoder;
 
 enum { PREFILL_TOKENS = MOEC_STEP_TOKENS };
 
-/* A model that decoders of several widths share: rows[i] texts side by side in those of width i.
- * length: places of the caches. NULL after a message. The weights are still to be read. */
+/* Opens a model that decoders of several batch sizes share: decoder i has rows[i] sequences.
+ * length: positions of the caches. NULL after a message. The caller reads the weights. */
 Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
                      long length);
-/* A decoder over such a model, with caches of its own. Closed before the model. NULL after a
- * message. */
+/* A decoder of such a model with new caches. Close it before the model. NULL after a message. */
 Decoder *decoder_over(Model *model, int width, long length);
-/* The same over graphs of any model; prefill: NULL for none. */
+/* The same for graphs of any model; prefill: may be NULL. */
 Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
                     long length);
 
-/* rows: texts side by side; expected: tokens that will be fed at once at the start (0: none worth a
- * graph of its own); length: places of the caches, at least the spec's context. NULL after a
- * message. The weights are still to be read. */
+/* Opens model and decoder. rows: sequences; expected: number of prompt tokens (0: no prefill
+ * graph); length: positions of the caches, at least the context length of the spec. NULL after a
+ * message. The caller reads the weights. */
 Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
                       long length);
 void decoder_close(Decoder *decoder);
 long decoder_vocabulary(const Decoder *decoder);
-/* Forgets what was fed: the next token is the first. False after a message of the device. */
+/* Clears the caches: the next token has position 0. False after a device error, which was
+ * printed. */
 bool decoder_reset(Decoder *decoder);
-/* Feeds `count` >= 1 tokens to the one row; the logits after the last one, valid until the next
- * call. */
+/* Processes `count` >= 1 tokens of the only row. Returns the logits after the last one, valid until
+ * the next call. */
 const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
-/* Feeds every row 1 token, or PREFILL_TOKENS where there is a prefill: tokens [row, count]. The
- * logits [row, count, vocabulary], valid until the next call; NULL after a message of the device.
- */
+/* Processes one token per row, or PREFILL_TOKENS if there is a prefill graph: tokens [row, count].
+ * Returns logits [row, count, vocabulary], valid until the next call; NULL after a device error,
+ * which was printed. */
 const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count);
 
 #endif

@@ -1,4 +1,4 @@
-/* described: a program's tables from the compiler's own account of it. */
+/* described: the tables of a program, built from the compiler's description. */
 #include "model/described.h"
 
 #include "base/memory.h"
@@ -29,7 +29,7 @@ static MoecTensor tensor_of(const MoecTensorInfo *info, MoecBlock block) {
     return tensor;
 }
 
-/* One list of tensors; *bytes is how long their block is, 0 for slots. */
+/* A list of tensors; *bytes: size of their block, 0 for slots. */
 static const MoecTensor *tensors_of(MoecCompiler *compiler, const MoecProgram *program,
                                     MoecTensorList list, MoecBlock block, int *count,
                                     size_t *bytes) {

@@ -1,10 +1,10 @@
-/* described: what module_describe makes. */
+/* described: cleanup for module_describe. */
 #ifndef DESCRIBED_H
 #define DESCRIBED_H
 
 #include "model/module.h"
 
-/* Frees the tables of a module that was described. */
+/* Frees the tables of a module from module_describe. */
 void module_forget(Module *module);
 
 #endif

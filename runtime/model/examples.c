@@ -12,7 +12,7 @@ static bool is_foreign(const MoecTensor *input) {
     return input->input == MOEC_INPUT_REAL || input->input == MOEC_INPUT_CLASS;
 }
 
-/* Numbers of an input for one sequence of the batch. */
+/* Number of 32-bit words of an input per sequence of the batch. */
 static size_t words_of(const Call *call, const MoecTensor *input) {
     return tensor_count(input) / (size_t)call->graph->batch;
 }
@@ -24,7 +24,7 @@ long examples_words(const Call *call) {
     return (long)words;
 }
 
-/* A class is a whole number below the size of what it looks up. */
+/* Converts a value to a 32-bit word. A class label must be an integer from 0 to vocabulary - 1. */
 static bool to_word(const MoecTensor *input, const char *path, float value, int32_t *word) {
     if (input->input == MOEC_INPUT_REAL) {
         memcpy(word, &value, sizeof value);
@@ -34,17 +34,17 @@ static bool to_word(const MoecTensor *input, const char *path, float value, int3
     *word = inside ? (int32_t)value : 0;
     return (inside && value == floorf(value)) ||
            error_message("number the classes from 0",
-                         "%s: '%s' holds %g, which is none of %ld classes", path, input->name,
+                         "%s: '%s' contains %g, but the model has %ld classes", path, input->name,
                          (double)value, input->vocabulary);
 }
 
-/* One input of all examples into its place in their windows. */
+/* Copies one input of all examples to its offset in the records. */
 static bool read_input(const Safetensors *file, const MoecTensor *input, size_t each, size_t offset,
                        Data *data) {
     const Entry *entry = safetensors_find(file, input->name);
     if (!entry)
-        return error_message("give one tensor for each input of the model", "%s has no tensor '%s'",
-                             file->path, input->name);
+        return error_message("the file needs one tensor per input of the model",
+                             "%s has no tensor '%s'", file->path, input->name);
     size_t examples = entry->rank ? (size_t)entry->shape[0] : 0, count = examples;
     for (int i = 1; i < entry->rank; i++) count *= (size_t)entry->shape[i];
     if (!data->words) {
@@ -52,9 +52,10 @@ static bool read_input(const Safetensors *file, const MoecTensor *input, size_t 
         data->words = memory_new(sizeof *data->words * ((size_t)data->count + 1));
     }
     if (!examples || count != examples * each || data->count != examples * data->record)
-        return error_message("the first dimension counts examples, the rest is the input",
-                             "%s: '%s' holds %zu numbers, the model reads %zu for each example",
-                             file->path, input->name, count, each);
+        return error_message(
+            "the first dimension is the example, the others are those of the input",
+            "%s: '%s' has %zu values, but the model reads %zu per example", file->path, input->name,
+            count, each);
     float *values = memory_new(sizeof *values * count);
     bool good = safetensors_numbers(file, entry, values, count);
     for (size_t i = 0; i < count && good; i++)
@@ -69,10 +70,9 @@ Data *examples_open(const char *path, const Call *call) {
     if (!words) return data_open(path, call_vocabulary(call));
     Safetensors *file = safetensors_open(path);
     if (!file) {
-        note_message(
-            "this model learns from examples: a safetensors file that holds '%s' and what else "
-            "it reads, not from text",
-            call_foreign_input(call)->name);
+        note_message("this model reads examples, not text: --data expects a safetensors file with "
+                     "tensor '%s' and the other inputs",
+                     call_foreign_input(call)->name);
         return NULL;
     }
     Data *data = memory_new(sizeof *data);

@@ -13,8 +13,8 @@
 
 enum { GRAPH_LIMIT = 8 };
 
-/* The shapes to compile: where a state is a mean over a step, also the graph that finds it, of the
- * shape that is trained. */
+/* The shapes to compile. If a state is a mean over a step, the gather graph of the trained shape is
+ * added. */
 static int shapes_of(const MoecCompiler *compiler, const GraphShape *shapes, int count,
                      GraphShape *all) {
     memcpy(all, shapes, sizeof *all * (size_t)count);
@@ -27,8 +27,8 @@ static int shapes_of(const MoecCompiler *compiler, const GraphShape *shapes, int
     return count;
 }
 
-/* The text of the graphs as C, and the kernels that it launches where the device wants them apart.
- * NULL after the reports were printed. */
+/* The C source of the graphs, and separate kernels if the device requires them. NULL after the
+ * diagnostics were printed. */
 static const char *text_of(const Device *device, MoecCompiler *compiler, const GraphShape *shapes,
                            int count, MoecKernels *kernels) {
     MoecProgram *programs[GRAPH_LIMIT];
@@ -53,8 +53,8 @@ static int moment_count(const Model *model) {
     return model->trains && model->table->update ? model->table->update->state_count : 0;
 }
 
-/* The host's blocks. What is never touched takes no room: on a device apart what is not copied
- * here, of gradients and moments what is frozen. */
+/* Allocates the host blocks. Untouched memory needs no pages: with separate device memory, tensors
+ * without a host copy; in gradients and optimizer states, the frozen part. */
 static bool take_here(Model *model) {
     const MoecTable *table = model->table;
     model->weights = memory_map(table->weight_bytes);
@@ -73,13 +73,13 @@ static bool take_here(Model *model) {
     return good;
 }
 
-enum { APART = 256 }; /* blocks begin at multiples of it */
+enum { APART = 256 }; /* alignment of blocks in bytes */
 
 static size_t rounded(size_t bytes) {
     return (bytes + APART - 1) / APART * APART;
 }
 
-/* The device's blocks: one piece of memory. */
+/* Allocates the device blocks as one piece of memory. */
 static bool take_there(Model *model) {
     const MoecTable *table = model->table;
     ModelMemory *there = &model->there;
@@ -122,7 +122,8 @@ static bool take_memory(Model *model) {
     }
     bool fits = model->device->apart || model_bytes(model) <= memory_of_machine();
     return (fits && take_here(model) && take_there(model)) ||
-           error_message("make train.batch or train.context smaller", "no memory for %s on %s",
+           error_message("reduce train.batch_size or train.context_length",
+                         "out of memory: cannot allocate %s on %s",
                          quantity((double)model_bytes(model), "B").text, model->device->name);
 }
 
@@ -237,7 +238,7 @@ bool model_finite(const Model *model, bool *finite) {
     return true;
 }
 
-/* The first weight of the host that holds a number that is not finite, or NULL. */
+/* The first weight in host memory with a value that is not finite, or NULL. */
 static const char *first_nonsense(const Model *model) {
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
@@ -250,10 +251,10 @@ static const char *first_nonsense(const Model *model) {
 
 bool model_tell_nonsense(const Model *model, const char *what) {
     const char *name = first_nonsense(model);
-    return error_message(
-        "a checkpoint of an earlier step may be sound; train with a lower train.lr",
-        "%s not a finite number%s%s", what, name ? "; nor is what the weights hold: " : "",
-        name ? name : "");
+    return error_message("use a checkpoint of an earlier step, or train with a lower train.lr",
+                         "%s not a finite number%s%s", what,
+                         name ? "; weight with values that are not finite: " : "",
+                         name ? name : "");
 }
 
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
@@ -270,7 +271,7 @@ size_t model_bytes(const Model *model) {
            moments * moment_bytes(table) + halves + table->state_bytes + model->arena_bytes;
 }
 
-enum { INITIAL_VALUES = 512 }; /* at a time */
+enum { INITIAL_VALUES = 512 }; /* values per block */
 
 static void initial_values(const MoecTensor *tensor, uint64_t seed, size_t first, size_t count,
                            float *values) {
@@ -332,8 +333,8 @@ static char *shape_text(const long *shape, int rank) {
     return closed;
 }
 
-/* Weights of another shape. Where one axis alone is longer than they know, as the places of a text
- * that goes on beyond learned positions, no more of it may be asked for. */
+/* Reports weights of another shape. If only one axis is too short, as with learned positions, a
+ * smaller setting fits. */
 static bool wrong_shape(const Safetensors *file, const char *name, const PublicTensor *one,
                         const Entry *entry) {
     int differ = 0, axis = 0;
@@ -347,13 +348,15 @@ static bool wrong_shape(const Safetensors *file, const char *name, const PublicT
         letter += strcspn(letter, ",") + (strchr(letter, ',') != NULL);
     char *longer =
         differ == 1 && one->shape[axis] > entry->shape[axis]
-            ? memory_format("these weights know %ld of axis '%.*s': ask for no more, or use "
-                            "weights made for %ld",
-                            entry->shape[axis], (int)strcspn(letter, ","), letter, one->shape[axis])
+            ? memory_format(
+                  "the weights have size %ld on axis '%.*s'; use a setting of at most %ld, or "
+                  "weights with size %ld",
+                  entry->shape[axis], (int)strcspn(letter, ","), letter, entry->shape[axis],
+                  one->shape[axis])
             : memory_format("use weights made for this model and these settings");
     char *found = shape_text(entry->shape, entry->rank),
          *wanted = shape_text(one->shape, one->rank);
-    error_message(longer, "%s: %s has the shape %s, the model wants %s (%s)", file->path, name,
+    error_message(longer, "%s: %s has shape %s, but the model needs %s (%s)", file->path, name,
                   found, wanted, one->axes);
     free(found);
     free(wanted);
@@ -377,13 +380,13 @@ static bool read_tensor(const Safetensors *file, const char *name, const PublicT
     return read_values(file, name, one, block + one->offset / sizeof(float), needed, used);
 }
 
-/* Of tensors in files; of states in a table: of an optimizer that sees parameters as a whole. */
+/* True for optimizer states of parameters that are updated as matrices: by name in files, by table
+ * entry in programs. */
 static bool is_optimizers(const char *name) {
     return strncmp(name, "optimizer.", 10) == 0;
 }
 
-/* What the file holds beside what was read: a run that goes on must not lose it, others are
- * told. */
+/* Tensors in the file that were not read: an error if the run resumes, otherwise a note. */
 static bool nothing_left(const Safetensors *file, const bool *used, bool optimizer) {
     int left = 0;
     const char *first = NULL;
@@ -394,22 +397,22 @@ static bool nothing_left(const Safetensors *file, const bool *used, bool optimiz
     }
     if (left && optimizer)
         return error_message("use weights made for this model and these settings",
-                             "%s holds %d tensors that the model does not have, such as %s",
+                             "%s contains %d tensors that the model does not have, such as %s",
                              file->path, left, first);
     if (left)
-        note_message("%s holds %d tensors that the model does not read, such as %s", file->path,
+        note_message("%s contains %d tensors that the model does not read, such as %s", file->path,
                      left, first);
     return true;
 }
 
-/* Is it updated element by element? */
+/* True if the parameter is updated element by element. */
 static bool is_moved(const PublicTensor *parameter) {
     return !parameter->tensor->frozen && !parameter->tensor->whole;
 }
 
 /* ---- averages ---- */
 
-/* The state of that name among those of elements, or -1. */
+/* Index of the optimizer state with this name, or -1. */
 static int moment_called(const Model *model, const char *name) {
     for (int j = 0; j < moment_count(model); j++)
         if (strcmp(model->table->update->state_names[j], name) == 0) return j;
@@ -418,7 +421,7 @@ static int moment_called(const Model *model, const char *name) {
 
 static const char of_average[] = "optimizer.average:";
 
-/* Is the state such a mean of one of the parameters that are updated whole? */
+/* True if the state is the weight average of a parameter that is updated as a matrix. */
 static bool is_average(const Model *model, const PublicTensor *state) {
     const size_t length = strlen(of_average);
     if (strncmp(state->name, of_average, length) != 0) return false;
@@ -429,8 +432,8 @@ static bool is_average(const Model *model, const PublicTensor *state) {
     return false;
 }
 
-/* The mean of a parameter that its optimizer keeps, where the host has it, or NULL: what is used of
- * the model by all but the steps of its training. */
+/* The weight average (EMA) of a parameter in host memory, or NULL. Everything except training steps
+ * uses it instead of the weights. */
 static float *average_of(const Model *model, const PublicTensor *one) {
     int moment = is_moved(one) ? moment_called(model, "average") : -1;
     if (moment >= 0) return model->moments[moment] + one->offset / sizeof(float);
@@ -451,7 +454,7 @@ static bool has_average(const Model *model) {
     return found;
 }
 
-/* Before the first step a mean is what there is. */
+/* Before the first step the averages equal the weights. */
 static void begin_averages(Model *model) {
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
@@ -485,7 +488,7 @@ bool model_give_averages(Model *model) {
     return model_put_weights(model);
 }
 
-/* The states of the optimizer that belong to a parameter. */
+/* Reads the optimizer states of a parameter. */
 static bool read_moments(Model *model, const Safetensors *file, const PublicTensor *one,
                          bool *used) {
     const MoecUpdate *update = model->table->update;
@@ -499,7 +502,7 @@ static bool read_moments(Model *model, const Safetensors *file, const PublicTens
     return good;
 }
 
-/* Under its name stands what all others read, the mean; what is trained has a name of its own. */
+/* The parameter's name stores the average; the trained weights have a separate name. */
 static bool read_trained(Model *model, const Safetensors *file, const PublicTensor *one,
                          bool *used) {
     float *average = average_of(model, one);
@@ -624,7 +627,7 @@ static void add_entry(Entry *entries, int *count, char *name, const PublicTensor
     add_values(entries, count, name, one, block + one->offset / sizeof(float));
 }
 
-/* A parameter as all others read it, and as it is trained. */
+/* Adds the entry of a parameter for inference, and the one of its trained weights. */
 static void add_parameter(const Model *model, Entry *entries, int *count, const PublicTensor *one,
                           bool optimizer) {
     const float *average = model->own ? NULL : average_of(model, one);

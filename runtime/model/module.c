@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The names under which the program of a text and the kernels are kept: a hash of the text, the
- * headers, the compiler and this processor. */
+/* Names of the compiled program and of the kernels in the cache: a hash of source, headers,
+ * compiler and processor. */
 static char *program_name(const char *folder, const char *text) {
     XXH3_state_t *state = cache_begin();
     cache_add(state, text);
@@ -35,7 +35,7 @@ static char *kernels_name(const char *folder) {
     return cache_name(state, folder, "kernels-", ".o");
 }
 
-/* Writes the embedded headers that hosted programs include into a folder; false after a message. */
+/* Writes the embedded headers of hosted programs into a folder; false after a message. */
 static bool module_write_headers(const char *folder) {
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
@@ -46,7 +46,7 @@ static bool module_write_headers(const char *folder) {
     return good;
 }
 
-/* The same from memory: from some places nothing may be run. */
+/* Loads a copy in memory: some file systems do not permit execution. */
 static void *open_copy(const char *path) {
     Mapping mapping;
     int descriptor = memfd_create("program", MFD_CLOEXEC);
@@ -70,7 +70,7 @@ static bool load(Module *module, const char *path, bool say) {
     bool good = module->table && module->table->abi == MOEC_ABI;
     if (!good && say)
         error_message("remove the file and try again", "cannot load %s: %s", path,
-                      module->handle ? "it is not a program of this version" : reason);
+                      module->handle ? "it is not a program of this version of moec" : reason);
     free(reason);
     if (good) return true;
     if (module->handle) dlclose(module->handle);
@@ -78,26 +78,26 @@ static bool load(Module *module, const char *path, bool say) {
     return false;
 }
 
-/* A folder of its own below `parent` with the headers in it; false after a message. cached: the
- * parent is the cache's folder. */
+/* Creates a temporary folder below `parent` with the headers; false after a message. cached: the
+ * parent is the cache folder. */
 static bool workplace(Workplace *place, const char *parent, bool cached) {
     if (cache_workplace(place, parent, cached)) return module_write_headers(place->folder);
-    return error_message("set TMPDIR or XDG_CACHE_HOME to a folder that may be written",
-                         "cannot make a folder below %s: %s", parent, strerror(errno));
+    return error_message("set TMPDIR or XDG_CACHE_HOME to a folder that you can write to",
+                         "cannot create a folder below %s: %s", parent, strerror(errno));
 }
 
-enum { PART_BYTES = 40000 }; /* a text of fewer is compiled at once: a part has headers to read */
+/* shorter sources are compiled as one part, since each part parses the headers */
+enum { PART_BYTES = 40000 };
 
-/* Where a program is made and kept. */
+/* Paths of a compilation. */
 typedef struct Making {
-    const char *parent;        /* it is compiled in a folder of its own below */
-    const char *kept;          /* where it goes then, or NULL */
-    const char *ready, *fresh; /* kernels that are there, or NULL; where new ones go, or NULL */
-    bool parts;                /* its text is of two parts, and long enough for two */
+    const char *parent;        /* parent of the temporary folder */
+    const char *kept;          /* destination of the program, or NULL */
+    const char *ready, *fresh; /* existing kernels, or NULL; destination of new kernels, or NULL */
+    bool parts;                /* compile the source as two parts */
 } Making;
 
-/* The program and, unless they are ready, the kernels that it calls, compiled side by side and
- * linked. */
+/* Compiles the program and, unless they exist, the kernels in parallel, and links them. */
 static bool build(const char *folder, const char *source, const char *output,
                   const Making *making) {
     const char *ready = making->ready;
@@ -117,7 +117,7 @@ static bool build(const char *folder, const char *source, const char *output,
     return good;
 }
 
-/* What cannot be kept is used from where it was made. */
+/* A program that cannot be cached is loaded from its temporary folder. */
 static bool make(Module *module, const char *text, const Making *making) {
     Workplace place = {.lock = -1};
     bool good = workplace(&place, making->parent, making->kept != NULL);
@@ -129,7 +129,7 @@ static bool make(Module *module, const char *text, const Making *making) {
     if (kept) {
         char *beside = memory_format("%.*s.c", (int)strlen(making->kept) - 3, making->kept);
         if (chmod(source, 0644) != 0 || rename(source, beside) != 0)
-            note_message("%s is not kept: %s", beside, strerror(errno));
+            note_message("%s is not cached: %s", beside, strerror(errno));
         free(beside);
     }
     good = good && load(module, kept ? making->kept : output, true);
@@ -144,7 +144,7 @@ static const char *temporary_folder(void) {
     return folder && *folder ? folder : "/tmp";
 }
 
-/* In the cache's folder; if that fails, say because its disk is full, in a temporary folder and
+/* Compiles in the cache folder; if that fails, for example on a full disk, in a temporary folder
  * without the cache. Only the last attempt reports errors. */
 static bool make_anywhere(Module *module, const char *text, const Making *making) {
     if (!making->kept) return make(module, text, making);
@@ -163,15 +163,15 @@ static bool make_anywhere(Module *module, const char *text, const Making *making
             .parent = temporary_folder(), .ready = making->ready, .parts = making->parts};
         good = make(module, text, &other);
         if (good)
-            note_message("the cache in %s is not used; the program was compiled in %s",
+            note_message("the cache in %s is not usable; the program was compiled in %s",
                          making->parent, other.parent);
     }
     free(messages);
     return good;
 }
 
-/* The kernels in one of the places beside a file: an owned name, or NULL when there are none that
- * fit. */
+/* Path of matching precompiled kernels relative to a file; NULL if there are none. The caller frees
+ * it. */
 static char *kernels_beside(const char *file) {
     static const char *const places[] = {"kernels", "../lib/moec"};
     const char *slash = strrchr(file, '/');
@@ -186,8 +186,8 @@ static char *kernels_beside(const char *file) {
     return NULL;
 }
 
-/* The kernels compiled for this machine, where `make` and `make install` leave them: beside the
- * binary, or beside the library that this is part of. */
+/* Precompiled kernels of this machine from `make` or `make install`: relative to the binary, or to
+ * the library that contains this code. */
 static char *kernels_beside_binary(void) {
     char binary[4096] = "";
     if (readlink("/proc/self/exe", binary, sizeof binary - 1) < 0) binary[0] = 0;

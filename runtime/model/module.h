@@ -1,5 +1,5 @@
-/* module: C text from the compiler, made into a loaded program by the system's C compiler. What was
- * made is kept (cache.h), so that a second start needs no compiler. */
+/* module: compiles the C source of a program with the system's C compiler and loads it. Results are
+ * cached (cache.h); a second start needs no compiler. */
 #ifndef MODULE_H
 #define MODULE_H
 
@@ -11,21 +11,22 @@
 typedef struct Module {
     void *handle;
     const MoecTable *table;
-    bool cached; /* found, not made */
+    bool cached; /* from the cache */
     double compile_seconds;
     size_t text_bytes;
-    MoecTable described; /* without a handle: what `table` points to */
+    MoecTable described; /* target of `table` if there is no handle */
 } Module;
 
-/* parts: the text is of two that may be compiled side by side (see kernels.h); keep: use the cache.
- * NULL after a message. */
+/* Compiles and loads a program. parts: the source has two parts that can be compiled in parallel
+ * (see kernels.h); keep: use the cache. NULL after a message. */
 Module *module_load(const char *text, bool parts, bool keep);
-/* The tables of a program without its functions, for which no C compiler is needed: it can be given
- * weights, not run. Names belong to the compiler, which has to outlive it. NULL after an error (see
+/* The tables of a program without its functions, which need no C compiler: weights can be read, but
+ * not run. Names belong to the compiler, which must outlive the module. NULL after an error (see
  * moec_reports). */
 Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
-/* Compiles the kernels that every program calls into a folder, unless it has them. The folders
- * `kernels` beside the binary and ../lib/moec are looked at before kernels are compiled. */
+/* Compiles the kernels that all programs share into a folder, unless it already contains them.
+ * Before kernels are compiled, the folders `kernels` next to the binary and ../lib/moec are
+ * searched. */
 bool module_prepare(const char *folder);
 void module_free(Module *module);
 

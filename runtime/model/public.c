@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* parts: NULL for a tensor that is not stacked, which is its own only step. */
+/* parts: NULL for a tensor that is not stacked. */
 static PublicTensor one_tensor(const MoecTensor *tensor, const StepPath *parts, long step) {
     PublicTensor one = {.tensor = tensor};
     for (int i = parts ? 1 : 0; i < tensor->rank; i++) one.shape[one.rank++] = tensor->shape[i];

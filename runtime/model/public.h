@@ -1,10 +1,9 @@
-/* public: the tensors of a table as files know them. A tensor stacked over the steps of a repeat is
- * one tensor a step:
+/* public: tensors of a table by their names in files. A tensor that is stacked over a repeat is one
+ * tensor per step:
  *
  *     "block.{2*i+1}.ffn.up", "block,dim,hidden", [4, d, f]
- *   -->
- *     "block.1.ffn.up" ... "block.7.ffn.up", "dim,hidden", [d, f]
- */
+ * -->
+ *     "block.1.ffn.up" ... "block.7.ffn.up", "dim,hidden", [d, f] */
 #ifndef PUBLIC_H
 #define PUBLIC_H
 
@@ -19,7 +18,7 @@ typedef struct PublicTensor {
     size_t count;  /* elements */
 } PublicTensor;
 
-/* An array of *public_count, to be released with public_free. */
+/* A new array of *public_count tensors; free it with public_free. */
 PublicTensor *public_tensors(const MoecTensor *tensors, int count, int *public_count);
 void public_free(PublicTensor *tensors, int count);
 

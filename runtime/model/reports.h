@@ -1,10 +1,10 @@
-/* reports: what the compiler says of a spec, on standard error. */
+/* reports: compiler diagnostics on standard error. */
 #ifndef REPORTS_H
 #define REPORTS_H
 
 #include "moec.h"
 
-/* Prints the reports so far when there are errors; returns true when there are none. */
+/* Prints the diagnostics if there are errors; returns true if there are none. */
 bool reports_good(MoecCompiler *compiler);
 
 #endif

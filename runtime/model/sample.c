@@ -25,7 +25,7 @@ static int32_t most_likely(const float *logits, long vocabulary) {
     return best;
 }
 
-/* How many of the sorted candidates stay, and the sum of their weights. */
+/* Number of sorted candidates that remain after the cut, and the sum of their weights. */
 static long cut(const Sampling *sampling, const Candidate *candidates, long count, double *sum) {
     if (sampling->top_k > 0 && sampling->top_k < count) count = sampling->top_k;
     while (count > 1 && candidates[count - 1].weight < sampling->min_p * candidates[0].weight)

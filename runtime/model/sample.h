@@ -1,4 +1,4 @@
-/* sample: the next token from logits. */
+/* sample: sampling of the next token from logits. */
 #ifndef SAMPLE_H
 #define SAMPLE_H
 
@@ -6,45 +6,47 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is added to the logit of a token. */
+/* Addend of the logit of a token. */
 typedef struct TokenBias {
     int32_t token;
     float bias;
 } TokenBias;
 
 typedef struct Sampling {
-    double temperature; /* 0: the most likely token, lowest number first */
-    long top_k;         /* only the k most likely; 0: all */
-    double top_p;       /* only the most likely that together reach p; 1: all */
-    double min_p;       /* only those at least so many times as likely as the most likely; 0: all */
-    double repetition;  /* above 1: what was said before becomes less likely; 1: as it is */
-    double presence;    /* taken from the logit of a token that was made before */
-    double frequency;   /* and for each time that it was */
+    double temperature; /* 0: greedy, the most likely token; ties: lowest id */
+    long top_k;         /* restriction to the k most likely tokens; 0 = all */
+    /* restriction to the most likely tokens with total probability p; 1 = all */
+    double top_p;
+    /* restriction to tokens with this probability relative to the most likely one; 0 = all */
+    double min_p;
+    double repetition; /* repetition penalty of tokens that occurred before; 1 = none */
+    double presence;   /* subtracted from the logits of tokens sampled before */
+    double frequency;  /* subtracted once per earlier occurrence */
     const TokenBias *biases;
     int bias_count;
     uint64_t seed;
 } Sampling;
 
-/* False when the logits are nonsense: one is no number, or the largest is infinite. */
+/* False if a logit is NaN or the largest one is infinite. */
 bool sample_possible(const float *logits, long vocabulary);
-/* The logarithm of the sum of exponentials: a logit less this is the log-probability of its token.
- */
+/* Logarithm of the sum of exponentials; a logit minus this value is the log-probability of its
+ * token. */
 double sample_log_sum(const float *logits, long vocabulary);
-/* The `count` most likely tokens, the most likely first and of equal ones the lowest number.
- * Returns how many there are. */
+/* The `count` most likely tokens in descending order; ties: lowest id first. Returns their
+ * number. */
 int sample_best(const float *logits, long vocabulary, int32_t *tokens, int count);
-/* A text so far: the prompt, and behind it what was made. */
+/* The tokens so far: the prompt, then the sampled tokens. */
 typedef struct Said {
     const int32_t *tokens;
     size_t count, prompt;
 } Said;
 
-/* The logits with penalties and biases: `logits` itself where there are none, or `changed`
- * [vocabulary]. Those of tokens that were said before are divided by `repetition`, or multiplied
- * where they are negative (CTRL, arXiv:1909.05858). */
+/* The logits after penalties and biases: `logits` itself if there are none, else `changed`
+ * [vocabulary]. The logits of earlier tokens are divided by `repetition` if positive, otherwise
+ * multiplied (CTRL, arXiv:1909.05858). */
 const float *sample_adjust(const Sampling *sampling, const float *logits, float *changed,
                            long vocabulary, const Said *said);
-/* place: the number of the token, so that a choice depends on (seed, place, logits) alone. */
+/* Samples a token. `place`: index of the token; the result depends on (seed, place, logits) only. */
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,
                      uint64_t place);
 

@@ -69,7 +69,7 @@ static bool take(Speech *speech, int32_t token) {
     }
 }
 
-/* Where the first stop begins in the text that is held, or its length. */
+/* Offset of the first stop sequence in the held text, or its length. */
 static size_t first_stop(const Speech *speech) {
     const Text *held = &speech->held;
     size_t first = held->length;
@@ -81,7 +81,7 @@ static size_t first_stop(const Speech *speech) {
     return first;
 }
 
-/* How many bytes at the end may begin a stop. */
+/* Number of bytes at the end that may start a stop sequence. */
 static size_t maybe_stop(const Speech *speech) {
     const Text *held = &speech->held;
     size_t most = 0;
@@ -102,7 +102,7 @@ static bool is_stop(const Speech *speech, int32_t token) {
     return false;
 }
 
-/* Writes the beginning of what is held. */
+/* Writes the first `length` bytes of the held text. */
 static void write_held(Speech *speech, size_t length, Text *out) {
     Text *held = &speech->held;
     text_append(out, held->bytes, length);

@@ -23,7 +23,7 @@ void streams_hold(void) {
 
 const char *streams_end(void) {
     int failed = ferror(stdout);
-    return fflush(stdout) != 0 || failed ? "the standard output cannot be written" : NULL;
+    return fflush(stdout) != 0 || failed ? "cannot write standard output" : NULL;
 }
 
 FILE *stream_read(const char *path) {
@@ -39,7 +39,8 @@ static char *copy_of(const char *text, const char *ending) {
     return copy ? strcat(strcpy(copy, text), ending) : NULL;
 }
 
-/* The file at the end of a path's links, or the path of a new one; NULL when it is no file. */
+/* The target of a path after symbolic links, or the path of a new file; NULL if it is not a regular
+ * file. */
 static char *place_of(const char *path) {
 #ifdef FILES_HAVE_KINDS
     struct stat status;
@@ -53,7 +54,7 @@ static char *place_of(const char *path) {
     return copy_of(path, "");
 }
 
-/* Removes what a killed program has left; anything else stays, and opening fails. */
+/* Removes a regular file that a killed program left; opening fails on anything else. */
 static void remove_left(const char *partial) {
 #ifdef FILES_HAVE_KINDS
     struct stat status;
@@ -67,7 +68,7 @@ int sink_open(Sink *sink, const char *path) {
     sink->partial = sink->path ? copy_of(sink->path, ".partial") : NULL;
     if (sink->partial) {
         remove_left(sink->partial);
-        sink->file = fopen(sink->partial, "wbx"); /* x: no link is followed */
+        sink->file = fopen(sink->partial, "wbx"); /* x: do not follow links */
     }
     if (sink->file) return 1;
     free(sink->path);

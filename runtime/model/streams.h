@@ -1,27 +1,27 @@
-/* streams: files and standard streams: nothing is waited for, nothing written through or half, and
- * nothing lost without a word.
- */
+/* streams: safe access to files and standard streams: no blocking on pipes, no writing through
+ * links, no partial files, no unreported errors. */
 #ifndef STREAMS_H
 #define STREAMS_H
 
 #include <stdio.h>
 
-/* Call it first: a standard stream that is closed would give its number to the next file. */
+/* Call it first: the number of a closed standard stream would be reused for the next file. */
 void streams_hold(void);
-/* Call it last: what is wrong with what was printed, or NULL. */
+/* Call it last: returns the error of the output to stdout, or NULL. */
 const char *streams_end(void);
-/* Opens a file for reading; NULL for a pipe, a device, a folder, too. */
+/* Opens a regular file for reading; NULL otherwise. */
 FILE *stream_read(const char *path);
 
-/* A file on its way: it is written beside its path and takes that place when it is complete. */
+/* An atomic file write: to a temporary file, renamed to the path when complete. */
 typedef struct Sink {
     FILE *file;
     char *path, *partial;
 } Sink;
 
-/* 0 when it cannot be begun: what is there already and no file stays what it is. */
+/* Returns 0 on failure, and if the path exists and is not a regular file. */
 int sink_open(Sink *sink, const char *path);
-/* good: everything was written. 0 when it was not, or is not there now; then nothing is changed. */
+/* Completes the write if `good`, otherwise removes the temporary file. Returns 0 on failure; the
+ * old file is then unchanged. */
 int sink_close(Sink *sink, int good);
 
 #endif

@@ -18,10 +18,10 @@
 
 extern char **environ;
 
-/* gnu11 and not c11: contraction to fused multiply-adds is wanted. Nothing here changes what finite
- * numbers give. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions where
- * it has AVX-512, and without the preference it fills half of those registers. The hot loops of the
- * kernels are written in vectors: -O3 would only make the compiler slower. */
+/* gnu11, not c11, for contraction to fused multiply-adds. No flag changes results for finite
+ * numbers. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions on AVX-512;
+ * without the width preference it uses half of the vector registers. The hot loops of the kernels
+ * use vector types: -O3 would only compile longer. */
 static const char *const flags[] = {"-std=gnu11",
                                     "-O2",
                                     "-ftree-vectorize",
@@ -52,8 +52,8 @@ static const char *compiler_name(void) {
     return name && *name ? name : "cc";
 }
 
-/* The compiler by what its file looks like: asking it for its version would cost a process at every
- * start. */
+/* Identifies the compiler by its file: a query of its version would start a process at every
+ * run. */
 static void hash_compiler(XXH3_state_t *state) {
     const char *name = compiler_name();
     cache_add(state, name);
@@ -74,8 +74,7 @@ static void hash_compiler(XXH3_state_t *state) {
     }
 }
 
-/* -march=native means another thing on another processor, and home folders are shared between
- * machines. */
+/* The meaning of -march=native depends on the processor, and machines can share a home folder. */
 static void hash_processor(XXH3_state_t *state) {
     FILE *file = fopen("/proc/cpuinfo", "r");
     if (!file) return;
@@ -164,7 +163,7 @@ static int finish(pid_t child) {
     return status;
 }
 
-/* The first lines of what the compiler printed. */
+/* Prints the first lines of the compiler output. */
 static void print_log(const char *log) {
     FILE *file = fopen(log, "r");
     char line[512];
@@ -173,7 +172,7 @@ static void print_log(const char *log) {
     if (file) fclose(file);
 }
 
-/* The exit status of the first that failed, 0 when none did, -1 when the compiler could not be
+/* Exit status of the first failed compilation, 0 if all succeeded, -1 if the compiler could not be
  * started. */
 static int translate(const char *include, const Translation *work, int count, bool openmp,
                      char *const *logs) {
@@ -211,7 +210,7 @@ static int link_objects(const Translation *work, int count, const char *ready, b
     return status;
 }
 
-/* Is there no room where the compiler writes, here or for what it keeps beside? */
+/* True if the disk of the compiler output, or of its temporary files, is full. */
 static bool is_full(const char *folder, char *const *logs, int count) {
     enum { MIN_ROOM = 1 << 20 };
     struct statvfs room;
@@ -227,7 +226,7 @@ static bool is_full(const char *folder, char *const *logs, int count) {
     return full;
 }
 
-/* Some compilers come without OpenMP: slower, but it works. */
+/* Retries without OpenMP, which some compilers lack. */
 bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
                      const char *output) {
     char *include = memory_format("-I%s", folder), *logs[WORK_LIMIT];
@@ -238,14 +237,15 @@ bool toolchain_build(const char *folder, const Translation *work, int count, con
         if (!status && output) status = link_objects(work, count, ready, openmp, output, logs[0]);
     }
     if (status < 0)
-        error_message("install one (Debian: apt-get install gcc), or name yours in MOEC_CC",
-                      "there is no C compiler: %s: %s", compiler_name(), strerror(errno));
+        error_message("install one (Debian: apt-get install gcc), or set MOEC_CC to its command",
+                      "no C compiler found: %s: %s", compiler_name(), strerror(errno));
     else if (status > 0 && is_full(folder, logs, count))
-        error_message("free some space, or set TMPDIR and XDG_CACHE_HOME to folders with room",
-                      "cannot compile the program in %s: the disk is full", folder);
+        error_message(
+            "free some disk space, or set TMPDIR and XDG_CACHE_HOME to folders with free space",
+            "cannot compile the program in %s: the disk is full", folder);
     else if (status > 0) {
         error_message("please report this with the spec",
-                      "%s does not take the generated program:", compiler_name());
+                      "%s rejects the generated program:", compiler_name());
         for (int i = 0; i < count; i++) print_log(logs[i]);
     }
     for (int i = 0; i < count; i++) {

@@ -12,8 +12,8 @@ typedef struct Header {
     uint64_t weight_bytes, state_bytes, hash;
 } Header;
 
-/* Blocks are multiples of 64 bytes long; they are read and written a chunk at a time, wherever they
- * lie. */
+/* Block sizes are multiples of 64 bytes. Blocks are read and written in chunks, in host or device
+ * memory. */
 enum { CHUNK = 1 << 16 };
 
 static size_t chunk_at(size_t bytes, size_t done) {

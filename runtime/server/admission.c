@@ -51,7 +51,7 @@ bool admission_open(const Service *service, const Headers *headers, Problem *pro
     return true;
 }
 
-/* Takes the same time for every wrong key of a length. */
+/* Constant-time comparison for keys of equal length. */
 static bool same_key(const char *given, const char *key) {
     size_t length = strlen(key), difference = strlen(given) ^ length;
     for (size_t i = 0; i < length && given[i]; i++)
@@ -67,7 +67,7 @@ bool admission_client(const Service *service, const Headers *headers, Problem *p
         same_key(given + strlen(scheme), service->key))
         return true;
     problem_set(problem, 401, NULL,
-                "this server requires its key: send 'Authorization: Bearer KEY'");
+                "this server requires an API key: send the header 'Authorization: Bearer KEY'");
     problem->code = "invalid_api_key";
     return false;
 }

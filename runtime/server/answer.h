@@ -1,4 +1,4 @@
-/* answer: what a request gets, as OpenAI's API writes it. */
+/* answer: responses in the format of OpenAI's API. */
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H
 
@@ -6,9 +6,10 @@
 
 /* The whole answer of a request that is finished: a new string. */
 char *answer_text(const Request *request);
-/* Appends the event for what a choice has new; the first, and that which says why it ended, too. */
+/* Appends the event with the new text of a completion; also the first event, and the one with the
+ * finish reason. */
 void answer_event(Choice *choice, Text *out);
-/* Appends what ends the events of a request. */
+/* Appends the final events of a request. */
 void answer_end(const Request *request, Text *out);
 
 #endif

@@ -37,7 +37,7 @@ static void measure(Choice *choice, int32_t token, const float *logits) {
         chance->best_logprobs[i] = (double)logits[chance->best[i]] - sum;
 }
 
-/* A special token is not text: it ends the text, unless the client wants to go on. */
+/* A special token ends the text, unless the client sets ignore_eos. */
 static bool ends(const Choice *choice, int32_t token) {
     const Service *service = choice->request->service;
     return service->writing == WRITING_TEXT && !choice->request->ignore_end &&
@@ -111,7 +111,7 @@ void choices_free(Request *request) {
     free(request->choices);
 }
 
-/* Tokens of a stop that is not part of the text have no place in it. */
+/* Removes the tokens of a stop sequence, which is not part of the text. */
 static void drop_past_end(Choice *choice) {
     size_t length = 0, kept = 0;
     size_t prompt = choice->request->echo ? choice->row.prompt : 0;

@@ -7,7 +7,7 @@
 /* Makes request->choices, ready for a batch. */
 void choices_make(Request *request);
 void choices_free(Request *request);
-/* The row has ended, or is to end: what is left of its text, and why. */
+/* Ends a completion: appends the rest of its text and sets the finish reason. */
 void choice_finish(Choice *choice);
 
 #endif

@@ -1,5 +1,4 @@
-/* connection: the connections that are open, so that those that take too long, or whose client has
- * gone while it waits, can be ended. */
+/* connection: open connections, with timeouts and detection of disconnected clients. */
 #ifndef SERVER_CONNECTION_H
 #define SERVER_CONNECTION_H
 
@@ -13,12 +12,12 @@ Connections *connections_new(void);
 void connections_free(Connections *connections);
 Connection *connection_add(Connections *connections, int socket);
 void connection_remove(Connections *connections, Connection *connection);
-/* The client is to do something, a request or the reading of an answer: its time begins anew. */
+/* Restarts the timeout: the client must send a request or read an answer. */
 void connection_awaits_client(Connections *connections, Connection *connection);
 /* The client waits for this. */
 void connection_serves(Connections *connections, Connection *connection, Request *request);
-/* Cancels what clients that have gone asked for, shuts connections that took longer than so many
- * seconds. */
+/* Cancels the requests of disconnected clients, and closes connections after `seconds` without
+ * progress of the client. */
 void connections_sweep(Connections *connections, double seconds);
 /* Whether a client waits for an answer. */
 bool connections_busy(Connections *connections);

@@ -82,7 +82,7 @@ bool reading_name(Rendering *r, char name[64]) {
 
 void expression_spend(Rendering *r, size_t bytes) {
     r->work += bytes;
-    if (r->work > MAX_WORK) reading_wrong(r, "rendering it takes too much time or memory");
+    if (r->work > MAX_WORK) reading_wrong(r, "rendering needs too much time or memory");
 }
 
 /* Values within values count as often as they are written. */
@@ -127,12 +127,12 @@ static bool read_code(Rendering *r, char letter, Text *text) {
         if (i + 1 == digits) digits = 0;
     }
     bool valid = !digits && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
-    if (!valid) reading_wrong(r, "'\\%c' is not followed by the number of a character", letter);
+    if (!valid) reading_wrong(r, "'\\\\%c' is not followed by the code of a character", letter);
     text_append_character(text, valid ? (int32_t)code : 0xFFFD);
     return true;
 }
 
-/* What follows a '\\' in a text. Python keeps the '\\' where it means nothing. */
+/* An escape sequence of a string. As in Python, an unknown one keeps its '\\'. */
 static void read_escape(Rendering *r, Text *text) {
     static const char letters[] = "ntrabfv\\'\"", bytes[] = "\n\t\r\a\b\f\v\\'\"";
     char letter = r->text[r->at++];
@@ -140,7 +140,7 @@ static void read_escape(Rendering *r, Text *text) {
     if (found) {
         text_append(text, bytes + (found - letters), 1);
     } else if (isdigit((unsigned char)letter) || letter == 'N') {
-        reading_wrong(r, "'\\%c' in a text is not supported", letter);
+        reading_wrong(r, "'\\\\%c' in a string is not supported", letter);
     } else if (letter != '\n' && !read_code(r, letter, text)) {
         text_append(text, "\\", 1);
         text_append(text, &letter, 1);
@@ -158,7 +158,7 @@ static json_t *read_text(Rendering *r) {
         else
             text_append(&text, &byte, 1);
     }
-    if (r->at >= r->end) reading_wrong(r, "a string has no end");
+    if (r->at >= r->end) reading_wrong(r, "a string is not terminated");
     if (r->at < r->end) r->at++;
     json_t *value = values_text(r, text.bytes, text.length);
     text_free(&text);
@@ -176,15 +176,15 @@ static json_t *read_number(Rendering *r) {
         if (isdigit((unsigned char)from[sign])) length = sign + strspn(from + sign, "0123456789");
     }
     r->at += length;
-    if (r->at < r->end && in_name(r->text[r->at])) return reading_wrong(r, "this is no number");
+    if (r->at < r->end && in_name(r->text[r->at])) return reading_wrong(r, "invalid number");
     errno = 0;
     double real = length > whole ? strtod(from, &end) : 0;
     json_int_t number = length > whole ? 0 : strtoll(from, &end, 10);
-    if (errno == ERANGE) return reading_wrong(r, "a number is beyond 64 bits");
+    if (errno == ERANGE) return reading_wrong(r, "a number exceeds 64 bits");
     return length > whole ? expression_keep(r, json_real(real)) : values_integer(r, number);
 }
 
-/* [a, b] behind its bracket. */
+/* A list [a, b], after its opening bracket. */
 static json_t *read_list(Rendering *r) {
     json_t *list = expression_keep(r, json_array());
     while (!r->problem && !reading_sign(r, "]")) {
@@ -275,7 +275,7 @@ static json_t *read_attribute(Rendering *r, json_t *value) {
         const Arguments given = read_arguments(r);
         return call_method(r, value, name, &given);
     }
-    if (!value) return reading_refused(r, "'.%s' is taken of a value that is not defined", name);
+    if (!value) return reading_refused(r, "attribute '.%s' of an undefined value", name);
     return json_object_get(value, name);
 }
 
@@ -309,7 +309,7 @@ static json_t *read_postfix(Rendering *r) {
     return value;
 }
 
-/* Filters and tests take -x as a whole. */
+/* Filters and tests apply to the whole of -x. */
 static json_t *read_unary(Rendering *r) {
     bool sign = false, negative = false;
     for (; reading_sign(r, "-") || reading_sign(r, "+"); sign = true)
@@ -511,7 +511,8 @@ static json_t *read_choice(Rendering *r) {
 }
 
 static json_t *read_any(Rendering *r) {
-    if (r->depth == DEEPEST_EXPRESSION) return reading_wrong(r, "it is nested too deeply");
+    if (r->depth == DEEPEST_EXPRESSION)
+        return reading_wrong(r, "expressions are nested too deeply");
     r->depth++;
     json_t *value = read_choice(r);
     r->depth--;

@@ -206,7 +206,7 @@ static json_t *replace(Rendering *r, json_t *value, const Arguments *given) {
 
 static json_t *as_text(Rendering *r, json_t *value);
 
-/* The filter, which takes any values. */
+/* The filter, which accepts any values. */
 static json_t *replace_any(Rendering *r, json_t *value, const Arguments *given) {
     Arguments texts = *given;
     for (int i = 0; i < 2 && i < texts.count; i++) texts.items[i] = as_text(r, texts.items[i]);
@@ -272,7 +272,7 @@ json_t *call_method(Rendering *r, json_t *value, const char *name, const Argumen
     expression_spend_on(r, value);
     while (one->name && strcmp(one->name, name) != 0) one++;
     if (!one->name || (!json_is_string(value) && !json_is_object(value)))
-        return reading_wrong(r, "'.%s()' is not done here", name);
+        return reading_wrong(r, "method '.%s()' is not supported", name);
     for (int i = 0; i < given->count; i++)
         if (!given->items[i]) reading_refused(r, "an argument of '%s' is not defined", name);
     if (r->problem) return NULL;
@@ -287,7 +287,7 @@ json_t *call_function(Rendering *r, const char *name, const Arguments *given) {
         const char *why = given->count ? json_string_value(given->items[0]) : NULL;
         return reading_wrong(r, "%s", why ? why : "the template refuses these messages");
     }
-    return reading_wrong(r, "'%s()' is not done here", name);
+    return reading_wrong(r, "function '%s()' is not supported", name);
 }
 
 /* ---- filters ---- */
@@ -342,7 +342,7 @@ static json_t *or_default(Rendering *r, json_t *value, const Arguments *given) {
 static json_t *to_json(Rendering *r, json_t *value, const Arguments *given) {
     Text text = {0};
     (void)given;
-    if (!value) return reading_refused(r, "'tojson' takes a value that is defined");
+    if (!value) return reading_refused(r, "'tojson' requires a defined value");
     values_write_json(value, &text);
     json_t *result = values_text(r, text.bytes, text.length);
     text_free(&text);
@@ -355,7 +355,7 @@ static json_t *join(Rendering *r, json_t *value, const Arguments *given) {
     return join_list(r, value, mark, true);
 }
 
-/* The first group takes str(value). */
+/* The filters of the first group convert the value to a string. */
 static const Callable filters[] = {
     {"trim", 0, 1, strip},         {"upper", 0, 0, upper},
     {"lower", 0, 0, lower},        {"capitalize", 0, 0, capitalize},
@@ -373,7 +373,7 @@ enum { OF_TEXTS = 8 };
 json_t *call_filter(Rendering *r, json_t *value, const char *name, const Arguments *given) {
     size_t count = sizeof filters / sizeof *filters, i = 0;
     while (i < count && strcmp(filters[i].name, name) != 0) i++;
-    if (i == count) return reading_wrong(r, "the filter '%s' is not done here", name);
+    if (i == count) return reading_wrong(r, "filter '%s' is not supported", name);
     expression_spend_on(r, value);
     if (!r->live || r->problem) return NULL;
     if (!fits(&filters[i], given)) return wrong_arguments(r, name);
@@ -396,6 +396,6 @@ bool call_test(Rendering *r, const json_t *value, const char *name) {
     if (!strcmp(name, "integer")) return json_is_integer(value);
     if (!strcmp(name, "float")) return json_is_real(value);
     if (!strcmp(name, "number")) return json_is_number(value) || json_is_boolean(value);
-    reading_wrong(r, "the test '%s' is not done here", name);
+    reading_wrong(r, "test '%s' is not supported", name);
     return false;
 }

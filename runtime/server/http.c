@@ -7,8 +7,8 @@
 
 bool http_serve(Service *service, Model *model, long port, const char *line) {
     (void)service, (void)model, (void)port, (void)line;
-    return error_message("install libmicrohttpd-dev (named as in Debian) and build again",
-                         "this moec was built without libmicrohttpd, which serving needs");
+    return error_message("install libmicrohttpd-dev (Debian package) and rebuild",
+                         "moec serve requires libmicrohttpd, but this moec was built without it");
 }
 
 #else
@@ -133,7 +133,7 @@ static Result send_events(Exchange *exchange, Handle *handle) {
     return send_response(exchange, handle, 200, response);
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 static Result send_models(Exchange *exchange, Handle *handle) {
     const Service *service = exchange->server->service;
@@ -170,8 +170,8 @@ static const char *header(Handle *handle, const char *name) {
 
 static bool too_long(const Exchange *exchange, Problem *problem) {
     return !problem_set(problem, 413, NULL,
-                        "the body is longer than this server takes: send at most %zu bytes, or "
-                        "start the server with a larger --body",
+                        "the body is too large: send at most %zu bytes, or start the server with a "
+                        "larger --max-body-size",
                         exchange->server->service->body);
 }
 
@@ -194,17 +194,18 @@ static bool check_head(const Exchange *exchange, const char *path, const char *m
     size_t head = 0;
     http.get_connection_values(handle, MHD_HEADER_KIND, count_head, &head);
     if (strlen(path) > MAX_PATH)
-        return problem_set(problem, 414, NULL, "the path has more than %d bytes", MAX_PATH);
+        return problem_set(problem, 414, NULL, "the path is longer than %d bytes", MAX_PATH);
     if (head > MAX_HEAD)
-        return problem_set(problem, 431, NULL, "the headers have more than %d bytes", MAX_HEAD);
+        return problem_set(problem, 431, NULL, "the headers are longer than %d bytes", MAX_HEAD);
     if (!(route && route->open ? admission_open : admission_client)(service, &headers, problem))
         return false;
     if (!route)
         return problem_set(problem, 404, NULL,
-                           "there is nothing at this path: use /v1/completions, "
-                           "/v1/chat/completions, /v1/models, /metrics or /health");
+                           "unknown path: use /v1/completions, /v1/chat/completions, /v1/models, "
+                           "/metrics or /health");
     if (strcmp(method, route->method) != 0)
-        return problem_set(problem, 405, NULL, "this path takes %s", route->method);
+        return problem_set(problem, 405, NULL, "this path supports only the method %s",
+                           route->method);
     if (route->answer) return true;
     if (!admission_body(&headers, problem)) return false;
     return !length || strtoull(length, NULL, 10) <= service->body || !too_long(exchange, problem);
@@ -222,7 +223,7 @@ static Result begin(Exchange *exchange, Handle *handle, const char *path, const 
     return send_problem(exchange, handle, &exchange->refusal);
 }
 
-/* What the worker has made of a request that did not want events. */
+/* Sends the result of a request without events. */
 static Result send_answer(Exchange *exchange, Handle *handle) {
     Request *request = exchange->request;
     Text out = request->out;
@@ -354,8 +355,8 @@ static bool read_address(const char *host, long port, Address *address) {
     address->six.sin6_family = AF_INET6;
     address->six.sin6_port = htons((uint16_t)port);
     return inet_pton(AF_INET6, host, &address->six.sin6_addr) == 1 ||
-           error_message("--host 127.0.0.1 for this machine, 0.0.0.0 for all", "'%s' is no address",
-                         host);
+           error_message("use --host 127.0.0.1 for local connections, 0.0.0.0 for all interfaces",
+                         "'%s' is not an IP address", host);
 }
 
 static bool listen_at(Server *server, long port) {
@@ -372,8 +373,8 @@ static bool listen_at(Server *server, long port) {
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)service->patience + 1, MHD_OPTION_NOTIFY_COMPLETED,
         complete, server, MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server, MHD_OPTION_END);
     return server->daemon ||
-           error_message("another --port, or end what listens there",
-                         "cannot listen at %s, port %ld: %s", host, port, strerror(errno));
+           error_message("choose another --port, or stop the program that uses this one",
+                         "cannot listen on %s, port %ld: %s", host, port, strerror(errno));
 }
 
 static void watch(Server *server) {
@@ -384,7 +385,7 @@ static void watch(Server *server) {
     }
 }
 
-/* Everybody is told, and has a moment to read it. */
+/* Sends final answers to all clients and waits a moment for delivery. */
 static void end(Server *server) {
     const struct timespec moment = {.tv_nsec = 50000000};
     worker_stop(server->worker);

@@ -4,8 +4,8 @@
 
 #include "server/worker.h"
 
-/* Serves at service->host until a signal asks for the end; port 0 takes any free port. Prints the
- * URL, then `line`. Returns false after a message. */
+/* Serves at service->host until SIGINT or SIGTERM; port 0 selects a free port. Prints the URL, then
+ * `line`. Returns false after a message. */
 bool http_serve(Service *service, Model *model, long port, const char *line);
 
 #endif

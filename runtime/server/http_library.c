@@ -14,10 +14,11 @@ bool http_library_open(void) {
         HTTP_FUNCTIONS(HTTP_SYMBOL)
 #undef HTTP_SYMBOL
     };
-    const char *remedy = "install libmicrohttpd12 (named as in Debian)";
+    const char *remedy = "install libmicrohttpd12 (Debian package)";
     void *handle = lazy_library_open("", names);
-    if (!handle) return error_message(remedy, "serving needs libmicrohttpd: %s", dlerror());
+    if (!handle) return error_message(remedy, "moec serve requires libmicrohttpd: %s", dlerror());
     const char *missing =
         lazy_library_take(handle, functions, sizeof functions / sizeof *functions);
-    return !missing || error_message(remedy, "libmicrohttpd is too old: it has no %s", missing);
+    return !missing ||
+           error_message(remedy, "libmicrohttpd is too old: function %s is missing", missing);
 }

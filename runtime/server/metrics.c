@@ -42,28 +42,28 @@ static void add_histogram(Text *out, const char *name, const char *help, Histogr
 }
 
 void metrics_text(Metrics *metrics, Text *out) {
-    add_head(out, "moec_responses_total", "counter", "Responses by the class of their status.");
+    add_head(out, "moec_responses_total", "counter", "Responses by status class.");
     for (int i = 2; i < 6; i++)
         add(out, memory_format("moec_responses_total{status=\"%dxx\"} %lu\n", i,
                                atomic_load(&metrics->answers[i])));
-    add_value(out, "moec_prompt_tokens_total", "counter", "Tokens of prompts.",
+    add_value(out, "moec_prompt_tokens_total", "counter", "Prompt tokens.",
               (long)atomic_load(&metrics->prompt_tokens));
-    add_value(out, "moec_generated_tokens_total", "counter", "Tokens that the model made.",
+    add_value(out, "moec_generated_tokens_total", "counter", "Generated tokens.",
               (long)atomic_load(&metrics->made_tokens));
-    add_value(out, "moec_steps_total", "counter", "Calls of the model.",
+    add_value(out, "moec_steps_total", "counter", "Decoding steps.",
               (long)atomic_load(&metrics->steps));
-    add_value(out, "moec_step_rows_total", "counter", "Texts in those calls, added up.",
+    add_value(out, "moec_step_rows_total", "counter", "Sequences in decoding steps, summed.",
               (long)atomic_load(&metrics->rows));
     add_value(out, "moec_connections", "gauge", "Open connections.",
               atomic_load(&metrics->connections));
-    add_value(out, "moec_texts_waiting", "gauge", "Texts that wait for a row.",
+    add_value(out, "moec_texts_waiting", "gauge", "Sequences in the queue.",
               atomic_load(&metrics->waiting));
-    add_value(out, "moec_texts_active", "gauge", "Texts that the model works on.",
+    add_value(out, "moec_texts_active", "gauge", "Sequences being decoded.",
               atomic_load(&metrics->active));
-    add_histogram(out, "moec_request_seconds", "From a request to the end of its answer.",
+    add_histogram(out, "moec_request_seconds", "Seconds from a request to the end of its response.",
                   &metrics->seconds);
-    add_histogram(out, "moec_first_token_seconds", "From a request to its first token.",
+    add_histogram(out, "moec_first_token_seconds", "Seconds from a request to its first token.",
                   &metrics->first_token);
-    add_value(out, "process_resident_memory_bytes", "gauge", "Memory of the server.",
-              (long)memory_resident());
+    add_value(out, "process_resident_memory_bytes", "gauge",
+              "Resident memory of the server in bytes.", (long)memory_resident());
 }

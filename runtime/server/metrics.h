@@ -1,4 +1,4 @@
-/* metrics: what a server counts, as Prometheus reads it.
+/* metrics: counters of the server in the text format of Prometheus.
  * https://prometheus.io/docs/instrumenting/exposition_formats */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
@@ -21,7 +21,7 @@ typedef struct Metrics {
     Histogram seconds, first_token;
 } Metrics;
 
-/* One more event that took so long; from any thread. */
+/* Adds one event with its duration; thread-safe. */
 void metrics_time(Histogram *histogram, double seconds);
 /* Adds them in the text format of Prometheus. */
 void metrics_text(Metrics *metrics, Text *out);

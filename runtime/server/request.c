@@ -46,14 +46,14 @@ typedef struct Reading {
     Problem *problem;
 } Reading;
 
-/* A number of the body, which stays what it is where the body has none. */
+/* Reads a number of the body into *value, which keeps its default if the field is missing. */
 static bool read_number(Reading *reading, const char *name, double least, double most,
                         double *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     double number = json_number_value(field);
     if (!json_is_number(field) || !(number >= least && number <= most))
-        return problem_set(reading->problem, 400, name, "'%s' is a number from %g to %g", name,
+        return problem_set(reading->problem, 400, name, "'%s' must be a number from %g to %g", name,
                            least, most);
     *value = number;
     return true;
@@ -64,7 +64,7 @@ static bool read_count(Reading *reading, const char *name, long least, long most
     if (!field || json_is_null(field)) return true;
     if (!json_is_integer(field) || json_integer_value(field) < least ||
         json_integer_value(field) > most)
-        return problem_set(reading->problem, 400, name, "'%s' is a whole number from %ld to %ld",
+        return problem_set(reading->problem, 400, name, "'%s' must be an integer from %ld to %ld",
                            name, least, most);
     *value = (long)json_integer_value(field);
     return true;
@@ -74,12 +74,12 @@ static bool read_flag(Reading *reading, const char *name, bool *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     if (!json_is_boolean(field))
-        return problem_set(reading->problem, 400, name, "'%s' is true or false", name);
+        return problem_set(reading->problem, 400, name, "'%s' must be true or false", name);
     *value = json_is_true(field);
     return true;
 }
 
-/* What is known; `nothing`: may be there only with a value that asks for nothing. */
+/* Known fields. `nothing`: accepted only with a value that has no effect. */
 typedef struct Field {
     const char *name;
     enum { BOTH, COMPLETION, CHAT } form;
@@ -126,7 +126,8 @@ static const Field fields[] = {
     {"parallel_tool_calls", CHAT, IGNORED},
 };
 
-/* "none", "auto" and {"type": "text"} are what clients send for what happens anyway. */
+/* True for values of clients that request the default behavior: "none", "auto" and {"type":
+ * "text"}. */
 static bool is_usual(const json_t *value) {
     const char *word = json_string_value(value);
     const char *type = json_string_value(json_object_get(value, "type"));
@@ -156,7 +157,7 @@ static bool check_fields(const Reading *reading) {
     json_object_foreach(reading->body, name, value) {
         const Field *field = find_field(name, reading->request->form);
         if (!field)
-            return problem_set(reading->problem, 400, NULL, "unknown argument '%.*s'",
+            return problem_set(reading->problem, 400, NULL, "unknown field '%.*s'",
                                utf8_cut(name, 60), name);
         if (field->use == NOTHING && !asks_nothing(value))
             return problem_set(reading->problem, 400, field->name,
@@ -170,7 +171,8 @@ static bool check_model(const Reading *reading) {
     const json_t *model = json_object_get(reading->body, "model");
     if (!model || (json_is_string(model) && strcmp(json_string_value(model), served) == 0))
         return true;
-    problem_set(reading->problem, 404, "model", "this server has one model: '%s'", served);
+    problem_set(reading->problem, 404, "model", "unknown model: this server has one model, '%s'",
+                served);
     reading->problem->code = "model_not_found";
     return false;
 }
@@ -181,7 +183,8 @@ static bool add_stop(Reading *reading, const json_t *stop) {
     if (!text || !*text || strlen(text) != json_string_length(stop) ||
         request->stop_count == MAX_STOPS)
         return problem_set(reading->problem, 400, "stop",
-                           "'stop' is a string or up to %d of them, none empty", MAX_STOPS);
+                           "'stop' must be a non-empty string or a list of up to %d of them",
+                           MAX_STOPS);
     request->stops[request->stop_count++] = memory_format("%s", text);
     return true;
 }
@@ -195,7 +198,7 @@ static bool read_stops(Reading *reading) {
     return true;
 }
 
-/* {"13": -100, ...}: numbers of tokens and what is added to their logits. */
+/* {"13": -100, ...}: token ids and addends of their logits. */
 static bool read_biases(Reading *reading) {
     Request *request = reading->request;
     json_t *map = json_object_get(reading->body, "logit_bias"), *value;
@@ -214,8 +217,7 @@ static bool read_biases(Reading *reading) {
     request->sampling.biases = request->biases;
     return (json_is_object(map) && (size_t)request->sampling.bias_count == json_object_size(map)) ||
            problem_set(reading->problem, 400, "logit_bias",
-                       "'logit_bias' is an object of token numbers below %ld, each with a number "
-                       "from -100 to 100",
+                       "'logit_bias' must map token ids below %ld to numbers from -100 to 100",
                        request->service->vocabulary);
 }
 
@@ -244,7 +246,7 @@ static bool read_sampling(Reading *reading) {
     return good;
 }
 
-/* A completion says how many as `logprobs`; a chat whether as `logprobs`, how many beside it. */
+/* Completions have a count `logprobs`; chats have a flag `logprobs` and a count `top_logprobs`. */
 static bool read_logprobs(Reading *reading) {
     long count = -1;
     bool wanted = false;
@@ -258,7 +260,7 @@ static bool read_logprobs(Reading *reading) {
             return false;
         if (!wanted && count > 0)
             return problem_set(reading->problem, 400, "top_logprobs",
-                               "'top_logprobs' needs 'logprobs': true");
+                               "'top_logprobs' requires 'logprobs': true");
         if (wanted && count < 0) count = 0;
         if (!wanted) count = -1;
     }
@@ -272,7 +274,7 @@ static bool read_stream(Reading *reading) {
     if (!read_flag(reading, "stream", &request->stream)) return false;
     if (options && !json_is_null(options) && !json_is_object(options))
         return problem_set(reading->problem, 400, "stream_options",
-                           "'stream_options' is an object");
+                           "'stream_options' must be an object");
     request->stream_usage = json_is_true(json_object_get(options, "include_usage"));
     return true;
 }
@@ -296,7 +298,7 @@ static bool add_numbers(Reading *reading, const json_t *numbers) {
         json_int_t token = json_is_integer(number) ? json_integer_value(number) : -1;
         if (token < 0 || token >= service->vocabulary)
             return problem_set(reading->problem, 400, "prompt",
-                               "item %zu of 'prompt' is no token: numbers from 0 to %ld are", i,
+                               "item %zu of 'prompt' is not a token id from 0 to %ld", i,
                                service->vocabulary - 1);
         tokens_add(&prompt->tokens, (int32_t)token);
         char byte = (char)token;
@@ -314,11 +316,12 @@ static bool add_text(Reading *reading, Encoder *encoder, const char *bytes, size
     text_append(&prompt->text, bytes, length);
     if (!speech_tokens(service->writing, service->tokenizer, encoder, bytes, length,
                        &prompt->tokens))
-        return problem_set(reading->problem, 400, "prompt", "the tokenizer cannot read this text");
+        return problem_set(reading->problem, 400, "prompt",
+                           "the tokenizer cannot encode this text");
     for (size_t i = 0; i < prompt->tokens.count; i++)
         if (prompt->tokens.items[i] >= service->vocabulary)
             return problem_set(reading->problem, 400, "prompt",
-                               "the model does not know the token %d of this text",
+                               "token %d of this text is outside the vocabulary of the model",
                                (int)prompt->tokens.items[i]);
     return true;
 }
@@ -328,7 +331,7 @@ static bool add_any(Reading *reading, Encoder *encoder, const json_t *prompt) {
         return add_text(reading, encoder, json_string_value(prompt), json_string_length(prompt));
     if (json_is_array(prompt)) return add_numbers(reading, prompt);
     return problem_set(reading->problem, 400, "prompt",
-                       "'prompt' is a string, a list of token numbers, or a list of either");
+                       "'prompt' must be a string, a list of token ids, or a list of either");
 }
 
 static bool read_prompts(Reading *reading, Encoder *encoder) {
@@ -337,7 +340,7 @@ static bool read_prompts(Reading *reading, Encoder *encoder) {
     if (!prompt) return problem_set(reading->problem, 400, "prompt", "'prompt' is missing");
     if (!many) return add_any(reading, encoder, prompt);
     if (json_array_size(prompt) == 0 || json_array_size(prompt) > MAX_CHOICES)
-        return problem_set(reading->problem, 400, "prompt", "'prompt' has from 1 to %d texts",
+        return problem_set(reading->problem, 400, "prompt", "'prompt' must have 1 to %d items",
                            MAX_CHOICES);
     size_t i;
     json_array_foreach(prompt, i, one) if (!add_any(reading, encoder, one)) return false;
@@ -368,14 +371,14 @@ static bool check_lengths(Reading *reading) {
         long count = (long)request->prompts[i].tokens.count;
         if (count == 0)
             return problem_set(reading->problem, 400, "prompt",
-                               "the model goes on from at least one token");
+                               "the prompt must have at least one token");
         if (count > longest) longest = count;
     }
     if (request->limit < 0) request->limit = longest < context ? context - longest : 0;
     if (longest + request->limit <= context) return true;
     problem_set(reading->problem, 400, "prompt",
-                "the prompt has %ld tokens and %ld more are wanted: this server takes texts of %ld "
-                "(--context)",
+                "the prompt has %ld tokens and %ld more are requested, but the context length of "
+                "this server is %ld (--context-length)",
                 longest, request->limit, context);
     reading->problem->code = "context_length_exceeded";
     return false;
@@ -395,9 +398,7 @@ static bool read_fields(Reading *reading) {
                 read_flag(reading, "ignore_eos", &request->ignore_end) && read_stops(reading) &&
                 read_stream(reading) && read_logprobs(reading);
     if (good && best >= 0 && best != copies)
-        good = problem_set(reading->problem, 400, "best_of",
-                           "'best_of' other than 'n' is not "
-                           "supported by this server");
+        good = problem_set(reading->problem, 400, "best_of", "'best_of' must be equal to 'n'");
     request->copies = (int)copies;
     return good;
 }
@@ -406,7 +407,7 @@ static bool read_body(Reading *reading) {
     Request *request = reading->request;
     const Service *service = request->service;
     if (!json_is_object(reading->body))
-        return problem_set(reading->problem, 400, NULL, "the body is a JSON object");
+        return problem_set(reading->problem, 400, NULL, "the body must be a JSON object");
     if (!read_fields(reading)) return false;
     Encoder *encoder = service->tokenizer ? encoder_new(service->tokenizer) : NULL;
     bool chat = request->form == FORM_CHAT;
@@ -415,7 +416,7 @@ static bool read_body(Reading *reading) {
     if (good && chat && service->tokenizer)
         template_begin_once(service->tokenizer, &request->prompts[0].tokens);
     if (good && (long)request->prompt_count * request->copies > MAX_CHOICES)
-        good = problem_set(reading->problem, 400, "n", "a request makes at most %d texts",
+        good = problem_set(reading->problem, 400, "n", "a request can have at most %d completions",
                            MAX_CHOICES);
     return good && check_lengths(reading);
 }
@@ -436,9 +437,10 @@ Request *request_read(Service *service, Form form, const char *body, size_t leng
     snprintf(request->id, sizeof request->id, "%s-%lx%lx", form == FORM_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long)request->created, atomic_fetch_add(&number, 1));
     reading.body = json_loadb(body, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
-    bool good = reading.body ? read_body(&reading)
-                             : problem_set(problem, 400, NULL, "the body is no JSON: %s (line %d)",
-                                           error.text, error.line);
+    bool good = reading.body
+                    ? read_body(&reading)
+                    : problem_set(problem, 400, NULL, "the body is not valid JSON: %s (line %d)",
+                                  error.text, error.line);
     json_decref(reading.body);
     if (good) {
         choices_make(request);

@@ -1,4 +1,4 @@
-/* request: what a client asks for, as OpenAI's API says it, checked; and the state of its answer.
+/* request: a client request in the format of OpenAI's API, validated, and the state of its answer.
  * https://platform.openai.com/docs/api-reference */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
@@ -21,12 +21,12 @@ typedef struct Problem {
     char *text;
 } Problem;
 
-/* A token with what was likely in its place. */
+/* A token with the most likely alternatives. */
 typedef struct Chance {
     int32_t token;
     bool given; /* by `logprob`: the first token of a text has none */
     double logprob;
-    Text piece; /* what it adds to the text */
+    Text piece; /* text of the token */
     int best_count;
     int32_t best[MAX_LOGPROBS];
     double best_logprobs[MAX_LOGPROBS];
@@ -45,8 +45,8 @@ typedef struct Choice {
     Stream *spelling; /* the pieces of tokens */
     Chance *chances;  /* of the prompt, too, when it is echoed */
     size_t chance_count, chance_capacity, chances_told;
-    size_t characters;  /* of the pieces of those that were told */
-    const char *finish; /* "stop", "length"; NULL: goes on */
+    size_t characters;  /* length of the pieces sent so far, in characters */
+    const char *finish; /* "stop" or "length"; NULL while unfinished */
     bool special;       /* a special token ended it */
     bool begun;         /* the first event was sent */
 } Choice;
@@ -66,7 +66,7 @@ struct Request {
     Prompted *prompts;
     int prompt_count, copies;
     long limit;
-    int logprobs; /* how many likely ones beside each token; -1: none and no log-probabilities */
+    int logprobs; /* number of alternatives per token; -1 = no log-probabilities */
     bool echo, stream, stream_usage, ignore_end;
     Sampling sampling;
     TokenBias *biases; /* those of sampling */
@@ -85,7 +85,7 @@ struct Request {
     void *connection; /* that waits to be woken, or NULL */
 };
 
-/* What the bytes of a body ask for, or *problem is set and NULL comes back. */
+/* Parses a body. On failure sets *problem and returns NULL. */
 Request *request_read(Service *service, Form form, const char *body, size_t length,
                       Problem *problem);
 void request_free(Request *request);

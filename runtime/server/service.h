@@ -1,4 +1,4 @@
-/* service: what all requests share: the model's tokens and the limits. */
+/* service: data shared by all requests: the tokens of the model and the limits. */
 #ifndef SERVER_SERVICE_H
 #define SERVER_SERVICE_H
 

@@ -1,6 +1,6 @@
-/* The part of Jinja that templates of chats use, rendered while it is read: a loop reads its body
- * again for every item, what is not taken is read and not computed. Lines are trimmed as the
- * transformers library has it: no newline behind a block, no spaces before one. */
+/* The subset of Jinja that chat templates use, rendered during parsing. A loop parses its body once
+ * per item; a branch that is not selected is parsed but not evaluated. Whitespace is trimmed as in
+ * the transformers library: no newline after a block, no spaces before one. */
 #include "server/template.h"
 
 #include "abi/json_make.h"
@@ -34,7 +34,7 @@ static size_t next_mark(const Rendering *r) {
     return r->end;
 }
 
-/* The text up to a mark, less the spaces that the mark takes away. */
+/* Writes the text up to a mark, without the whitespace that the mark trims. */
 static void write_text(Rendering *r, size_t mark) {
     size_t from = r->at, to = mark, line = mark;
     bool whole = mark == r->end;
@@ -65,7 +65,7 @@ static void skip_comment(Rendering *r) {
     const char *end = strstr(r->text + r->at, "#}");
     bool trims = end && end[-1] == '-';
     r->at = end ? (size_t)(end - r->text) + 2 : r->end;
-    if (!end) reading_wrong(r, "a comment has no end");
+    if (!end) reading_wrong(r, "a comment is not terminated");
     if (trims) reading_spaces(r);
     if (!trims && r->at < r->end && r->text[r->at] == '\n') r->at++;
 }
@@ -104,11 +104,11 @@ static void set_loop(Rendering *r, const json_t *list, size_t i) {
     json_object_set_new(r->scope, "loop", loop);
 }
 
-/* What is set in a loop is not seen behind it. */
+/* Variables set in a loop are not visible after it. */
 static void run_for(Rendering *r, int depth, char word[64]) {
     char name[64];
     if (!reading_name(r, name) || !reading_word(r, "in")) {
-        reading_wrong(r, "only 'for NAME in LIST' is done here");
+        reading_wrong(r, "only 'for NAME in LIST' is supported");
         return;
     }
     json_t *list = values_list(r, expression_read(r)), *outside = r->scope;
@@ -138,7 +138,7 @@ static void run_set(Rendering *r) {
     char name[64], field[64] = "";
     bool named = reading_name(r, name) && (!reading_sign(r, ".") || reading_name(r, field));
     if (!named || !reading_sign(r, "=")) {
-        reading_wrong(r, "only 'set NAME = VALUE' is done here");
+        reading_wrong(r, "only 'set NAME = VALUE' is supported");
         return;
     }
     json_t *value = expression_read(r);
@@ -190,7 +190,7 @@ static void run(Rendering *r, int depth, char word[64]) {
         else if (!strncmp(word, "end", 3) || !strcmp(word, "elif") || !strcmp(word, "else"))
             return;
         else
-            reading_wrong(r, "the block '%s' is not done here", word);
+            reading_wrong(r, "block '%s' is not supported", word);
         word[0] = 0;
     }
 }
@@ -198,8 +198,8 @@ static void run(Rendering *r, int depth, char word[64]) {
 /* Why a rendering failed: a new string, or NULL. */
 typedef struct Failure {
     char *text;
-    bool raised;  /* the template says so */
-    bool refused; /* other messages may do */
+    bool raised;  /* raised by the template */
+    bool refused; /* other messages may be valid */
 } Failure;
 
 static Failure render(const Template *template, json_t *messages, Text *out) {
@@ -216,7 +216,7 @@ static Failure render(const Template *template, json_t *messages, Text *out) {
     json_object_set_new(scope, "tools", json_null());
     json_object_set_new(scope, "documents", json_null());
     run(&r, 0, word);
-    if (*word) reading_wrong(&r, "there is nothing that '%s' ends", word);
+    if (*word) reading_wrong(&r, "'%s' without a matching block", word);
     json_decref(scope);
     json_decref(r.made);
     return (Failure){r.problem, r.raised, r.refused};
@@ -260,13 +260,14 @@ static json_t *whole_messages(const json_t *messages) {
 bool template_chat(const Template *template, const json_t *messages, Text *out, Problem *problem) {
     json_t *list = whole_messages(messages);
     if (!list)
-        return problem_set(problem, 400, "messages",
-                           "'messages' is a list of objects with 'role' and 'content', texts");
+        return problem_set(
+            problem, 400, "messages",
+            "'messages' must be a list of objects with string fields 'role' and 'content'");
     const Failure failure = render(template, list, out);
     json_decref(list);
     if (!failure.text) return true;
     problem_set(problem, 400, "messages", "%s%s",
-                failure.raised ? "" : "the chat template of this server, ", failure.text);
+                failure.raised ? "" : "error in the chat template of this server, ", failure.text);
     free(failure.text);
     return false;
 }
@@ -311,7 +312,7 @@ static const char *template_of(const json_t *config) {
     return json_string_value(found);
 }
 
-/* What stands beside a template in a file of its own. */
+/* The tokenizer_config.json in the folder of a template file. */
 static json_t *config_beside(const char *path) {
     const char *slash = strrchr(path, '/');
     char *beside =
@@ -329,13 +330,13 @@ static bool try_out(const Template *template, const char *path) {
     text_free(&out);
     bool good = !failure.text || failure.raised || failure.refused;
     if (!good)
-        error_message("write a simpler template, or the text of chats as completions", "%s, %s",
-                      path, failure.text);
+        error_message("use a simpler template, or send formatted chats to /v1/completions",
+                      "%s, %s", path, failure.text);
     free(failure.text);
     return good;
 }
 
-/* The text as Jinja takes it: lines end with \n alone, and the last one without. */
+/* Normalizes the text as Jinja does: lines end with \n, without a final newline. */
 static void take_text(Template *template, const char *text, size_t length) {
     template->text = memory_new(length + 1);
     for (size_t i = 0; i < length && text[i]; i++) {
@@ -346,14 +347,14 @@ static void take_text(Template *template, const char *text, size_t length) {
         template->text[--template->length] = 0;
 }
 
-/* text: NULL where there is none, which is told of `path`. */
+/* text: NULL if there is none, which is reported for `path`. */
 static Template *make(const char *path, const char *text, size_t length, const json_t *config) {
     Template *template = memory_new(sizeof *template);
     take_text(template, text ? text : "", text ? length : 0);
     template->names = json_object();
     take_names(template->names, config);
-    bool good = text || error_message("give the template in a file of its own",
-                                      "%s holds no chat_template", path);
+    bool good =
+        text || error_message("write the template to a file", "%s has no key chat_template", path);
     if (good && try_out(template, path)) return template;
     template_free(template);
     return NULL;

@@ -163,7 +163,7 @@ static json_t *keep_real(Rendering *r, double number) {
 /* The quotient is rounded down, and the remainder has the sign of b. */
 static json_t *divide_whole(Rendering *r, const char *sign, json_int_t a, json_int_t b) {
     if (b == -1 && *sign == '%') return values_integer(r, 0);
-    if (b == -1 && a == INT64_MIN) return reading_refused(r, "a number is beyond 64 bits");
+    if (b == -1 && a == INT64_MIN) return reading_refused(r, "a number exceeds 64 bits");
     json_int_t quotient = a / b, rest = a % b;
     bool off = rest && (rest < 0) != (b < 0);
     return values_integer(r, *sign == '%' ? rest + (off ? b : 0) : quotient - off);
@@ -186,7 +186,7 @@ static json_t *divide_real(Rendering *r, const char *sign, double a, double b) {
 static json_t *calculate(Rendering *r, const char *sign, const Number *a, const Number *b) {
     bool real = a->real || b->real, beyond = false;
     json_int_t whole = 0;
-    if (strchr("/%", *sign) && b->value == 0) return reading_refused(r, "a division by zero");
+    if (strchr("/%", *sign) && b->value == 0) return reading_refused(r, "division by zero");
     if (strcmp(sign, "/") == 0) return keep_real(r, a->value / b->value);
     if (strchr("/%", *sign))
         return real ? divide_real(r, sign, a->value, b->value)
@@ -199,7 +199,7 @@ static json_t *calculate(Rendering *r, const char *sign, const Number *a, const 
     if (*sign == '-') beyond = __builtin_sub_overflow(a->whole, b->whole, &whole);
     if (*sign == '*') beyond = __builtin_mul_overflow(a->whole, b->whole, &whole);
     if (!beyond) return values_integer(r, whole);
-    return reading_refused(r, "a number is beyond 64 bits");
+    return reading_refused(r, "a number exceeds 64 bits");
 }
 
 /* A text or a list, several times. */
@@ -248,8 +248,8 @@ json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) 
     if (*sign == '*' && numbers && !left.real && (json_is_string(b) || json_is_array(b)))
         return repeat(r, b, left.whole);
     return reading_refused(r,
-                           *sign == '+' ? "'+' needs two texts, two numbers or two lists"
-                                        : "'%s' needs two numbers",
+                           *sign == '+' ? "'+' requires two strings, two numbers or two lists"
+                                        : "'%s' requires two numbers",
                            sign);
 }
 
@@ -257,7 +257,7 @@ json_t *values_negative(Rendering *r, const json_t *value) {
     const Number zero = {0};
     Number number;
     if (!r->live) return NULL;
-    if (!read_number(value, &number)) return reading_refused(r, "'-' needs a number");
+    if (!read_number(value, &number)) return reading_refused(r, "'-' requires a number");
     return number.real ? keep_real(r, -number.value) : calculate(r, "-", &zero, &number);
 }
 
@@ -302,7 +302,7 @@ json_t *values_compare(Rendering *r, const char *sign, const json_t *a, const js
     else if (json_is_string(a) && json_is_string(b))
         order = order_of_texts(a, b);
     else
-        return reading_refused(r, "'%s' compares two numbers or two texts", sign);
+        return reading_refused(r, "'%s' compares two numbers or two strings", sign);
     return values_truth(r, (sign[1] && order == 0) || (*sign == '<' ? order < 0 : order > 0));
 }
 
@@ -312,7 +312,7 @@ static bool has_items(const json_t *value) {
 
 bool values_contains(Rendering *r, const json_t *whole, const json_t *part) {
     if ((json_is_string(whole) && !json_is_string(part)) || !has_items(whole))
-        return reading_refused(r, "'in' needs a list, an object, or two texts") != NULL;
+        return reading_refused(r, "'in' requires a list, an object, or two strings") != NULL;
     if (json_is_string(whole))
         return memmem(json_string_value(whole), json_string_length(whole), json_string_value(part),
                       json_string_length(part)) != NULL;
@@ -340,7 +340,7 @@ json_t *values_list(Rendering *r, json_t *value) {
     const char *name;
     json_t *item;
     if (json_is_array(value) || !r->live) return value;
-    if (!has_items(value)) return reading_refused(r, "a number is no list");
+    if (!has_items(value)) return reading_refused(r, "a number is not a list");
     json_t *list = expression_keep(r, json_array());
     expression_spend(r, VALUE_BYTES * size_of(value));
     for (size_t at = 0; json_is_string(value) && at < json_string_length(value) && !r->problem;) {
@@ -368,7 +368,7 @@ static size_t byte_of_character(const json_t *text, size_t number) {
 json_t *values_item(Rendering *r, json_t *value, const json_t *key) {
     Number number;
     if (!r->live || r->problem) return NULL;
-    if (!value) return reading_refused(r, "an item is taken of a value that is not defined");
+    if (!value) return reading_refused(r, "item of an undefined value");
     if (json_is_string(key)) return json_object_get(value, json_string_value(key));
     if (!read_number(key, &number) || number.real) return NULL;
     json_int_t size = (json_int_t)size_of(value);
@@ -397,7 +397,7 @@ json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3])
     Number step = {.whole = 1};
     if (!r->live || r->problem) return NULL;
     if (!json_is_string(value) && !json_is_array(value))
-        return reading_refused(r, "only texts and lists have slices");
+        return reading_refused(r, "only strings and lists have slices");
     json_int_t size = (json_int_t)size_of(value);
     bool stepped =
         !bounds[2] || json_is_null(bounds[2]) || (read_number(bounds[2], &step) && !step.real);
@@ -408,7 +408,7 @@ json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3])
     json_int_t at = by < 0 ? size - 1 : 0, end = by < 0 ? -1 : size;
     if (!stepped || !read_bound(bounds[0], size, by < 0, &at) ||
         !read_bound(bounds[1], size, by < 0, &end))
-        return reading_refused(r, "the bounds of a slice are whole numbers");
+        return reading_refused(r, "the bounds of a slice must be integers");
     json_t *all = values_list(r, value), *part = expression_keep(r, json_array());
     Text text = {0};
     for (; (by > 0 ? at < end : at > end) && !r->problem; at += by) {

@@ -12,11 +12,11 @@
 
 enum { GROUPS = 2 };
 
-/* One batch that goes on; texts that come later are in another. */
+/* A running batch; later sequences go to another one. */
 typedef struct Group {
     Decoder *narrow, *wide; /* of one row, of all rows; wide may be NULL */
     Batch *narrow_batch, *wide_batch;
-    Batch *batch;     /* the one that goes on, or NULL */
+    Batch *batch;     /* the running batch, or NULL */
     Choice **choices; /* [service->rows] */
     int count;
 } Group;
@@ -65,16 +65,16 @@ bool worker_submit(Worker *worker, Request *request, Problem *problem) {
     worker_unlock(worker);
     if (!good)
         return problem_set(problem, full ? 429 : 503, NULL,
-                           full ? "too many texts wait already: try again later"
-                                : "the server is about to end");
+                           full ? "too many requests in the queue: try again later"
+                                : "the server is shutting down");
     for (int i = 0; i < request->prompt_count; i++)
         atomic_fetch_add(&service->metrics.prompt_tokens, request->prompts[i].tokens.count);
     return true;
 }
 
-/* ---- what becomes of texts ---- */
+/* ---- results ---- */
 
-/* Hands over what is new, and the end. True when the worker is done with the request. */
+/* Publishes new text and the end of a request. True if the worker has finished the request. */
 static bool publish(Worker *worker, Request *request, Text *news) {
     worker_lock(worker);
     text_append(&request->out, news->bytes, news->length);
@@ -113,7 +113,7 @@ static void tell(Worker *worker, Choice *choice) {
     worker_release(worker, request);
 }
 
-/* Ends a text before its time; the first reason is what the client is told. */
+/* Ends a sequence with an error; the first error is sent to the client. */
 static void fail(Choice *choice, int status, const char *text) {
     Problem *problem = &choice->request->problem;
     choice->row.ended = true;
@@ -124,9 +124,9 @@ static void look_at_clock(Choice *choice, double now) {
     const Request *request = choice->request;
     if (choice->row.ended) return;
     if (atomic_load(&request->cancelled))
-        fail(choice, 499, "the client has gone");
+        fail(choice, 499, "the client disconnected");
     else if (now > request->deadline)
-        fail(choice, 504, "the answer took longer than this server allows (--timeout)");
+        fail(choice, 504, "the answer exceeded the time limit of this server (--timeout)");
     else if (request->problem.status)
         choice->row.ended = true;
 }
@@ -139,7 +139,7 @@ static void count_active(Worker *worker) {
     atomic_store(&worker->service->metrics.active, active);
 }
 
-/* Takes texts that wait. Under the lock. */
+/* Adds sequences of the queue to a group. Requires the lock. */
 static void take(Worker *worker, Group *group) {
     while (group->count < worker->service->rows && worker->count) {
         group->choices[group->count++] = worker->waiting[worker->first];
@@ -149,7 +149,7 @@ static void take(Worker *worker, Group *group) {
     atomic_store(&worker->service->metrics.waiting, worker->count);
 }
 
-/* Tells all, and forgets those that have ended. */
+/* Publishes the results of all sequences, and removes finished ones. */
 static void tell_all(Worker *worker, Group *group) {
     int kept = 0;
     for (int i = 0; i < group->count; i++) {
@@ -188,7 +188,7 @@ static void step(Worker *worker, Group *group) {
     double now = seconds_now();
     for (int i = 0; i < group->count; i++) {
         if (group->choices[i]->row.nonsense)
-            fail(group->choices[i], 500, "the model gave a logit that is no finite number");
+            fail(group->choices[i], 500, "the model produced a logit that is not a finite number");
         look_at_clock(group->choices[i], now);
     }
     tell_all(worker, group);
@@ -208,7 +208,8 @@ static bool wait_for_work(Worker *worker) {
     return !worker->stopping;
 }
 
-/* Only one group takes what waits at a time, so that few texts are in one batch and not in two. */
+/* Only one group at a time receives sequences from the queue, which keeps few sequences in one
+ * batch. */
 static Group *fill(Worker *worker) {
     for (int i = 0; i < GROUPS; i++) {
         Group *group = &worker->groups[i];
@@ -223,7 +224,7 @@ static void end_all(Worker *worker) {
     for (int i = 0; i < GROUPS; i++) {
         Group *group = &worker->groups[i];
         do {
-            fail_all(group, 503, "the server ends");
+            fail_all(group, 503, "the server is shutting down");
             tell_all(worker, group);
             worker_lock(worker);
             take(worker, group);

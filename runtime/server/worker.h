@@ -15,9 +15,9 @@ void worker_stop(Worker *worker);
 /* Waits until nobody uses it. */
 void worker_free(Worker *worker);
 
-/* Takes a request and a hold on it, or sets *problem: there is too much to do. */
+/* Adds a request to the queue and a reference to it; sets *problem if the queue is full. */
 bool worker_submit(Worker *worker, Request *request, Problem *problem);
-/* The lock of what a request shares. */
+/* Lock for data shared with the worker. */
 void worker_lock(Worker *worker);
 void worker_unlock(Worker *worker);
 /* Lets a request go; the last of its holders frees it. */

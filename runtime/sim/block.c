@@ -16,8 +16,8 @@ enum {
     ARGUMENT_ALIGN = 128
 };
 
-/* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while
- * others still read. */
+/* Lanes that synchronize under one mask. Two sets of values: a lane can reach the next meeting
+ * while others still read. */
 typedef struct Meeting {
     unsigned mask, arrived;
     int half;
@@ -36,9 +36,9 @@ typedef struct Block {
     Thread threads[SIM_THREADS];
     Warp warps[WARPS];
     int thread_count, arrived, done;
-    const Thread *first; /* that waits at the barrier */
+    const Thread *first; /* first thread at the barrier */
     bool failed;
-    void *arguments[SIM_ARGUMENTS]; /* in values: kernels may read them */
+    void *arguments[SIM_ARGUMENTS]; /* pointers into values; kernels may read them */
     unsigned char values[ARGUMENT_BYTES] __attribute__((aligned(ARGUMENT_ALIGN)));
     void *scheduler; /* its stack pointer */
 #if !defined(__x86_64__)
@@ -52,11 +52,11 @@ Now sim_now;
 static Block *block;
 static unsigned char *stacks;
 
-/* ---- switching ---- */
+/* ---- context switches ---- */
 
 #if defined(__x86_64__)
 
-/* Keeps what a called function must keep, on the stack that it leaves. */
+/* Saves the callee-saved registers on the stack of the current fiber. */
 void sim_switch(void **from, void *to);
 __asm__(".text\n"
         ".globl sim_switch\n"
@@ -81,7 +81,7 @@ static void to_thread(Thread *thread) {
 
 static void prepare(Thread *thread, void (*entry)(void)) {
     void **top = (void **)(void *)(thread->stack + STACK_BYTES);
-    *--top = NULL; /* the entry finds the stack as after a call */
+    *--top = NULL; /* the entry function finds the stack as after a call */
     memcpy(--top, &entry, sizeof entry);
     for (int i = 0; i < 6; i++) *--top = NULL;
     thread->stack_pointer = top;
@@ -117,7 +117,7 @@ static void thread_entry(void) {
     abort();
 }
 
-/* ---- what threads ask for ---- */
+/* ---- requests of threads ---- */
 
 static void release_barrier(void) {
     for (int i = 0; i < block->thread_count; i++)
@@ -179,12 +179,12 @@ const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int
     mask &= warp->existing;
     Meeting *meeting = mask & own ? meeting_of(warp, mask) : NULL;
     if (!meeting) {
-        check_report(file, line, NULL, "the mask %08x does not name the lane that calls", mask);
+        check_report(file, line, NULL, "the mask %08x does not include the calling lane", mask);
         block_fail();
     }
     if (meeting->arrived && !same_place(meeting->file, meeting->line, file, line)) {
-        check_report(file, line, NULL, "divergent warp: other lanes of it wait at %s:%d",
-                     meeting->file, meeting->line);
+        check_report(file, line, NULL, "divergent warp: other lanes wait at %s:%d", meeting->file,
+                     meeting->line);
         block_fail();
     }
     meeting->file = file;
@@ -220,11 +220,11 @@ void sim_read(const void *from, size_t bytes) {
 }
 
 void sim_trap(const char *file, int line) {
-    check_report(file, line, NULL, "the kernel gave up");
+    check_report(file, line, NULL, "the kernel trapped");
     block_fail();
 }
 
-/* Copies arrive when they are waited for, as late as the hardware may do it. */
+/* Copies complete at the wait, as late as the hardware allows. */
 void sim_copy_async_filled(void *to, const void *from, int bytes, int size) {
     Thread *thread = sim_now.thread;
     if (thread->copy_count == COPY_LIMIT) sim_copy_wait(0);
@@ -274,7 +274,8 @@ void block_fail(void) {
     abort();
 }
 
-/* The first thread that waits: for arrivals, if any does, because others may wait for it. */
+/* The first waiting thread. Threads that wait for arrivals come first, since others may wait for
+ * them. */
 static Thread *stuck_thread(void) {
     Thread *first = NULL;
     for (int i = 0; i < block->thread_count; i++) {
@@ -285,7 +286,7 @@ static Thread *stuck_thread(void) {
     return first;
 }
 
-/* Nobody can go on: those that wait, wait for ever. */
+/* Deadlock: reports the waiting threads. */
 static void report_stuck(void) {
     sim_now.thread = stuck_thread();
     if (sim_now.thread) {
@@ -297,7 +298,7 @@ static void report_stuck(void) {
                          block->arrived, block->thread_count, block->done);
         else
             check_report(sim_now.thread->file, sim_now.thread->line, NULL,
-                         "lanes wait here for others of their warp that never come");
+                         "lanes wait here for other lanes of their warp that never arrive");
     }
     block->failed = true;
 }
@@ -377,18 +378,18 @@ static bool copy_arguments(const Launch *launch) {
     return true;
 }
 
-static unsigned long begun; /* threads of the launch that have waited for the one before it */
+static unsigned long begun; /* threads of the launch that have waited for the previous launch */
 
 void sim_begin(void) {
     begun++;
 }
 
-/* Of a kernel that may begin early every thread has to wait. */
+/* A kernel that can start early must wait in every thread. */
 static bool all_began(const Launch *launch, unsigned blocks) {
     const SimIndex *size = &launch->block;
     if (!launch->overlaps || begun == (unsigned long)blocks * size->x * size->y * size->z)
         return true;
-    fprintf(stderr, "sim: error: kernel %s: does not wait for what was launched before\n",
+    fprintf(stderr, "sim: error: kernel %s: does not wait for the previous launch\n",
             launch->kernel->name);
     return false;
 }

@@ -1,4 +1,4 @@
-/* block: the threads of one block as fibers, and what is known of the memory that they touch. */
+/* block: the threads of one thread block as fibers, and the access history of their memory. */
 #ifndef SIM_BLOCK_H
 #define SIM_BLOCK_H
 
@@ -14,26 +14,25 @@ typedef enum ThreadState {
     THREAD_DONE
 } ThreadState;
 
-/* An asynchronous copy that has been asked for and not waited for. */
+/* An asynchronous copy that was requested and not yet awaited. */
 typedef struct SimCopy {
     void *to;
     const void *from;
-    int bytes, size, group; /* what lies beyond `bytes` becomes 0 */
+    int bytes, size, group; /* the rest after `bytes` becomes 0 */
 } SimCopy;
 
-/* Products of a warpgroup that go on by themselves and add to the same sums of this thread: what
- * the sums will be. */
+/* Sums of this thread that asynchronous warpgroup products will write, with their future values. */
 typedef struct SimSums {
     float *at;
     int count, group; /* the last group that adds to them */
     float values[SIM_SUMS];
 } SimSums;
 
-/* A product whose operands are still read, kept by the first lane of each warp. */
+/* A product whose operands are still being read; recorded by the first lane of each warp. */
 typedef struct SimReading {
     uint64_t a, b;
     int n, group;
-    bool transposed_a, transposed_b, kept; /* kept: a lies in registers */
+    bool transposed_a, transposed_b, kept; /* kept: a is in registers */
 } SimReading;
 
 enum { COPY_LIMIT = 64, SUMS_LIMIT = 4, READING_LIMIT = 64, ARRIVALS_LIMIT = 16 };
@@ -41,54 +40,56 @@ enum { COPY_LIMIT = 64, SUMS_LIMIT = 4, READING_LIMIT = 64, ARRIVALS_LIMIT = 16 
 typedef struct Thread {
     SimPlace place;
     ThreadState state;
-    void *stack_pointer; /* where it goes on */
+    void *stack_pointer; /* saved at a context switch */
     unsigned char *stack;
-    const char *file; /* where it waits */
+    const char *file; /* source position of the wait */
     int line, number;
     SimCopy copies[COPY_LIMIT];
     int copy_count, copy_group;
     SimSums sums[SUMS_LIMIT];
     SimReading readings[READING_LIMIT];
     int sums_count, reading_count, product_group, product_count;
-    bool product_fence; /* since sums of this thread were last free to be touched */
-    const void *waiter; /* the code that waits for arrivals; which ones, and what phase of them */
+    bool product_fence; /* a fence since sums of this thread became accessible */
+    const void *waiter; /* code address of the wait for arrivals; index of the arrivals and phase */
     int awaited;
     unsigned awaited_phase;
-    uint32_t seen[ARRIVALS_LIMIT]; /* the last delivery of each arrivals that the thread knows of */
+    /* last delivery of each arrivals object that the thread has observed */
+    uint32_t seen[ARRIVALS_LIMIT];
 } Thread;
 
-/* One launch: what runs, and where its memory is. */
+/* One launch: kernel, arguments and memory. */
 typedef struct Launch {
     const SimKernel *kernel;
     void **arguments;
     SimIndex grid, block;
-    const char *object;   /* path of the compiled text */
-    unsigned char *image; /* where it was loaded */
+    const char *object;   /* path of the compiled object */
+    unsigned char *image; /* its load address */
     unsigned char *image_end;
     unsigned char *statics, *statics_end; /* its variables: static shared memory */
     size_t dynamic_bytes;
-    bool overlaps; /* its threads have to wait for the kernel ahead of it */
+    bool overlaps; /* its threads must wait for the previous kernel */
 } Launch;
 
-/* One block of the device's memory. */
+/* One block of device memory. */
 typedef struct Part {
     unsigned char *start, *end;
 } Part;
 
-/* What every access asks for: plain variables, because nothing else is asked for so often. */
+/* State that every access reads: plain variables for speed. */
 typedef struct Now {
-    Thread *thread; /* that runs; NULL between launches */
+    Thread *thread; /* the current thread; NULL between launches */
     const Launch *launch;
     unsigned char *shared; /* dynamic shared memory */
-    uint32_t epoch;        /* goes up at every barrier and every block */
+    uint32_t epoch;        /* increases at every barrier and every block */
     uint32_t warp_epoch[SIM_THREADS / SIM_WARP];
-    uint32_t fences; /* of proxies, by all threads; how many there were after the last of each */
+    /* number of proxy fences of all threads; number after the last fence of each thread */
+    uint32_t fences;
     uint32_t fenced[SIM_THREADS];
-    Part recent[2]; /* blocks of memory that were touched last */
+    Part recent[2]; /* the memory blocks accessed last */
 } Now;
 
-/* A page and five cache lines more than a power of two: the tops of a warp's stacks, which it goes
- * round at every exchange, lie in different sets of the caches. */
+/* A page and five cache lines more than a power of two: the stack tops of the lanes of a warp then
+ * map to different cache sets. */
 enum { STACK_BYTES = (128 << 10) + 4096 + 5 * 64 };
 
 #pragma GCC visibility push(hidden)
@@ -100,69 +101,68 @@ bool block_run(const Launch *launch);
 
 /* ---- block.c ---- */
 
-/* True for addresses of the simulator's own, that kernels may read. */
+/* True for memory of the simulator that kernels may read. */
 bool block_owns(const unsigned char *at, size_t bytes);
 /* Ends the launch after a report; does not return to the kernel. */
 void block_fail(void) __attribute__((noreturn));
-/* The current thread rests until it is made ready. */
+/* Suspends the current thread until another one makes it ready. */
 void block_rest(ThreadState state);
 /* The threads of the block. */
 Thread *block_threads(int *count);
 
 /* ---- check.c ---- */
 
-/* A new block starts: shared memory holds nothing. */
+/* Starts a new block: shared memory is uninitialized. */
 void check_block(const Launch *launch);
-/* The current thread touches memory; reports and ends the launch when it must not. */
+/* Checks an access of the current thread; reports an invalid one and ends the launch. */
 void check_access(const void *at, size_t bytes, bool writes, const void *caller);
-/* The current thread has asked for a copy to a place in shared memory, which holds nothing until
- * the copy has been waited for. */
+/* The current thread requested a copy to shared memory, which is uninitialized until the copy is
+ * awaited. */
 void check_pending(const void *at, size_t bytes, const void *caller);
-/* The same for an atomic access, whatever other threads did. */
+/* The same for an atomic access, which is independent of the accesses of other threads. */
 void check_atomic(const void *at, size_t bytes, const void *caller);
-/* The tensor cores read shared memory on behalf of the current thread, from now on until the other
- * call. What is wrong with it, or NULL. */
+/* The tensor cores start to read shared memory for the current thread; check_read ends it. Returns
+ * the error, or NULL. */
 const char *check_reading(const void *at, size_t bytes);
 void check_read(const void *at, size_t bytes);
-/* The current thread has asked for a box that comes to these bytes. What is wrong with it, or
- * NULL. */
+/* The current thread requested a box copy to these bytes. Returns the error, or NULL. */
 const char *check_box(const void *at, size_t bytes);
-/* Delivery `number` of some arrivals has brought the bytes. */
+/* Delivery `number` of an arrivals object has written the bytes. */
 void check_arrived(const void *at, size_t bytes, int arrivals, uint32_t number);
 bool check_shared(const void *at, size_t bytes);
-/* Prints "KERNEL: MESSAGE" with the place in the text and the thread. */
+/* Prints "KERNEL: MESSAGE" with the source position and the thread. */
 void check_report(const char *file, int line, const void *caller, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* ---- wgmma.c ---- */
 
-/* The current thread ends: nothing that it asked for may go on. */
+/* Ends the current thread: no product of it may be in flight. */
 void wgmma_end(void);
-/* A block has ended. Have the threads of each warpgroup made the same products? */
+/* At the end of a block: true if all threads of each warpgroup made the same products. */
 bool wgmma_agree(Thread *threads, int count);
-/* True when a product in flight adds to what stands there. */
+/* True if a product in flight adds to this address. */
 bool wgmma_adds(const Thread *thread, const unsigned char *at);
 
 /* ---- bulk.c ---- */
 
-/* A block begins: there are no arrivals. */
+/* Starts a block without arrivals. */
 void bulk_begin(void);
-/* A block has ended. Has all arrived that its threads asked for? */
+/* At the end of a block: true if all requested boxes have arrived. */
 bool bulk_over(void);
-/* True when the phase has ended that the thread waits for; then it knows what arrived. */
+/* True if the awaited phase has ended; the thread has then observed its deliveries. */
 bool bulk_arrived(Thread *thread);
-/* True when the thread knows of delivery `number` of these arrivals. */
+/* True if the thread has observed delivery `number` of this arrivals object. */
 bool bulk_seen(const Thread *thread, int arrivals, uint32_t number);
-/* All threads have met: each knows what the others know. */
+/* At a barrier: all threads observe the deliveries that any of them has observed. */
 void bulk_share(void);
-/* What the thread waits for in vain. */
+/* Reports a wait that never ends. */
 void bulk_report(const Thread *thread);
 
 /* ---- device_memory.c ---- */
 
 void *memory_take(size_t bytes);
 bool memory_give(void *block);
-/* True when all bytes lie in one block of the device. */
+/* True if all bytes are in one block of device memory. */
 bool memory_holds(const void *at, size_t bytes);
 
 #pragma GCC visibility pop

@@ -1,10 +1,9 @@
-/* bulk: boxes of tensors that a unit of its own copies into shared memory, and the arrivals
- * (mbarriers) that tell when they are there.
+/* bulk: asynchronous copies of tensor boxes to shared memory, and arrivals (mbarriers) that signal
+ * their completion.
  *
- * A tensor map is an object of 128 bytes whose inside only the driver knows; here SimMap. A box
- * arrives when somebody waits for it and no earlier, as late as the hardware may do it. Who has not
- * waited, nor met at a barrier one who has, may not touch what it brought (check.c).
- */
+ * A tensor map is an opaque object of 128 bytes; here SimMap. A box arrives when a thread waits for
+ * it, as late as the hardware allows. A thread may access it only after it has waited, or after a
+ * barrier with a thread that has waited (check.c). */
 #include "block.h"
 
 #include <stdio.h>
@@ -15,19 +14,19 @@ enum {
     MAP_ALIGN = 64,
     MAP_RANK = 5,
     MAP_MARK = 0x424f5845,
-    BOX_LIMIT = 16, /* on their way to one place of arrivals */
-    BOX_SIDE = 256, /* elements, at the most */
+    BOX_LIMIT = 16, /* boxes in flight per arrivals object */
+    BOX_SIDE = 256, /* maximum, in elements */
     LINE_LIMIT = BOX_SIDE * 8,
     VECTOR = 16,
-    LINE_ALIGN = 128 /* of the place of a box */
+    LINE_ALIGN = 128 /* alignment of a box in bytes */
 };
 
 typedef struct SimMap {
     uint32_t mark;
-    uint8_t rank, element, width, unused; /* width: vectors of a line whose places are permuted */
+    uint8_t rank, element, width, unused; /* width: number of permuted 16-byte vectors per line */
     const unsigned char *address;
     uint64_t strides[MAP_RANK - 1]; /* bytes */
-    uint32_t last[MAP_RANK];        /* sizes less one */
+    uint32_t last[MAP_RANK];        /* sizes minus 1 */
     uint16_t box[MAP_RANK];
 } SimMap;
 _Static_assert(sizeof(SimMap) <= MAP_BYTES, "a tensor map has 128 bytes");
@@ -39,19 +38,19 @@ typedef struct Box {
 } Box;
 
 typedef struct Arrivals {
-    const uint64_t *at; /* NULL: nobody's */
+    const uint64_t *at; /* NULL: unused */
     int count, missing; /* threads */
     unsigned phase;
     long expected, asked; /* bytes of this phase */
     Box boxes[BOX_LIMIT];
     int box_count;
-    uint32_t delivered;     /* the number of the last delivery */
-    uint32_t epoch, fences; /* when it began */
+    uint32_t delivered;     /* number of the last delivery */
+    uint32_t epoch, fences; /* values at initialization */
     int beginner;
 } Arrivals;
 
 static Arrivals all[ARRIVALS_LIMIT];
-static int count; /* places that are or were taken in this block */
+static int count; /* used entries of `all` in this block */
 static uint32_t deliveries;
 
 #define HERE __builtin_return_address(0)
@@ -82,7 +81,7 @@ int cuTensorMapEncodeTiled(void *made, int type, unsigned rank, const void *addr
                            int fill);
 #pragma GCC visibility pop
 
-/* Steps between elements, other orders in memory and other fillings than 0 are not simulated. */
+/* Element strides, interleaved layouts and fill values other than 0 are not simulated. */
 int cuTensorMapEncodeTiled(void *made, int type, unsigned rank, const void *address,
                            const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
                            const uint32_t *steps, int interleave, int swizzle, int promotion,
@@ -122,8 +121,8 @@ static int line_count(const SimMap *map) {
     return lines;
 }
 
-/* Where the elements are of a line of a box: `bytes` of them, `before` from its beginning on. The
- * others lie outside of the tensor. */
+/* Source of one line of a box: `bytes` bytes, starting `before` bytes after its beginning. The rest
+ * of the line is outside the tensor. */
 static const unsigned char *source(const Box *box, int line, size_t *before, size_t *bytes) {
     const SimMap *map = &box->map;
     const unsigned char *at = map->address;
@@ -141,8 +140,7 @@ static const unsigned char *source(const Box *box, int line, size_t *before, siz
     return *bytes ? at + (size_t)first * map->element : at;
 }
 
-/* The place of byte `byte` of a box: vectors of 16 bytes are permuted by the bits of the address
- * above them. */
+/* Address of byte `byte` of a box: 16-byte vectors are permuted by the address bits above them. */
 static unsigned char *place_of(const Box *box, size_t byte) {
     size_t at = (size_t)(box->to - sim_now.shared) + byte;
     return sim_now.shared + (at ^ (at >> 7 & (box->map.width - 1u)) << 4);
@@ -183,16 +181,17 @@ static Arrivals *find(const uint64_t *at) {
 
 static Arrivals *known(const uint64_t *at, const void *caller) {
     Arrivals *arrivals = find(at);
-    if (!arrivals) refuse(caller, "arrivals are used that nobody has begun");
+    if (!arrivals) refuse(caller, "arrivals used before initialization");
     if (arrivals->epoch == sim_now.epoch && arrivals->beginner != sim_now.thread->number)
-        refuse(caller, "arrivals are used that another thread begins with no barrier between");
+        refuse(caller,
+               "arrivals used without a barrier after their initialization by another thread");
     return arrivals;
 }
 
 void sim_arrivals_begin(uint64_t *at, int threads) {
     if (!check_shared(at, sizeof *at) || (uintptr_t)at % sizeof *at)
-        refuse(HERE, "arrivals do not lie at a multiple of 8 bytes of shared memory");
-    if (find(at)) refuse(HERE, "arrivals begin that have begun before");
+        refuse(HERE, "arrivals are not at a multiple of 8 bytes in shared memory");
+    if (find(at)) refuse(HERE, "arrivals initialized twice");
     int place = 0;
     while (place < count && all[place].at) place++;
     if (place == ARRIVALS_LIMIT) refuse(HERE, "too many arrivals");
@@ -210,10 +209,10 @@ void sim_arrivals_end(uint64_t *at) {
     Arrivals *arrivals = known(at, HERE);
     int threads;
     const Thread *thread = block_threads(&threads);
-    if (arrivals->box_count) refuse(HERE, "arrivals end while boxes are on their way");
+    if (arrivals->box_count) refuse(HERE, "arrivals invalidated with boxes in flight");
     for (int i = 0; i < threads; i++)
         if (thread[i].state == THREAD_AT_ARRIVALS && &all[thread[i].awaited] == arrivals)
-            refuse(HERE, "arrivals end while another thread waits for them");
+            refuse(HERE, "arrivals invalidated during the wait of another thread");
     arrivals->at = NULL;
 }
 
@@ -223,7 +222,7 @@ void sim_arrivals_expect(uint64_t *at, int bytes) {
 
 void sim_arrivals_arrive(uint64_t *at) {
     Arrivals *arrivals = known(at, HERE);
-    if (arrivals->missing == 0) refuse(HERE, "more threads arrive than the phase waits for");
+    if (arrivals->missing == 0) refuse(HERE, "more threads arrive than the phase expects");
     arrivals->missing--;
 }
 
@@ -248,18 +247,19 @@ void sim_copy_box(void *to, const void *from, const int *at, int rank, uint64_t 
     Box box = {.to = to};
     memcpy(&box.map, from, sizeof box.map);
     if (box.map.mark != MAP_MARK || (uintptr_t)from % MAP_ALIGN)
-        refuse(HERE, "a box of what is no tensor map");
-    if (box.map.rank != rank) refuse(HERE, "a box of another rank than its tensor");
+        refuse(HERE, "box copy with an invalid tensor map");
+    if (box.map.rank != rank) refuse(HERE, "box copy with the wrong rank");
     if (arrivals->fences >= sim_now.fenced[arrivals->beginner])
-        refuse(HERE, "a box with arrivals that no fence has made known since they began");
-    if ((uintptr_t)to % LINE_ALIGN) refuse(HERE, "a box comes to no multiple of 128 bytes");
-    if (arrivals->box_count == BOX_LIMIT) refuse(HERE, "too many boxes on their way");
+        refuse(HERE, "box copy with arrivals that were initialized without a fence");
+    if ((uintptr_t)to % LINE_ALIGN)
+        refuse(HERE, "destination of a box copy is not a multiple of 128 bytes");
+    if (arrivals->box_count == BOX_LIMIT) refuse(HERE, "too many boxes in flight");
     memcpy(box.at, at, sizeof *at * (size_t)rank);
     for (int line = 0; line < line_count(&box.map); line++) {
         size_t before, bytes;
         const unsigned char *elements = source(&box, line, &before, &bytes);
         if (bytes && !memory_holds(elements, bytes))
-            refuse(HERE, "a box reads outside of the device's memory");
+            refuse(HERE, "box copy reads outside of device memory");
     }
     const char *wrong = check_box(to, box_bytes(&box));
     if (wrong) refuse(HERE, wrong);
@@ -277,7 +277,8 @@ void bulk_begin(void) {
 bool bulk_over(void) {
     for (int i = 0; i < count; i++) {
         if (!all[i].box_count) continue;
-        check_report("the end of the kernel", 0, NULL, "the kernel ends with boxes on their way");
+        check_report("the kernel ends with boxes in flight", 0, NULL,
+                     "the kernel ends with boxes on their way");
         return false;
     }
     return true;
@@ -301,7 +302,7 @@ void bulk_share(void) {
 void bulk_report(const Thread *thread) {
     const Arrivals *arrivals = &all[thread->awaited];
     check_report(NULL, 0, thread->waiter,
-                 "a phase never ends that a thread waits for: %d threads have not arrived, %ld "
-                 "bytes are expected, boxes bring %ld",
+                 "wait for a phase that never ends: %d threads have not arrived, %ld bytes "
+                 "expected, %ld bytes requested",
                  arrivals->missing, arrivals->expected, arrivals->asked);
 }

@@ -1,9 +1,9 @@
-/* check: what the compiler calls at every access to memory, and the reports.
+/* check: access checks, called by the compiled kernel at every memory access, and error reports.
  *
- * An address is fine on the stack of its own thread, in a block of the device, among the constants
- * of the compiled text, or in shared memory. There each byte remembers who wrote it and who read it
- * last and when: between two barriers a byte that one thread writes is nobody else's.
- */
+ * Valid addresses are on the stack of the thread, in a block of device memory, among the constants
+ * of the kernel, or in shared memory. Shared memory records the last writer and reader of each byte
+ * and their time. Between two barriers, a byte that one thread writes may not be accessed by
+ * another thread. */
 #include "block.h"
 
 #include <stdarg.h>
@@ -11,21 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of two bytes: nothing in shared memory is smaller. */
+/* History of two bytes, the smallest element in shared memory. */
 typedef struct Trace {
     uint32_t write_epoch, read_epoch, write_warp_epoch, read_warp_epoch;
-    uint32_t fences;        /* of proxies, when it was written; of a box: number of its delivery */
-    int16_t writer, reader; /* reader: MANY when several have read in this epoch */
-    int16_t reading;        /* products in flight that read it */
-    int16_t arrivals;       /* of a box */
+    /* proxy fences at the time of the write; for a box: number of its delivery */
+    uint32_t fences;
+    int16_t writer, reader; /* reader: MANY if several threads have read in this epoch */
+    int16_t reading;        /* number of products in flight that read it */
+    int16_t arrivals;       /* arrivals object of a box */
 } Trace;
 
-/* Writers that are no threads: a box that has arrived, or that is on its way. */
+/* Special writers: a box that has arrived, a box in flight. */
 enum { MANY = -2, BOX = -3, BOX_ON_ITS_WAY = -4, GRAIN = 2 };
 
 static Trace *dynamic_traces, *static_traces;
 static size_t static_count;
-static uint32_t first_epoch; /* of the block */
+static uint32_t first_epoch; /* first epoch of the block */
 
 void check_block(const Launch *launch) {
     size_t count = (size_t)(launch->statics_end - launch->statics) / GRAIN + 1;
@@ -39,10 +40,10 @@ void check_block(const Launch *launch) {
     if (!dynamic_traces || !static_traces) abort();
 }
 
-/* "k12.cu:34" of a place in the compiled text, through addr2line. */
+/* Prints the source position "k12.cu:34" of a code address, by addr2line. */
 static void print_place(const void *caller) {
     const Launch *launch = sim_now.launch;
-    char command[4200], line[512], name[1 << 14]; /* of templates in templates */
+    char command[4200], line[512], name[1 << 14]; /* long enough for nested templates */
     snprintf(command, sizeof command, "addr2line -f -C -s -i -e '%s' %#zx 2>/dev/null",
              launch->object, (size_t)((const unsigned char *)caller - launch->image) - 1);
     FILE *pipe = popen(command, "r");
@@ -80,18 +81,17 @@ static void fail(const void *at, size_t bytes, const void *caller, const char *w
     block_fail();
 }
 
-/* Accesses of two lanes of one warp are in order when the warp has synchronised since. */
+/* Accesses of two lanes of one warp are ordered if the warp has synchronized since. */
 static bool ordered(const Thread *thread, int other, uint32_t warp_epoch) {
     int warp = thread->number / SIM_WARP;
     return other >= 0 && other / SIM_WARP == warp && warp_epoch != sim_now.warp_epoch[warp];
 }
 
-/* What is wrong with touching what a box brings, or NULL. */
+/* The error of an access to memory that a box writes, or NULL. */
 static const char *touch_box(const Trace *trace, const Thread *thread) {
-    if (trace->writer == BOX_ON_ITS_WAY)
-        return "shared memory is touched where a box is on its way";
+    if (trace->writer == BOX_ON_ITS_WAY) return "access to shared memory with a box in flight";
     if (trace->write_epoch >= first_epoch && !bulk_seen(thread, trace->arrivals, trace->fences))
-        return "what a box brought is touched by a thread that has not waited for it";
+        return "access to a box by a thread that has not waited for it";
     return NULL;
 }
 
@@ -101,15 +101,14 @@ static const char *touch(Trace *trace, const Thread *thread, bool writes) {
     if (wrong) return wrong;
     if (trace->writer > BOX && trace->write_epoch == now && trace->writer != thread->number &&
         !ordered(thread, trace->writer, trace->write_warp_epoch))
-        return writes ? "two threads write the same shared memory with no barrier between"
-                      : "shared memory that another thread writes is read with no barrier between";
-    if (!writes && trace->write_epoch < first_epoch)
-        return "shared memory is read that nobody has written";
+        return writes ? "two threads write the same shared memory without a barrier"
+                      : "read of shared memory that another thread writes without a barrier";
+    if (!writes && trace->write_epoch < first_epoch) return "read of uninitialized shared memory";
     if (writes) {
-        if (trace->reading) return "shared memory that a product in flight reads is written";
+        if (trace->reading) return "write to shared memory that a product in flight reads";
         if (trace->read_epoch == now && trace->reader != thread->number &&
             !ordered(thread, trace->reader, trace->read_warp_epoch))
-            return "shared memory that another thread reads is written with no barrier between";
+            return "write to shared memory that another thread reads without a barrier";
         trace->write_epoch = now;
         trace->writer = (int16_t)thread->number;
         trace->write_warp_epoch = warp_now;
@@ -117,7 +116,7 @@ static const char *touch(Trace *trace, const Thread *thread, bool writes) {
         return NULL;
     }
     bool again = trace->read_epoch == now && trace->reader != thread->number;
-    /* Lanes of one warp that read stay one reader, named by the last of them. */
+    /* Reads by several lanes of one warp count as one reader, the last lane. */
     trace->reader =
         again && (trace->reader == MANY || trace->reader / SIM_WARP != thread->number / SIM_WARP)
             ? MANY
@@ -127,7 +126,7 @@ static const char *touch(Trace *trace, const Thread *thread, bool writes) {
     return NULL;
 }
 
-/* The first trace of a place in shared memory, or NULL. */
+/* First trace of an address in shared memory, or NULL. */
 static Trace *traces_of(const unsigned char *at, size_t bytes) {
     const Launch *launch = sim_now.launch;
     size_t place = (size_t)(at - sim_now.shared);
@@ -138,7 +137,7 @@ static Trace *traces_of(const unsigned char *at, size_t bytes) {
     return NULL;
 }
 
-/* How many grains the bytes lie in. */
+/* Number of grains that the bytes overlap. */
 static size_t grains_of(const unsigned char *at, size_t bytes) {
     return ((uintptr_t)at % GRAIN + bytes + GRAIN - 1) / GRAIN;
 }
@@ -153,7 +152,7 @@ static bool misaligned(const unsigned char *at, size_t bytes) {
     return bytes <= 16 && !(bytes & (bytes - 1)) && (uintptr_t)at % bytes;
 }
 
-/* An address that is neither on the stack nor in shared memory. */
+/* Checks an address outside of the stack and of shared memory. */
 static void check_far(const unsigned char *at, size_t bytes, bool writes, const void *caller) {
     const Launch *launch = sim_now.launch;
     if (memory_holds(at, bytes)) {
@@ -169,7 +168,7 @@ void check_access(const void *address, size_t bytes, bool writes, const void *ca
     if (!thread) return;
     if ((size_t)(at - thread->stack) < STACK_BYTES) {
         if (thread->sums_count && wgmma_adds(thread, at))
-            fail(at, bytes, caller, "sums of a product in flight are touched");
+            fail(at, bytes, caller, "access to sums of a product in flight");
         return;
     }
     if (recently(at, bytes) && !misaligned(at, bytes)) return;
@@ -202,7 +201,7 @@ const char *check_reading(const void *at, size_t bytes) {
         const char *wrong = touch(trace, sim_now.thread, false);
         if (wrong) return wrong;
         if (trace->writer >= 0 && trace->fences >= sim_now.fenced[trace->writer])
-            return "a product reads what its writer has not made known to the tensor cores";
+            return "a product reads memory that was written without a fence for the tensor cores";
         trace->reading++;
     }
     return NULL;
@@ -214,16 +213,16 @@ void check_read(const void *at, size_t bytes) {
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) traces[i].reading--;
 }
 
-/* Boxes come by another proxy: what threads wrote must have been made known to it. */
+/* Box copies use another proxy: earlier writes of threads need a fence. */
 const char *check_box(const void *at, size_t bytes) {
     Trace *traces = traces_of(at, bytes);
-    if (!traces) return "a box does not come to shared memory";
+    if (!traces) return "destination of a box copy is outside of shared memory";
     if (!sim_now.launch->kernel->checked) return NULL;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
         Trace *trace = &traces[i];
         if (trace->writer >= 0 && trace->write_epoch >= first_epoch &&
             trace->fences >= sim_now.fenced[trace->writer])
-            return "a box comes to where a thread has written and made no fence since";
+            return "destination of a box copy was written without a later fence";
         const char *wrong = touch(trace, sim_now.thread, true);
         if (wrong) return wrong;
         trace->writer = BOX_ON_ITS_WAY;
@@ -253,17 +252,17 @@ void check_atomic(const void *at, size_t bytes, const void *caller) {
     if (!traces || !sim_now.launch->kernel->checked) return;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
         if (traces[i].write_epoch < first_epoch)
-            fail(at, bytes, caller, "shared memory is read that nobody has written");
+            fail(at, bytes, caller, "read of uninitialized shared memory");
         traces[i].writer = traces[i].reader = (int16_t)sim_now.thread->number;
         traces[i].write_epoch = traces[i].read_epoch = sim_now.epoch;
         traces[i].fences = sim_now.fences;
     }
 }
 
-/* ---- the compiler's entries ---- */
+/* ---- entry points for the compiler ---- */
 
-/* One for each size and direction. Kernels are linked with --wrap, so that an address sanitizer
- * in the process keeps its own. */
+/* One per size and direction. Kernels are linked with --wrap, so that an address sanitizer in the
+ * process keeps its own functions. */
 
 #define ENTRY(name, size)                                                                          \
     void __wrap___asan_load##name(const void *at) {                                                \
@@ -303,7 +302,7 @@ ENTRY(8_noabort, 8)
 ENTRY(16_noabort, 16)
 ENTRY_N(N_noabort)
 
-/* Of no meaning here. */
+/* Not needed. */
 void __wrap___asan_handle_no_return(void) {
 }
 void __wrap___asan_before_dynamic_init(const char *module) {

@@ -1,6 +1,6 @@
-/* compile: the calls of NVRTC that the runtime uses. "Compiling" makes a shared object with the
- * system's C++ compiler (MOEC_CXX, else c++); an image is the mark "SIMULATE", its length and that
- * object. */
+/* compile: the NVRTC functions that the runtime uses. They compile a shared object with the
+ * system's C++ compiler (MOEC_CXX, default c++). An image is the mark "SIMULATE", the length and
+ * the shared object. */
 #include "abi/embedded_file.h"
 #include "sim.h"
 
@@ -39,7 +39,7 @@ static bool unchecked(void) {
     return words && strstr(words, "unchecked");
 }
 
-/* A product and a sum rounded once: an instruction where the processor has it, else a call. */
+/* True if the processor has a fused multiply-add instruction; otherwise it is a function call. */
 static bool has_fma(void) {
 #if defined(__x86_64__)
     return __builtin_cpu_supports("fma");
@@ -48,7 +48,7 @@ static bool has_fma(void) {
 #endif
 }
 
-/* Images of one kind are not to be taken for another. */
+/* Encodes the kind of the images, which prevents the use of cached images of another kind. */
 int nvrtcVersion(int *major, int *minor) {
     *major = 12;
     *minor = unchecked() + 2 * has_fma();
@@ -103,7 +103,7 @@ static bool is_word(char one) {
     return isalnum((unsigned char)one) || one == '_';
 }
 
-/* Behind spaces and launch bounds. */
+/* Skips spaces and launch bounds. */
 static const char *skip(const char *at) {
     static const char bounds[] = "__launch_bounds__";
     at += strspn(at, " \n\t");
@@ -112,7 +112,8 @@ static const char *skip(const char *at) {
     return end ? skip(end + 1) : at;
 }
 
-/* Every `extern "C" __global__ void NAME(` of the text is made known, where it is compiled. */
+/* Registers every `extern "C" __global__ void NAME(` of the source, under the condition that
+ * encloses it. */
 static void write_entries(FILE *file, const char *text) {
     static const char mark[] = "extern \"C\" __global__", condition[] = "#ifdef MOEC_WGMMA\n";
     for (const char *at = text; (at = strstr(at, mark)); at++) {
@@ -134,7 +135,7 @@ static bool includes(const char *text, const char *name) {
     return strstr(text, line) != NULL;
 }
 
-/* Marks the headers that `text` includes, and those that these include. */
+/* Marks the headers that `text` includes, directly or indirectly. */
 static void reach(const Program *program, const char *text, bool *reached) {
     for (int i = 0; i < program->header_count; i++)
         if (!reached[i] && includes(text, program->headers[i].name)) {
@@ -188,8 +189,7 @@ static char *read_all(const char *path, size_t before, size_t *length) {
     return bytes;
 }
 
-/* Flags that make the compiler call the simulator at every access, as gcc and as clang spell them.
- */
+/* Flags for calls of the simulator at every access, for gcc and clang. */
 static const char *const gcc_flags =
     "-g1 -gdwarf-4 -fno-var-tracking -fsanitize=kernel-address -fno-gnu-unique "
     "--param asan-instrumentation-with-call-threshold=0 --param asan-stack=0 "
@@ -199,7 +199,7 @@ static const char *const clang_flags =
     "-mllvm -asan-instrumentation-with-call-threshold=0 -mllvm -asan-stack=0 "
     "-mllvm -asan-globals=0";
 
-/* What those flags make kernels call: see check.c. */
+/* Functions that kernels call with these flags: see check.c. */
 static const char *const entries =
     "load1_noabort load2_noabort load4_noabort load8_noabort load16_noabort loadN_noabort "
     "store1_noabort store2_noabort store4_noabort store8_noabort store16_noabort storeN_noabort "
@@ -212,7 +212,7 @@ static const char *compiler_name(void) {
     return name && *name ? name : "c++";
 }
 
-/* Compiling takes longer than running: no more than -Og does. */
+/* Optimization beyond -Og costs more compile time than it saves. */
 static int run_compiler(const char *folder) {
     char command[4096];
     snprintf(command, sizeof command,

@@ -1,4 +1,4 @@
-/* cuda_driver: the calls of the CUDA driver that the runtime uses, on the simulated device. */
+/* cuda_driver: the CUDA driver functions that the runtime uses, for the simulated device. */
 #include "block.h"
 
 #include <dlfcn.h>
@@ -25,13 +25,13 @@ enum {
     NOT_SUPPORTED = 801,
     NOT_IN_CAPTURE = 900
 };
-enum { IMAGE_MARK = 8 }; /* bytes of mark and of length before the object in an image */
+enum { IMAGE_MARK = 8 }; /* size of the mark and of the length before the object in an image */
 
 typedef struct Function Function;
 
 typedef struct Image {
-    struct Image *next;  /* loaded before it */
-    Function *functions; /* all that were asked for */
+    struct Image *next;  /* previously loaded image */
+    Function *functions; /* all functions requested so far */
     char path[64];
     void *handle;
     unsigned char *start, *end, *statics, *statics_end;
@@ -43,7 +43,7 @@ struct Function {
     Function *next;
 };
 
-/* What a stream records while it captures. */
+/* Kinds of work recorded during a stream capture. */
 typedef enum WorkKind { WORK_LAUNCH, WORK_PUT, WORK_GET, WORK_COPY, WORK_SET, WORK_HOST } WorkKind;
 
 typedef struct Work {
@@ -52,7 +52,7 @@ typedef struct Work {
     SimIndex grid, block;
     size_t shared;
     bool overlaps;
-    void *arguments[SIM_ARGUMENTS]; /* own copies */
+    void *arguments[SIM_ARGUMENTS]; /* copies */
     void *to;
     const void *from;
     size_t bytes;
@@ -63,16 +63,17 @@ typedef struct Work {
 typedef struct Graph {
     Work *work;
     int count, capacity;
-    bool ready; /* it will be destroyed as what was made of it */
+    bool ready; /* executable; destroyed by cuGraphExecDestroy */
 } Graph;
 
 static Graph *captured; /* not NULL: work is recorded */
-static Image *images;   /* those that are loaded */
-static bool broken;     /* a launch has failed; nothing more will be done */
-static bool retained;   /* from then on each thread has to say which context it works in */
+static Image *images;   /* all loaded images */
+static bool broken;     /* a launch has failed; later calls do nothing */
+static bool retained;   /* a context exists: each thread must set it before use */
 static _Thread_local bool entered;
 
-/* Why this thread can do nothing now, or GOOD; waits: what a stream that captures cannot do. */
+/* The error of a call in this state of the thread, or GOOD. waits: the call is not permitted during
+ * a capture. */
 static Result stopped(bool waits) {
     if (retained && !entered) return NO_CONTEXT;
     return waits && captured ? NOT_IN_CAPTURE : GOOD;
@@ -89,7 +90,7 @@ static int take_segments(struct dl_phdr_info *info, size_t size, void *data) {
     Search *search = data;
     (void)size;
     if (info->dlpi_addr != search->base) return 0;
-    unsigned char *fixed = NULL; /* end of what the loader writes and nobody else */
+    unsigned char *fixed = NULL; /* end of the memory that only the loader writes */
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         unsigned char *start = (unsigned char *)(info->dlpi_addr + part->p_vaddr); // NOLINT
@@ -161,7 +162,7 @@ Result cuModuleUnload(Image *image) {
     return GOOD;
 }
 
-/* Whoever does not unload leaves no files either. */
+/* Removes the files of images that were not unloaded. */
 __attribute__((destructor)) static void remove_files(void) {
     for (const Image *image = images; image; image = image->next) unlink(image->path);
 }
@@ -262,7 +263,7 @@ Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y
     return launch_or_record(function, grid, block, shared, false, arguments);
 }
 
-/* CUlaunchConfig, with one attribute: see CudaLaunchShape of cuda_library.h. */
+/* CUlaunchConfig with one attribute: see CudaLaunchShape of cuda_library.h. */
 typedef struct Shape {
     SimIndex grid, block;
     unsigned shared;
@@ -281,7 +282,7 @@ Result cuLaunchKernelEx(const Shape *shape, const Function *function, void **arg
     bool overlaps = false;
     for (unsigned i = 0; i < shape->attribute_count; i++)
         overlaps |= shape->attributes[i].kind == OVERLAPS && shape->attributes[i].value[0];
-    const char *words = getenv("MOEC_SIM"); /* serial: as drivers before 12.3 are */
+    const char *words = getenv("MOEC_SIM"); /* serial: as drivers before 12.3 */
     if (overlaps && captured && words && strstr(words, "serial")) return NOT_SUPPORTED;
     return launch_or_record(function, shape->grid, shape->block, shape->shared, overlaps,
                             arguments);
@@ -318,7 +319,7 @@ Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream
     return GOOD;
 }
 
-/* Libraries that stand in for those of CUDA work through this one. */
+/* For simulated CUDA libraries, whose work runs through this function. */
 Result cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
     (void)stream;
     if (broken) return LAUNCH_FAILED;
@@ -348,7 +349,7 @@ Result cuStreamEndCapture(void *stream, Graph **graph) {
     return *graph ? GOOD : INVALID_VALUE;
 }
 
-/* What is made ready is the graph itself. */
+/* An executable graph is the graph itself. */
 Result cuGraphInstantiateWithFlags(Graph **ready, Graph *graph, unsigned long long flags) {
     (void)flags;
     *ready = graph;
@@ -382,12 +383,12 @@ Result cuGraphLaunch(Graph *graph, void *stream) {
     return result;
 }
 
-/* ---- the rest: one device, one context, everything done at once ---- */
+/* ---- other functions: one device, one context, synchronous execution ---- */
 
 Result cuInit(unsigned flags) {
     Dl_info own;
     (void)flags;
-    /* Kernels find the simulator among the global names. */
+    /* Kernels find the simulator among the global symbols. */
     if (dladdr(&sim_place, &own)) dlopen(own.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
     return GOOD;
 }
@@ -420,16 +421,16 @@ Result cuDeviceGetName(char *name, int length, int device) {
 Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     switch (attribute) {
-    case 75: /* compute capability, major: MOEC_SIM=hopper has warpgroups */
+    case 75: /* major compute capability; MOEC_SIM=hopper has warpgroups */
         *value = getenv("MOEC_SIM") && strstr(getenv("MOEC_SIM"), "hopper") ? 9 : 8;
         break;
-    case 76: /* minor */
+    case 76: /* minor compute capability */
         *value = 0;
         break;
-    case 97: /* shared memory of a block, at the most */
+    case 97: /* maximum shared memory per block */
         *value = 166912;
         break;
-    case 16: /* multiprocessors */
+    case 16: /* number of multiprocessors */
         *value = 4;
         break;
     default:
@@ -491,7 +492,7 @@ Result cuStreamSynchronize(void *stream) {
     return broken ? LAUNCH_FAILED : GOOD;
 }
 
-/* ---- events: the host's clock, because work is done when it is asked for ---- */
+/* ---- events: host clock, since work is synchronous ---- */
 
 Result cuEventCreate(struct timespec **event, unsigned flags) {
     (void)flags;
@@ -530,13 +531,13 @@ Result cuFuncGetAttribute(int *value, int attribute, const Function *function) {
 }
 
 Result cuGetErrorString(Result result, const char **text) {
-    *text = result == LAUNCH_FAILED    ? "a kernel has failed"
+    *text = result == LAUNCH_FAILED    ? "a kernel failed"
             : result == NO_MEMORY      ? "out of memory"
             : result == INVALID_VALUE  ? "invalid value"
             : result == NOT_FOUND      ? "not found"
             : result == NO_DEVICE      ? "no such device"
-            : result == NO_CONTEXT     ? "this thread has no context"
-            : result == NOT_IN_CAPTURE ? "not while a stream captures"
+            : result == NO_CONTEXT     ? "the thread has no context"
+            : result == NOT_IN_CAPTURE ? "not permitted during a stream capture"
                                        : "simulated error";
     return GOOD;
 }

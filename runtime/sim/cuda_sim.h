@@ -1,4 +1,4 @@
-/* cuda_sim: CUDA as C++ for the simulator. Comes before every text that is compiled for it. */
+/* cuda_sim: CUDA as C++ for the simulator. Precedes every source that is compiled for it. */
 #ifndef CUDA_SIM_H
 #define CUDA_SIM_H
 
@@ -6,7 +6,7 @@
 
 #include "sim.h"
 
-/* Without the overloads of C++, which take longer to read than kernels do. */
+/* Omits the C++ overloads, whose compilation is slower than that of the kernels. */
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 
@@ -87,7 +87,7 @@ template <class T> static inline T sim_take(const SimLanes *lanes, int lane) {
     return value;
 }
 
-/* `other` is the lane to read from; outside of 0..31 the own value is kept. */
+/* `other`: source lane; outside of 0..31 the lane keeps its own value. */
 template <class T>
 static inline T sim_shuffle(unsigned mask, T value, int other, const char *file, int line) {
     const SimLanes *lanes = sim_exchange(mask, &value, sizeof value, 0, file, line);
@@ -152,7 +152,7 @@ static inline unsigned __activemask() {
     return 0xffffffffu;
 }
 
-/* Block-wide votes are barriers, too. */
+/* Block-wide votes are also barriers. */
 static inline int sim_vote(int vote, const char *file, int line) {
     static int votes;
     sim_barrier(file, line);
@@ -186,7 +186,7 @@ static inline float __int_as_float(int value) {
 static inline float __uint_as_float(unsigned value) {
     return sim_bits<float>(value);
 }
-/* Names that the C library has for itself. */
+/* Names that the C library reserves. */
 #define __expf(x) expf(x)
 #define __logf(x) logf(x)
 #define __log2f(x) log2f(x)
@@ -305,7 +305,7 @@ static inline double max(double x, double y) {
     return fmax(x, y);
 }
 
-/* Fibers are never interrupted: what follows is atomic as it stands. */
+/* Fibers are never interrupted, so plain code is atomic. */
 #define SIM_ATOMIC(name, result)                                                                   \
     template <class T> static inline T name(T *at, T value) {                                      \
         T *word = (T *)sim_atomic(at, sizeof *at), old = *word;                                    \
@@ -327,7 +327,7 @@ template <class T> static inline T atomicCAS(T *at, T expected, T value) {
 
 /* ---- matrix instructions ---- */
 
-/* Every lane gives its part of a and b, takes its part of the result. */
+/* Each lane contributes its fragments of a and b, and receives its fragment of the result. */
 
 struct SimOperands {
     unsigned a[4], b[2];
@@ -337,11 +337,10 @@ static inline float sim_half_of(unsigned pair, int high) {
     return sim_bits<float>(high ? pair & 0xffff0000u : pair << 16); /* bf16 */
 }
 
-/* Products of two such numbers, or of two of tf32, are exact: one rounding with a sum, as on a
- * device. */
+/* Products of two bf16 or two tf32 values are exact: only the sum is rounded, as on a device. */
 
-/* d[16,8] += a[16,16] b[16,8] of bf16, as mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 lays
- * them out. */
+/* d[16,8] += a[16,16] b[16,8] in bf16, with the fragment layout of
+ * mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32. */
 static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
     SimOperands own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const SimLanes *lanes = sim_exchange(0xffffffffu, &own, sizeof own, 0, file, line);
@@ -383,7 +382,7 @@ static inline void sim_mma_tf32(float *d, const unsigned *a, const unsigned *b, 
     }
 }
 
-/* ldmatrix.x4 of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8. */
+/* ldmatrix.x4 of 16-bit elements: lane i passes the address of row i % 8 of matrix i / 8. */
 static inline void sim_ldmatrix(unsigned *result, const void *row, int transposed, SIM_WHERE) {
     sim_read(row, 16);
     const SimLanes *lanes = sim_exchange(0xffffffffu, &row, sizeof row, 0, file, line);
@@ -411,7 +410,7 @@ static inline void sim_wgmma_kept(float *d, int n, const unsigned (&a)[4], uint6
     sim_wgmma_on(&product, file, line);
 }
 
-/* ---- the way in ---- */
+/* ---- kernel entry ---- */
 
 template <int... Places> struct SimPlaces {};
 template <int Count, int... Places> struct SimCount : SimCount<Count - 1, Count - 1, Places...> {};

@@ -1,13 +1,13 @@
-/* device_memory: the simulated device's memory: blocks of the host, known by their addresses. */
+/* device_memory: memory of the simulated device: host blocks, found by address. */
 #include "block.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static Part *parts; /* by address */
+static Part *parts; /* sorted by address */
 static int part_count, part_capacity;
 
-/* The place of the last part that starts at or before `at`, or -1. */
+/* Index of the last part that starts at or before `at`, or -1. */
 static int find(const unsigned char *at) {
     int low = 0, high = part_count;
     while (low < high) {
@@ -20,7 +20,7 @@ static int find(const unsigned char *at) {
     return low - 1;
 }
 
-/* New memory of a device holds anything: here numbers that are none. */
+/* New device memory has arbitrary content; here NaN. */
 void *memory_take(size_t bytes) {
     size_t whole = (bytes + 255) / 256 * 256 + 256;
     unsigned char *start = aligned_alloc(256, whole);

@@ -1,13 +1,11 @@
-/* sim: what a simulated kernel and the simulator know of each other. Included by the simulator (C)
+/* sim: the interface between simulated kernels and the simulator. Included by the simulator (C)
  * and, through cuda_sim.h, by the kernels (C++).
  *
- * The threads of a block are fibers of one thread of the system: they run one after the other, each
- * until it waits or ends. The compiler calls the simulator at every access to memory (see check.c),
- * so that it knows who touched what, and when. With MOEC_SIM=unchecked in the environment it does
- * not: kernels run some five times as fast, and only what the wrappers touch is looked at. With
- * MOEC_SIM=hopper the device has capability 9.0, and with MOEC_SIM=wrong its warpgroups multiply
- * wrongly; words may be joined by commas.
- */
+ * The threads of a block are fibers of one system thread: each runs until it waits or ends. The
+ * compiled kernel calls the simulator at every memory access (see check.c). MOEC_SIM=unchecked
+ * disables these calls: kernels run about five times faster, and only accesses through the wrappers
+ * are checked. MOEC_SIM=hopper selects capability 9.0; MOEC_SIM=wrong makes its warpgroup products
+ * wrong. Words are separated by commas. */
 #ifndef SIM_H
 #define SIM_H
 
@@ -32,60 +30,60 @@ typedef struct SimIndex {
     unsigned x, y, z;
 } SimIndex;
 
-/* The place of the thread that runs. */
+/* Position of the current thread. */
 typedef struct SimPlace {
     SimIndex thread, block, block_size, grid_size;
     int lane;
 } SimPlace;
 
-/* What the compiled text says of one kernel: "sim_kernel_NAME". */
+/* Description of one kernel in the compiled object: "sim_kernel_NAME". */
 typedef struct SimKernel {
     const char *name;
-    void (*enter)(void **arguments); /* runs it as the current thread */
+    void (*enter)(void **arguments); /* runs the kernel as the current thread */
     int checked;                     /* the compiler calls the simulator at its accesses */
     int argument_count;
     size_t argument_bytes[SIM_ARGUMENTS];
 } SimKernel;
 
-/* The values that the lanes of a warp gave, by lane. */
+/* Values that the lanes of a warp exchange, by lane. */
 typedef struct SimLanes {
     unsigned char bytes[SIM_WARP][SIM_SLOT];
 } SimLanes;
 
 extern SimPlace *sim_place;
 
-/* What was launched before has ended: see moec_begin. */
+/* Waits for the previous launch: see moec_begin. */
 void sim_begin(void);
 void sim_barrier(const char *file, int line);
-/* Waits until all lanes of the mask have given a value here. synchronises: what they wrote is seen
- * by each other. */
+/* Waits until all lanes of the mask have passed a value. synchronises: earlier writes of the lanes
+ * become visible to each other. */
 const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises,
                              const char *file, int line);
 unsigned char *sim_shared(void);
-/* The word of an atomic access: any thread may touch it so. */
+/* The word of an atomic access, valid for any thread. */
 void *sim_atomic(void *word, size_t bytes);
 void sim_copy_async(void *shared, const void *global, int bytes);
-/* The first `bytes` of `size`, then zeros. */
+/* Copies the first `bytes` of `size`, then zeros. */
 void sim_copy_async_filled(void *shared, const void *global, int bytes, int size);
 void sim_copy_commit(void);
 void sim_copy_wait(int groups_left);
 void sim_read(const void *from, size_t bytes);
 /* Warpgroups: see wgmma.c. */
-unsigned sim_shared_place(const void *at); /* an address as descriptors of matrices have it */
+unsigned sim_shared_place(const void *at); /* shared-memory address as in matrix descriptors */
 void sim_fence_async(void);
 void sim_wgmma_fence(void);
-/* d[64,n] += a[64,16] b[16,n], n/2 sums of each thread. */
+/* d[64,n] += a[64,16] b[16,n], n/2 sums per thread. */
 typedef struct SimProduct {
     float *d;
     int n;
-    const unsigned *kept; /* what the thread has of a in registers, or NULL */
+    const unsigned *kept; /* elements of a in registers of the thread, or NULL */
     uint64_t a, b;
     int transposed_a, transposed_b, fresh; /* fresh: d = a b */
 } SimProduct;
 void sim_wgmma_on(const SimProduct *product, const char *file, int line);
 void sim_wgmma_commit(void);
 void sim_wgmma_wait(int groups_left);
-/* Boxes of tensors: see bulk.c. A phase of arrivals ends with `count` threads and all bytes. */
+/* Tensor boxes: see bulk.c. A phase of arrivals ends after `count` threads and all bytes. */
 void sim_arrivals_begin(uint64_t *arrivals, int count);
 void sim_arrivals_end(uint64_t *arrivals);
 void sim_arrivals_expect(uint64_t *arrivals, int bytes);

@@ -1,11 +1,10 @@
-/* wgmma: products by warpgroups, whose operands tensor cores read from shared memory by themselves.
+/* wgmma: products by warpgroups, whose operands the tensor cores read asynchronously from shared
+ * memory.
  *
- * Descriptors of operands are taken apart as the PTX ISA says (9.7.15.5.1.2: canonical layouts,
- * swizzles, matrix descriptors). A product is computed when it is asked for; its sums hold no
- * numbers until the thread has waited for it, and what it reads may not be written before. That it
- * may read it is checked as for a thread's own reads, and that the writer has made it known by a
- * fence.
- */
+ * Operand descriptors follow the PTX ISA (9.7.15.5.1.2: canonical layouts, swizzles, matrix
+ * descriptors). A product is computed when it is issued. Its sums are NaN until the thread has
+ * waited for it, and its operands may not be written before. Operand reads are checked like reads
+ * of the thread, and require a fence after the write. */
 #include "block.h"
 
 #include <math.h>
@@ -15,17 +14,17 @@
 
 enum { GROUP = 128, GROUPS = SIM_THREADS / GROUP, ROWS = 16, DEPTH = 16, VECTOR = 16, RING = 64 };
 
-/* An operand as its descriptor says. Numbers of bytes; width: vectors of a line whose places are
- * permuted. */
+/* An operand described by its descriptor. Values in bytes; width: number of permuted 16-byte
+ * vectors per line. */
 typedef struct Matrix {
     unsigned start, leading, stride, width;
-    bool transposed; /* neighbours in memory are rows or columns, not terms */
+    bool transposed; /* adjacent elements are rows or columns, not terms */
 } Matrix;
 
-/* What the first thread of a warpgroup to get there has asked for, by number of the product. */
+/* The product that the first thread of a warpgroup issued, by product number. */
 typedef struct Asked {
     int number;
-    uint32_t epoch; /* numbers begin anew with every block */
+    uint32_t epoch; /* product numbers restart in every block */
     uint64_t a, b;
     int n;
 } Asked;
@@ -52,8 +51,8 @@ static Matrix matrix_of(uint64_t descriptor, bool transposed) {
                     .transposed = transposed};
 }
 
-/* The place of row (or column) i and term k; vectors of 16 bytes are permuted by the bits of the
- * address above them. */
+/* Address of row (or column) i and term k; 16-byte vectors are permuted by the address bits above
+ * them. */
 static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
     unsigned width = matrix->width, at = matrix->start;
     if (matrix->transposed && width == 1)
@@ -77,13 +76,12 @@ static float number_of(uint16_t bits) {
 static float element(const Matrix *matrix, unsigned i, unsigned k) {
     uint16_t bits;
     unsigned place = place_of(matrix, i, k);
-    if (place >= SIM_SHARED) return NAN; /* and is reported, see touch */
+    if (place >= SIM_SHARED) return NAN; /* touch reports it */
     memcpy(&bits, sim_now.shared + place, sizeof bits);
     return number_of(bits);
 }
 
-/* Rows `first` to `last` of an operand begin (or end) to be read; what is wrong with that, or
- * NULL. */
+/* Starts (or ends) the read of rows `first` to `last` of an operand. Returns the error, or NULL. */
 static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bool begins) {
     unsigned i_step = matrix->transposed ? 8 : 1, k_step = matrix->transposed ? 1 : 8;
     for (unsigned i = first; i < last; i += i_step)
@@ -96,7 +94,7 @@ static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bo
     return NULL;
 }
 
-/* A warp reads its rows of the left operand and all of the right one. */
+/* A warp reads its rows of the left operand and the whole right operand. */
 static const char *touch_both(const SimReading *reading, bool begins) {
     Matrix a = matrix_of(reading->a, reading->transposed_a),
            b = matrix_of(reading->b, reading->transposed_b);
@@ -114,7 +112,7 @@ static void begin_reading(const SimReading *reading, const char *file, int line)
     thread->readings[thread->reading_count++] = *reading;
 }
 
-/* ---- what a warpgroup does together ---- */
+/* ---- agreement within a warpgroup ---- */
 
 static void compare_asked(const SimReading *reading, const char *file, int line) {
     Thread *thread = sim_now.thread;
@@ -122,7 +120,7 @@ static void compare_asked(const SimReading *reading, const char *file, int line)
     if (one->number != thread->product_count || one->epoch != sim_now.epoch)
         *one = (Asked){thread->product_count, sim_now.epoch, reading->a, reading->b, reading->n};
     if (one->a != reading->a || one->b != reading->b || one->n != reading->n)
-        refuse(file, line, "threads of a warpgroup ask for different products");
+        refuse(file, line, "threads of a warpgroup issue different products");
     thread->product_count++;
 }
 
@@ -132,7 +130,7 @@ bool wgmma_agree(Thread *threads, int count) {
         if (threads[i].product_count == first->product_count) continue;
         sim_now.thread = &threads[i];
         check_report("the end of the kernel", 0, NULL,
-                     "%d products of a thread, %d of the first one of its warpgroup",
+                     "%d products of a thread, %d of the first thread of its warpgroup",
                      threads[i].product_count, first->product_count);
         return false;
     }
@@ -149,14 +147,13 @@ bool wgmma_adds(const Thread *thread, const unsigned char *at) {
     return false;
 }
 
-/* The sums that `d` will hold; those that are not in flight yet are taken out of it. */
+/* The sums that `d` will receive. Sums that are not in flight yet are read from `d`. */
 static SimSums *sums_of(float *d, int count, const char *file, int line) {
     Thread *thread = sim_now.thread;
     for (int i = 0; i < thread->sums_count; i++)
         if (thread->sums[i].at == d) return &thread->sums[i];
     if (!thread->product_fence)
-        refuse(file, line,
-               "sums that were free to be touched go into a product with no fence between");
+        refuse(file, line, "sums accessed by the thread are used in a product without a fence");
     if (thread->sums_count == SUMS_LIMIT) refuse(file, line, "too many products in flight");
     SimSums *sums = &thread->sums[thread->sums_count++];
     sums->at = d;
@@ -166,7 +163,7 @@ static SimSums *sums_of(float *d, int count, const char *file, int line) {
     return sums;
 }
 
-/* MOEC_SIM=wrong: a device that multiplies wrongly; stops: one that does not multiply at all. */
+/* MOEC_SIM=wrong: a device with wrong products; stops: a device whose products fail. */
 static float factor(void) {
     static float known;
     static bool stops;
@@ -179,8 +176,8 @@ static float factor(void) {
     return known;
 }
 
-/* Term k of the row lane / 4 + 8 half among what the lanes have in registers: two terms in each of
- * them, the four lanes of a row eight (9.7.15.5.1.1). */
+/* Term k of the row lane / 4 + 8 half in the registers of the lanes: two terms per register, eight
+ * per row of four lanes (9.7.15.5.1.1). */
 static float kept_element(const SimLanes *lanes, unsigned lane, unsigned half, unsigned k) {
     uint16_t bits;
     size_t at = (k / 8 * 2 + half) * sizeof(unsigned) + k % 2 * sizeof bits;
@@ -210,13 +207,13 @@ static void add_products(SimSums *sums, const SimReading *reading, const SimLane
     }
 }
 
-/* ---- what threads ask for ---- */
+/* ---- requests of threads ---- */
 
 unsigned sim_shared_place(const void *at) {
     const unsigned char *place = at;
     if (place < sim_now.shared || place >= sim_now.shared + sim_now.launch->dynamic_bytes) {
         check_report(NULL, 0, __builtin_return_address(0),
-                     "an operand outside of dynamic shared memory");
+                     "an operand is outside of dynamic shared memory");
         block_fail();
     }
     return (unsigned)(place - sim_now.shared);
@@ -243,8 +240,8 @@ void sim_wgmma_on(const SimProduct *product, const char *file, int line) {
     const SimLanes *lanes = sim_exchange(0xffffffffu, product->kept,
                                          reading.kept ? 4 * sizeof(unsigned) : 0, 0, file, line);
     if ((reading.a | reading.b) >> 49 & 7)
-        refuse(file, line, "a base offset of a matrix, which is not simulated");
-    if (n % 8 || n / 2 > SIM_SUMS) refuse(file, line, "no product has that many columns");
+        refuse(file, line, "matrix descriptors with a base offset are not simulated");
+    if (n % 8 || n / 2 > SIM_SUMS) refuse(file, line, "unsupported number of columns of a product");
     compare_asked(&reading, file, line);
     begin_reading(&reading, file, line);
     SimSums *sums = sums_of(product->d, n / 2, file, line);
@@ -281,5 +278,6 @@ void sim_wgmma_wait(int groups_left) {
 
 void wgmma_end(void) {
     if (sim_now.thread->sums_count)
-        refuse("the end of the kernel", 0, "the kernel ends with products in flight");
+        refuse("the kernel ends with products in flight", 0,
+               "the kernel ends with products in flight");
 }

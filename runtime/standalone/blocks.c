@@ -10,8 +10,8 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-/* Large blocks begin at a huge page and lie in such, where the system has them: a product with one
- * row reads all weights once, and would look up an address every 4 kB of them. */
+/* Large blocks are aligned to huge pages and use them if available: a product with one row reads
+ * all weights once and would otherwise need an address translation per 4 kB. */
 void *block_new(size_t bytes) {
     size_t unit = bytes < HUGE_PAGE ? 64 : HUGE_PAGE, rounded = bytes / unit * unit + unit;
     void *block = aligned_alloc(unit, rounded);

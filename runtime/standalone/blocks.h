@@ -1,5 +1,5 @@
-/* blocks: where a program's memory lies and its work is done: blocks.c for this machine's
- * processor, blocks_cuda.cu for a CUDA device. Blocks are zeroed and 64-byte aligned. */
+/* blocks: memory and execution of a program: blocks.c for the CPU, blocks_cuda.cu for a CUDA
+ * device. Blocks are zeroed and aligned to 64 bytes. */
 #ifndef BLOCKS_H
 #define BLOCKS_H
 
@@ -8,8 +8,7 @@
 /* NULL when there is no memory; never NULL for 0 bytes. */
 void *block_new(size_t bytes);
 void block_free(void *block);
-/* What a program reads of a block and writes to it goes through these: a device's memory is not the
- * program's. */
+/* Access to the content of a block, which may be in device memory. */
 void block_put(void *block, size_t offset, const void *from, size_t bytes);
 void block_get(const void *block, size_t offset, void *to, size_t bytes);
 void block_zero(void *block, size_t bytes);

@@ -1,5 +1,4 @@
-/* blocks for a CUDA device: its memory, launches, copies of what goes in and out. Takes the place
- * of blocks.c. */
+/* blocks for a CUDA device: memory, launches, copies of inputs and outputs. Replaces blocks.c. */
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -18,7 +17,7 @@ int moec_blas_product(void *self, int index, const void *a, const void *b, void 
 
 enum { PLAIN_SHARED = 48 << 10, MAX_GRAPHS = 8 };
 
-/* Nothing can be done when a device fails: what it was to compute is lost. */
+/* Exits on a device error, since the results are lost. */
 static void check(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return;
     fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
@@ -28,7 +27,7 @@ static void check(cudaError_t error, const char *what) {
 static void start(const void *function, dim3 grid, unsigned block, unsigned shared_bytes,
                   void **arguments) {
     check(cudaLaunchKernel(function, grid, dim3(block), arguments, shared_bytes, 0),
-          "a kernel cannot be launched");
+          "cannot launch a kernel");
 }
 
 static void launch(void *, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
@@ -37,12 +36,12 @@ static void launch(void *, int kernel, unsigned grid_x, unsigned grid_y, unsigne
     if (shared_bytes > PLAIN_SHARED)
         check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    (int)shared_bytes),
-              "a kernel wants more shared memory than there is");
+              "a kernel needs more shared memory than the device has");
     start(function, dim3(grid_x, grid_y), block, shared_bytes, arguments);
 }
 
 static void zero(void *, void *memory, size_t bytes) {
-    check(cudaMemsetAsync(memory, 0, bytes, 0), "memory cannot be cleared");
+    check(cudaMemsetAsync(memory, 0, bytes, 0), "cannot clear memory");
 }
 
 static const MoecHost host = {NULL, moec_blas_product, launch, zero};
@@ -62,12 +61,12 @@ extern "C" void block_free(void *block) {
 
 extern "C" void block_put(void *block, size_t offset, const void *from, size_t bytes) {
     check(cudaMemcpy((char *)block + offset, from, bytes, cudaMemcpyHostToDevice),
-          "copying to the device failed");
+          "cannot copy to the device");
 }
 
 extern "C" void block_get(const void *block, size_t offset, void *to, size_t bytes) {
     check(cudaMemcpy(to, (const char *)block + offset, bytes, cudaMemcpyDeviceToHost),
-          "copying from the device failed");
+          "cannot copy from the device");
 }
 
 extern "C" void block_zero(void *block, size_t bytes) {
@@ -79,7 +78,7 @@ extern "C" double block_squares(const float *block, size_t count) {
     double total, *sum;
     if (!parts)
         check(cudaMalloc((void **)&parts, (MOEC_SUM_BLOCKS + 1) * sizeof *parts),
-              "no memory on the device");
+              "out of device memory");
     sum = parts + MOEC_SUM_BLOCKS;
     long long length = (long long)count;
     int blocks = MOEC_SUM_BLOCKS;
@@ -92,7 +91,7 @@ extern "C" double block_squares(const float *block, size_t count) {
 
 /* ---- work ---- */
 
-/* Where a graph's inputs, outputs and seed lie on the device. */
+/* Inputs, outputs and seed of a graph in device memory. */
 typedef struct Mirror {
     const MoecGraphEntry *graph;
     void **inputs, **outputs;
@@ -102,7 +101,7 @@ typedef struct Mirror {
 static void **mirror_slots(const MoecTensor *tensors, int count) {
     void **slots = (void **)calloc((size_t)count + 1, sizeof *slots);
     for (int i = 0; slots && i < count; i++)
-        check(cudaMalloc(&slots[i], 4 * block_count(&tensors[i]) + 4), "no memory on the device");
+        check(cudaMalloc(&slots[i], 4 * block_count(&tensors[i]) + 4), "out of device memory");
     return slots;
 }
 
@@ -114,7 +113,7 @@ static Mirror *mirror_of(const MoecGraphEntry *graph) {
     mirror->graph = graph;
     mirror->inputs = mirror_slots(graph->inputs, graph->input_count);
     mirror->outputs = mirror_slots(graph->outputs, graph->output_count);
-    check(cudaMalloc((void **)&mirror->seed, sizeof *mirror->seed), "no memory on the device");
+    check(cudaMalloc((void **)&mirror->seed, sizeof *mirror->seed), "out of device memory");
     return mirror;
 }
 
@@ -143,7 +142,7 @@ extern "C" void update_run(const MoecTable *table, float *weights, const float *
     static float *numbers;
     size_t bytes =
         (size_t)table->update->group_count * (size_t)table->update->scalar_count * sizeof *numbers;
-    if (!numbers) check(cudaMalloc((void **)&numbers, bytes + 4), "no memory on the device");
+    if (!numbers) check(cudaMalloc((void **)&numbers, bytes + 4), "out of device memory");
     block_put(numbers, 0, scalars, bytes);
     table->update->launch(&host, weights, gradients, states, numbers, rounded);
     check(cudaDeviceSynchronize(), "the device failed");

@@ -35,7 +35,7 @@ static int is_tensors(const unsigned char *text, size_t count) {
 
 static const char *read_text(Data *data, const char *path, size_t *count) {
     FILE *file = stream_read(path);
-    if (!file) return "the data cannot be opened";
+    if (!file) return "cannot open the data";
     size_t room = 1 << 20, got;
     data->text = malloc(room);
     *count = 0;
@@ -47,11 +47,13 @@ static const char *read_text(Data *data, const char *path, size_t *count) {
         data->text = longer;
     }
     fclose(file);
-    if (!data->text) return "no memory for the data";
-    return is_tensors(data->text, *count) ? "the data is a safetensors file, not text" : NULL;
+    if (!data->text) return "out of memory for the data";
+    return is_tensors(data->text, *count)
+               ? "the data is a safetensors file, but the model needs text"
+               : NULL;
 }
 
-/* A number as a word of an input; a class is a whole number below the size of what it looks up. */
+/* Converts a value to a 32-bit word. A class label must be an integer from 0 to vocabulary - 1. */
 static int to_word(const MoecTensor *input, float value, int32_t *word) {
     if (input->input == MOEC_INPUT_REAL) {
         memcpy(word, &value, sizeof value);
@@ -63,7 +65,7 @@ static int to_word(const MoecTensor *input, float value, int32_t *word) {
     return inside && value == floorf(value);
 }
 
-/* One input of all examples into its place in their windows. */
+/* Copies one input of all examples to its offset in the records. */
 static const char *read_input(Data *data, const char *path, const MoecTensor *input, size_t each,
                               size_t offset) {
     size_t record = data->order.record;
@@ -74,13 +76,13 @@ static const char *read_input(Data *data, const char *path, const MoecTensor *in
     if (!data->words) {
         data->order.count = examples * record;
         data->words = malloc(sizeof *data->words * data->order.count);
-        error = data->words ? NULL : "no memory for the data";
+        error = data->words ? NULL : "out of memory for the data";
     }
     if (!error && data->order.count != examples * record)
-        error = "the tensors of the data do not hold the same number of examples";
+        error = "the tensors of the data have different numbers of examples";
     for (size_t i = 0; !error && i < examples * each; i++)
         if (!to_word(input, values[i], &data->words[i / each * record + offset + i % each]))
-            error = "the data holds something that is none of the model's classes";
+            error = "the data contains a class label outside the range of the model";
     free(values);
     return error;
 }
@@ -110,7 +112,7 @@ const char *data_open(Data *data, const char *path, const MoecGraphEntry *graph,
     data->order.count -= record ? held * record : held ? held * context + 1 : 0;
     return data->order.count >= window
                ? NULL
-               : "the data is shorter than a window of the model's context and one token more";
+               : "the data is shorter than one training sequence (context length + 1 tokens)";
 }
 
 void data_close(Data *data) {

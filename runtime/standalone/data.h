@@ -1,6 +1,5 @@
-/* data: what the model learns from, in windows. A model of tokens learns from a text, whose bytes
- * are the tokens; one that reads other things learns from examples, a file with one tensor for each
- * of its inputs (tensors.h). */
+/* data: training data in samples. A model of tokens reads a text whose bytes are the tokens; other
+ * models read examples, a file with one tensor per input (tensors.h). */
 #ifndef DATA_H
 #define DATA_H
 
@@ -14,12 +13,12 @@ typedef struct Data {
     Order order;
 } Data;
 
-/* Opens the data for a graph, without what `moec train` keeps apart for validation. NULL, or what
- * is wrong. */
+/* Opens the data for a graph, without the validation data of `moec train`. Returns NULL or an error
+ * message. */
 const char *data_open(Data *data, const char *path, const MoecGraphEntry *graph, uint64_t seed);
 void data_close(Data *data);
-/* The windows of a micro-batch, from number `position` on, into the inputs. NULL, or what is
- * wrong. */
+/* Copies the samples of a micro-batch, from number `position` on, to the inputs. Returns NULL or an
+ * error message. */
 const char *data_put(const Data *data, const MoecGraphEntry *graph, void **inputs,
                      uint64_t position);
 

@@ -1,10 +1,9 @@
-/* draw: makes examples out of noise. The model of this folder gives the velocity from example to
- * noise; steps of Euler's method go from noise, at time 1, to examples, at time 0.
+/* draw: generates examples from noise with a flow-matching model. The model computes the velocity
+ * from example to noise; steps of Euler's method lead from noise at time 1 to examples at time 0.
  *
  *     ./draw --out drawn.safetensors [--count N] [--steps N] [--seed N] [--weights weights.bin]
  *
- * The file holds "image" and "label" (tensors.h); the classes take turns.
- */
+ * The file contains "image" and "label" (tensors.h); the classes alternate. */
 #include "blocks.h"
 #include "random.h"
 #include "streams.h"
@@ -32,7 +31,7 @@ typedef struct Drawer {
     unsigned char *arena;
     void **inputs, **outputs;         /* by slot */
     int image, time, label, velocity; /* slots */
-    float *images, *labels;           /* what is drawn: [count, ...], [count] */
+    float *images, *labels;           /* generated examples: [count, ...], [count] */
     Options options;
 } Drawer;
 
@@ -40,7 +39,7 @@ static const char *take_memory(Drawer *drawer) {
     const MoecGraphEntry *graph = drawer->graph;
     size_t count = (size_t)drawer->options.count,
            each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
-    if (count > SIZE_MAX / sizeof(float) / each) return "not enough memory";
+    if (count > SIZE_MAX / sizeof(float) / each) return "out of memory";
     drawer->weights = block_new(moec_table.weight_bytes);
     drawer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     drawer->states = block_new(moec_table.state_bytes);
@@ -51,7 +50,7 @@ static const char *take_memory(Drawer *drawer) {
     drawer->labels = calloc(count, sizeof *drawer->labels);
     int good = drawer->weights && drawer->rounded && drawer->states && drawer->arena &&
                drawer->inputs && drawer->outputs && drawer->images && drawer->labels;
-    return good ? NULL : "not enough memory";
+    return good ? NULL : "out of memory";
 }
 
 static const char *open_drawer(Drawer *drawer) {
@@ -63,11 +62,11 @@ static const char *open_drawer(Drawer *drawer) {
     for (int i = 0; i < graph->output_count; i++)
         if (strcmp(graph->outputs[i].name, "velocity") == 0) drawer->velocity = i;
     if (drawer->image < 0 || drawer->time < 0 || drawer->label < 0 || drawer->velocity < 0)
-        return "the model reads no image, time and label, or gives no velocity";
+        return "the model must have inputs image, time and label, and output velocity";
     const char *error = take_memory(drawer);
     if (!error && weights_read(drawer->options.weights, &moec_table, block_put, drawer->weights,
                                drawer->states) != WEIGHTS_FINE)
-        error = "the weights cannot be read, or belong to another program";
+        error = "cannot read the weights, or they belong to another program";
     if (!error) weights_round(&moec_table, drawer->weights, drawer->rounded);
     return error;
 }
@@ -83,7 +82,7 @@ static void close_drawer(Drawer *drawer) {
     free(drawer->labels);
 }
 
-/* From `image`, which is noise, to examples: as many as the graph takes at once. */
+/* Converts noise in `image` to examples, one batch of the graph. */
 static void remove_noise(Drawer *drawer, float *image, size_t numbers) {
     const MoecGraphEntry *graph = drawer->graph;
     const float *velocity = drawer->outputs[drawer->velocity];
@@ -128,7 +127,7 @@ static const char *write_drawings(const Drawer *drawer) {
     size_t numbers = (size_t)drawer->options.count * (block_count(image) / (size_t)image->shape[0]);
     for (size_t i = 0; i < numbers; i++)
         if (!isfinite(drawer->images[i]))
-            return "what is drawn are no finite numbers: the weights are broken";
+            return "the generated values are not finite: the weights are damaged";
     long shape[MOEC_MAX_RANK];
     memcpy(shape, image->shape, sizeof shape);
     shape[0] = drawer->options.count;

@@ -1,13 +1,10 @@
-/* generate: continues a text, whose tokens are those of tokenizer.bin, or its bytes where there is
- * no such file.
+/* generate: completes a text. Tokens are those of tokenizer.bin, or bytes without that file.
  *
  *     ./generate --prompt TEXT [--numbers 1] [--tokens N] [--temperature T] [--seed N]
  *     [--weights weights.bin] [--tokenizer tokenizer.bin] [--speed 1]
  *
- * With --numbers 1 the prompt is token numbers with spaces between them.
- * A temperature of 0 takes the likeliest token each time. With --speed 1 it says at the end how
- * fast it was.
- */
+ * --numbers 1: the prompt is a list of token ids, separated by spaces. --temperature 0: greedy
+ * sampling. --speed 1: prints the tokens per second at the end. */
 #include "lexicon.h"
 #include "model.h"
 #include "streams.h"
@@ -85,7 +82,7 @@ static int belong(const Held *held, int *whole) {
     return needed;
 }
 
-/* Writes whole characters, U+FFFD for what is none. end: nothing follows. */
+/* Writes whole characters, U+FFFD for invalid bytes. end: no more input follows. */
 static void write_held(Held *held, int end) {
     while (held->count) {
         int whole, length = belong(held, &whole);
@@ -182,19 +179,18 @@ static void finish(const Model *model, const Options *options, double began) {
         fprintf(stderr, "%.4g tokens/s\n", (double)model_position(model) / (seconds_now() - began));
 }
 
-/* The tokenizer that lies in the folder, if there is one. What is wrong, or NULL. */
+/* Opens the tokenizer of the folder, if there is one. Returns an error message or NULL. */
 static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Options *options) {
     int error = lexicon_open(lexicon, options->tokenizer);
     if (error && error != LEXICON_NO_FILE)
         return error == LEXICON_DAMAGED ? "the tokenizer is damaged" : "not enough memory";
     if (options->numbers || (*lexicon && lexicon_encodes(*lexicon))) return NULL;
     if (*lexicon)
-        return "the tokenizer of this model does not encode here, see README.md: give the prompt "
-               "as token numbers, with --numbers 1";
-    return model_vocabulary(model) <= 256
-               ? NULL
-               : "the tokens of this model are not bytes, and there is no tokenizer: give the "
-                 "prompt as token numbers, with --numbers 1";
+        return "this folder cannot encode text with the tokenizer of the model (see README.md): "
+               "pass the prompt as token ids, with --numbers 1";
+    return model_vocabulary(model) <= 256 ? NULL
+                                          : "the model has no tokenizer and its tokens are not "
+                                            "bytes: pass the prompt as token ids, with --numbers 1";
 }
 
 int main(int count, char **arguments) {

@@ -17,7 +17,7 @@ typedef struct Special {
     size_t length;
 } Special;
 
-/* A class of characters, so many times; or, not taken, what must not come next. */
+/* A class of characters with a repeat count; or a negative lookahead. */
 typedef struct Item {
     int32_t kind, class, least, most;
 } Item;
@@ -74,7 +74,7 @@ static const char *bytes_of(Lexicon *lexicon, size_t length) {
     return (const char *)lexicon->file + lexicon->at - length;
 }
 
-/* A number of things that take at least `words` words each in the file, and room for them. */
+/* Reads a count of records of at least `words` words in the file, and allocates them. */
 static void *room(Lexicon *lexicon, int32_t *count, size_t words, size_t size) {
     uint32_t wanted = word(lexicon);
     if (wanted > (lexicon->length - lexicon->at) / 4 / (words ? words : 1)) {
@@ -183,7 +183,7 @@ static int compare_bytes(const char *a, size_t a_length, const char *b, size_t b
     return order ? order : (a_length > b_length) - (a_length < b_length);
 }
 
-/* An insertion sort would take minutes: from the middle of runs that are merged. */
+/* Merge sort from the middle; an insertion sort would need minutes. */
 static void sort_names(const Lexicon *lexicon, int32_t *items, int32_t *spare, int32_t count) {
     if (count < 2) return;
     int32_t half = count / 2, a = 0, b = half;
@@ -307,8 +307,8 @@ static int32_t find_word(const Lexicon *lexicon, const char *bytes, size_t lengt
     return -1;
 }
 
-/* The tokens of a word stand at the end of the output; of the pairs that may be merged the one that
- * was learned first is, until there is none. */
+/* Encodes a word at the end of the output: merges the pair with the lowest rank until no pair can
+ * be merged. */
 static void encode_word(Output *out, const char *bytes, size_t length) {
     const Lexicon *lexicon = out->lexicon;
     int32_t whole = lexicon->whole_words ? find_word(lexicon, bytes, length) : -1;
@@ -399,7 +399,7 @@ static size_t match_at(const Output *out, const Splitter *splitter, const char *
     return at;
 }
 
-/* The matches of a splitter and what lies between them, each split by the next. */
+/* Splits at the matches of a splitter; matches and gaps are split by the next splitter. */
 static void split(Output *out, int32_t splitter, const char *text, size_t length) {
     if (!length) return;
     if (splitter == out->lexicon->splitter_count) {

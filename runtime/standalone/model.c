@@ -155,14 +155,14 @@ long model_position(const Model *model) {
 const char *model_error(int error) {
     static const char *const texts[] = {
         [MODEL_FINE] = "no error",
-        [MODEL_NO_MEMORY] = "not enough memory",
-        [MODEL_NO_FILE] = "the weights file cannot be opened",
+        [MODEL_NO_MEMORY] = "out of memory",
+        [MODEL_NO_FILE] = "cannot open the weights file",
         [MODEL_NOT_OURS] = "the weights file belongs to another model",
         [MODEL_DAMAGED] = "the weights file is damaged",
         [MODEL_BAD_TOKEN] = "a token is outside the vocabulary",
         [MODEL_FULL] = "the context is full",
         [MODEL_NOT_TEXT] = "the model reads more than one token at a time",
-        [MODEL_NONSENSE] = "the logits are no finite numbers: the weights are broken",
+        [MODEL_NONSENSE] = "the logits are not finite: the weights are damaged",
     };
     int known = error >= 0 && error < (int)(sizeof texts / sizeof texts[0]);
     return known ? texts[error] : "unknown error";

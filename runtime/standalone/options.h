@@ -1,5 +1,4 @@
-/* options: what a program of this folder is told on its command line: pairs of a name and a
- * value. */
+/* options: command-line options of the programs of this folder: pairs of a name and a value. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the value of a name goes: to the one place that is not NULL. */
+/* Destination of an option: the one pointer that is not NULL. */
 typedef struct Option {
     const char *name; /* "--steps" */
     const char **text;
@@ -19,7 +18,7 @@ typedef struct Option {
     uint64_t *seed;
 } Option;
 
-/* 1 when the text is what the name takes: numbers are whole texts, none is below 0. */
+/* Parses a value. Returns 1 if valid: the whole text is a number of at least 0, or a text. */
 static int option_take(const Option *option, const char *text) {
     char *end = (char *)(uintptr_t)text;
     int number = *text >= '0' && *text <= '9';
@@ -32,21 +31,21 @@ static int option_take(const Option *option, const char *text) {
     return number && !*end && !errno && (!option->real || isfinite(*option->real));
 }
 
-/* 1 when all arguments are pairs with one of those names; else it has said which is not. */
+/* Parses all arguments. Returns 1 if they are pairs with known names; otherwise prints an error. */
 static int options_read(const Option *options, int known, int count, char **arguments) {
     for (int i = 1; i < count; i += 2) {
         const char *value = i + 1 < count ? arguments[i + 1] : NULL;
         const Option *option = options;
         while (option < options + known && strcmp(option->name, arguments[i]) != 0) option++;
         if (option == options + known) {
-            fprintf(stderr, "%s: there is no option %s\n", arguments[0], arguments[i]);
+            fprintf(stderr, "%s: unknown option %s\n", arguments[0], arguments[i]);
             return 0;
         }
         if (!value || !option_take(option, value)) {
-            fprintf(stderr, "%s: %s takes a %s, not '%s'\n", arguments[0], option->name,
+            fprintf(stderr, "%s: %s expects a %s, got '%s'\n", arguments[0], option->name,
                     option->text   ? "text"
-                    : option->real ? "number from 0"
-                                   : "whole number from 0",
+                    : option->real ? "number of at least 0"
+                                   : "whole number of at least 0",
                     value ? value : "");
             return 0;
         }

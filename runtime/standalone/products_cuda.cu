@@ -18,9 +18,9 @@ int moec_blas_product(void *self, int index, const void *a, const void *b, void 
 typedef struct Task {
     enum { TASK_NEW, TASK_READY, TASK_DECLINED } state;
     cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t left, right, added, result; /* b', a', what is added, c' */
+    cublasLtMatrixLayout_t left, right, added, result; /* b', a', addend, c' */
     cublasLtMatmulAlgo_t algorithm;
-    long calls; /* of the batch dimension that the library does not do itself */
+    long calls; /* iterations over the batch dimension that cuBLASLt does not handle */
     size_t a_step, b_step, c_step;
 } Task;
 
@@ -49,7 +49,7 @@ static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *trans
                                              &step, sizeof step);
 }
 
-/* What is done before a result is stored. */
+/* Operations before the result is stored. */
 static bool make_epilogue(Task *task, const MoecProduct *p) {
     const int64_t leading = p->kept_m;
     const uint32_t epilogue = (p->epilogue_ops & MOEC_BIAS ? CUBLASLT_EPILOGUE_BIAS : 0u) |
@@ -64,7 +64,7 @@ static bool make_epilogue(Task *task, const MoecProduct *p) {
                                              &leading, sizeof leading)));
 }
 
-/* Where the operands of the epilogue lie. */
+/* Sets the addresses of the epilogue operands. */
 static bool place_epilogue(const Task *task, const MoecProduct *p, const MoecEpilogue *epilogue) {
     return (!(p->epilogue_ops & MOEC_BIAS) ||
             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
@@ -138,7 +138,7 @@ static uint32_t alignment_of(const MoecProduct *p, const void *a, const void *b,
     return (uint32_t)(bits & -bits);
 }
 
-/* The task of a product for operands so aligned, or NULL when the library does not take it. */
+/* The task of a product for this alignment, or NULL if cuBLASLt refuses it. */
 static Task *task_of(int index, const MoecEpilogue *epilogue, int alignment) {
     enum { ALIGNMENTS = 4 }; /* 2, 4, 8 and 16 bytes */
     static Task *tasks;

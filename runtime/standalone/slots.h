@@ -1,5 +1,5 @@
-/* slots: the memory of a graph's inputs and outputs; what blocks.c and blocks_cuda.cu have in
- * common. Each of them includes it once. */
+/* slots: memory of the inputs and outputs of a graph, shared by blocks.c and blocks_cuda.cu. Each
+ * includes it once. */
 #ifndef SLOTS_H
 #define SLOTS_H
 

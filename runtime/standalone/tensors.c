@@ -8,8 +8,8 @@
 
 enum { LONGEST_HEADER = 1 << 20, HEADER_ROOM = 4096 };
 
-/* The header is read where it stands: each function takes a place in it and gives the place behind,
- * or NULL where the text is not JSON. */
+/* In-situ parser: each function gets a position in the header and returns the position after its
+ * element, or NULL if the text is not JSON. */
 static const char *skip_space(const char *at) {
     return at + strspn(at, " \t\r\n");
 }
@@ -54,7 +54,7 @@ static const char *member(const char *at, const char *name) {
     return NULL;
 }
 
-/* The next whole number of a list, from the bracket or the comma before it; *at moves behind it. */
+/* Reads the next integer of a list, from the bracket or comma before it; advances *at. */
 static int next_number(const char **at, uint64_t *number) {
     if (**at != '[' && **at != ',') return 0;
     char *end;
@@ -75,7 +75,7 @@ static char *read_header(FILE *file, uint64_t *length) {
     return NULL;
 }
 
-/* The first letter of its type, bytes of a number, where it lies behind the header. */
+/* First letter of the type, bytes per element, offset after the header. */
 typedef struct Stored {
     char letter;
     size_t width;
@@ -99,8 +99,8 @@ static const char *find(const char *header, const char *name, size_t each, Store
     const char *type = tensor ? member(tensor, "dtype") : NULL,
                *shape = tensor ? member(tensor, "shape") : NULL,
                *offsets = tensor ? member(tensor, "data_offsets") : NULL;
-    if (!type || !shape || !offsets) return "the data has no tensor for an input of the model";
-    if (!known_type(type, stored)) return "a tensor of the data is not F32, I32 or I64";
+    if (!type || !shape || !offsets) return "the data lacks a tensor for an input of the model";
+    if (!known_type(type, stored)) return "a tensor of the data must have type F32, I32 or I64";
     uint64_t end, size, elements = 1;
     if (!next_number(&offsets, &stored->start) || !next_number(&offsets, &end) || *offsets != ']' ||
         end < stored->start)
@@ -114,12 +114,11 @@ static const char *find(const char *header, const char *name, size_t each, Store
     }
     if (elements * stored->width != end - stored->start) return "the header of the data is damaged";
     if (!*examples || elements % *examples != 0 || elements / *examples != each)
-        return "the first dimension of a tensor counts examples; the rest is not what the model "
-               "reads";
+        return "the shape of a tensor does not match the model: the first dimension is the example";
     return NULL;
 }
 
-/* Numbers as they are stored, and each as a float in its place, first to last. */
+/* Reads stored numbers and converts each to float, overwriting `values`. */
 static int read_numbers(FILE *file, const Stored *stored, size_t count, float *values) {
     for (size_t i = 0; i < count; i++) {
         unsigned char bytes[8] = {0};
@@ -142,25 +141,24 @@ static const char *read_open(FILE *file, const char *name, size_t each, uint64_t
     Stored stored;
     char *header = read_header(file, &length);
     if (!header)
-        return "the data is no safetensors file, which a model that reads more than one text "
-               "learns from";
+        return "the data must be a safetensors file for a model with inputs other than one text";
     const char *error = find(header, name, each, &stored, examples);
     free(header);
     if (error) return error;
     if (length + stored.start > INT64_MAX / 2 ||
         fseek(file, (long)(8 + length + stored.start), SEEK_SET) != 0)
-        return "the data has been cut off";
+        return "the data is truncated";
     size_t count = (size_t)*examples * each;
     *values = malloc(sizeof(float) * count);
-    if (!*values) return "no memory for the data";
-    return read_numbers(file, &stored, count, *values) ? NULL : "the data has been cut off";
+    if (!*values) return "out of memory for the data";
+    return read_numbers(file, &stored, count, *values) ? NULL : "the data is truncated";
 }
 
 float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples,
                     const char **error) {
     float *values = NULL;
     FILE *file = stream_read(path);
-    *error = file ? read_open(file, name, each, examples, &values) : "the data cannot be opened";
+    *error = file ? read_open(file, name, each, examples, &values) : "cannot open the data";
     if (file) fclose(file);
     if (!*error) return values;
     free(values);
@@ -197,7 +195,7 @@ const char *tensors_write(const char *path, const WrittenTensor *tensors, int co
     char header[HEADER_ROOM];
     size_t length = write_header(header, tensors, count);
     Sink sink;
-    if (!length || !sink_open(&sink, path)) return "the drawings cannot be written";
+    if (!length || !sink_open(&sink, path)) return "cannot write the output file";
     unsigned char bytes[8];
     for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
     int good = fwrite(bytes, 1, sizeof bytes, sink.file) == sizeof bytes &&
@@ -205,5 +203,5 @@ const char *tensors_write(const char *path, const WrittenTensor *tensors, int co
     for (int i = 0; i < count && good; i++)
         good = fwrite(tensors[i].values, sizeof(float), count_of(&tensors[i]), sink.file) ==
                count_of(&tensors[i]);
-    return sink_close(&sink, good) ? NULL : "the drawings cannot be written";
+    return sink_close(&sink, good) ? NULL : "cannot write the output file";
 }

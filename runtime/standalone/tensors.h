@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The numbers of the tensor `name`, whose first dimension counts examples of `each` numbers, to be
- * freed. NULL: *error says why. F32, I32 and I64 are read. */
+/* Reads tensor `name`, whose first dimension is the example, with `each` values per example; the
+ * caller frees the result. NULL: *error has the reason. Supported types: F32, I32, I64. */
 float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples,
                     const char **error);
 
@@ -23,7 +23,7 @@ typedef struct WrittenTensor {
     const float *values;
 } WrittenTensor;
 
-/* NULL, or what is wrong. */
+/* Returns NULL or an error message. */
 const char *tensors_write(const char *path, const WrittenTensor *tensors, int count);
 
 #endif

@@ -2,9 +2,8 @@
  *
  *     ./train --data FILE [--steps N] [--seed N] [--weights weights.bin] [--out trained.bin]
  *
- * training.h holds what the specification says of the training: SETTING_RATE, SETTING_CLIP,
- * SETTING_STEPS, SETTING_ACCUMULATE, SETTING_SEED.
- */
+ * training.h contains the training options of the spec: SETTING_RATE, SETTING_CLIP, SETTING_STEPS,
+ * SETTING_ACCUMULATE, SETTING_SEED. */
 #include "blocks.h"
 #include "data.h"
 #include "random.h"
@@ -74,7 +73,7 @@ static const char *take_memory(Trainer *trainer) {
         trainer->moments[i] = block_new(moment_bytes(&moec_table));
         good = trainer->moments[i] != NULL;
     }
-    return good ? NULL : "not enough memory";
+    return good ? NULL : "out of memory";
 }
 
 static const char *open_trainer(Trainer *trainer) {
@@ -95,7 +94,7 @@ static const char *open_trainer(Trainer *trainer) {
         error = data_open(&trainer->data, trainer->options.data, graph, trainer->options.seed);
     if (!error && weights_read(trainer->options.weights, &moec_table, block_put, trainer->weights,
                                trainer->states) != WEIGHTS_FINE)
-        error = "the weights cannot be read, or belong to another program";
+        error = "cannot read the weights, or they belong to another program";
     if (!error) weights_round(&moec_table, trainer->weights, trainer->rounded);
     return error;
 }
@@ -198,7 +197,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     double norm =
         sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
     if (!isfinite(*loss) || !isfinite(norm))
-        return "the loss is not a finite number any more: try a lower learning rate";
+        return "the loss is no longer finite: use a lower learning rate";
     const Given given = {
         .rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->options.steps),
         .step = (double)step + 1,
@@ -209,8 +208,8 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     return NULL;
 }
 
-/* A mean of a parameter that its optimizer keeps: the block where it lies, its place there in
- * *offset; NULL: there is none. */
+/* The weight average of a parameter: its block, and its offset in *offset; NULL if there is
+ * none. */
 static float *average_of(const Trainer *trainer, const MoecTensor *parameter, size_t *offset) {
     static const char prefix[] = "optimizer.average:";
     const size_t length = sizeof prefix - 1;
@@ -228,7 +227,7 @@ static float *average_of(const Trainer *trainer, const MoecTensor *parameter, si
     return NULL;
 }
 
-/* What others read of the weights takes their place. */
+/* Replaces the weights by their averages for the output. */
 static void take_averages(Trainer *trainer) {
     for (int i = 0; i < moec_table.parameter_count; i++) {
         const MoecTensor *parameter = &moec_table.parameters[i];
@@ -251,11 +250,11 @@ static const char *train(Trainer *trainer) {
         fflush(stdout);
     }
     if (!isfinite(block_squares(trainer->weights, moec_table.weight_bytes / sizeof(float))))
-        return "the weights are no finite numbers any more: try a lower learning rate";
+        return "the weights are no longer finite: use a lower learning rate";
     if (trainer->options.steps > 0) take_averages(trainer);
     if (weights_write(trainer->options.out, &moec_table, block_get, trainer->weights,
                       trainer->states) != WEIGHTS_FINE)
-        return "the trained weights cannot be written";
+        return "cannot write the trained weights";
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* added: tokens beside the vocabulary, found in the text before it is split. */
+/* added: added tokens, matched before the text is split. */
 #ifndef TOKENIZER_ADDED_H
 #define TOKENIZER_ADDED_H
 
@@ -8,20 +8,20 @@
 typedef struct AddedToken {
     char *content;
     size_t length;
-    Text shown; /* the content as it is looked for and written: normalised, if it is */
+    Text shown; /* text to match and to write; normalized if `normalised` */
     int32_t token;
     bool single_word;             /* not inside a word */
-    bool takes_left, takes_right; /* the white space beside it belongs to it */
-    bool normalised;              /* looked for in the text after it was normalised */
+    bool takes_left, takes_right; /* adjacent white space belongs to the token */
+    bool normalised;              /* matched in the normalized text */
     bool special;
 } AddedToken;
 
-/* Those that are looked for in the text as it is, or in the normalised one. */
+/* Added tokens matched in the original text, or in the normalized text. */
 typedef struct AddedSet {
-    Trie trie;       /* numbers: places in `all` */
+    Trie trie;       /* numbers: indices in `all` */
     bool first[256]; /* bytes that some of them begin with */
     const AddedToken *all;
-    Pattern *word; /* \w, for those that stand alone */
+    Pattern *word; /* \w, for tokens that must be whole words */
 } AddedSet;
 
 /* The first of equal contents counts. */

@@ -30,7 +30,7 @@ static bool add_unknown(const Vocabulary *vocabulary, Unknown *unknown, TokenLis
     return true;
 }
 
-/* The number of a character as it stands in the word. */
+/* The symbol of a character at its position in the word. */
 static int32_t find_symbol(const Vocabulary *vocabulary, const char *bytes, size_t length,
                            bool begins, bool ends, Text *spelled) {
     const Text *prefix = &vocabulary->prefix, *suffix = &vocabulary->suffix;
@@ -96,7 +96,7 @@ static int32_t rank_of(const Vocabulary *vocabulary, int32_t left, int32_t right
     return merge ? merge->first : NO_MERGE;
 }
 
-/* symbols[count] in place; returns how many are left. */
+/* Merges within symbols[count]; returns the remaining count. */
 static size_t merge_short(const Vocabulary *vocabulary, int32_t *symbols, size_t count) {
     int32_t ranks[SHORT_WORD + 1]; /* of the pair that begins there */
     for (size_t i = 0; i + 1 < count; i++)
@@ -148,7 +148,8 @@ static uint64_t pop(ModelWork *work) {
     return top;
 }
 
-/* The pair that begins at a place, if it may be merged: by rank, then by place. */
+/* Adds the pair that starts at `at` to the queue if it can be merged; order: rank, then
+ * position. */
 static void consider(const Vocabulary *vocabulary, ModelWork *work, int32_t at) {
     int32_t next = at < 0 ? -1 : work->after[at];
     if (next < 0) return;

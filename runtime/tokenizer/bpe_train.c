@@ -43,7 +43,7 @@ typedef struct Trainer {
     Dictionary words;
     Spelling *spellings;
     int32_t spelling_count, spelling_capacity;
-    PairTable pairs; /* key to the place in `neighbours` */
+    PairTable pairs; /* key to the index in `neighbours` */
     Neighbours *neighbours;
     int32_t neighbour_count, neighbour_capacity;
     int32_t *changed;
@@ -368,8 +368,8 @@ static bool count_words(Trainer *trainer) {
     Tokenizer *letters = text ? tokenizer_read("the new tokenizer", text, strlen(text)) : NULL;
     free(text);
     if (!letters)
-        return error_message("special tokens and the pattern are to be UTF-8",
-                             "there is no tokenizer to split the text with");
+        return error_message("special tokens and the pattern must be valid UTF-8",
+                             "cannot create the initial tokenizer");
     Encoder *encoder = encoder_new(letters);
     bool good = true;
     for (int i = 0; i < trainer->training->path_count && good; i++)

@@ -9,9 +9,10 @@
 typedef struct BpeTraining {
     const char *const *paths;
     int path_count;
-    const char *const *special; /* these take the first numbers */
+    const char *const *special; /* special tokens; they have the lowest ids */
     int special_count;
-    const char *pattern;    /* what splits the text, an expression of Oniguruma; NULL: as GPT-2 */
+    /* pattern that splits the text (Oniguruma syntax); NULL: pattern of GPT-2 */
+    const char *pattern;
     long vocabulary, least; /* tokens in all; how often a pair must occur */
 } BpeTraining;
 

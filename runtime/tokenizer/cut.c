@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-/* Bytes that are looked at on each side, and places that are tried of each kind. */
+/* Bytes of context on each side, and number of candidates of each kind. */
 enum { AROUND = 192, TRIES = 100 };
 
-/* Whether the text around a place gives the same tokens in two parts as in one. */
+/* True if the text around a position has the same tokens in two parts as in one. */
 static bool holds(Encoder *encoder, const char *bytes, size_t length, size_t at) {
     size_t start = at > AROUND ? at - AROUND : 0, end = at + AROUND < length ? at + AROUND : length;
     TokenList whole = {0}, parts = {0};
@@ -21,8 +21,8 @@ static bool holds(Encoder *encoder, const char *bytes, size_t length, size_t at)
     return same;
 }
 
-/* Places beside a byte, from the end back: behind it (after = 1) or before it. Enough must be known
- * of what follows. */
+/* Searches positions next to a byte from the end backward: after it (after = 1) or before it.
+ * Enough following text must be known. */
 static size_t find_beside(Encoder *encoder, const char *bytes, size_t length, char byte,
                           size_t after) {
     size_t least = length / 2, at = length > 4 * AROUND ? length - AROUND : length - 1;

@@ -33,7 +33,8 @@ static size_t start_of(const Strings *strings, size_t i) {
     return i ? strings->ends[i - 1] : 0;
 }
 
-/* Appends the bytes that letters stand for, or the string itself when one stands for none. */
+/* Appends the bytes that byte-level letters encode, or the string itself if it contains another
+ * character. */
 static void add_bytes_of(const char *bytes, size_t length, Text *out) {
     size_t before = out->length;
     for (size_t i = 0; i < length;) {
@@ -156,7 +157,7 @@ static bool replace(const Decoding *step, Matcher *matcher, size_t original, con
     return fits && found != FOUND_FAILED;
 }
 
-/* One string by another, from left to right, in place. */
+/* Replaces a string from left to right. */
 static void replace_all(Text *text, const char *from, const char *to) {
     size_t length = strlen(from), at = 0;
     if (!text->length || !memmem(text->bytes, text->length, from, length)) return;
@@ -203,7 +204,7 @@ static void end_words(const Decoding *step, const char *bytes, size_t length, bo
     }
 }
 
-/* Steps that take each string alone. */
+/* Steps that process each string separately. */
 static bool change_strings(const Decoding *step, Matcher *matcher, size_t original,
                            const Strings *in, Strings *out) {
     bool good = true;
@@ -295,7 +296,7 @@ bool decode_alone(const DecoderList *list, Matcher *matcher, const Name *name, T
             return true;
         }
     }
-    /* Behind a letter, whose text is then taken off again. */
+    /* After a letter, whose text is removed again. */
     Strings strings = {0};
     Text before = {0};
     text_append(&strings.text, "a", 1);

@@ -12,7 +12,7 @@ typedef enum DecoderKind {
     DECODE_FUSE,          /* all as one string */
     DECODE_STRIP,         /* up to `start` and `stop` times `character` off each string */
     DECODE_REPLACE,       /* pattern by content */
-    DECODE_WORDPIECE,     /* content: the prefix of what continues a word */
+    DECODE_WORDPIECE,     /* content: prefix of word continuations */
     DECODE_BPE            /* content: the suffix that ends a word */
 } DecoderKind;
 
@@ -32,7 +32,7 @@ typedef struct DecoderList {
     bool present; /* without a decoder strings are put together with spaces */
 } DecoderList;
 
-/* Releases what the items own, and the array. */
+/* Frees the items and the array. */
 void decoders_free(DecoderList *list);
 
 /* Strings of tokens, one after the other: ends[i] is where the i-th ends. */
@@ -42,14 +42,13 @@ typedef struct Strings {
     size_t count, capacity;
 } Strings;
 
-void strings_end(Strings *strings); /* what was appended to text is a string */
+void strings_end(Strings *strings); /* the text appended so far becomes a string */
 void strings_free(Strings *strings);
-/* Appends what the steps make of the strings. False after a message. */
+/* Applies the steps to the strings and appends the result. False after a message. */
 bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings, Text *out);
-/* What a token adds to a text that has begun: bytes that may be a part of a character. False after
- * a message. */
+/* Text that a token adds after other tokens; can end inside a character. False after a message. */
 bool decode_alone(const DecoderList *list, Matcher *matcher, const Name *name, Text *out);
-/* Whether what comes next may change the text of these strings: they end inside a character. */
+/* True if the next token can change the text of these strings: they end inside a character. */
 bool decode_waits(const DecoderList *list, const Strings *strings);
 
 #endif

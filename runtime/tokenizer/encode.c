@@ -1,5 +1,5 @@
-/* encode: a text through all steps: added tokens out, normalised, split, each piece by the model,
- * what the template puts around it. Words are remembered: most of a text is words seen before. */
+/* encode: all encoding steps: added tokens, normalization, splitting, the model, the template.
+ * Words are cached, since most words of a text repeat. */
 #include "tokenizer/parts.h"
 
 #include "base/hashing.h"
@@ -131,7 +131,7 @@ static void swap_pieces(Encoder *encoder) {
     encoder->others = kept;
 }
 
-/* Each stretch of text normalised, and cut at added tokens once more. The bytes are then those of
+/* Normalizes each piece of text and matches added tokens again. The pieces then refer to
  * texts[0]. */
 static bool normalise_pieces(Encoder *encoder, const char *bytes, size_t length) {
     const Tokenizer *tokenizer = encoder->tokenizer;
@@ -162,7 +162,7 @@ static bool normalise_pieces(Encoder *encoder, const char *bytes, size_t length)
     return true;
 }
 
-/* All steps before the model; *bytes is what the pieces are stretches of. */
+/* All steps before the model; *bytes: the text that the pieces refer to. */
 static bool split_text(Encoder *encoder, const char **bytes, size_t length) {
     const Tokenizer *tokenizer = encoder->tokenizer;
     int free_text = 0;
@@ -197,7 +197,7 @@ static bool is_valid(const char *bytes, size_t length) {
     return true;
 }
 
-/* The pieces of a text; *bytes is then what they are stretches of. */
+/* Finds the pieces of a text; *bytes: the text that they refer to. */
 static bool find_pieces(Encoder *encoder, const char **bytes, size_t length, bool continues) {
     const Tokenizer *tokenizer = encoder->tokenizer;
     if (!is_valid(*bytes, length)) {

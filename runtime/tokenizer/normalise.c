@@ -15,7 +15,7 @@ void normalisers_free(NormaliserList *list) {
     *list = (NormaliserList){0};
 }
 
-/* Bytes that stand for themselves; the others take the letters from U+0100 on, in order. */
+/* Bytes that byte-level encoding keeps; the others map to letters from U+0100 on, in order. */
 static bool stands_for_itself(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
@@ -38,7 +38,7 @@ void text_append_letters(Text *text, const char *bytes, size_t length) {
         text_append_character(text, letter_of_byte((unsigned char)bytes[i]));
 }
 
-/* SentencePiece's nmt rules: what goes away, what becomes a space. */
+/* SentencePiece's nmt rules: removed characters and characters that become spaces. */
 static bool nmt_drops(int32_t c) {
     return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
            c == 0x9F;
@@ -55,7 +55,7 @@ static bool clean_drops(int32_t c) {
     return c == 0 || c == 0xFFFD || (!kept && character_is_control(c));
 }
 
-/* What becomes of one character: up to three; returns how many. */
+/* Maps one character to up to three; returns their number. */
 static int change(NormaliserKind kind, int32_t c, int32_t out[3]) {
     out[0] = c;
     switch (kind) {
@@ -85,10 +85,10 @@ static int change(NormaliserKind kind, int32_t c, int32_t out[3]) {
 bool growth_allowed(size_t from, size_t to) {
     enum { FACTOR = 64, SLACK = 1 << 16 };
     return to <= SLACK || (to - SLACK) / FACTOR <= from ||
-           error_message("use another tokenizer.json: these steps repeat what they replace",
-                         "the steps of the tokenizer turn a text of %zu bytes into more than %d "
-                         "times as many",
-                         from, FACTOR);
+           error_message(
+               "use another tokenizer.json: these normalization steps expand their own output",
+               "the tokenizer expands a text of %zu bytes by more than a factor of %d", from,
+               FACTOR);
 }
 
 /* One step from `in` to `out`. anchored: bytes at the beginning that stem from the first character
@@ -134,8 +134,8 @@ static size_t strip(const Step *step) {
     return step->anchored > start ? step->anchored - start : 0;
 }
 
-/* The first character of the result stems from the first one, and what follows as far as it is the
- * same without the rest of the text: marks may change places. */
+/* The first character of the result derives from the first character of the text. This extends as
+ * far as the result is independent of the rest of the text: combining marks can be reordered. */
 static size_t take_form(const Step *step) {
     Text alone = {0};
     const Text *in = step->in, *out = step->out;

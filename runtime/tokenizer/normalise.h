@@ -1,4 +1,4 @@
-/* normalise: the steps that change a text before it is split ("normalizer" of the file). */
+/* `normalise`: normalization steps before a text is split ("normalizer" of the file). */
 #ifndef TOKENIZER_NORMALISE_H
 #define TOKENIZER_NORMALISE_H
 
@@ -35,12 +35,12 @@ typedef struct NormaliserList {
     int count;
 } NormaliserList;
 
-/* Releases what the items own, and the array. */
+/* Frees the items and the array. */
 void normalisers_free(NormaliserList *list);
 
-/* `text` in place; spare: scratch. continues: the text goes on from one that was encoded before, so
- * that nothing is prepended. *begins: whether the result still begins with something of the first
- * character. Returns false after a message: a pattern fails, or the text grows too much. */
+/* Normalizes and overwrites `text`; spare: scratch. continues: the text continues an earlier one, so
+ * nothing is prepended. *begins: the result still starts with text of the first character. False
+ * after a message: a pattern fails, or the text grows too much. */
 bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *spare,
                bool continues, bool *begins);
 
@@ -48,8 +48,7 @@ bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *s
  * may repeat its parts, and each multiplies its length. Returns false after a message. */
 bool growth_allowed(size_t from, size_t to);
 
-/* The letter that stands for a byte in byte-level vocabularies, and back (-1: it stands for none).
- */
+/* The letter that represents a byte in byte-level vocabularies, and the inverse (-1: none). */
 int32_t letter_of_byte(unsigned char byte);
 int byte_of_letter(int32_t letter);
 void text_append_letters(Text *text, const char *bytes, size_t length);

@@ -1,4 +1,4 @@
-/* parts: what a tokenizer is made of. */
+/* parts: components of a tokenizer. */
 #ifndef TOKENIZER_PARTS_H
 #define TOKENIZER_PARTS_H
 
@@ -19,7 +19,7 @@ struct Tokenizer {
     int added_count;
     AddedSet plain, normalised;
     Dictionary added_numbers; /* contents */
-    int32_t *added_of;        /* [size]: the place in `added` of a token, or -1 */
+    int32_t *added_of;        /* [size]: index in `added` of a token, or -1 */
     int32_t size;
     TokenList before, after;
     DecoderList decoders;

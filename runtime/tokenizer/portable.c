@@ -49,7 +49,7 @@ static void put_bytes(Text *out, const char *bytes, size_t length) {
 
 /* ---- the texts of tokens ---- */
 
-/* What a token adds to a text that has begun. */
+/* Texts of the tokens after other tokens. */
 static bool add_names(const Tokenizer *tokenizer, Text *out) {
     Matcher *matcher = matcher_new();
     bool good = true;
@@ -124,7 +124,7 @@ static bool take_number(Parser *parser, int32_t *number) {
     return true;
 }
 
-/* ?, *, +, {2}, {1,3}, {2,}; what is lazy or possessive is not known. */
+/* ?, *, +, {2}, {1,3}, {2,}; lazy and possessive quantifiers are not supported. */
 static bool take_count(Parser *parser, Item *item) {
     item->least = item->most = 1;
     if (parser->at == parser->end || !strchr("?*+{", *parser->at)) return true;
@@ -161,8 +161,8 @@ static bool add_item(Alternatives *all, int from, Item item) {
     return true;
 }
 
-/* (?i:'s|'t) and (?i:'s|'t)?: each alternative so far goes on with each of the group's, and then,
- * if the group may be missing, without. */
+/* (?i:'s|'t) and (?i:'s|'t)?: combines each alternative so far with each one of the group and, if
+ * the group is optional, also keeps it alone. */
 static bool take_group(Parser *parser, Alternatives *all, int from) {
     Alternatives *found = memory_new(sizeof *found);
     Alternative alternative = {0};
@@ -289,7 +289,7 @@ static bool put_classes(const Classes *classes, Text *out) {
     return good;
 }
 
-/* ---- what encodes ---- */
+/* ---- encoding data ---- */
 
 static void put_alternatives(const Alternatives *all, Text *out) {
     put(out, (uint32_t)all->count);
@@ -361,21 +361,21 @@ static void put_special(const Tokenizer *tokenizer, Text *out) {
     }
 }
 
-/* What of the tokenizer a stand-alone folder cannot do; NULL: nothing. */
+/* The feature of the tokenizer that a standalone folder does not support, or NULL. */
 static const char *missing(const Tokenizer *tokenizer) {
     const Vocabulary *vocabulary = &tokenizer->vocabulary;
     if (vocabulary->kind != VOCABULARY_BPE || !vocabulary->byte_level)
-        return "its model is no byte-level BPE";
+        return "its model is not byte-level BPE";
     for (int i = 0; i < tokenizer->normalisers.count; i++)
         if (tokenizer->normalisers.items[i].kind != NORMALISE_FORM ||
             tokenizer->normalisers.items[i].form != FORM_NFC)
-            return "it normalises texts";
+            return "it normalizes text";
     for (int i = 0; i < 256; i++)
         if (vocabulary->letters[i] < 0) return "some bytes have no token";
     for (int i = 0; i < tokenizer->added_count; i++)
         if (tokenizer->added[i].single_word || tokenizer->added[i].takes_left ||
             tokenizer->added[i].takes_right)
-            return "an added token takes spaces or stands alone";
+            return "an added token matches spaces or whole words only";
     return NULL;
 }
 
@@ -405,7 +405,7 @@ bool portable_write(const Tokenizer *tokenizer, Text *out, const char **why) {
     *why = add_names(tokenizer, out) ? missing(tokenizer) : "its decoder failed";
     size_t names = out->length;
     if (!*why && add_encoding(tokenizer, out)) return true;
-    if (!*why) *why = "its pattern is none of the usual ones";
+    if (!*why) *why = "its pattern is not supported";
     out->length = names;
     put(out, 0);
     return false;

@@ -16,7 +16,7 @@ bool read_decoders(Tokenizer *tokenizer, const json_t *part);
 bool read_vocabulary(Tokenizer *tokenizer, const json_t *part);
 bool read_added(Tokenizer *tokenizer, const json_t *list);
 
-/* Says that `what` of the file is not done here, or not as it should be. */
+/* Reports that `what` in the file is unsupported (read_refuse) or malformed (read_damaged). */
 bool read_refuse(const Tokenizer *tokenizer, const char *part, const char *what);
 bool read_damaged(const Tokenizer *tokenizer, const char *part);
 /* The "type" of a part, "" when it has none. */

@@ -1,4 +1,4 @@
-/* read_model: the vocabulary of a tokenizer.json and what belongs to it. */
+/* read_model: the vocabulary of a tokenizer.json and its model data. */
 #include "tokenizer/read.h"
 
 #include "base/message.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "▁", what stands for a space in vocabularies of SentencePiece. */
+/* "▁", which represents a space in vocabularies of SentencePiece. */
 static const char metaspace[] = "\xE2\x96\x81";
 
 static char *own(Vocabulary *vocabulary, size_t bytes) {
@@ -21,9 +21,8 @@ static char *own(Vocabulary *vocabulary, size_t bytes) {
 static bool add_name(Tokenizer *tokenizer, const char *bytes, size_t length, json_int_t number) {
     Vocabulary *vocabulary = &tokenizer->vocabulary;
     if (number < 0 || number >= TOKEN_LIMIT)
-        return error_message("token numbers go from 0 to 16777215",
-                             "%s: the number of the token '%s' is %lld", tokenizer->name, bytes,
-                             (long long)number);
+        return error_message("use token ids from 0 to 16777215", "%s: token '%s' has the id %lld",
+                             tokenizer->name, bytes, (long long)number);
     if (number >= vocabulary->size) {
         int32_t size = vocabulary->size ? vocabulary->size : 256;
         while (size <= number) size *= 2;
@@ -136,8 +135,8 @@ static bool add_merge(Tokenizer *tokenizer, const json_t *merge, int32_t rank, T
     int32_t token = dictionary_find(&vocabulary->numbers, joined->bytes, joined->length);
     if (left < 0 || right < 0 || token < 0)
         return error_message(
-            "take the file from where it was published again",
-            "%s: the merge of '%.*s' and '%.*s' has a token that is not in the vocabulary",
+            "download the file again",
+            "%s: the merge of '%.*s' and '%.*s' contains a token that is not in the vocabulary",
             tokenizer->name, (int)parts[0].length, parts[0].bytes, (int)parts[1].length,
             parts[1].bytes);
     Pair *pair = pairs_put(&vocabulary->merges, pair_key(left, right));
@@ -164,7 +163,7 @@ static bool never_joins_spaces(const Vocabulary *vocabulary) {
     return true;
 }
 
-/* Tokens as the bytes that their letters stand for. */
+/* Tokens as the bytes that their letters represent. */
 static void find_words(Vocabulary *vocabulary) {
     for (int32_t token = 0; token < vocabulary->size; token++) {
         const Name *name = &vocabulary->names[token];
@@ -179,7 +178,7 @@ static void find_words(Vocabulary *vocabulary) {
     }
 }
 
-/* When the last step before the model spells bytes as letters, the model takes the bytes. */
+/* If the last step before the model maps bytes to letters, the model reads the bytes directly. */
 static void take_bytes(Tokenizer *tokenizer) {
     Vocabulary *vocabulary = &tokenizer->vocabulary;
     SplitterList *list = &tokenizer->splitters;

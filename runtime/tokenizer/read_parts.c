@@ -1,5 +1,5 @@
-/* read_parts: normalisers, splitters, post-processors and decoders of a tokenizer.json. Sequences
- * become plain lists, and parts that do several things become several steps. */
+/* read_parts: normalizers, pre-tokenizers, post-processors and decoders of a tokenizer.json.
+ * Sequences become flat lists; parts with several functions become several steps. */
 #include "tokenizer/read.h"
 
 #include "base/message.h"
@@ -7,33 +7,33 @@
 
 #include <string.h>
 
-/* How GPT-2 splits: ByteLevel does it unless it is told not to. */
+/* The pattern of GPT-2, which ByteLevel uses unless disabled. */
 static const char gpt2[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* What is known of each part, for those who ask for something else. */
+/* Supported types of each part, for error messages. */
 static const char *const known_parts[][2] = {
-    {"normalizer", "known are NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip, "
+    {"normalizer", "supported: NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip, "
                    "StripAccents, BertNormalizer, Nmt, Precompiled, ByteLevel and Sequence"},
-    {"pre_tokenizer", "known are ByteLevel, Metaspace, Split, Digits, Whitespace, WhitespaceSplit, "
-                      "Punctuation, BertPreTokenizer, CharDelimiterSplit and Sequence"},
+    {"pre_tokenizer",
+     "supported: ByteLevel, Metaspace, Split, Digits, Whitespace, WhitespaceSplit, Punctuation, "
+     "BertPreTokenizer, CharDelimiterSplit and Sequence"},
     {"post_processor",
-     "known are TemplateProcessing, ByteLevel, BertProcessing, RobertaProcessing and Sequence"},
-    {"decoder", "known are ByteLevel, Metaspace, ByteFallback, Fuse, Strip, Replace, WordPiece, "
+     "supported: TemplateProcessing, ByteLevel, BertProcessing, RobertaProcessing and Sequence"},
+    {"decoder", "supported: ByteLevel, Metaspace, ByteFallback, Fuse, Strip, Replace, WordPiece, "
                 "BPEDecoder and Sequence"},
-    {"model", "known are BPE, Unigram, WordPiece and WordLevel"},
+    {"model", "supported: BPE, Unigram, WordPiece and WordLevel"},
 };
 
 bool read_refuse(const Tokenizer *tokenizer, const char *part, const char *what) {
-    const char *remedy = "take a tokenizer without it";
+    const char *remedy = "use a tokenizer without it";
     for (size_t i = 0; i < sizeof known_parts / sizeof known_parts[0]; i++)
         if (strcmp(known_parts[i][0], part) == 0) remedy = known_parts[i][1];
-    return error_message(remedy, "%s: the %s '%s' is not known", tokenizer->name, part, what);
+    return error_message(remedy, "%s: the %s '%s' is not supported", tokenizer->name, part, what);
 }
 
 bool read_damaged(const Tokenizer *tokenizer, const char *part) {
-    return error_message("take the file from where it was published again",
-                         "%s: %s is not what a tokenizer.json has there", tokenizer->name, part);
+    return error_message("download the file again", "%s: %s is malformed", tokenizer->name, part);
 }
 
 const char *read_type(const json_t *part) {
@@ -207,7 +207,7 @@ static bool add_byte_level(Tokenizer *tokenizer, const json_t *part) {
     return true;
 }
 
-/* When the replacement of spaces is put before a text. Older files say it with a flag. */
+/* When the replacement of spaces is added before a text. Older files use a flag. */
 static bool read_prefix(const Tokenizer *tokenizer, const json_t *part, Prefix *prefix) {
     static const char *const names[] = {"never", "first", "always"};
     const char *name = json_string_value(json_object_get(part, "prepend_scheme"));
@@ -286,7 +286,7 @@ static bool add_ids(const Tokenizer *tokenizer, const json_t *ids, TokenList *li
     return true;
 }
 
-/* What stands before and after the text in the template of one sequence. */
+/* Tokens before and after the text in the template of one sequence. */
 static bool add_template(Tokenizer *tokenizer, const json_t *part) {
     size_t i;
     json_t *piece;
@@ -309,7 +309,7 @@ static bool add_template(Tokenizer *tokenizer, const json_t *part) {
     tokens_free(&tokenizer->before);
     tokenizer->before = before;
     return sequences == 1 ||
-           read_refuse(tokenizer, "template", "a text that stands not once in the template");
+           read_refuse(tokenizer, "template", "a template without exactly one text");
 }
 
 /* ["[SEP]", 102] of the processors of BERT and RoBERTa. */

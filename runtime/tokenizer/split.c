@@ -69,12 +69,12 @@ static void find_characters(const Splitter *splitter, SplitWork *work, const cha
     add_span(work, from, length, false);
 }
 
-/* Whether a span goes on the piece of the one before it. */
+/* True if a span joins the piece of the previous span. */
 static bool joins(Behaviour behaviour, const Span *before, const Span *span) {
     switch (behaviour) {
     case BEHAVIOUR_WITH_PREVIOUS:
         return span->match && !before->match;
-    case BEHAVIOUR_WITH_NEXT: /* read from the right: a match takes what follows it, once */
+    case BEHAVIOUR_WITH_NEXT: /* processed from the right: a match joins the following span, once */
         return before->match && !span->match;
     case BEHAVIOUR_CONTIGUOUS:
         return span->match == before->match;
@@ -123,7 +123,7 @@ static void replace_spaces(const Splitter *splitter, const char *bytes, const Pi
     }
 }
 
-/* A step that changes the text; added tokens keep their places, which nobody reads any more. */
+/* A step that changes the text; added tokens keep their offsets, which are no longer used. */
 static void change_pieces(const Splitter *splitter, const char *bytes, const PieceList *pieces,
                           Text *out, PieceList *result) {
     for (size_t i = 0; i < pieces->count; i++) {

@@ -9,7 +9,7 @@ typedef struct Piece {
     size_t start, length;
     int32_t token;  /* of an added token; -1: text for the model */
     bool first;     /* begins where the whole text begins */
-    bool continues; /* goes on from a text that was encoded before */
+    bool continues; /* continues an earlier encoded text */
 } Piece;
 
 typedef struct PieceList {
@@ -17,11 +17,11 @@ typedef struct PieceList {
     size_t count, capacity;
 } PieceList;
 
-/* The bytes of a piece stay where they are: the list holds places. */
+/* The list stores offsets; the bytes are not copied. */
 void pieces_add(PieceList *list, Piece piece);
 void pieces_free(PieceList *list);
 
-/* What becomes of the matches of a splitter. */
+/* Handling of the matches of a splitter. */
 typedef enum Behaviour {
     BEHAVIOUR_REMOVED,
     BEHAVIOUR_ISOLATED,
@@ -34,7 +34,7 @@ typedef enum SplitterKind {
     SPLIT_PATTERN,   /* at the matches of a pattern */
     SPLIT_CHARACTER, /* at one character, or at those of a class */
     SPLIT_SPACES,    /* no split: spaces become `replacement`, which is put before the text, too */
-    SPLIT_LETTERS    /* no split: each byte becomes the letter that stands for it */
+    SPLIT_LETTERS    /* no split: each byte is replaced by its letter */
 } SplitterKind;
 
 typedef enum Prefix { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS } Prefix;
@@ -42,7 +42,7 @@ typedef enum Prefix { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS } Prefix;
 typedef struct Splitter {
     SplitterKind kind;
     Behaviour behaviour;
-    bool inverted; /* the matches are what lies between those of the pattern */
+    bool inverted; /* matches are the gaps between matches of the pattern */
     Pattern *pattern;
     bool (*class)(int32_t character);
     int32_t character; /* where class is NULL */
@@ -55,7 +55,7 @@ typedef struct SplitterList {
     int count;
 } SplitterList;
 
-/* Releases what the items own, and the array. */
+/* Frees the items and the array. */
 void splitters_free(SplitterList *list);
 
 /* Scratch of one thread. */
@@ -70,8 +70,8 @@ typedef struct SplitWork {
     size_t count, capacity;
 } SplitWork;
 
-/* One step: pieces of `bytes` to pieces of the same bytes, or, when the step changes the text, of
- * what is appended to `out`. False after a message. */
+/* Applies one step to pieces of `bytes`. The result refers to `bytes` or, if the step changes the
+ * text, to the bytes appended to `out`. False after a message. */
 bool split_pieces(const Splitter *splitter, SplitWork *work, const char *bytes,
                   const PieceList *pieces, Text *out, PieceList *result);
 static inline bool splitter_changes(const Splitter *splitter) {

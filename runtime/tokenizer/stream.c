@@ -1,5 +1,5 @@
-/* stream: the text of tokens that come one by one. A window of tokens is decoded again with each
- * new one; what the new one adds is given out unless it ends inside a character. */
+/* stream: incremental decoding. A window of tokens is decoded again with each new token; the added
+ * text is returned unless it ends inside a character. */
 #include "tokenizer/parts.h"
 
 #include "base/memory.h"
@@ -32,7 +32,7 @@ void stream_free(Stream *stream) {
     free(stream);
 }
 
-/* Gives out what the tokens after `given` add, and lets those before go. */
+/* Appends the text of the tokens after `given`, and removes earlier ones from the window. */
 static bool give(Stream *stream, bool all, Text *out) {
     const DecoderList *decoders = &stream->tokenizer->decoders;
     Strings strings = {0};

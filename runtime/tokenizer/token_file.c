@@ -44,7 +44,7 @@ typedef struct Bulk {
     const char *const *paths;
     int path_count, threads;
     size_t part_bytes;
-    /* Where reading stands. */
+    /* Read position. */
     int path;
     int descriptor; /* of paths[path], -1: not open yet */
     size_t offset, length;
@@ -71,9 +71,9 @@ static bool read_more(Bulk *bulk, Part *part, size_t wanted) {
                             (off_t)(bulk->offset + part->length));
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0)
-            return error_message("leave the text alone while it is read", "cannot read %s: %s",
+            return error_message("do not change the text during the run", "cannot read %s: %s",
                                  bulk->paths[bulk->path],
-                                 got ? strerror(errno) : "the file has become shorter");
+                                 got ? strerror(errno) : "the file was truncated");
         part->length += (size_t)got;
     }
     return true;
@@ -97,7 +97,8 @@ static bool read_part(Bulk *bulk, Part *part) {
         cut = find_cut(bulk, part);
         wanted = cut ? wanted : 2 * wanted;
         if (cut || wanted <= PART_LIMIT || bulk->options->lines) continue;
-        note_message("%s: from byte %zu on there is no place to part the text; it is parted anyway",
+        note_message("%s: no safe split position after byte %zu; the text is split anyway, which "
+                     "can change tokens there",
                      bulk->paths[bulk->path], bulk->offset);
         cut = cut_character(part->bytes, part->length);
     }
@@ -108,7 +109,7 @@ static bool read_part(Bulk *bulk, Part *part) {
     return true;
 }
 
-/* Goes on to the next file that holds anything. False after a message; *more: there is one. */
+/* Opens the next non-empty file. False after a message; *more: there is one. */
 static bool open_next(Bulk *bulk, bool *more) {
     while (bulk->descriptor < 0 || bulk->offset == bulk->length) {
         if (bulk->descriptor >= 0) {
@@ -146,8 +147,8 @@ static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t 
     bool good = json_is_string(text)
                     ? encode_document(bulk, encoder, json_string_value(text),
                                       json_string_length(text), part)
-                    : error_message("each line is to be an object with that field",
-                                    "a line is no JSON object with a text '%s': %.*s",
+                    : error_message("write one JSON object with this field per line",
+                                    "a line is not a JSON object with a text field '%s': %.*s",
                                     bulk->options->field, utf8_cut_bytes(line, length, 60), line);
     json_decref(object);
     return good;
@@ -227,7 +228,7 @@ static bool write_all(Bulk *bulk, const unsigned char *bytes, size_t length, siz
         ssize_t written = pwrite(bulk->target, bytes, length, (off_t)offset);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0)
-            return error_message("free some space on the disk, then go on with --resume",
+            return error_message("free some disk space, then continue with --resume",
                                  "cannot write %s: %s", bulk->partial, strerror(errno));
         bytes += written;
         offset += (size_t)written;
@@ -259,9 +260,9 @@ static bool write_header(Bulk *bulk) {
     return write_all(bulk, header, sizeof header, 0);
 }
 
-/* ---- going on ---- */
+/* ---- resume ---- */
 
-/* What must be the same for a run to go on. */
+/* Properties that must be equal for a resume. */
 static json_t *describe(const Bulk *bulk) {
     size_t length;
     const char *json = tokenizer_json(bulk->tokenizer, &length);
@@ -292,16 +293,16 @@ static json_int_t number(const json_t *state, const char *key) {
     return json_integer_value(json_object_get(state, key));
 }
 
-/* Takes up what an earlier run has left, if it did the same. */
+/* Loads the state of an earlier run if it had the same inputs. */
 static bool load_state(Bulk *bulk) {
     json_t *state = file_json(bulk->state), *mine = describe(bulk);
     bool good = true;
     if (!state || !file_exists(bulk->partial)) {
-        note_message("there is nothing to go on with: %s is made from the beginning", bulk->out);
+        note_message("no earlier run to resume: %s is written from the start", bulk->out);
     } else if (!json_equal(json_object_get(state, "of"), mine) || number(state, "path") < 0 ||
                number(state, "offset") < 0 || number(state, "tokens") < 0) {
-        good = error_message("leave --resume out to begin again",
-                             "%s was begun with other texts, another tokenizer or other options",
+        good = error_message("remove --resume to start again",
+                             "%s was started with other texts, another tokenizer or other options",
                              bulk->partial);
     } else {
         bulk->path = (int)number(state, "path");
@@ -315,7 +316,7 @@ static bool load_state(Bulk *bulk) {
     return good;
 }
 
-/* The file that the run goes on in must be there as far as it was read. */
+/* The current file must exist up to the resume position. */
 static bool take_up(Bulk *bulk) {
     if (!bulk->options->resume) return true;
     if (!load_state(bulk)) return false;
@@ -324,9 +325,8 @@ static bool take_up(Bulk *bulk) {
     bulk->descriptor =
         file_open(bulk->paths[bulk->path], "check the path of the text", &bulk->length);
     return bulk->descriptor >= 0 &&
-           (offset <= bulk->length ||
-            error_message("leave --resume out to begin again", "%s has become shorter",
-                          bulk->paths[bulk->path]));
+           (offset <= bulk->length || error_message("remove --resume to start again",
+                                                    "%s was truncated", bulk->paths[bulk->path]));
 }
 
 static bool open_target(Bulk *bulk) {
@@ -339,16 +339,16 @@ static bool open_target(Bulk *bulk) {
            error_message(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
 }
 
-/* The file takes its name. */
+/* Renames the complete file. */
 static bool finish(Bulk *bulk) {
     if (!bulk->result.tokens) {
         unlink(bulk->partial);
         unlink(bulk->state);
-        return error_message("give it some text", "the texts give no tokens");
+        return error_message("use a text that is not empty", "the texts contain no tokens");
     }
     if (!write_header(bulk)) return false;
     if (fsync(bulk->target) != 0 || rename(bulk->partial, bulk->out) != 0)
-        return error_message("check the disk, then go on with --resume", "cannot write %s: %s",
+        return error_message("check the disk, then continue with --resume", "cannot write %s: %s",
                              bulk->out, strerror(errno));
     unlink(bulk->state);
     return true;

@@ -1,16 +1,15 @@
-/* token_file: texts of any size to one file of tokens, with all processors. What is written stands
- * aside until it is complete; a run that was stopped can go on.
+/* token_file: tokenizes texts of any size into one token file, with all processors. The file is
+ * written under a temporary name until it is complete; an interrupted run can resume.
  *
- * A text is encoded in parts of about a megabyte. A part ends where the text around the cut gives
- * the same tokens when it is encoded whole: at the end of a line if one will do.
- */
+ * A text is encoded in chunks of about 1 MB. A chunk ends where a split does not change the tokens,
+ * preferably at the end of a line. */
 #ifndef TOKEN_FILE_H
 #define TOKEN_FILE_H
 
 #include "tokenizer/tokenizer.h"
 
 typedef struct BulkOptions {
-    bool special;      /* each document gets what the template puts around it */
+    bool special;      /* add the tokens of the template to each document */
     bool lines;        /* each line is a document, else each file */
     const char *field; /* lines are JSON objects: the field that holds the text; NULL: plain text */
     int32_t last;      /* a token after each document; -1: none */
@@ -25,8 +24,7 @@ typedef struct BulkResult {
     double seconds;
 } BulkResult;
 
-/* False after a message, or when a signal has asked for a stop: then what is done is kept for
- * --resume. */
+/* False after a message, or after a signal; the state is then saved for --resume. */
 bool bulk_tokenize(const Tokenizer *tokenizer, const char *const *paths, int count,
                    const BulkOptions *options, const char *out, BulkResult *result);
 

@@ -28,12 +28,12 @@ static bool index_added(Tokenizer *tokenizer, bool special) {
     return good;
 }
 
-/* What is put before or after a text are tokens. */
+/* The template may only add existing tokens. */
 static bool check_template(const Tokenizer *tokenizer, const TokenList *tokens) {
     for (size_t i = 0; i < tokens->count; i++)
         if (!tokenizer_name(tokenizer, tokens->items[i]).bytes)
-            return error_message("take the file from where it was published again",
-                                 "%s: its post_processor adds the token %d, which is none",
+            return error_message("download the file again",
+                                 "%s: post_processor adds token %d, which does not exist",
                                  tokenizer->name, (int)tokens->items[i]);
     return true;
 }
@@ -60,8 +60,8 @@ static bool finish_added(Tokenizer *tokenizer) {
 
 static bool read_parts(Tokenizer *tokenizer, const json_t *root) {
     if (!json_is_object(root) || !json_object_get(root, "model"))
-        return error_message("a tokenizer.json as the tokenizers library writes it is wanted",
-                             "%s is no tokenizer.json: it has no 'model'", tokenizer->name);
+        return error_message("use a tokenizer.json of the Hugging Face tokenizers library",
+                             "%s is not a tokenizer.json: key 'model' is missing", tokenizer->name);
     bool good = read_normalisers(tokenizer, json_object_get(root, "normalizer")) &&
                 read_splitters(tokenizer, json_object_get(root, "pre_tokenizer")) &&
                 read_processors(tokenizer, json_object_get(root, "post_processor")) &&
@@ -69,9 +69,9 @@ static bool read_parts(Tokenizer *tokenizer, const json_t *root) {
                 read_vocabulary(tokenizer, json_object_get(root, "model")) &&
                 read_added(tokenizer, json_object_get(root, "added_tokens"));
     if (good && json_is_object(json_object_get(root, "truncation")))
-        note_message("%s: its truncation is left out, texts are encoded whole", tokenizer->name);
+        note_message("%s: truncation is ignored, texts are encoded completely", tokenizer->name);
     if (good && json_is_object(json_object_get(root, "padding")))
-        note_message("%s: its padding is left out", tokenizer->name);
+        note_message("%s: padding is ignored", tokenizer->name);
     return good && finish_added(tokenizer);
 }
 
@@ -79,8 +79,8 @@ Tokenizer *tokenizer_read(const char *name, const char *json, size_t length) {
     json_error_t error;
     json_t *root = json_loadb(json, length, JSON_ALLOW_NUL, &error);
     if (!root) {
-        error_message("a tokenizer.json as the tokenizers library writes it is wanted",
-                      "%s:%d:%d: no JSON: %s", name, error.line, error.column, error.text);
+        error_message("use a tokenizer.json of the Hugging Face tokenizers library",
+                      "%s:%d:%d: invalid JSON: %s", name, error.line, error.column, error.text);
         return NULL;
     }
     Tokenizer *tokenizer = memory_new(sizeof *tokenizer);
@@ -97,7 +97,7 @@ Tokenizer *tokenizer_read(const char *name, const char *json, size_t length) {
 
 Tokenizer *tokenizer_open(const char *path) {
     Mapping mapping;
-    if (!file_map(path, "give the tokenizer.json of the model", &mapping)) return NULL;
+    if (!file_map(path, "use the tokenizer.json of the model", &mapping)) return NULL;
     Tokenizer *tokenizer = tokenizer_read(path, (const char *)mapping.bytes, mapping.length);
     file_unmap(&mapping);
     return tokenizer;

@@ -1,8 +1,7 @@
-/* tokenizer: text to token numbers and back, as a `tokenizer.json` says it, with the numbers that
- * the tokenizers library gives. https://github.com/huggingface/tokenizers
+/* tokenizer: encodes and decodes text as defined by a `tokenizer.json`, with the same tokens as
+ * https://github.com/huggingface/tokenizers
  *
- * What a file asks for and is not done here is refused by its name when the file is opened.
- */
+ * Unsupported features of a file are errors when it is opened. */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
@@ -12,7 +11,7 @@ typedef struct Tokenizer Tokenizer;
 
 /* NULL after a message. */
 Tokenizer *tokenizer_open(const char *path);
-/* The same from text in memory; `name` is what messages call it. */
+/* The same from text in memory; messages use `name`. */
 Tokenizer *tokenizer_read(const char *name, const char *json, size_t length);
 void tokenizer_close(Tokenizer *tokenizer);
 /* The file as it was read. */
@@ -31,8 +30,8 @@ Encoder *encoder_new(const Tokenizer *tokenizer);
 void encoder_free(Encoder *encoder);
 
 typedef enum EncodeFlags {
-    ENCODE_SPECIAL = 1,  /* what the template puts before and after a text */
-    ENCODE_CONTINUES = 2 /* the text goes on from one encoded before: nothing is put before it */
+    ENCODE_SPECIAL = 1,  /* add the tokens of the template */
+    ENCODE_CONTINUES = 2 /* the text continues an earlier one: no prefix space */
 } EncodeFlags;
 
 /* Appends the tokens of a text; bytes that are not UTF-8 are read as U+FFFD. False after a message.
@@ -40,7 +39,7 @@ typedef enum EncodeFlags {
 bool encoder_encode(Encoder *encoder, const char *bytes, size_t length, int flags, TokenList *out);
 /* How many bytes or beginnings of characters were not UTF-8 so far. */
 size_t encoder_replaced(const Encoder *encoder);
-/* What the template puts before and after a text. */
+/* Tokens that the template adds before and after a text. */
 const TokenList *tokenizer_before(const Tokenizer *tokenizer);
 const TokenList *tokenizer_after(const Tokenizer *tokenizer);
 
@@ -49,14 +48,13 @@ const TokenList *tokenizer_after(const Tokenizer *tokenizer);
 bool tokenizer_decode(const Tokenizer *tokenizer, const int32_t *tokens, size_t count,
                       bool skip_special, Text *out);
 
-/* Text that comes out token by token, never a part of a character: what a token ends in the middle
- * of waits for the next. All that is appended together is what tokenizer_decode gives for all
- * tokens. */
+/* Incremental decoding into whole characters: an incomplete character waits for the next token. The
+ * concatenated output equals tokenizer_decode of all tokens. */
 typedef struct Stream Stream;
 Stream *stream_new(const Tokenizer *tokenizer, bool skip_special);
 void stream_free(Stream *stream);
 bool stream_add(Stream *stream, int32_t token, Text *out);
-/* What still waits. */
+/* Appends the rest. */
 bool stream_end(Stream *stream, Text *out);
 
 #endif

@@ -30,8 +30,8 @@ void model_work_free(ModelWork *work) {
 bool unknown_add(const Vocabulary *vocabulary, TokenList *out) {
     if (vocabulary->unknown < 0)
         return error_message(
-            "the tokenizer needs an unknown token for this text",
-            "a word is not in the vocabulary, and the unknown token '%s' is not either",
+            "use a tokenizer with an unknown token",
+            "a word is not in the vocabulary, and neither is the unknown token '%s'",
             vocabulary->unknown_name ? vocabulary->unknown_name : "");
     tokens_add(out, vocabulary->unknown);
     return true;

@@ -25,31 +25,31 @@ typedef struct Vocabulary {
     int32_t count; /* of tokens */
     Dictionary numbers;
     int32_t unknown;       /* -1: none */
-    char *unknown_name;    /* what the file calls it; NULL: it names none */
+    char *unknown_name;    /* name in the file; NULL: none */
     int32_t fallback[256]; /* "<0x41>"; -1: none */
     bool byte_fallback;
 
     /* BPE */
-    PairTable merges; /* (left, right): first the rank, second what they become */
+    PairTable merges; /* (left, right): rank, and result of the merge */
     bool fuse_unknown, ignore_merges;
-    bool byte_level; /* pieces are raw bytes: letters[byte] is what each begins as */
+    bool byte_level; /* pieces are raw bytes; letters[byte] is the initial symbol */
     int32_t letters[256];
     Dictionary words; /* byte level: whole tokens as raw bytes, when merges are ignored for them */
     bool cuts_at_spaces; /* no merge joins anything to a "▁" after it: words go alone */
-    Text prefix, suffix; /* of what continues and of what ends a word */
+    Text prefix, suffix; /* affixes of word continuations and of word ends */
 
     /* Unigram, WordPiece */
     Trie trie;
     double *scores; /* [size] */
     double unknown_score;
-    int32_t continuing; /* node of the trie behind the prefix "##" */
+    int32_t continuing; /* trie node after the prefix "##" */
     long word_limit;    /* characters of a word */
 
     char **owned; /* memory of names that are not in the file's own spelling */
     int owned_count;
 } Vocabulary;
 
-/* Releases what it owns, not itself. */
+/* Frees the members, not the structure. */
 void vocabulary_free(Vocabulary *vocabulary);
 
 /* Scratch of one thread. */
@@ -69,7 +69,7 @@ typedef struct ModelWork {
     TokenList reversed;
 } ModelWork;
 
-/* Releases what it owns, not itself. */
+/* Frees the members, not the structure. */
 void model_work_free(ModelWork *work);
 
 /* Appends the tokens of one piece; false after a message. */

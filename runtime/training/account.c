@@ -44,7 +44,7 @@ static json_t *start_json(const Account *account) {
     return start;
 }
 
-/* The starts so far; those of a run that begins anew are not its own. */
+/* Earlier starts of the run; none if the run restarts from step 0. */
 static json_t *starts_before(const char *path, const Account *account) {
     json_t *before = account->step ? file_json(path) : NULL;
     json_t *starts = json_object_get(before, "starts");

@@ -1,5 +1,5 @@
-/* account: what a run says of itself, DIR/run.json: its spec with all that it uses, its seed, data
- * and length, and of each start the command, the machine and the version. */
+/* account: the file DIR/run.json: spec with all included files, seed, data and length of the run,
+ * and for each start the command, the machine and the version. */
 #ifndef ACCOUNT_H
 #define ACCOUNT_H
 
@@ -7,15 +7,15 @@
 #include <stdint.h>
 
 typedef struct Account {
-    char **command; /* as typed, NULL at the end */
+    char **command; /* as typed, NULL-terminated */
     const char *model, *spec, *device, *data, *validation, *tokenizer; /* some may be NULL */
     uint64_t seed, data_tokens;
-    long step, steps;       /* done when it starts, in all */
+    long step, steps;       /* steps done at this start; steps in total */
     double tokens_per_step; /* or examples */
-    bool text;              /* data of bytes */
+    bool text;              /* data is byte-level text */
 } Account;
 
-/* Writes it; the starts of a run that goes on are kept. False after a message. */
+/* Writes the file; keeps the starts of a resumed run. False after a message. */
 bool account_write(const char *folder, const Account *account);
 
 #endif

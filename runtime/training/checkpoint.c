@@ -74,7 +74,7 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle,
     return written;
 }
 
-/* ---- reading: a note is what checkpoint_write says, or the file is refused ---- */
+/* ---- reading: every note must have the form that checkpoint_write writes ---- */
 
 static const uint64_t most_steps = (uint64_t)1 << 40, most = (uint64_t)1 << 62;
 
@@ -105,7 +105,7 @@ static bool version(const char *text) {
     return parts == 3 && !*text;
 }
 
-/* The model's name, as the second line of the spec says it. */
+/* True if the second line of the spec names this model. */
 static bool same_model(const char *name, const char *bundle) {
     const char *line = strchr(bundle, '\n');
     size_t length = strlen(name);
@@ -113,8 +113,7 @@ static bool same_model(const char *name, const char *bundle) {
            strncmp(line + 7, name, length) == 0 && line[7 + length] == '\n';
 }
 
-/* The first note that is there and not as it is written, or NULL. What is not there is as in
- * *place. */
+/* The first note that is present and malformed, or NULL. Missing notes keep the value in `*place`. */
 static const char *wrong_note(const Safetensors *file, Place *place) {
     uint64_t step = (uint64_t)place->step;
     const struct {
@@ -141,9 +140,9 @@ static const char *wrong_note(const Safetensors *file, Place *place) {
 
 static bool notes_good(const Safetensors *file, Place *place) {
     const char *wrong = wrong_note(file, place);
-    return !wrong ||
-           error_message("use another copy; it was changed after it was written",
-                         "%s: its note '%s' is not as moec train writes it", file->path, wrong);
+    return !wrong || error_message("use another copy; the file was changed after it was written",
+                                   "%s: note '%s' does not have the form that moec train writes",
+                                   file->path, wrong);
 }
 
 bool checkpoint_place(const Safetensors *file, Place *place) {
@@ -151,8 +150,8 @@ bool checkpoint_place(const Safetensors *file, Place *place) {
                                         "format", "version", "model",    "spec"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!safetensors_note(file, names[i]))
-            return error_message("use a checkpoint that moec train has written",
-                                 "%s is no checkpoint of a training run: it has no note '%s'",
+            return error_message("use a checkpoint written by moec train",
+                                 "%s is not a training checkpoint: note '%s' is missing",
                                  file->path, names[i]);
     return notes_good(file, place);
 }
@@ -163,13 +162,14 @@ long checkpoint_step(const Safetensors *file) {
     return place.step;
 }
 
-/* Whether it was made for one who runs a model, not for the compiler. */
+/* True if the argument is a spec instead of a trained model. */
 static bool is_spec(const char *operand) {
     size_t length = strlen(operand);
     return (length > 4 && strcmp(operand + length - 4, ".moe") == 0) || strstr(operand, ".moe:");
 }
 
-/* The file, where its notes are sound; a file that holds no spec is not ours and may have any. */
+/* Opens a file with valid notes. A file without a spec is from another program and may have any
+ * notes. */
 static Safetensors *open_sound(const char *path) {
     Safetensors *file = safetensors_open(path);
     Place place = {0};
@@ -197,16 +197,16 @@ bool checkpoint_within(const char *folder) {
 
 Safetensors *checkpoint_open(const char *operand) {
     if (is_spec(operand)) {
-        error_message("moec train SPEC --data TEXT --out DIR trains it; then give DIR",
-                      "%s is a spec, this command takes a trained model", operand);
+        error_message("train it with moec train SPEC --data TEXT --out RUN, then use RUN",
+                      "%s is a spec, but this command needs a trained model", operand);
         return NULL;
     }
     if (!file_is_folder(operand)) return open_sound(operand);
     char *path = checkpoint_path(operand);
     Safetensors *file = path ? open_sound(path) : NULL;
     if (!path)
-        error_message("give the folder that moec train --out has filled", "%s holds no checkpoint",
-                      operand);
+        error_message("use a run directory written by moec train --out",
+                      "%s contains no checkpoint", operand);
     free(path);
     return file;
 }
@@ -215,7 +215,7 @@ MoecCompiler *checkpoint_spec_quietly(const Safetensors *file, const char *const
                                       int set_count) {
     const char *bundle = safetensors_note(file, "spec");
     if (bundle) return moec_open_bundle(bundle, strlen(bundle), sets, set_count);
-    error_message("use a checkpoint that moec train has written", "%s does not hold its spec",
+    error_message("use a checkpoint written by moec train", "%s does not contain its spec",
                   file->path);
     return NULL;
 }
@@ -243,6 +243,6 @@ bool checkpoint_readable(const char *path) {
     moec_close(compiler);
     tokenizer_close(tokenizer);
     safetensors_close(file);
-    return good || error_message("use another disk; please report it if the disk is sound",
+    return good || error_message("use another disk; please report this if the disk is intact",
                                  "%s was written but cannot be read back", path);
 }

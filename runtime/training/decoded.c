@@ -14,8 +14,8 @@ static double nats_of(const float *logits, long vocabulary, int32_t next) {
     return (double)most + log(sum) - (double)logits[next];
 }
 
-/* The next `part` tokens of every row; windows [row, length + 1]. Adds what the first `counted`
- * rows lose. */
+/* Processes the next `part` tokens of every row; windows: [row, length + 1]. Adds the loss in nats
+ * of the first `counted` rows. */
 static bool feed(Decoder *decoder, const int32_t *windows, long part, long counted, double *nats) {
     const long first = decoder->position, line = decoder->length + 1;
     const long vocabulary = decoder_vocabulary(decoder);
@@ -37,7 +37,7 @@ bool measure_decoded(Decoder *decoder, const Data *data, uint64_t count, Evaluat
     double nats = 0;
     bool good = true;
     for (uint64_t done = 0; done < count && good; done += (uint64_t)rows) {
-        /* The last windows are filled up with the last one, which is not counted again. */
+        /* The last batch is padded with the last sample, which is counted once. */
         for (long row = 0; row < rows && good; row++) {
             uint64_t window = done + (uint64_t)row < count ? done + (uint64_t)row : count - 1;
             good = data_read(data, window * (uint64_t)length, (size_t)(length + 1),

@@ -1,5 +1,5 @@
-/* decoded: the loss of a model as it generates: token after token with its caches, reading no more
- * of them than a step of decoding does (attention.best). */
+/* decoded: the loss of a model in decoding mode: token by token with caches, with the cache reads
+ * of a decoding step (option top_values of attention). */
 #ifndef DECODED_H
 #define DECODED_H
 
@@ -7,8 +7,8 @@
 #include "model/decoder.h"
 #include "training/measure.h"
 
-/* `count` windows of decoder->length + 1 tokens, the i-th at i * decoder->length, each from an
- * empty cache. False after a message. */
+/* Measures `count` samples of decoder->length + 1 tokens; sample i starts at token i *
+ * decoder->length with an empty cache. False after a message. */
 bool measure_decoded(Decoder *decoder, const Data *data, uint64_t count, Evaluation *result);
 
 #endif

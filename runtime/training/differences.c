@@ -12,9 +12,9 @@
 enum { SHOWN = 4, WIDTH = 60 };
 
 typedef struct Line {
-    const char *text; /* without the space around it */
+    const char *text; /* without surrounding space */
     int length, number;
-    bool common; /* the other spec has it, too */
+    bool common; /* also in the other spec */
 } Line;
 
 typedef struct Lines {
@@ -22,7 +22,7 @@ typedef struct Lines {
     int count, capacity;
 } Lines;
 
-/* Adds the lines of a text, but for empty ones and comments. */
+/* Adds the lines of a text, except for empty lines and comments. */
 static void add_lines(Lines *lines, const char *text, size_t length) {
     const char *end = text + length;
     while (text < end) {
@@ -43,8 +43,7 @@ static void add_lines(Lines *lines, const char *text, size_t length) {
     }
 }
 
-/* The lines of all files and sets; a header of a part, "file LENGTH PATH" or "set LENGTH", is none.
- */
+/* Lines of all files and settings, without the headers "file LENGTH PATH" and "set LENGTH". */
 static Lines lines_of(const char *bundle) {
     Lines lines = {0};
     const char *end = bundle + strlen(bundle), *at = strchr(bundle, '\n');
@@ -72,7 +71,7 @@ static int by_number(const void *a, const void *b) {
     return ((const Line *)a)->number - ((const Line *)b)->number;
 }
 
-/* Marks what both have, each line as often as the other has it. */
+/* Marks common lines, each as often as it occurs in both. */
 static void pair_up(Lines *then, Lines *now) {
     qsort(then->items, (size_t)then->count, sizeof(Line), by_text);
     qsort(now->items, (size_t)now->count, sizeof(Line), by_text);
@@ -100,7 +99,7 @@ static char *own_lines(const Lines *lines) {
         text = longer;
     }
     if (own <= SHOWN) return text;
-    char *longer = memory_format("%s | and %d lines more", text, own - SHOWN);
+    char *longer = memory_format("%s | and %d more lines", text, own - SHOWN);
     free(text);
     return longer;
 }
@@ -110,9 +109,8 @@ void differences_tell(const char *then, const char *now) {
     if (before.count && after.count) pair_up(&before, &after);
     char *old = own_lines(&before), *new = own_lines(&after);
     if (old || new)
-        note_message("the spec is not the one that the run began with%s%s%s%s",
-                     old ? "\n  was: " : "", old ? old : "", new ? "\n  now: " : "",
-                     new ? new : "");
+        note_message("the spec has changed since the run started%s%s%s%s", old ? "\n  was: " : "",
+                     old ? old : "", new ? "\n  now: " : "", new ? new : "");
     free(old);
     free(new);
     free(before.items);

@@ -1,9 +1,9 @@
-/* differences: what of a spec is not as it was when a run began. */
+/* differences: changes of a spec since the start of a run. */
 #ifndef DIFFERENCES_H
 #define DIFFERENCES_H
 
-/* Two specs as moec_bundle gives them. Says which lines only one of them has; nothing when they
- * differ in the places of their files alone. */
+/* Prints a note with the lines that occur in only one of two specs, as returned by moec_bundle.
+ * Prints nothing if only file paths differ. */
 void differences_tell(const char *then, const char *now);
 
 #endif

@@ -33,7 +33,7 @@ static void put(Message *message, const void *bytes, size_t length) {
     message->length += length;
 }
 
-/* Little-endian, whatever the machine is. */
+/* Little-endian on every machine. */
 static void put_fixed(Message *message, uint64_t bits, int bytes) {
     for (int i = 0; i < bytes; i++) {
         unsigned char byte = (unsigned char)(bits >> 8 * i);
@@ -95,7 +95,7 @@ static bool write_record(Events *events, const Message *message) {
     bool good = fwrite(record.bytes, 1, record.length, events->file) == record.length &&
                 fflush(events->file) == 0;
     free(record.bytes);
-    return good || error_message("free some space on the disk, or leave --tensorboard out",
+    return good || error_message("free some disk space, or remove --tensorboard",
                                  "cannot write %s: %s", events->path, strerror(errno));
 }
 
@@ -111,8 +111,8 @@ static Message event_at(long step) {
 
 /* ---- the log ---- */
 
-/* The first record names the version; one that says START takes back what is of its step or later.
- */
+/* The first record contains the version. A START record invalidates earlier records of its step and
+ * later ones. */
 static bool write_start(Events *events, long step) {
     static const char version[] = "brain.Event:2";
     Message event = event_at(0), session = {0};
@@ -130,7 +130,7 @@ static bool write_start(Events *events, long step) {
     return good;
 }
 
-/* Readers take the files of a folder in the order of their names, which begin with the time. */
+/* TensorBoard reads the files of a folder sorted by name; names start with the time. */
 bool events_open(Events *events, const char *folder, long step) {
     struct timespec now;
     char host[64] = "host";
@@ -140,7 +140,7 @@ bool events_open(Events *events, const char *folder, long step) {
                                  now.tv_nsec, host);
     events->file = fopen(events->path, "wbxe");
     if (events->file) return write_start(events, step);
-    return error_message("check that the folder may be written", "cannot write %s: %s",
+    return error_message("check that you can write to the folder", "cannot write %s: %s",
                          events->path, strerror(errno));
 }
 
@@ -152,7 +152,7 @@ static void put_value(Message *summary, const char *name, double number) {
     free(value.bytes);
 }
 
-/* What each layer has, under tags of its own: "gate.layer/0". */
+/* Values per layer, with tags such as "gate.layer/0". */
 static void put_number(Message *summary, const char *name, const json_t *value) {
     const char *key;
     json_t *part;

@@ -1,5 +1,5 @@
-/* events: the log of a run as TensorBoard reads it: a file of TFRecords, each an Event (a protocol
- * buffer) with numbers by name. */
+/* events: the log of a run in TensorBoard format: TFRecords, each an Event (protocol buffer) with
+ * named values. */
 #ifndef EVENTS_H
 #define EVENTS_H
 
@@ -12,10 +12,10 @@ typedef struct Events {
     FILE *file;
 } Events;
 
-/* Begins a file of its own in the folder; of a run that goes on, what earlier files say of later
- * steps is taken back. False after a message. */
+/* Creates an event file in the folder. In a resumed run it invalidates earlier records after
+ * `step`. False after a message. */
 bool events_open(Events *events, const char *folder, long step);
-/* The numbers of a line of the log, as of its step; false after a message. */
+/* Writes the numbers of a log line at its step; false after a message. */
 bool events_write(Events *events, const json_t *line);
 void events_close(Events *events);
 

@@ -16,7 +16,7 @@ long call_context(const Call *call) {
     return call->graph->context;
 }
 
-/* Rows are added in order. */
+/* Sums in a fixed order. */
 static double sum_of(const float *values, long count) {
     double sum = 0;
     for (long i = 0; i < count; i++) sum += (double)values[i];
@@ -31,7 +31,7 @@ bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride,
     double nats = 0, losses = 0, calls = 0;
     bool good = true;
     for (uint64_t done = 0; done < count && good; done += (uint64_t)batch) {
-        /* The last call is filled up with the last window, which is not counted again. */
+        /* The last call is padded with the last sample, which is counted once. */
         for (long b = 0; b < batch && good; b++) {
             uint64_t window = done + (uint64_t)b < count ? done + (uint64_t)b : count - 1;
             good = data_read(data, start + window * stride, (size_t)(context + 1),
@@ -42,7 +42,7 @@ bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride,
         call_set_windows(call, tokens);
         good = call_run(call, 0, false) && call_get_numbers(call) &&
                (told < 0 || call_get(call, told));
-        /* What is filled up would count some windows twice. */
+        /* A padded batch would count some samples twice. */
         if (good && probes && (windows == batch || !calls)) good = probes_add(probes);
         if (!good) break;
         if (loss >= 0) losses += (double)call->outputs[loss][0];

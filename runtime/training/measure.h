@@ -1,4 +1,4 @@
-/* measure: the loss of a model on windows of data. */
+/* measure: the loss of a model on samples of data. */
 #ifndef MEASURE_H
 #define MEASURE_H
 
@@ -7,14 +7,14 @@
 #include "training/probes.h"
 
 typedef struct Evaluation {
-    double loss; /* of the model as written, mean over the calls */
-    double nats; /* per token: of the next ones; the loss itself when the model has no logits */
+    double loss; /* loss of the spec, averaged over the calls */
+    double nats; /* cross-entropy in nats/token; the loss itself if the model has no logits */
     uint64_t tokens;
 } Evaluation;
 
-/* `count` windows of context + 1 tokens, the i-th at start + i * stride. call: of the graph
- * that measures. probes: of that call, or NULL; they are taken of full batches. False after a
- * message. */
+/* Measures `count` samples of context + 1 tokens; sample i starts at token start + i * stride.
+ * call: of an evaluation graph. probes: of that call, or NULL; accumulated over full batches. False
+ * after a message. */
 bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
                   Probes *probes, Evaluation *result);
 /* The sequence length of the token input. */

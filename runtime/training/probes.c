@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which there are ---- */
+/* ---- names ---- */
 
 static bool is_wanted(const MoecTensor *output) {
     return output->probe != MOEC_PROBE_NONE ||
@@ -20,7 +20,7 @@ static bool is_number(const char *part, size_t length) {
     return length > 0 && strspn(part, "0123456789") == length;
 }
 
-/* The path without the number of the layer: "block.attention.sdpa_gate.gate". A new string. */
+/* The path without the layer number: "block.attention.sdpa_gate.gate". A new string. */
 static char *path_of(const char *name, long *layer) {
     *layer = -1;
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
@@ -32,7 +32,7 @@ static char *path_of(const char *name, long *layer) {
     return memory_format("%s", name);
 }
 
-/* The last parts of a path, as many or all there are; a number does not stand alone. */
+/* The last `parts` components of a path, or all; a number is joined with its predecessor. */
 static const char *last_parts(const char *path, int parts) {
     const char *at = path + strlen(path);
     while (at > path) {
@@ -43,7 +43,7 @@ static const char *last_parts(const char *path, int parts) {
     return path;
 }
 
-/* The fewest last parts that no other path of the same name ends in. */
+/* The shortest suffix that no other path of the same name shares. */
 static const char *label_of(char *const *paths, int count, int which) {
     int parts = 1;
     for (int i = 0; i < count; i++) {
@@ -63,7 +63,7 @@ static int by_name(const void *a, const void *b) {
     return labels ? labels : (one->layer > other->layer) - (one->layer < other->layer);
 }
 
-/* By names as the graph has them, then by layers. */
+/* Sorts by first occurrence of the name in the graph, then by layer. */
 static void name_probes(Probes *probes) {
     char **paths = memory_new(sizeof *paths * (size_t)(probes->count + 1));
     for (int i = 0; i < probes->count; i++) {
@@ -106,7 +106,7 @@ void probes_close(Probes *probes) {
     free(probes);
 }
 
-/* ---- what they are ---- */
+/* ---- values ---- */
 
 void probes_clear(Probes *probes) {
     probes->calls = 0;
@@ -147,7 +147,7 @@ static double value_at(const Probes *probes, int which, size_t element) {
     return one->values[element] / (double)(is_largest(one) || !probes->calls ? 1 : probes->calls);
 }
 
-/* ---- telling, as JSON ---- */
+/* ---- JSON output ---- */
 
 static json_t *value_json(const Probes *probes, int which) {
     const PublicTensor *tensor = probes->all[which].tensor;
@@ -167,7 +167,7 @@ static double mean_of(const Probes *probes, int from, int to) {
     return sum / (to - from);
 }
 
-/* From the first layer on, without a gap. */
+/* True if the layers are consecutive from the first one on. */
 static bool are_all(const Probes *probes, int from, int to) {
     for (int i = from; i < to; i++)
         if (probes->all[i].layer != i - from) return false;
@@ -188,7 +188,7 @@ static json_t *layers_json(const Probes *probes, int from, int to) {
     return layers;
 }
 
-/* Where those end that have the name of the first, or its label, too. */
+/* End of the range with the name, or name and label, of the first one. */
 static int end_of(const Probes *probes, int first, bool label) {
     const LayerProbe *one = &probes->all[first];
     int end = first + 1;
@@ -198,7 +198,7 @@ static int end_of(const Probes *probes, int first, bool label) {
     return end;
 }
 
-/* Those of one label. */
+/* Adds the layers of one label. */
 static void tell_layers(const Probes *probes, int from, int to, json_t *object) {
     const LayerProbe *one = &probes->all[from];
     bool apart = strcmp(one->label, one->name) != 0, numbers = one->tensor->rank == 0;
@@ -236,7 +236,7 @@ json_t *probes_json(const Probes *probes, const char **wrong) {
     return object;
 }
 
-/* ---- telling, as lines ---- */
+/* ---- text output ---- */
 
 static int print_name(const LayerProbe *one, const char *name, bool by_layer, char *text,
                       size_t room) {
@@ -244,7 +244,7 @@ static int print_name(const LayerProbe *one, const char *name, bool by_layer, ch
     return snprintf(text, room, "%s.layer.%ld", name, one->layer);
 }
 
-/* Values of each layer in a line of their own. */
+/* Prints the values of each layer on separate lines. */
 static void print_axes(const Probes *probes, int from, int to, int width) {
     for (int i = from; i < to; i++) {
         const LayerProbe *one = &probes->all[i];

@@ -1,5 +1,5 @@
-/* probes: what a model measures of itself, over the micro-batches of a step or the calls of an
- * evaluation. Everybody calls it by the names of probes_json: the log, and what is made of it. */
+/* probes: per-layer diagnostics of a model, over the micro-batches of a step or the calls of an
+ * evaluation. The names of probes_json are used in the log and everywhere else. */
 #ifndef PROBES_H
 #define PROBES_H
 
@@ -12,10 +12,10 @@
 typedef struct LayerProbe {
     const PublicTensor *tensor;
     const char *name; /* "gate" */
-    char *label;      /* as much of the path as tells it from others of the name; see probes_json */
-    long layer;       /* 3; -1 where there is none */
-    int first;        /* which output has the name first: how they are ordered */
-    double *values;   /* of its elements: sums over the calls, or the largest */
+    char *label;      /* shortest suffix of the path that is unique for the name; see probes_json */
+    long layer;       /* 3; -1 if there is none */
+    int first;        /* output with the first occurrence of the name: sort key */
+    double *values;   /* per element: sum over the calls, or maximum */
 } LayerProbe;
 
 typedef struct Probes {
@@ -26,15 +26,15 @@ typedef struct Probes {
     uint64_t calls;
 } Probes;
 
-/* Of a graph that trains or measures: its probes, its auxiliary terms and their total. */
+/* The probes, auxiliary losses and their total of a training or evaluation graph. */
 Probes *probes_open(Call *call);
 void probes_close(Probes *probes);
-/* Nothing is measured yet. */
+/* Resets all values. */
 void probes_clear(Probes *probes);
-/* Takes what the last run of the call gave, whose numbers are here (call_get_numbers). False after
- * a message of the device. */
+/* Adds the results of the last run of the call; call_get_numbers must have fetched them. False
+ * after a device error, which was printed. */
 bool probes_add(Probes *probes);
-/* An object, NaN as null:
+/* Values as an object, NaN as null:
  *
  *     "gate": 0.4                              the mean of all layers
  *     "gate.layer": [0.3, 0.5]                 each of them, where there are several
@@ -42,9 +42,10 @@ bool probes_add(Probes *probes);
  *     "sdpa_gate.gate", "sdpa_gate.gate.layer" where a layer has several of the name
  *     "load.layer": [[0.7, 0.3], [0.5, 0.5]]   of a probe with axes: its values, of every layer
  *
- * *wrong: the name of one that is no finite number, else NULL; it lives as long as the probes. */
+ * *wrong: name of a probe with a value that is not finite, else NULL; valid as long as the
+ * probes. */
 json_t *probes_json(const Probes *probes, const char **wrong);
-/* The same as lines: name, mean over the layers, then layer by layer. */
+/* Prints name, mean over layers and values per layer. */
 void probes_print(const Probes *probes);
 
 #endif

@@ -10,7 +10,7 @@
 
 typedef struct Candidate {
     Row row;
-    size_t from; /* tokens before it */
+    size_t from; /* number of tokens before it */
     double characters, logprob;
     long vocabulary;
 } Candidate;
@@ -84,7 +84,7 @@ static bool is_question(const json_t *line) {
 static bool add_question(Questions *questions, const json_t *line, const char *path, long number) {
     static const char form[] =
         "{\"context\": \"Water is\", \"choices\": [\" wet\", \" dry\"], \"answer\": 0}";
-    if (!is_question(line)) return error_message(form, "%s:%ld: no question", path, number);
+    if (!is_question(line)) return error_message(form, "%s:%ld: invalid question", path, number);
     json_t *list = json_object_get(line, "choices"), *choice;
     const char *context = json_string_value(json_object_get(line, "context"));
     questions->questions = memory_grow(questions->questions,
@@ -98,10 +98,9 @@ static bool add_question(Questions *questions, const json_t *line, const char *p
         if (!add_candidate(questions, context, json_string_value(choice))) return false;
         const Candidate *last = &questions->candidates[questions->candidate_count - 1];
         if (last->from < 1 || last->row.tokens.count <= last->from)
-            return error_message("context and choice have at least a token each",
-                                 "%s:%ld: the choice %zu has no token of its own, or nothing "
-                                 "before it",
-                                 path, number, i);
+            return error_message("context and choice need at least one token each",
+                                 "%s:%ld: choice %zu has no token, or no token before it", path,
+                                 number, i);
     }
     return true;
 }
@@ -116,19 +115,19 @@ static bool read_lines(Questions *questions, const Mapping *mapping, const char 
             json_error_t error;
             json_t *object = json_loadb(at, length, JSON_REJECT_DUPLICATES, &error);
             good = object ? add_question(questions, object, path, number)
-                          : error_message("an object a line", "%s:%ld: no JSON: %s", path, number,
-                                          error.text);
+                          : error_message("write one JSON object per line",
+                                          "%s:%ld: invalid JSON: %s", path, number, error.text);
             json_decref(object);
         }
         at += length + 1;
     }
     return good && (questions->question_count ||
-                    error_message("give a question on each line", "%s holds no question", path));
+                    error_message("write one question per line", "%s contains no questions", path));
 }
 
 Questions *questions_read(const char *path, const Tokenizer *tokenizer) {
     Mapping mapping;
-    if (!file_map(path, "give a file with a question on each line", &mapping)) return NULL;
+    if (!file_map(path, "use a file with one question per line", &mapping)) return NULL;
     Questions *questions = memory_new(sizeof *questions);
     questions->tokenizer = tokenizer;
     questions->writing = tokenizer ? WRITING_TEXT : WRITING_BYTES;
@@ -162,17 +161,18 @@ long questions_length(const Questions *questions) {
 
 static bool check_tokens(const Questions *questions, long vocabulary) {
     if (!questions->tokenizer && vocabulary > 256)
-        return error_message("train it with --tokenizer, which then is in its checkpoint",
-                             "this model has %ld tokens and no tokenizer: the bytes of a text are "
-                             "not its tokens",
-                             vocabulary);
+        return error_message(
+            "train it with --tokenizer, which stores the tokenizer in the checkpoint",
+            "the model has %ld tokens and no tokenizer, so text cannot be converted to its tokens",
+            vocabulary);
     for (int i = 0; i < questions->candidate_count; i++) {
         const TokenList *tokens = &questions->candidates[i].row.tokens;
         for (size_t k = 0; k < tokens->count; k++)
             if (tokens->items[k] >= vocabulary)
-                return error_message("give the tokenizer that belongs to the model",
-                                     "token %d of a question is outside the vocabulary of %ld",
-                                     (int)tokens->items[k], vocabulary);
+                return error_message(
+                    "use the tokenizer of the model",
+                    "token %d of a question is outside the vocabulary of %ld tokens",
+                    (int)tokens->items[k], vocabulary);
     }
     return true;
 }

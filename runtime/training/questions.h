@@ -1,12 +1,12 @@
-/* choices: questions with answers to choose from: which does the model find likeliest?
+/* questions: multiple-choice questions, answered by the most likely choice.
  *
- * A line of the file is an object:
+ * Each line of the file is an object:
  *
  *     {"context": "Water is", "choices": [" wet", " dry"], "answer": 0}
  *
- * The tokens of a choice are those of context and choice together, less as many as the context
- * alone has; spaces at the end of a context belong to the choices. So does lm-evaluation-harness.
- */
+ * The tokens of a choice are the tokens of context + choice after the first n, where n is the
+ * number of tokens of the context. Spaces at the end of a context belong to the choices.
+ * lm-evaluation-harness does the same. */
 #ifndef QUESTIONS_H
 #define QUESTIONS_H
 
@@ -15,16 +15,17 @@
 
 typedef struct Questions Questions;
 
-/* NULL after a message that says which line is wrong. */
+/* NULL after a message with the number of the invalid line. */
 Questions *questions_read(const char *path, const Tokenizer *tokenizer);
 void questions_free(Questions *questions);
-/* Tokens of the longest text. */
+/* Number of tokens of the longest text. */
 long questions_length(const Questions *questions);
 
 typedef struct Accuracy {
     long questions;
-    long right;           /* the right choice has the highest log-probability */
-    long right_by_length; /* the highest divided by its characters, without spaces before it */
+    long right; /* correct choice has the highest log-probability */
+    /* correct choice has the highest log-probability per character, without leading spaces */
+    long right_by_length;
 } Accuracy;
 
 /* False after a message. */

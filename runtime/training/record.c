@@ -13,15 +13,15 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* What is found in a log when a run goes on with it. */
+/* Content of a log when a run resumes. */
 typedef struct DefUse {
-    char *kept; /* the sound lines up to the step */
+    char *kept; /* valid lines up to the step */
     size_t length;
-    long damaged, first; /* lines that are no line of a log; the number of the first of them */
-    long steps, last;    /* steps that have a line; the last of them */
+    long damaged, first; /* number of invalid lines; line number of the first */
+    long steps, last;    /* number of steps with a line; the last of them */
 } DefUse;
 
-/* The step of a line, -1 of one that is damaged. Steps only grow within a log. */
+/* Step of a line, -1 if it is damaged. Steps increase within a log. */
 static long step_of(DefUse *def_use, const char *line, size_t length) {
     json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
     json_t *at = json_object_get(object, "step");
@@ -33,8 +33,8 @@ static long step_of(DefUse *def_use, const char *line, size_t length) {
     return (long)step;
 }
 
-/* Steps after `step` are left out: the run that goes on writes them again. A last line without its
- * end is what a killed run leaves. */
+/* Omits steps after `step`, which the resumed run writes again. A killed run can leave a truncated
+ * last line. */
 static DefUse def_use_of(FILE *file, long step) {
     DefUse def_use = {0};
     FILE *kept = open_memstream(&def_use.kept, &def_use.length);
@@ -57,15 +57,15 @@ static DefUse def_use_of(FILE *file, long step) {
     return def_use;
 }
 
-/* An empty log, or one with the lines up to `step` alone; false after a message. *replaced: another
- * file has taken the place of the damaged one. */
+/* Truncates the log to the lines up to `step`; step 0 = empty log. False after a message.
+ * *replaced: a damaged log was replaced by a new file. */
 static bool shorten(Record *record, long step, bool *replaced) {
     rewind(record->file);
     DefUse def_use = step ? def_use_of(record->file, step) : (DefUse){0};
     bool good = true;
     *replaced = def_use.damaged > 0;
     if (*replaced) {
-        note_message("%s: %ld damaged lines are removed, the first was line %ld", record->path,
+        note_message("%s: removed %ld damaged lines, the first was line %ld", record->path,
                      def_use.damaged, def_use.first);
         good = file_write(record->path, def_use.kept, def_use.length);
     } else if (ftruncate(fileno(record->file), (off_t)def_use.length) != 0 ||
@@ -73,7 +73,7 @@ static bool shorten(Record *record, long step, bool *replaced) {
         good = error_message(NULL, "cannot shorten %s: %s", record->path, strerror(errno));
     }
     if (good && def_use.steps < step)
-        note_message("%s holds %ld of the %ld steps so far", record->path, def_use.steps, step);
+        note_message("%s has %ld of the %ld steps so far", record->path, def_use.steps, step);
     free(def_use.kept);
     return good;
 }
@@ -85,8 +85,8 @@ static bool open_log(Record *record) {
     if (descriptor < 0) return false;
     record->file = fdopen(descriptor, "a+");
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return error_message("wait for it, or choose another --out", "another run is writing to %s",
-                             path);
+        return error_message("wait for the other run, or choose another --out",
+                             "another run is writing to %s", path);
     return true;
 }
 
@@ -112,9 +112,9 @@ bool record_write(Record *record, json_t *object) {
     json_decref(object);
     bool good = text && fprintf(record->file, "%s\n", text) > 0 && fflush(record->file) == 0;
     if (!text)
-        error_message(NULL, "a line of %s cannot be said as JSON", record->path);
+        error_message(NULL, "a line of %s cannot be written as JSON", record->path);
     else if (!good)
-        error_message("free some space on the disk and go on with --resume", "cannot write %s: %s",
+        error_message("free some disk space and continue with --resume", "cannot write %s: %s",
                       record->path, strerror(errno));
     free(text);
     return good && events;

@@ -1,4 +1,4 @@
-/* record: the log of a run, one JSON object a line. */
+/* record: the log of a run, one JSON object per line. */
 #ifndef RECORD_H
 #define RECORD_H
 
@@ -7,14 +7,14 @@
 typedef struct Record {
     char *path;
     FILE *file;
-    Events events; /* the same for TensorBoard, once record_events has been called */
+    Events events; /* the same for TensorBoard, after record_events */
 } Record;
 
-/* Opens for appending and drops what was written after `step` (a run that goes on from there writes
- * it again); a step of 0 starts anew. Damaged lines are removed and told of, and so is a log that
- * lacks steps. Fails with a message when another run holds it, or when it is no file. */
+/* Opens the log for appending and drops lines after `step`, which the resumed run writes again;
+ * step 0 = new log. Removes damaged lines with a note; prints a note if steps are missing. Fails
+ * with a message if another run has locked the log or the path is not a regular file. */
 bool record_open(Record *record, const char *path, long step);
-/* From now on the log goes to an event file beside it as well; false after a message. */
+/* Also writes the log to a TensorBoard event file from now on; false after a message. */
 bool record_events(Record *record, const char *folder, long step);
 /* Appends an object and releases it; false after a message. */
 bool record_write(Record *record, json_t *object);

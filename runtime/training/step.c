@@ -47,7 +47,7 @@ void step_release(Stepper *stepper) {
     call_close(stepper->whole);
 }
 
-/* The windows of a micro-batch of the step whose windows begin at `position`. */
+/* Reads the samples of micro-batch `part` of the step whose samples start at `position`. */
 static bool set_windows(Stepper *stepper, uint64_t position, long part) {
     long length = stepper->order.context + 1, batch = stepper->train->graph->batch;
     const int32_t *windows = stepper->windows;
@@ -61,7 +61,7 @@ static bool set_windows(Stepper *stepper, uint64_t position, long part) {
     return true;
 }
 
-/* What an update program asks for. */
+/* Value of a scalar input of the optimizer. */
 static double scalar_value(MoecScalar kind, const Stepper *stepper, const StepResult *result,
                            long step, double factor) {
     switch (kind) {
@@ -78,8 +78,7 @@ static double scalar_value(MoecScalar kind, const Stepper *stepper, const StepRe
     }
 }
 
-/* Parameters that are not updated element by element. What is kept of all weights as bf16 is made
- * from them anew. */
+/* Updates the parameters that are updated as matrices, then the bf16 copies of all weights. */
 static bool update_whole(const Stepper *stepper, const StepResult *result, long step,
                          double factor) {
     static const MoecScalar kinds[] = {MOEC_SCALAR_RATE, MOEC_SCALAR_STEP, MOEC_SCALAR_STEPS,
@@ -111,7 +110,7 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
     return good && update_whole(stepper, result, step, factor);
 }
 
-/* Random numbers of a micro-batch. */
+/* Seed of the random numbers of a micro-batch. */
 static uint64_t seed_of(const Stepper *stepper, long step, long part) {
     return random_bits(stepper->seed, (uint64_t)(step * stepper->settings.accumulate + part));
 }
@@ -127,7 +126,8 @@ static bool train_part(Stepper *stepper, long step, long part) {
     return probes_add(stepper->probes);
 }
 
-/* ---- states that are means over all micro-batches, before any of them is trained on ---- */
+/* ---- states that are means over all micro-batches, computed before the step trains on them
+ * ---- */
 
 static bool put_means(const Stepper *stepper, long parts) {
     const MoecGraphEntry *gather = stepper->gather->graph;
@@ -179,7 +179,7 @@ static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
     return put_means(stepper, parts);
 }
 
-/* ---- a step ---- */
+/* ---- optimizer step ---- */
 
 static void begin(Stepper *stepper) {
     Call *call = stepper->train;
@@ -192,12 +192,12 @@ static bool end(Stepper *stepper, long step, StepResult *result) {
     Call *call = stepper->train;
     const Model *model = call->model;
     const Settings *settings = &stepper->settings;
-    /* A graph that cannot scale its loss gives the sum over the micro-batches; the factor makes it
+    /* Without loss scaling the gradient is a sum over the micro-batches; this factor converts it to
      * the mean. */
     double mean =
         call_has_scalar(call, MOEC_SCALAR_LOSS_SCALE) ? 1 : 1.0 / (double)settings->accumulate;
     result->loss = stepper->loss;
-    double squares; /* padding between tensors stays zero: the block is summed whole */
+    double squares; /* padding between tensors stays zero, so the whole block is summed */
     if (!model->device->kind->square_sum(model->engine, model->there.gradients,
                                          trained_bytes(model->table) / sizeof(float), &squares))
         return false;

@@ -1,5 +1,5 @@
-/* step: one optimizer step: gradients of some micro-batches, their norm, clipping, the update of
- * every parameter. */
+/* step: one optimizer step: gradients of the micro-batches, gradient norm, clipping, update of all
+ * parameters. */
 #ifndef STEP_H
 #define STEP_H
 
@@ -14,8 +14,7 @@ typedef struct Stepper {
     Call *gather; /* NULL: no state is a mean over the micro-batches of a step */
     Call *whole;  /* NULL: every parameter is updated element by element */
     const Data *data;
-    const int32_t
-        *given; /* the windows of a step, one micro-batch after the other; NULL: of data */
+    const int32_t *given; /* samples of a step, in micro-batch order; NULL: read from `data` */
     Order order;
     Settings settings;
     uint64_t seed;
@@ -29,15 +28,15 @@ typedef struct StepResult {
     double loss, norm, rate; /* norm before clipping; learning rate of this step */
 } StepResult;
 
-/* Makes the rest; train, data, order, settings and seed are set before. step_release frees what was
- * made. False after a message of the device. */
+/* Allocates the remaining fields; train, data, order, settings and seed must be set. step_release
+ * frees them. False after a device error, which was printed. */
 bool step_prepare(Stepper *stepper);
 void step_release(Stepper *stepper);
-/* States that are means over a step become those of what train reads now, as if this micro-batch
- * were a whole step. False after a message of the device. */
+/* Sets states that are means over a step from the current inputs of `train`, as if this micro-batch
+ * were a whole step. False after a device error, which was printed. */
 bool step_gather(Stepper *stepper, uint64_t seed);
-/* Step number `step` (from 0), reading windows from `position` on, or those given. When loss or
- * norm is not finite the weights are left as they were. False after a message about the data. */
+/* Runs step number `step` (from 0) on the samples from `position` on, or on `given`. If loss or
+ * norm is not finite, the weights are unchanged. False after a message about the data. */
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result);
 
 #endif

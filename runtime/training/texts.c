@@ -14,12 +14,13 @@
 bool texts_fit(const Tokenizer *tokenizer, long vocabulary) {
     long size = tokenizer_size(tokenizer);
     return !vocabulary || size <= vocabulary ||
-           error_message("a larger vocab of the model, or the tokenizer that belongs to it",
-                         "the tokenizer has %ld tokens, the model has vocab = %ld", size,
-                         vocabulary);
+           error_message(
+               "set vocab_size to at least the tokenizer size, or use the tokenizer of the model",
+               "the tokenizer has %ld tokens, but the model has vocab_size = %ld", size,
+               vocabulary);
 }
 
-/* The tokens of a text, in a file that has no name any more when it is open. */
+/* Tokenizes a text into a temporary file, which is unlinked after it is opened. */
 static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Call *call) {
     const char *place = getenv("TMPDIR");
     char *folder = memory_format("%s/moec-XXXXXX", place && *place ? place : "/tmp");
@@ -29,7 +30,7 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
     BulkResult result;
     const BulkOptions options = {.special = true, .last = -1, .quiet = true};
     if (!mkdtemp(folder)) {
-        error_message("TMPDIR names a folder for temporary files", "cannot make %s: %s", folder,
+        error_message("set TMPDIR to a folder for temporary files", "cannot create %s: %s", folder,
                       strerror(errno));
     } else if (paths_add(&paths, path)) {
         file = path_join(folder, "tokens");
@@ -46,16 +47,16 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
     return data;
 }
 
-/* Without a tokenizer the bytes of a text are the tokens of models that have no more than these. */
+/* Opens data without a tokenizer: text is valid only for models with at most 256 tokens. */
 static Data *open_plain(const char *path, const Call *call) {
     Data *data = examples_open(path, call);
     long vocabulary = call_vocabulary(call);
     if (!data || !data->bytes || vocabulary <= 256) return data;
     data_close(data);
-    error_message("train with --tokenizer F, give tokens that `moec tokenize` wrote, or set vocab "
-                  "to 256",
-                  "this model has %ld tokens and no tokenizer: the bytes of %s are not its tokens",
-                  vocabulary, path);
+    error_message(
+        "train with --tokenizer FILE, use token files of `moec tokenize`, or set vocab_size = 256",
+        "the model has %ld tokens and no tokenizer, so the bytes of %s are not its tokens",
+        vocabulary, path);
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* texts: data for a model with a tokenizer: what is text becomes tokens first. */
+/* texts: training data with a tokenizer; text is tokenized first. */
 #ifndef TEXTS_H
 #define TEXTS_H
 
@@ -6,7 +6,7 @@
 #include "model/call.h"
 #include "tokenizer/tokenizer.h"
 
-/* As examples_open. tokenizer: NULL for a model without one, whose texts are bytes. NULL after a
+/* As examples_open. tokenizer: NULL for a model without one, whose text is bytes. NULL after a
  * message. */
 Data *texts_open(const char *path, const Tokenizer *tokenizer, const Call *call);
 /* Whether the model knows all tokens; false after a message. */

@@ -22,10 +22,10 @@ theirs() { # NAME COUNT
         exit 1
     }
 }
-ours() { # the word of train.weights: tokens per second, the share of the bandwidth
+ours() { # the word of inference.weight_dtype: tokens per second, the share of the bandwidth
     cache=bf16
     [ "$1" != f32 ] || cache=f32
-    $moec bench $spec --mode decode --prefix-length 1 --set train.weights="$1" --set train.cache=$cache --json >"$work/bench"
+    $moec bench $spec --mode decode --prefix-length 1 --set inference.weight_dtype="$1" --set inference.kv_cache_dtype=$cache --json >"$work/bench"
     for name in tokens_per_second share_of_bandwidth; do
         sed -n "s/.*\"$name\": *\([0-9.e+-]*\).*/\1/p" "$work/bench"
     done

@@ -32,13 +32,13 @@ of() {
     long) spec=$small batch=1 context=2048 f32="eager compiled" bf16=$f32 ;;
     2of8) spec=${small}_moe batch=8 context=256 f32=loop bf16="loop grouped" ;;
     8of64)
-        spec="${small}_moe --set ffn.experts=64 --set ffn.top=8 --set ffn.expert.hidden=192"
+        spec="${small}_moe --set ffn.experts=64 --set ffn.top_k=8 --set ffn.expert.hidden_dim=192"
         batch=8 context=256 f32=loop bf16="loop grouped"
         ;;
     124m) spec=models/gpt2.moe:gpt2 batch=1 context=512 f32="eager compiled" bf16=$f32 ;;
     *) echo "peers.sh: no row $1" >&2 && exit 2 ;;
     esac
-    spec="$spec --set train.batch=$batch --set train.context=$context"
+    spec="$spec --set train.batch_size=$batch --set train.context_length=$context"
 }
 
 # shellcheck disable=SC2086 # several words in $spec
@@ -46,7 +46,7 @@ agrees() {
     head -c $((4 * (context + 1))) README.md >"$work/text"
     $moec init $spec --seed 1 --out "$work/weights" >/dev/null
     for precision in f32 bf16; do
-        $moec forward $spec --set train.batch=1 --set train.precision=$precision --weights "$work/weights" --input "$work/text" \
+        $moec forward $spec --set train.batch_size=1 --set train.precision=$precision --weights "$work/weights" --input "$work/text" \
             --outputs loss --out "$work/loss" >/dev/null
         "$PYTHON" tests/bench/peers.py "$work" agrees $precision || exit 1
     done

@@ -8,8 +8,8 @@ use decoder
 model two = decoder {
   dim = 32, layers = 3
   attention = { heads = { q = 2 }, head_dim = 16 }
-  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 16 }, weights = renormalised }
-  train = { batch = 2, context = 32 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 16 }, route_norm = top_k }
+  train = { batch_size = 2, context_length = 32 }
 }
 MODEL
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
@@ -32,4 +32,4 @@ moec emit "$work/two.moe" --target c --out "$work/emitted" >"$work/log"
 # A run's folder serves as its spec.
 cat stdlib/*.moe >"$work/data"
 moec train "$work/two.moe" --data "$work/data" --out "$work/run" --steps 1 >"$work/text" 2>&1 || wrong "training: $(cat "$work/text")"
-moec bench "$work/run" --mode decode --quick --set train.cache=int8 >"$work/text" 2>&1 || wrong "bench of a run: $(cat "$work/text")"
+moec bench "$work/run" --mode decode --quick --set inference.kv_cache_dtype=int8 >"$work/text" 2>&1 || wrong "bench of a run: $(cat "$work/text")"

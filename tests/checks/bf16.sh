@@ -9,7 +9,7 @@ export OMP_NUM_THREADS=1
 
 case ${1:-} in
 all) tests/small_models.sh ;;
-*) tests/small_models.sh | awk '/models\/tiny.moe/ && NR % 3 == 1 || NR % 40 == 1 || /gqa4_small_best/' ;;
+*) tests/small_models.sh | awk '/models\/tiny.moe/ && NR % 6 == 1 || NR % 80 == 1 || /gqa4_small_best/' ;;
 esac >"$work/models"
 
 # As cuda_models.sh: with fewer tokens where so many choices are never all clear.
@@ -33,7 +33,7 @@ for flag in -DMOEC_FAST_PAIRS=1 -mno-avx512bf16; do
 done
 
 # The plan is smaller, and checkpoints are those of f32.
-small="models/tiny.moe:tiny_moe --set vocab=256 --set dim=48 --set layers=2 --set train.batch=4 --set train.context=64"
+small="models/tiny.moe:tiny_moe --set vocab_size=256 --set dim=48 --set layers=2 --set train.batch_size=4 --set train.context_length=64"
 temporaries() { moec check $small --set train.precision=$1 --json | sed -n 's/.*"temporaries": *\([0-9]*\).*/\1/p'; }
 [ "$(temporaries bf16)" -lt "$(temporaries f32)" ] || wrong "temporaries: bf16 $(temporaries bf16), f32 $(temporaries f32)"
 cat stdlib/*.moe >"$work/text"
@@ -41,7 +41,7 @@ train() { # FOLDER PRECISION STEPS THREADS [OPTION...]
     folder=$1 precision=$2 steps=$3 threads=$4
     shift 4
     # shellcheck disable=SC2086
-    OMP_NUM_THREADS=$threads moec train $small --set train.evaluate=4 --data "$work/text" --out "$work/$folder" \
+    OMP_NUM_THREADS=$threads moec train $small --set train.eval_interval=4 --data "$work/text" --out "$work/$folder" \
         --set train.precision=$precision --steps $steps "$@" >"$work/out" 2>&1 || wrong "training in $precision: $(cat "$work/out")"
 }
 train one bf16 4 1

@@ -13,7 +13,7 @@ within() {
 }
 
 # model LAYER: a decoder with that feed-forward layer.
-model() { echo "model m = decoder { dim = 32, layers = 1, ffn = $1, train = { batch = 2, context = 16 } }"; }
+model() { echo "model m = decoder { dim = 32, layers = 1, ffn = $1, train = { batch_size = 2, context_length = 16 } }"; }
 
 # 1,500 equations in a layer.
 awk 'BEGIN {
@@ -26,7 +26,7 @@ within "1,500 equations" moec check long.moe
 
 # 300 layers applied one after the other.
 awk 'BEGIN {
-    printf "use decoder\nmodel m = decoder {\n  dim = 32, layers = 1, train = { batch = 2, context = 16 }\n  attention = { heads = { q = 2 }, head_dim = 16, gate = ["
+    printf "use decoder\nmodel m = decoder {\n  dim = 32, layers = 1, train = { batch_size = 2, context_length = 16 }\n  attention = { heads = { q = 2 }, head_dim = 16, gate = ["
     for (i = 1; i <= 300; i++) printf "{ at = %s }%s", i % 2 ? "sdpa" : "v", i < 300 ? ", " : "] }\n}\n"
 }' >gates.moe
 within "300 gates" moec check gates.moe
@@ -56,12 +56,12 @@ within "100 times 100 steps" moec check nested.moe
     echo "layer unrolled(x[s, d]) -> y[s, d] {"
     echo "  y = x"
     echo "  repeat step[i < 120] {"
-    echo "    if floor(sqrt(i * i * i)) % 7 < 3 { y = y + swiglu(y; hidden = 16 + i) } else {"
+    echo "    if floor(sqrt(i * i * i)) % 7 < 3 { y = y + swiglu(y; hidden_dim = 16 + i) } else {"
     echo "      y = y + attention(y; heads.q = 2, heads.k = 1, heads.v = 1, head_dim = 8)"
     echo "    }"
     echo "  }"
     echo "}"
-    echo "model m = decoder { dim = 64, layers = 1, ffn = unrolled, train = { batch = 4, context = 131072 } }"
+    echo "model m = decoder { dim = 64, layers = 1, ffn = unrolled, train = { batch_size = 4, context_length = 131072 } }"
 } >unrolled.moe
 within "120 steps over 131,072 places" moec dump unrolled.moe --after plan
 

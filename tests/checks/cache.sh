@@ -55,7 +55,7 @@ again "a link" ""
 [ -L "$program" ] && wrong "a link is kept"
 mv "$folder" kept
 rm -f "$folder"
-sed 's/hidden = 8/hidden = 16/' small.moe >other.moe
+sed 's/hidden_dim = 8/hidden_dim = 16/' small.moe >other.moe
 moec train other.moe --data text --out run2 >/dev/null 2>&1 && mv "$(ls "$folder"/*.so)" another.so
 rm -r "$folder" && mv kept "$folder"
 cp another.so "$program"
@@ -71,7 +71,7 @@ fi
 # A name that is taken by what cannot be replaced.
 rm "$program"
 mkdir "$program"
-runs compiled "is not kept"
+runs compiled "is not cached"
 rmdir "$program"
 again "a folder in its place" ""
 
@@ -92,11 +92,11 @@ rm -r "$folder"/make.*
 # A folder that another user can write, owns or exchanges, and one that is a link, is not used.
 for mode in 777 720; do
     chmod $mode "$folder"
-    runs compiled "not kept: other users can write $folder"
+    runs compiled "not cached: other users can write $folder"
     chmod 700 "$folder"
 done
 chmod 777 "$XDG_CACHE_HOME"
-runs compiled "not kept: other users can exchange what is in"
+runs compiled "not cached: other users can replace files in"
 chmod 1777 "$XDG_CACHE_HOME"
 runs loaded ""
 chmod 755 "$XDG_CACHE_HOME"
@@ -107,7 +107,7 @@ if [ "$(id -u)" = 0 ]; then
 fi
 mv "$folder" moved
 ln -s "$PWD/moved" "$folder"
-runs compiled "is no folder, or a link"
+runs compiled "is not a folder, or is a symbolic link"
 rm "$folder"
 mv moved "$folder"
 runs loaded ""
@@ -151,7 +151,7 @@ full "a compiler without room"
 # A full cache does not stop a program: it is compiled elsewhere, with a note. The compiler has no room in the cache alone.
 without_cache() { # without_cache WORDS STATUS: the last command has ended well, with the note
     [ "$2" = 0 ] || { cat out log; wrong "$1: it is stopped"; }
-    grep -q "the cache in .* is not used; the program was compiled in" log || { cat log; wrong "$1: no note"; }
+    grep -q "the cache in .* is not usable; the program was compiled in" log || { cat log; wrong "$1: no note"; }
     ! grep -q "error:" log || { cat log; wrong "$1: an error is printed"; }
 }
 printf '#!/bin/sh\ncase "$*" in *"%s"*) echo "fatal error: No space left on device" >&2; exit 1 ;; esac\nexec cc "$@"\n' "$folder" >some_cc

@@ -19,19 +19,20 @@
 #                                                            32 times as large: an expert learns of tokens of a kind
 . "$(dirname "$0")/../begin.sh"
 
-wide="--vary dim=64,256 --vary attention.heads.q=2,8 --vary ffn.hidden=64,256 --set layers=2"
+wide="--vary dim=64,256 --vary attention.heads.q=2,8 --vary ffn.hidden_dim=64,256 --set layers=2"
 deep="--vary layers=4,16"
-experts="--vary ffn.experts=2,16 --vary ffn.top=1,8 --vary ffn.expert.hidden=256,32 --set layers=2"
-mixed="--vary ffn.experts=1,64 --vary ffn.top=1,64 --vary ffn.expert.hidden=512,8 --set layers=2"
-sparse=
+experts="--vary ffn.experts=2,16 --vary ffn.top_k=1,8 --vary ffn.expert.hidden_dim=256,32 --set layers=2"
+mixed="--vary ffn.experts=1,64 --vary ffn.top_k=1,64 --vary ffn.expert.hidden_dim=512,8 --set layers=2"
+sparse= several=2
 if [ "${1:-}" = all ]; then
+    several=4
     wide="--vary dim=64,128,256,512,1024 --vary attention.heads.q=2,4,8,16,32
-          --vary ffn.hidden=64,128,256,512,1024 --set layers=2"
+          --vary ffn.hidden_dim=64,128,256,512,1024 --set layers=2"
     deep="--vary layers=4,8,16,32"
-    experts="--vary ffn.experts=2,4,8,16,32,64 --vary ffn.top=1,2,4,8,16,32
-             --vary ffn.expert.hidden=256,128,64,32,16,8 --set layers=2"
-    mixed="--vary ffn.experts=1,8,64 --vary ffn.top=1,8,64 --vary ffn.expert.hidden=512,64,8 --set layers=2"
-    sparse="--vary ffn.experts=8,16,32,64 --vary ffn.top=8,8,8,8 --set ffn.expert.hidden=64 --set layers=2"
+    experts="--vary ffn.experts=2,4,8,16,32,64 --vary ffn.top_k=1,2,4,8,16,32
+             --vary ffn.expert.hidden_dim=256,128,64,32,16,8 --set layers=2"
+    mixed="--vary ffn.experts=1,8,64 --vary ffn.top_k=1,8,64 --vary ffn.expert.hidden_dim=512,64,8 --set layers=2"
+    sparse="--vary ffn.experts=8,16,32,64 --vary ffn.top_k=8,8,8,8 --set ffn.expert.hidden_dim=64 --set layers=2"
 fi
 
 export MOEC_CFLAGS=-O0
@@ -47,13 +48,13 @@ verdict() {
 }
 
 keeps="stays within a factor 1.5"
-verdict 4 mue "$keeps" $wide
-verdict 4 completep "$keeps" $wide
+verdict $several mue "$keeps" $wide
+verdict $several completep "$keeps" $wide
 verdict 1 both "at fault: logits, size" $wide
 verdict 1 standard "at fault: block.0.attention.query, size" $wide
-verdict 4 mue "$keeps" $deep
+verdict $several mue "$keeps" $deep
 verdict 1 standard "at fault: block.0.attention.output+, size" $deep
-verdict 4 experts "$keeps" $experts
-verdict 4 experts "$keeps" $mixed
+verdict $several experts "$keeps" $experts
+verdict $several experts "$keeps" $mixed
 verdict 1 experts_standard "at fault: block.0.ffn.expert.down+, size" $experts
 [ -z "$sparse" ] || verdict 16 experts "$keeps" $sparse

@@ -11,14 +11,14 @@ use activations
 model small = inner
 
 layer inner {
-  option train: layer = train { batch = 2, context = 21 }
+  option train: layer = train { batch_size = 2, context_length = 21 }
   axis d = 8
   axis h = $2
   axis hk = 1
   axis e = 6
   axis c = $3
-  sequence s = train.context
-  input x[s,d]: real
+  sequence s = train.context_length
+  input x[s,d]: float
   param query[d,h,e], key[d,hk,e], value[d,hk,c], side[d,h,c], few[d,h], more[h,c], output[h,c,d]
   q[s,h,e] = sum[d] x[s,d] * query[d,h,e]
   k[s,hk,e] = sum[d] x[s,d] * key[d,hk,e]

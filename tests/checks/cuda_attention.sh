@@ -10,17 +10,17 @@ check masks train train.precision=bf16
 check masks train train.precision=f32
 MOEC_SIM=unchecked
 export MOEC_SIM
-check masks train train.precision=bf16 train.context=110 train.batch=1
-check widths train train.precision=bf16 train.context=33
-check widths train train.precision=f32 train.batch=1
+check masks train train.precision=bf16 train.context_length=110 train.batch_size=1
+check widths train train.precision=bf16 train.context_length=33
+check widths train train.precision=f32 train.batch_size=1
 # By warpgroups, every access checked.
 VARIANT=_wgmma MOEC_SIM=hopper
 export FORM MOEC_SIM
-check masks train train.precision=bf16 train.context=140 train.batch=1
-check widths train train.precision=bf16 train.context=90 train.batch=1
+check masks train train.precision=bf16 train.context_length=140 train.batch_size=1
+check widths train train.precision=bf16 train.context_length=90 train.batch_size=1
 check groups train train.precision=bf16
 printf 'what the store computes: '
-"$BUILD/tests/unit/test_emit_cuda" models/tiny.moe tiny_sdpa_gate train dim=24 layers=2 vocab=19 train.batch=1 train.context=70 \
+"$BUILD/tests/unit/test_emit_cuda" models/tiny.moe tiny_sdpa_gate train dim=24 layers=2 vocab=19 train.batch_size=1 train.context_length=70 \
     train.precision=bf16
 unset FORM
 MOEC_SIM=unchecked

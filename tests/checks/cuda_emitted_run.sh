@@ -12,7 +12,7 @@ emitted() {
     shift
     for target in c cuda; do
         moec emit models/tiny.moe:tiny_moe --target "$target" --out "$work/$name.$target" --set layers=2 --set dim=32 \
-            --set train.context=16 --set train.batch=2 --set train.steps=3 "$@" >/dev/null
+            --set train.context_length=16 --set train.batch_size=2 --set train.steps=3 "$@" >/dev/null
     done
     make -s -C "$work/$name.c" CFLAGS="-O1 -w"
     cd "$work/$name.cuda"

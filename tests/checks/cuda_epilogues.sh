@@ -12,11 +12,11 @@ use activations
 model small = outer
 
 layer outer {
-  option ffn: layer = moe { experts = 3, top = 2, expert = inner }
-  option train: layer = train { batch = 2, context = 20 }
+  option ffn: layer = moe { experts = 3, top_k = 2, expert = inner }
+  option train: layer = train { batch_size = 2, context_length = 20 }
   axis d = 16
-  sequence s = train.context
-  input x[s,d]: real
+  sequence s = train.context_length
+  input x[s,d]: float
   param mix[d] ~ 0.3
   u[s,d] = x[s,d] * (1 + mix[d])
   y = ffn(u)

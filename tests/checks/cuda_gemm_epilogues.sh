@@ -20,10 +20,10 @@ $1
 }
 
 model small = decoder {
-  vocab = 16, dim = 16, layers = 2
+  vocab_size = 16, dim = 16, layers = 2
   attention = { heads = { q = 2 }, head_dim = 8 }
   ffn = inner
-  train = { batch = 2, context = 12 }
+  train = { batch_size = 2, context_length = 12 }
 }
 MODEL
 }

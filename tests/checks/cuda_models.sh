@@ -18,8 +18,8 @@ case ${1:-} in
 all) tests/small_models.sh ;;
 "")
     tests/small_models.sh | awk '
-        /layers.moe:gates_two/ { $0 = $0 " --set train.cache=bf16" }
-        /layers.moe:(documents|pattern)$|gqa4_small_best/ { $0 = $0 " --set train.cache=int8" }
+        /layers.moe:gates_two/ { $0 = $0 " --set inference.kv_cache_dtype=bf16" }
+        /layers.moe:(documents|pattern)$|gqa4_small_best/ { $0 = $0 " --set inference.kv_cache_dtype=int8" }
         /layers.moe/ ? NR % 6 == 1 : NR % 48 == 1 || /gqa4_small_best/'
     ;;
 *) tests/small_models.sh "$@" ;;

@@ -22,9 +22,9 @@ train() {
     name=$1 device=$2 steps=$3
     shift 3
     moec train models/tiny.moe:tiny_moe --device "$device" --data "$work/text" --out "$work/$name" --steps "$steps" \
-        --set dim=18 --set layers=2 --set attention.heads.q=2 --set attention.head_dim=8 --set ffn.expert.hidden=12 \
-        --set ffn.experts=4 --set train.batch=2 --set train.context=16 --set train.accumulate=2 --set train.checkpoint=2 \
-        --set train.clip=0.5 --set vocab=251 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
+        --set dim=18 --set layers=2 --set attention.heads.q=2 --set attention.head_dim=8 --set ffn.expert.hidden_dim=12 \
+        --set ffn.experts=4 --set train.batch_size=2 --set train.context_length=16 --set train.gradient_accumulation_steps=2 --set train.save_interval=2 \
+        --set train.grad_clip=0.5 --set vocab_size=251 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
 }
 
 train cpu cpu 4
@@ -81,7 +81,7 @@ cmp "$work/cpu.text" "$work/cuda.text" || wrong "generate differs between the de
 # Examples out of noise, by a model of velocities.
 "${CC:-cc}" -O1 -o "$work/shapes" examples/shapes.c -lm
 "$work/shapes" draw 8 "$work/images" >/dev/null
-moec train models/dit.moe:dit_small --device cuda --data "$work/images" --out "$work/dit" --steps 2 --set train.batch=2 \
+moec train models/dit.moe:dit_small --device cuda --data "$work/images" --out "$work/dit" --steps 2 --set train.batch_size=2 \
     --set layers=1 >"$work/dit.out" 2>&1 || { cat "$work/dit.out"; wrong "training on images failed"; }
 for device in cpu cuda; do
     moec sample "$work/dit" --out "$work/$device.drawn" --count 2 --steps 3 --seed 5 --device "$device"

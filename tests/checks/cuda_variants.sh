@@ -10,7 +10,7 @@ train() {
     name=$1 words=$2
     shift 2
     MOEC_SIM=$words moec train models/tiny.moe:tiny_moe --device cuda --data "$work/text" --out "$work/$name" --steps 3 \
-        --set dim=80 --set layers=1 --set ffn.experts=4 --set train.batch=2 --set train.context=20 --set vocab=131 \
+        --set dim=80 --set layers=1 --set ffn.experts=4 --set train.batch_size=2 --set train.context_length=20 --set vocab_size=131 \
         --set train.precision=bf16 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
     # without what jumps when a choice is nearly a tie and rounding decides it
     sed 's/"\(val_\)\{0,1\}\(seconds\|balance\|busiest\|load\)\(\.layer\)\{0,1\}":\(\[[^"]*\]\|[^,}]*\)//g; s/[^-+.0-9e]/ /g' "$work/$name/log.jsonl" >"$work/$name.numbers"
@@ -32,7 +32,7 @@ train first unchecked
 train tried unchecked,hopper
 ! grep -q ' inf inf$' "$work"/cache/moec/*.variants || wrong "a variant does not agree"
 same first tried || wrong "training with both variants differs"
-! grep -q 'does not agree' "$work/tried.out" || { cat "$work/tried.out"; exit 1; }
+! grep -q 'differs from its other' "$work/tried.out" || { cat "$work/tried.out"; exit 1; }
 for kernel in product_train rows_by_weight rows_by_rows _across _twice; do
     grep -q "$kernel" "$work"/cache/moec/*.variants || wrong "no $kernel has been tried"
 done
@@ -49,11 +49,11 @@ rm "$work"/cache/moec/*.variants
 train told unchecked,hopper,wrong
 same first told || wrong "a variant that is wrong was launched"
 ! grep -v ' inf inf$' "$work"/cache/moec/*.variants || wrong "a variant agrees that is wrong"
-grep -q 'does not agree with its other variant and is not used' "$work/told.out" || wrong "nothing was told"
+grep -q 'differs from its other variant and is not used' "$work/told.out" || wrong "nothing was told"
 
 rm "$work"/cache/moec/*.variants
 (train stopped unchecked,hopper,stops) >/dev/null && wrong "a device that stops has trained"
-grep -q 'kernel .* has stopped it' "$work/stopped.out" && grep -q 'MOEC_WGMMA=off' "$work/stopped.out" ||
+grep -q 'kernel .* stopped the device' "$work/stopped.out" && grep -q 'MOEC_WGMMA=off' "$work/stopped.out" ||
     { cat "$work/stopped.out"; wrong "nobody says what stopped the device"; }
 
 rm -f "$work"/cache/moec/*.variants
@@ -66,7 +66,7 @@ train serial unchecked,hopper,serial
 same first serial || wrong "launches one after the other train differently"
 
 # Attention, whose variants have grids of their own and round weights in other places.
-attends() { train "$@" --set train.context=70 --set train.batch=1; }
+attends() { train "$@" --set train.context_length=70 --set train.batch_size=1; }
 attends timed unchecked,hopper
 grep -q '^attend_rounded_train' "$work"/cache/moec/*.variants || wrong "no attention has been tried"
 ! grep '^attend.* inf inf$' "$work"/cache/moec/*.variants || wrong "a variant of attention does not agree"

@@ -42,12 +42,12 @@ layer tower {
   option vocab: int = 64 "vocabulary size"
   option width: int = 8 "width"
   option depth: int = 2 "number of blocks"
-  option train: layer = train { batch = 2, context = 16 }
+  option train: layer = train { batch_size = 2, context_length = 16 }
   axis v = vocab
   axis d = width
-  sequence s = train.context
+  sequence s = train.context_length
   input tokens[s]: token
-  input targets[s]: next
+  input targets[s]: next_token
   param table[v, d] ~ normal(0.1), head[d, v] ~ normal(0.1)
   x[s, d] = table[tokens[s], d]
   repeat block[i < depth] { x = x + two_taps@taps(x) }
@@ -76,8 +76,8 @@ cat >models.moe <<'SPEC'
 use decoder
 use mixers
 model m = decoder {
-  vocab = 64, dim = 16, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn = two_taps { act = tanh }
-  train = { batch = 2, context = 16 }
+  vocab_size = 64, dim = 16, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn = two_taps { act = tanh }
+  train = { batch_size = 2, context_length = 16 }
 }
 SPEC
 head -c 400 /dev/zero | tr '\0' '\1' >text

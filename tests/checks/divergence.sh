@@ -17,8 +17,8 @@ layer odd(x[s, d]) -> y[s, d] {
 model small = decoder {
   dim = 16, layers = 1
   attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn = swiglu { hidden = 8 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 6, evaluate = 2, checkpoint = 3 }
+  ffn = swiglu { hidden_dim = 8 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 6, eval_interval = 2, save_interval = 3 }
 }
 model probed = small { ffn = odd }
 SPEC
@@ -38,7 +38,7 @@ for rate in 1e300 1e38 1e20; do
     cp -r run exploded
     ends 1 "is not a finite number; training has stopped" moec train small.moe:small --data text --out exploded \
         --resume --steps 12 --set train.lr=$rate
-    grep -q 'free some space' log && { cat log; wrong "the disk is blamed for a rate of $rate"; }
+    grep -q 'free some disk space' log && { cat log; wrong "the disk is blamed for a rate of $rate"; }
     cmp -s run/last.safetensors exploded/last.safetensors || wrong "a rate of $rate has replaced the good checkpoint"
     grep -qv '^{.*}$' exploded/log.jsonl && wrong "the log of a rate of $rate is no JSON"
     rm -r exploded

@@ -7,17 +7,17 @@ use decoder
 use dropout
 
 layer thin(x[s,d]) -> y[s,d] {
-  option rate: real = 0.5
-  y = drop_path(swiglu(x; hidden = 16); rate = rate)
+  option rate: float = 0.5
+  y = drop_path(swiglu(x; hidden_dim = 16); p = rate)
 }
 
 model m = decoder {
-  dim = 16, layers = 2, attention.heads.q = 2, ffn = thin, drop = 0.3
-  train = { batch = 2, context = 8, steps = 3 }
+  dim = 16, layers = 2, attention.heads.q = 2, ffn = thin, dropout = 0.3
+  train = { batch_size = 2, context_length = 8, steps = 3 }
 }
 END_OF_SPEC
 head -c 2000 README.md >"$work/text"
-none="--set drop=0 --set ffn.rate=0"
+none="--set dropout=0 --set ffn.rate=0"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/run" >"$work/log"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/again" >"$work/log.again"
 moec train "$work/spec.moe" --data "$work/text" --out "$work/other" $none >"$work/log.other"

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../begin.sh"
 export OMP_NUM_THREADS=2
 strict="-O1 -march=native -Wshadow -Wstrict-prototypes -Werror"
-small="--set dim=32 --set layers=2 --set train.context=64 --set train.batch=4 --set train.steps=20 --set attention.head_dim=8"
+small="--set dim=32 --set layers=2 --set train.context_length=64 --set train.batch_size=4 --set train.steps=20 --set attention.head_dim=8"
 for i in 1 2 3 4 5 6 7 8; do cat stdlib/LANGUAGE.md; done >"$work/text"
 
 losses() { sed -n 's/.*"loss":[ ]*\([-+0-9.e]*\).*/\1/p' "$1"; }
@@ -64,7 +64,7 @@ emitted() {
 
 cc -O1 -o "$work/shapes" examples/shapes.c -lm
 "$work/shapes" draw 300 "$work/images"
-pictures="--set layers=2 --set train.batch=4 --set train.accumulate=2 --set train.steps=20"
+pictures="--set layers=2 --set train.batch_size=4 --set train.gradient_accumulation_steps=2 --set train.steps=20"
 emitted images models/dit.moe:dit_small "$work/images" gcc $pictures
 emitted images models/dit.moe:dit_small_choice "$work/images" "gcc clang" $pictures
 refuses() {
@@ -74,9 +74,9 @@ refuses() {
 head -c 5000 "$work/images" >"$work/short"
 sed 's/"label"/"Label"/' "$work/images" >"$work/renamed"
 refuses "$work/short" 'cut off'
-refuses "$work/renamed" 'no tensor for an input'
-refuses "$work/text" 'no safetensors file'
-refuses "$work/nothing" 'cannot be opened'
+refuses "$work/renamed" 'lacks a tensor for an input'
+refuses "$work/text" 'must be a safetensors file'
+refuses "$work/nothing" 'cannot open'
 
 emitted text examples/first.moe "$work/text" "gcc clang" $small
 emitted text models/tiny.moe:tiny_lore "$work/text" gcc $small

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
-small="--set dim=16 --set layers=1 --set train.context=32 --set train.batch=2 --set attention.head_dim=8"
+small="--set dim=16 --set layers=1 --set train.context_length=32 --set train.batch_size=2 --set attention.head_dim=8"
 # shellcheck disable=SC2086 # one word an argument
 {
     moec emit examples/first.moe $small --mode decode --out "$work/generate" &&
@@ -30,35 +30,35 @@ ends() {
 
 ends 0 "" generate --prompt x --tokens 5 --temperature 0.5 --seed 3
 for value in x -1 "" 5x 1.5 99999999999999999999 " 5" +5; do
-    ends 2 "--tokens takes a whole number from 0" generate --prompt x --tokens "$value"
-    ends 2 "--steps takes a whole number from 0" train --data ../text --steps "$value"
-    ends 2 "--count takes a whole number from 0" draw --out ../drawn --count "$value"
-    ends 2 "--seed takes a whole number from 0" draw --out ../drawn --seed "$value"
+    ends 2 "--tokens expects a whole number of at least 0" generate --prompt x --tokens "$value"
+    ends 2 "--steps expects a whole number of at least 0" train --data ../text --steps "$value"
+    ends 2 "--count expects a whole number of at least 0" draw --out ../drawn --count "$value"
+    ends 2 "--seed expects a whole number of at least 0" draw --out ../drawn --seed "$value"
 done
 for value in nan inf -1 "" 1e999 x 0.5x; do
-    ends 2 "--temperature takes a number from 0" generate --prompt x --temperature "$value"
+    ends 2 "--temperature expects a number of at least 0" generate --prompt x --temperature "$value"
 done
 ends 2 "--tokens takes" generate --prompt x --tokens
 ends 2 "there is no option --token" generate --prompt x --token 5
-ends 2 "--out takes a text" draw --out ""
-ends 1 "not enough memory" draw --out ../drawn --count 4611686018427387904
+ends 2 "--out expects a text" draw --out ""
+ends 1 "out of memory" draw --out ../drawn --count 4611686018427387904
 
 # What is no file, or no text.
 moec init "$OLDPWD/examples/first.moe" $small --seed 1 --out tensors
-ends 1 "is a safetensors file, not text" train --data ../tensors --steps 1
-ends 1 "cannot be opened" generate --prompt x --weights ../pipe
-ends 1 "cannot be opened" train --data ../pipe --steps 1
-ends 1 "cannot be read" train --data ../text --weights ../pipe --steps 1
+ends 1 "is a safetensors file, but the model needs text" train --data ../tensors --steps 1
+ends 1 "cannot open" generate --prompt x --weights ../pipe
+ends 1 "cannot open" train --data ../pipe --steps 1
+ends 1 "cannot read" train --data ../text --weights ../pipe --steps 1
 if mknod null c 1 3 2>/dev/null; then device=../null; else device=/dev/null; fi
 for path in $device ../pipe ../generate /dev/full; do
     kind=$(cd draw && stat -c %F $path)
-    ends 1 "cannot be written" draw --out $path --count 1 --steps 1
-    ends 1 "cannot be written" train --data ../text --steps 1 --out $path
+    ends 1 "cannot write" draw --out $path --count 1 --steps 1
+    ends 1 "cannot write" train --data ../text --steps 1 --out $path
     [ "$(cd draw && stat -c %F $path)" = "$kind" ] || wrong "$path was $kind"
 done
 echo precious >kept
 ln -s kept drawn.partial
-ends 1 "cannot be written" draw --out ../drawn --count 1 --steps 1
+ends 1 "cannot write" draw --out ../drawn --count 1 --steps 1
 [ "$(cat kept)" = precious ] || wrong "a link called like a partial file was followed"
 rm drawn.partial
 ln -s kept link
@@ -97,7 +97,7 @@ for folder in generate draw; do
     cc -std=gnu11 -I$folder -o spoil spoil.c $folder/program.o $folder/weights.o $folder/streams.o -fopenmp -lm &&
         ./spoil $folder.spoilt || wrong "no broken weights"
 done
-ends 1 "the logits are no finite numbers" generate --prompt x --weights ../generate.spoilt
-ends 1 "no finite numbers" draw --out ../none --count 1 --steps 1 --weights ../draw.spoilt
+ends 1 "the logits are not finite" generate --prompt x --weights ../generate.spoilt
+ends 1 "are not finite" draw --out ../none --count 1 --steps 1 --weights ../draw.spoilt
 [ -e none ] && wrong "nonsense was drawn"
 exit 0

@@ -25,8 +25,8 @@ cat >s.moe <<'END'
 use decoder
 model small = decoder {
   dim = 8, layers = 1, attention = { heads = { q = 1 }, head_dim = 8 }
-  ffn = moe { experts = 2, expert = swiglu { hidden = 8 }, balance = 0.01 }
-  train = { batch = 2, context = 16, steps = 2 }
+  ffn = moe { experts = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 }
+  train = { batch_size = 2, context_length = 16, steps = 2 }
 }
 END
 cat "$OLDPWD"/stdlib/*.moe >text

@@ -47,15 +47,15 @@ for kind in fifo folder; do
 done
 
 # A file of tensors is no text; weights that the model does not have are told of, once.
-ends 1 "weights is a safetensors file, not text" moec train small.moe --data weights --out tensors
-ends 1 "weights is a safetensors file, not text" moec eval run --data weights
-ends 1 "weights is a safetensors file, not text" moec forward small.moe --weights weights --input weights --outputs loss --out out
+ends 1 "weights is a safetensors file, not training data" moec train small.moe --data weights --out tensors
+ends 1 "weights is a safetensors file, not training data" moec eval run --data weights
+ends 1 "weights is a safetensors file, not training data" moec forward small.moe --weights weights --input weights --outputs loss --out out
 moec init small.moe --seed 1 --out deeper --set layers=2
 ends 0 "deeper holds 9 tensors that the model does not read, such as block.1" \
     moec forward small.moe --weights deeper --input text --outputs loss --out out
 [ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are told of more than once"
-moec init small.moe --seed 1 --out wide.safetensors --set vocab=300
-ends 1 "the checkpoint has no tokenizer" moec generate wide.safetensors --prompt x -n 2
+moec init small.moe --seed 1 --out wide.safetensors --set vocab_size=300
+ends 1 "no tokenizer, so text cannot be converted" moec generate wide.safetensors --prompt x -n 2
 
 # A run in place of a spec, and a spec in place of a run.
 for run in run run/last.safetensors; do
@@ -71,7 +71,7 @@ ends 1 "folder is a directory without a checkpoint" moec check folder
 ends 1 "weights.safetensors" moec check weights.safetensors
 for command in "generate small.moe --prompt x" "eval small.moe --data text" "draw small.moe --out drawn" "generate small.moe:small --prompt x"; do
     # shellcheck disable=SC2086 # one word an argument
-    ends 1 "is a spec, this command takes a trained model" moec $command
+    ends 1 "is a spec, but this command needs a trained model" moec $command
 done
 
 # In place of what is written: neither replaced nor written through.
@@ -79,12 +79,12 @@ if mknod null c 1 3 2>/dev/null; then device=null; else device=/dev/null; fi
 for one in pipe $device folder; do
     kind=$(stat -c %F "$one")
     ends 1 "not a file" moec init small.moe --seed 1 --out "$one"
-    ends 1 "not a file" moec forward small.moe --weights weights --input text --outputs loss --out "$one" -c 16 --set train.batch=1
+    ends 1 "not a file" moec forward small.moe --weights weights --input text --outputs loss --out "$one" -c 16 --set train.batch_size=1
     [ "$(stat -c %F "$one")" = "$kind" ] || wrong "$one was $kind"
     [ -e "$one.partial" ] && wrong "$one.partial is left"
 done
-ends 1 "cannot make the folder" moec train small.moe --data text --out $device
-ends 1 "cannot make the folder" moec emit small.moe --out $device
+ends 1 "cannot create the folder" moec train small.moe --data text --out $device
+ends 1 "cannot create the folder" moec emit small.moe --out $device
 ln -s nowhere dangling
 ends 1 "it is a symbolic link" moec init small.moe --seed 1 --out dangling
 for command in "train small.moe --data text" "init small.moe --seed 1" "emit small.moe"; do

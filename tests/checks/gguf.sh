@@ -5,7 +5,7 @@ fixtures=$PWD/tests/tokenizer/fixtures
 cd "$work"
 cat > m.moe <<'SPEC'
 use decoder
-model m = decoder { vocab = 700, dim = 32, layers = 1, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden = 64 }
+model m = decoder { vocab_size = 700, dim = 32, layers = 1, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden_dim = 64 }
 SPEC
 moec init m.moe --seed 3 --out m.safetensors
 moec export m.safetensors --format llama --out m > log || wrong "$(cat log)"
@@ -58,7 +58,7 @@ both spm spm.json
 cp -r m other
 cp "$fixtures/llama2.json" other/tokenizer.json
 moec import other --out run_other > log 2>&1 || wrong "import other: $(cat log)"
-fails "do not follow from scores" moec export run_other --format gguf --out nowhere
+fails "do not follow from token scores" moec export run_other --format gguf --out nowhere
 cp "$fixtures/qwen.json" other/tokenizer.json
 moec import other --out run_note > log 2>&1 || wrong "import other: $(cat log)"
 moec export run_note --format gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
@@ -89,7 +89,7 @@ fails "attention.rotary.factor is 8 here" moec export asked.safetensors --format
 data=$(($(wc -c < gguf_turned3/model.gguf) - 64)) # 16 factors, which come last
 cp gguf_turned3/model.gguf bad.gguf
 printf '\0\0\100\100' | dd of=bad.gguf bs=1 seek="$data" conv=notrunc 2> log
-fails "is no rotation of Llama 3's kind" moec import bad.gguf --out nowhere
+fails "does not match RoPE scaling of Llama 3" moec import bad.gguf --out nowhere
 
 # A folder by way of GGUF: the context that it was made for, the class of its tokenizer.
 sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' run_folder_llama3/config.json > m/config.json
@@ -112,28 +112,28 @@ spoilt() { # TEXT PLACE BYTES
 at() { grep -abo "$1" $file | head -1 | cut -d: -f1; } # the place of a text
 huge='\377\377\377\377\377\377\377\177'
 name=$(at token_embd.weight)
-spoilt "does not begin with GGUF" 0 X
-spoilt "is of version 1 of GGUF" 4 '\001'
-spoilt "is of version 50331648" 4 '\000\000\000\003'
-spoilt "holds more than it has bytes" 8 $huge
-spoilt "holds more than it has bytes" 16 $huge
-spoilt "holds more than it has bytes" 24 $huge
+spoilt "does not start with the magic number GGUF" 0 X
+spoilt "has GGUF version 1" 4 '\001'
+spoilt "has GGUF version 50331648" 4 '\000\000\000\003'
+spoilt "a declared count exceeds the file size" 8 $huge
+spoilt "a declared count exceeds the file size" 16 $huge
+spoilt "a declared count exceeds the file size" 24 $huge
 spoilt "7 tensors do not fit" 8 '\005'
-spoilt "is not a sound GGUF file" 16 '\007'
-spoilt "of an unknown type" $((24 + 8 + 12)) '\143'
+spoilt "is not a valid GGUF file" 16 '\007'
+spoilt "an unknown type" $((24 + 8 + 12)) '\143'
 spoilt "no axes or too many" $((name + 17)) '\011'
-spoilt "larger than any file" $((name + 21)) $huge
-spoilt "larger than any file" $((name + 21)) '\0\0\0\0\0\0\0\0'
-spoilt "type 12 of GGUF, which is not read" $((name + 37)) '\014'
+spoilt "longer than 2^48" $((name + 21)) $huge
+spoilt "longer than 2^48" $((name + 21)) '\0\0\0\0\0\0\0\0'
+spoilt "GGUF type 12, which is not supported" $((name + 37)) '\014'
 spoilt "outside the file" $((name + 41)) '\0\377\377\377\377\377\377\177'
-spoilt "where its alignment asks" $((name + 41)) '\001'
-spoilt "share bytes" $((name + 41)) '\040'
-spoilt "empty, too long or no text" "$(at llama.embedding_length)" 'llama\0'
-spoilt "a key stands twice" "$(at llama.attention.key_length)" llama.attention.head_count
+spoilt "not a multiple of general.alignment" $((name + 41)) '\001'
+spoilt "two tensors overlap" $((name + 41)) '\040'
+spoilt "empty, too long or contains a zero byte" "$(at llama.embedding_length)" 'llama\0'
+spoilt "a key occurs twice" "$(at llama.attention.key_length)" llama.attention.head_count
 spoilt "no layout supports general.architecture 'llamb'" $(($(at llama) + 4)) b
 
 file=gguf_long/model.gguf
-spoilt "is none of the tokenizer's" $(($(at tokenizer.ggml.bos_token_id) + 27 + 4)) '\377\377\377\177'
+spoilt "is not a token of the tokenizer" $(($(at tokenizer.ggml.bos_token_id) + 27 + 4)) '\377\377\377\177'
 file=g/model.gguf
 
 # 701 tokens for 700 rows: three keys more, of 32 bytes and a multiple of it; the one that says no_vocab gets another name.
@@ -156,6 +156,6 @@ for length in 0 3 12 30 200 $((name + 30)) $((size - 1)); do
 done
 printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0x' > bad.gguf
 for i in 1 2 3 4 5 6 7 8; do printf '\011\0\0\0\001\0\0\0\0\0\0\0' | { [ $i = 1 ] && printf '\011\0\0\0'; head -c 4; }; printf '\001\0\0\0\0\0\0\0'; done >> bad.gguf
-fails "lists too deep" moec import bad.gguf --out nowhere
+fails "nested too deeply" moec import bad.gguf --out nowhere
 fails "is not a directory" moec import m.safetensors --out nowhere
 fails "cannot read none.gguf" moec import none.gguf --out nowhere

@@ -6,16 +6,16 @@ cat >"$work/fine.moe" <<'MODEL'
 use decoder
 
 model fine = decoder {
-  vocab = 64, dim = 128, layers = 16
+  vocab_size = 64, dim = 128, layers = 16
   attention = { heads = { q = 4 }, head_dim = 32 }
-  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 256 }, weights = renormalised }
-  train = { batch = 2, context = 64 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 256 }, route_norm = top_k }
+  train = { batch_size = 2, context_length = 64 }
 }
 MODEL
 # measure TARGET PRECISION FINE: bytes of what is kept of the experts, and of everything, when they are so many times finer.
 measure() {
     moec dump "$work/fine.moe" --mode train --after plan --target "$1" --set train.precision="$2" --set ffn.experts=$((4 * $3)) \
-        --set ffn.top=$((2 * $3)) --set ffn.expert.hidden=$((256 / $3)) >"$work/plan"
+        --set ffn.top_k=$((2 * $3)) --set ffn.expert.hidden_dim=$((256 / $3)) >"$work/plan"
     awk '/bytes total/ { all = $1 } $5 ~ /^(expert|act)_/ && $4 - $3 > 30 { kept += $2 } END { print kept, all }' "$work/plan"
 }
 

@@ -7,52 +7,52 @@ cat > m.moe <<'SPEC'
 use decoder
 use latent
 use recurrent
-model m = decoder { vocab = 64, dim = 16, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden = 24 }
+model m = decoder { vocab_size = 64, dim = 16, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden_dim = 24 }
 model gated = m { attention.gate = { at = sdpa } }
-model capped = m { cap = 30 }
+model capped = m { softcap = 30 }
 model uneven = m { attention.heads = { k = 2, v = 4 } }
-model normed = m { attention.qk_norm = true, train.context = 16 }
-model routed = normed { ffn = moe { experts = 3, top = 2, expert = swiglu { hidden = 8 }, weights = renormalised } }
-model mixed = m { ffn = moe { experts = 3, top = 2, expert = swiglu { hidden = 8 }, weights = renormalised } }
-model post = m { before = false, sandwich = true, attention.qk_wide = true }
-model offset = m { tied = true, amplify = 4, norm.offset = 1, ffn.act = gelu_tanh }
-model query_bias = m { attention = { bias = true, out_bias = false } }
-model scaled = m { attention.rotary = yarn_rotary { factor = 4, original = 8, truncate = false } }
-model grown = m { attention.rotary = dynamic_rotary { factor = 4, original = 12 } }
+model normed = m { attention.qk_norm = true, train.context_length = 16 }
+model routed = normed { ffn = moe { experts = 3, top_k = 2, expert = swiglu { hidden_dim = 8 }, route_norm = top_k } }
+model mixed = m { ffn = moe { experts = 3, top_k = 2, expert = swiglu { hidden_dim = 8 }, route_norm = top_k } }
+model post = m { pre_norm = false, post_norm = true, attention.qk_norm_all_heads = true }
+model offset = m { tie_embeddings = true, embedding_scale = 4, norm.offset = 1, ffn.act = gelu_tanh }
+model query_bias = m { attention = { bias = true, output_projection_bias = false } }
+model scaled = m { attention.rotary = yarn_rotary { factor = 4, original_context_length = 8, truncate = false } }
+model grown = m { attention.rotary = dynamic_rotary { factor = 4, original_context_length = 12 } }
 model stretched = m {
-  attention.rotary = longrope_rotary { short = [1, 1.5, 2.25, 3], long = [1.5, 4, 8, 20.75], original = 12, factor = 4 }
+  attention.rotary = longrope_rotary { short = [1, 1.5, 2.25, 3], long = [1.5, 4, 8, 20.75], original_context_length = 12, factor = 4 }
 }
 model near = m { attention.window = 5 }
-model fused = m { attention.rotary.dim = 4, tied = true }
+model fused = m { attention.rotary.rotary_dim = 4, tie_embeddings = true }
 model near_and_far = offset {
-  layers = 3, pattern = [local, local, full], sandwich = true, attention = { qk_norm = true, norm.offset = 1, rotary.base = 1e5 }
-  local_attention = { window = 7, rotary.base = 100 }
+  layers = 3, pattern = [local, local, full], post_norm = true, attention = { qk_norm = true, norm.offset = 1, rotary.theta = 1e5 }
+  local_attention = { window = 7, rotary.theta = 100 }
 }
 model clipped = m {
   pattern = [local, full], local_attention.window = 6, attention = { bias = true, sink = true }
-  ffn = moe { experts = 3, top = 2, expert = clipped_swiglu { hidden = 8 }, weights = renormalised, router_bias = true }
+  ffn = moe { experts = 3, top_k = 2, expert = clipped_swiglu { hidden_dim = 8 }, route_norm = top_k, router_bias = true }
 }
 model latent = m {
-  attention = latent_attention { heads = 2, head_dim = 6, rotary_dim = 4, value_dim = 5, rank = 7, query_rank = 9, rotary.pairs = neighbours }
-  first = 1, first_ffn = swiglu { hidden = 20 }
+  attention = latent_attention { heads = 2, head_dim = 6, rotary_dim = 4, value_dim = 5, kv_lora_rank = 7, q_lora_rank = 9, rotary.pairs = interleaved }
+  dense_layers = 1, dense_ffn = swiglu { hidden_dim = 20 }
   ffn = moe {
-    experts = 6, top = 2, nodes = 3, top_nodes = 2, score = sigmoid, weights = renormalised, route = 2.5, steer = 0.001
-    expert = swiglu { hidden = 8 }, shared = swiglu { hidden = 16 }
+    experts = 6, top_k = 2, expert_groups = 3, top_k_groups = 2, score = sigmoid, route_norm = top_k, route_scale = 2.5, bias_update_rate = 0.001
+    expert = swiglu { hidden_dim = 8 }, shared_expert = swiglu { hidden_dim = 16 }
   }
 }
 model delta = routed {
   layers = 3, pattern = [recurrent, recurrent, full], norm.offset = 1
   recurrence = gated_delta { heads = { k = 2, v = 4 }, head_dim = 4, value_dim = 3 }
-  attention = { gate = { at = sdpa }, norm.offset = 1, rotary.dim = 4 }
-  ffn = { shared = swiglu { hidden = 12 }, shared_gate = true }
+  attention = { gate = { at = sdpa }, norm.offset = 1, rotary.rotary_dim = 4 }
+  ffn = { shared_expert = swiglu { hidden_dim = 12 }, shared_expert_gate = true }
 }
 model neox = decoder {
-  vocab = 64, dim = 16, layers = 2, parallel = true, norm = layer_norm, ffn = mlp { act = gelu, bias = true }
-  attention = { heads.q = 2, head_dim = 8, bias = true, rotary.dim = 4 }
+  vocab_size = 64, dim = 16, layers = 2, parallel_residual = true, norm = layer_norm, ffn = mlp { act = gelu, bias = true }
+  attention = { heads.q = 2, head_dim = 8, bias = true, rotary.rotary_dim = 4 }
 }
 model learned = decoder {
-  vocab = 64, dim = 16, layers = 2, tied = true, positions = learned, norm = layer_norm, ffn = mlp { act = gelu_tanh, bias = true }
-  attention = { heads.q = 4, head_dim = 4, bias = true, rotary = none }, train.context = 16
+  vocab_size = 64, dim = 16, layers = 2, tie_embeddings = true, position_embedding = learned, norm = layer_norm, ffn = mlp { act = gelu_tanh, bias = true }
+  attention = { heads.q = 4, head_dim = 4, bias = true, rotary = none }, train.context_length = 16
 }
 SPEC
 again() { # MODEL LAYOUT: out, in, out again: the same bytes, and the run is the model
@@ -92,18 +92,18 @@ cat > wanted <<'SPEC'
 use decoder
 
 model routed = decoder {
-  vocab     = 64
-  dim       = 16
-  layers    = 2
-  attention = { heads = { q = 4, k = 2 }, head_dim = 8, rotary = { base = 10000 }, qk_norm = true }
-  tied      = false
-  train     = { context = 16 }
-  ffn       = moe { experts = 3, top = 2, expert = { hidden = 8 }, weights = renormalised }
+  vocab_size     = 64
+  dim            = 16
+  layers         = 2
+  attention      = { heads = { q = 4, k = 2 }, head_dim = 8, rotary = { theta = 10000 }, qk_norm = true }
+  tie_embeddings = false
+  train          = { context_length = 16 }
+  ffn            = moe { experts = 3, top_k = 2, expert = { hidden_dim = 8 }, route_norm = top_k }
 }
 SPEC
 cmp wanted run_routed/routed.moe || wrong "the spec is another one: $(cat run_routed/routed.moe)"
 head -c 100 /dev/zero | tr '\0' '\1' > text
-moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
+moec eval run_normed --data text --set train.batch_size=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 
 # One file of llama.cpp, by the first architecture that says what the model is, and back with the same bits.
 gguf() { # MODEL LAYOUT
@@ -130,7 +130,7 @@ echo '{{ bos_token }}{% for m in messages %}<{{ m.content }}>{% endfor %}' > cha
 echo '{"bos_token": "!"}' > chatty/tokenizer_config.json
 head -c 5000 /dev/zero | tr '\0' '\1' > text
 moec import chatty --out run_chatty > log 2>&1 || wrong "a model of chats: $(cat log)"
-moec train run_chatty/chatty.moe --init-from run_chatty --steps 1 --set train.batch=1 --data text --out answers > log 2>&1 ||
+moec train run_chatty/chatty.moe --init-from run_chatty --steps 1 --set train.batch_size=1 --data text --out answers > log 2>&1 ||
     wrong "a model of chats is not trained: $(cat log)"
 moec export answers --format llama --out answers_folder > log 2>&1 || wrong "nor written: $(cat log)"
 cmp chatty/chat_template.jinja answers_folder/chat_template.jinja || wrong "the template is lost"
@@ -145,7 +145,7 @@ grep -qF '"prompt":"!<012>"' out || wrong "the prompt is no chat: $(cat out)"
 # folder again by a layout of one's own.
 gate='attention.gate={at=sdpa,mode=add,act=tanh,spread=0}'
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 33 + i * i % 29 }' > text
-losses() { moec eval "$@" --set train.batch=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
+losses() { moec eval "$@" --set train.batch_size=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
 moec train run_normed/normed.moe --init-from run_normed --init-missing --set "$gate" --steps 0 --data text --out start > log 2>&1 ||
     wrong "a variant does not start: $(cat log)"
 [ "$(losses start --data text)" = "$(losses run_normed --data text)" ] || wrong "the gate changes the function"
@@ -180,7 +180,7 @@ printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0$header\0\0\0\0" > further/mtp.sa
     echo '}}'
 } > further/model.safetensors.index.json
 moec import further --out run_further > out 2>&1 || wrong "more than the model: $(cat out)"
-grep -q "leaves 1 tensor out, the first is mtp.fc.weight" out || wrong "that is not told: $(cat out)"
+grep -q "ignores 1 tensor, the first is mtp.fc.weight" out || wrong "that is not told: $(cat out)"
 moec export run_further --format qwen3_next --out again_further > log 2>&1 || wrong "export further: $(cat log)"
 cmp delta/model.safetensors again_further/model.safetensors || wrong "what is left out changes the rest"
 
@@ -201,7 +201,7 @@ rm -rf bad
 cp -r delta bad
 sed -i 's/"layer_types": \[/&"full_attention", /' bad/config.json
 fails 'key "layer_types" has 4 entries, expected 3' moec import bad --out nowhere
-spoilt "no JSON" config.json 's/}//'
+spoilt "invalid JSON" config.json 's/}//'
 spoilt "no layout is for model_type 'strange'" config.json 's/"llama"/"strange"/'
 spoilt "\"hidden_act\" is \"gelu\"" config.json 's/"silu"/"gelu"/'
 spoilt 'missing key "hidden_size"' config.json '/hidden_size/d'
@@ -214,10 +214,10 @@ spoilt "option 'factor' of layer 'yarn_rotary' is required" config.json 's/"rope
 spoilt "does not support" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'
 spoilt "error:" config.json 's/"hidden_size": 16/"hidden_size": 1e300/'
 spoilt "error:" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": -1/'
-spoilt "its header" model.safetensors '1s/^......../\xff\xff\xff\xff\xff\xff\xff\xff/'
-spoilt "not a sound safetensors file" model.safetensors 's/q_proj/k_proj/'
+spoilt "the header length" model.safetensors '1s/^......../\xff\xff\xff\xff\xff\xff\xff\xff/'
+spoilt "not a valid safetensors file" model.safetensors 's/q_proj/k_proj/'
 rm bad/model.safetensors
-fails "bad holds no safetensors" moec import bad --out nowhere
+fails "bad contains no safetensors files" moec import bad --out nowhere
 rm bad/config.json
 fails "cannot read bad/config.json" moec import bad --out nowhere
 fails "none is not a directory" moec import none --out nowhere

@@ -18,7 +18,7 @@ soon() {
 moec train small.moe --data text --out run >said 2>&1 || wrong "$(cat said)"
 yes 'hello world' | tr '\n' ' ' | head -c 1000000 >prompt
 soon 10 'the prompt has 1000000 tokens' moec generate run/last.safetensors --prompts prompt -n 2
-grep -q 'train.context=1000000' said || wrong "no way to allow it"
+grep -q -e '-c 1000000' said || wrong "no way to allow it"
 head -c 5000 prompt >shorter
 moec generate run/last.safetensors --prompts shorter -n 2 >said 2>&1 || wrong "$(head -c 500 said)"
 
@@ -33,5 +33,5 @@ for i in 0 1 2 3 4 5 6 7; do
 done >many.safetensors
 cat header >>many.safetensors
 head -c 800000 /dev/zero >>many.safetensors
-soon 10 'does not hold its spec' moec generate many.safetensors --prompt x
+soon 10 'does not contain its spec' moec generate many.safetensors --prompt x
 soon 10 'tensor' moec forward small.moe --weights many.safetensors --input text --outputs loss --out out.safetensors

@@ -16,7 +16,7 @@ ${CC:-cc} -std=c11 -Wall -Wextra -Werror examples/library.c -Iruntime/library -L
 said=$(moec generate "$work/run" --prompt "layer x" -n 8 --temperature 0)
 [ "$(sed -n '2,$p' "$work/out" | sed '$d')" = "$said" ] || wrong "the text is $(cat "$work/out"), not $said"
 printf 'layer xlayer xlay' >"$work/window"
-loss=$(moec eval "$work/run" --data "$work/window" --set train.batch=1 | sed 's/^loss \([0-9.]*\).*/\1/')
+loss=$(moec eval "$work/run" --data "$work/window" --set train.batch_size=1 | sed 's/^loss \([0-9.]*\).*/\1/')
 grep -q "^loss $loss, " "$work/out" || wrong "the loss is $(head -1 "$work/out"), not $loss"
 awk -v a="$loss" '/after two steps/ { exit !($2 < a) }' "$work/out" || wrong "two steps do not help: $(cat "$work/out")"
 

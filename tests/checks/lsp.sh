@@ -22,7 +22,7 @@ answered() { moec lsp --stdio | sed 's/\r$//; s/}Content-Length: /}\nContent-Len
 has() { grep "\"id\":$1[,}]" "$work/said" | grep -qF -e "$2" || { cat "$work/said"; wrong "the answer to $1 has no $2"; }; }
 tells() { grep publishDiagnostics "$work/said" | grep -qF -e "$1" || { cat "$work/said"; wrong "no diagnostic has $1"; }; }
 
-spec='use decoder\nuse part\n\n# Half of it.\nlayer half(x[s,d]) -> y[s,d] {\n  option by: real = 0.5  \"the factor\"\n  param w[d] ~ ones\n  y[s,d] = by * x[s,d] * w[d]\n}\n\nmodel a = decoder { vocab = 16, dim = 8, layers = 1, attention.heads.q = 2, ffn = half { by = 0.25 } }\nmodel b = a { ffn = other }\n'
+spec='use decoder\nuse part\n\n# Half of it.\nlayer half(x[s,d]) -> y[s,d] {\n  option by: float = 0.5  \"the factor\"\n  param w[d] ~ ones\n  y[s,d] = by * x[s,d] * w[d]\n}\n\nmodel a = decoder { vocab_size = 16, dim = 8, layers = 1, attention.heads.q = 2, ffn = half { by = 0.25 } }\nmodel b = a { ffn = other }\n'
 part='layer other(x[s,d]) -> y[s,d] { y[s,d] = 2 * x[s,d] }\n'
 
 {
@@ -46,14 +46,14 @@ has 0 '"hoverProvider":true'
 tells 'all.moe","diagnostics":[]'
 tells 'part.moe","diagnostics":[]'
 has 1 'option vocab: int'
-has 2 'option by: real = 0.5'
+has 2 'option by: float = 0.5'
 has 3 'param w[d] ~ ones'
 has 4 'part.moe'
 has 5 '/std/decoder.moe'
 has 6 '"label":"layers"'
 has 7 '"label":"by"'
 has 8 '"newText":"use decoder'
-has 9 'there is no method'
+has 9 'unknown method'
 has 10 '"error"'
 has 99 '"result":null'
 

@@ -31,7 +31,7 @@ END {
     print "  axis dd = 2\n  axis vv = 3\n  sequence ss = train.context\n"
     print "  param wte[vv, dd] ~ normal(1)"
     if (rotation % 3 == 1)
-        print "  input given_[ss, dd]: real\n  x0[ss, dd] = given_[ss, dd]"
+        print "  input given_[ss, dd]: float\n  x0[ss, dd] = given_[ss, dd]"
     else {
         if (!toks) toks = "toks"
         if (!goals) goals = "goals"

@@ -15,5 +15,5 @@ for model in dense routed; do
         echo "$model: compiled without a compiler"
         exit 1
     fi
-    grep -q 'there is no C compiler: /nowhere/cc' "$work/said" || { cat "$work/said"; exit 1; }
+    grep -q 'no C compiler found: /nowhere/cc' "$work/said" || { cat "$work/said"; exit 1; }
 done

@@ -10,14 +10,14 @@ use muon
 # Each kind of parameter has an optimizer of its own.
 optimizer by_kind {
   option embeddings: layer = adafactor
-  option matrices:   layer = muon { iterations = 3 }
+  option matrices:   layer = muon { ns_steps = 3 }
   option rest:       layer = adamw
-  if lookup { by = embeddings } else if product { by = matrices } else { by = rest }
+  if embedding { by = embeddings } else if matmul { by = matrices } else { by = rest }
 }
 
 model m = decoder {
-  dim = 16, layers = 2, attention.heads.q = 2, ffn.hidden = 24
-  train = { batch = 2, context = 16, steps = 6, optimizer = by_kind, checkpoint = 3, precision = bf16 }
+  dim = 16, layers = 2, attention.heads.q = 2, ffn.hidden_dim = 24
+  train = { batch_size = 2, context_length = 16, steps = 6, optimizer = by_kind, save_interval = 3, precision = bf16 }
 }
 END_OF_SPEC
 head -c 3000 README.md >"$work/text"

@@ -7,8 +7,8 @@ export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 small_model 2
 cat >>"$work/small.moe" <<SPEC
 experiment widths {
-  base = small
-  vary ffn.hidden = [8, 12]
+  baseline = small
+  vary ffn.hidden_dim = [8, 12]
 }
 SPEC
 cd "$work" || exit 1

@@ -4,7 +4,7 @@
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 small_model 2
-printf 'experiment widths { base = small, vary ffn.hidden = [8, 12] }\n' >>"$work/small.moe"
+printf 'experiment widths { base = small, vary ffn.hidden_dim = [8, 12] }\n' >>"$work/small.moe"
 cd "$work" || exit 1
 
 # must COMMAND...: the command ends with 0.

@@ -11,17 +11,17 @@ cat >p.moe <<'SPEC'
 use decoder
 
 model small = decoder {
-  dim = 16, layers = 1, attention.heads.q = 2, ffn.hidden = 16
-  train = { batch = 2, context = 16, steps = 3, seed = 7 }
+  dim = 16, layers = 1, attention.heads.q = 2, ffn.hidden_dim = 16
+  train = { batch_size = 2, context_length = 16, steps = 3, seed = 7 }
 }
 model derived = small { dim = 24, train.steps = 4 }
 
-experiment fixed   { base = small, vary ffn.hidden = [16, 24], train = { steps = 5 } }
-experiment varied  { base = small, vary attention.gate = [none, { at = sdpa }] }
-experiment named   { base = small, variants = { wide = { ffn.hidden = 32 } } }
-experiment tuned   { base = small, tune train.lr = [1e-3, 2e-3] }
-experiment matched { base = small, vary attention.gate = [none, { at = sdpa }], match params by ffn.hidden }
-experiment spent   { base = small, vary ffn.hidden = [16, 24], budget = { steps = 6 } }
+experiment fixed   { baseline = small, vary ffn.hidden_dim = [16, 24], train = { steps = 5 } }
+experiment varied  { baseline = small, vary attention.gate = [none, { at = sdpa }] }
+experiment named   { baseline = small, variants = { wide = { ffn.hidden_dim = 32 } } }
+experiment tuned   { baseline = small, tune train.lr = [1e-3, 2e-3] }
+experiment matched { baseline = small, vary attention.gate = [none, { at = sdpa }], match params by ffn.hidden_dim }
+experiment spent   { baseline = small, vary ffn.hidden_dim = [16, 24], budget = { steps = 6 } }
 SPEC
 
 # row TEXT: the next lines test the row of the table that begins with TEXT.
@@ -100,11 +100,11 @@ row '`--set` < a flag for the same option'
 steps 2 moec train p.moe:small --steps 2 --set train.steps=3
 steps 2 moec train p.moe:small --set 'train = { steps = 3 }' --steps=2
 steps 2 moec sweep p.moe:named --steps 2 --set train.steps=9
-sets 'train.batch = 3' -b 3 --set train.batch=4
+sets 'train.batch_size = 3' -b 3 --set train.batch_size=4
 sets 'train.lr = 0.5' --set train.lr=0.1 --lr 0.5
 moec train p.moe:small --data text --out both --seed 2 --set train.seed=3 >log 2>&1 && grep -q '"seed": 2' both/run.json || wrong "--set train.seed wins over --seed"
-moec emit p.moe:small --out longer -c 32 --set train.context=8 >log 2>&1 && grep -q '\b32\b' longer/program.c || wrong "--set train.context wins over -c: $(cat log)"
-moec verify p.moe:small -b 1 -c 4 --set train.batch=8 --set train.context=8 >log 2>&1 || wrong "$(cat log)"
+moec emit p.moe:small --out longer -c 32 --set train.context_length=8 >log 2>&1 && grep -q '\b32\b' longer/program.c || wrong "--set train.context_length wins over -c: $(cat log)"
+moec verify p.moe:small -b 1 -c 4 --set train.batch_size=8 --set train.context_length=8 >log 2>&1 || wrong "$(cat log)"
 grep -q 'batch 1, context 4' log || wrong "--set wins over -b and -c of verify: $(cat log)"
 row '`--vary` of `coordcheck` and `--set` of the same option or of `train.schedule`'
 refused 2 "the check sets the options" moec coordcheck p.moe:small --vary dim=16,32 --set dim=24
@@ -117,21 +117,21 @@ steps 2 moec sweep p.moe:fixed --set train.steps=2
 steps 2 moec sweep p.moe:fixed --set 'train={steps=2}'
 plan 'train.steps=2$' p.moe:fixed --set train.steps=2
 row 'the base, `train = { ... }` < `vary`, `variants`, `tune`'
-plan 'ffn.hidden=24' p.moe:fixed
-plan 'ffn.hidden=32' p.moe:named
+plan 'ffn.hidden_dim=24' p.moe:fixed
+plan 'ffn.hidden_dim=32' p.moe:named
 plan 'train.lr=2e-3' p.moe:tuned
 row '`vary`, `variants` or `tune`, and `--set` of the same option'
-both p.moe:fixed --set ffn.hidden=40
+both p.moe:fixed --set ffn.hidden_dim=40
 both p.moe:fixed --set 'ffn={hidden=40}'
 both p.moe:varied --set attention.gate.at=v
 both p.moe:varied --set 'attention={gate={at=v}}'
-both p.moe:named --set ffn.hidden=40
+both p.moe:named --set ffn.hidden_dim=40
 both p.moe:tuned --set train.lr=1e-2
-plan 'hidden_24' p.moe:fixed --set ffn=swiglu
+plan 'hidden_dim_24' p.moe:fixed --set ffn=swiglu
 row 'the base < `match`, for variants other than the base'
 plan 'base +[0-9]+ ' p.moe:matched
 sed -n 's/^  base *\([0-9]*\) .*/\1/p' log >plain
-plan 'ffn.hidden=' p.moe:matched --set ffn.hidden=40
+plan 'ffn.hidden_dim=' p.moe:matched --set ffn.hidden_dim=40
 sed -n 's/^  base *\([0-9]*\) .*/\1/p' log | cmp -s - plain && wrong "--set does not change the size of the base"
 row 'the base < `budget`'
 steps 6 moec sweep p.moe:spent
@@ -146,7 +146,7 @@ both p.moe:varied --set train.seed=3
 row 'two entries of one experiment for the same option'
 for entries in 'vary train.steps = [1, 2], train = { steps = 3 }' 'budget = { steps = 3 }, train = { steps = 3 }' \
     'vary dim = [16], tune dim = [16]' 'vary dim = [16], match params by dim'; do
-    printf 'use p\nexperiment twice { base = small, vary ffn.hidden = [16], %s }\n' "$entries" >twice.moe
+    printf 'use p\nexperiment twice { base = small, vary ffn.hidden_dim = [16], %s }\n' "$entries" >twice.moe
     refused 1 "duplicate option" moec sweep twice.moe --dry-run
 done
 for entries in 'vary train.seed = [1, 2]' 'train = { seed = 3 }' 'tune train.seed = [1, 2]'; do
@@ -156,23 +156,23 @@ done
 
 row 'the spec in a run, with its `--set` < `--set` of the next command'
 rm -rf run
-moec train p.moe:small --data text --out run --set train.batch=3 --set train.steps=2 >log 2>&1 || wrong "$(cat log)"
+moec train p.moe:small --data text --out run --set train.batch_size=3 --set train.steps=2 >log 2>&1 || wrong "$(cat log)"
 moec diff run p.moe:small >log 2>&1
-grep -q -- '- train.batch = 3' log || wrong "the run has lost its --set: $(cat log)"
-moec diff run p.moe:small --set train.batch=5 >log 2>&1
-grep -q 'train.batch' log && wrong "--set has no effect on a run: $(cat log)"
+grep -q -- '- train.batch_size = 3' log || wrong "the run has lost its --set: $(cat log)"
+moec diff run p.moe:small --set train.batch_size=5 >log 2>&1
+grep -q 'train.batch_size' log && wrong "--set has no effect on a run: $(cat log)"
 row 'the spec in a run < the spec and the options of `train --resume`'
-moec train p.moe:small --data text --out run --resume --set train.batch=3 --steps 5 >log 2>&1 || wrong "$(cat log)"
+moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 5 >log 2>&1 || wrong "$(cat log)"
 tail -1 run/log.jsonl | grep -q '"step":5' || wrong "--steps has no effect on a resumed run: $(tail -1 run/log.jsonl)"
 row 'the seed of a run and another `--seed` of `train --resume`'
-refused 1 "omit --seed" moec train p.moe:small --data text --out run --resume --set train.batch=3 --steps 6 --seed 8
+refused 1 "omit --seed" moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 6 --seed 8
 row 'the tokenizer of a run < `--tokenizer`'
 for size in 300 290; do
     moec tokenizer train text --vocab-size $size --out $size.json >log 2>&1 || wrong "$(cat log)"
 done
-moec train p.moe:small --set vocab=300 --tokenizer 300.json --data text --out worded >log 2>&1 || wrong "$(cat log)"
+moec train p.moe:small --set vocab_size=300 --tokenizer 300.json --data text --out worded >log 2>&1 || wrong "$(cat log)"
 refused 1 "no.json" moec generate worded --tokenizer no.json --prompt x -n 2
-moec train p.moe:small --set vocab=300 --tokenizer 290.json --init-from worded --data text --out other >log 2>&1 || wrong "$(cat log)"
+moec train p.moe:small --set vocab_size=300 --tokenizer 290.json --init-from worded --data text --out other >log 2>&1 || wrong "$(cat log)"
 [ "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' worded/run.json)" != "$(sed -n 's/.*"data_tokens": \([0-9]*\).*/\1/p' other/run.json)" ] ||
     wrong "--tokenizer has no effect where --init-from has a tokenizer"
 

@@ -23,16 +23,16 @@ layer weighed(x[s, d]) -> y[s, d] {
   axis n = 4
   param router[d, n]
   p[s, n] = softmax[n](sum[d] x[s, d] * router[d, n])
-  y[s, d] = sum[n] p[s, n] * swiglu@expert[n](x; hidden = 96)[s, d]
+  y[s, d] = sum[n] p[s, n] * swiglu@expert[n](x; hidden_dim = 96)[s, d]
 }
 
 layer hashed(x[s, d]) -> y[s, d] {
   axis n = 4
   chosen[s, n] = s % 4 == n
-  y[s, d] = sum[n in chosen] swiglu@expert[n](x; hidden = 96)[s, d]
+  y[s, d] = sum[n in chosen] swiglu@expert[n](x; hidden_dim = 96)[s, d]
 }
 
-model dense = decoder { dim = 64, layers = 1, ffn = dense_mixture, train = { batch = 4, context = 32 } }
+model dense = decoder { dim = 64, layers = 1, ffn = dense_mixture, train = { batch_size = 4, context_length = 32 } }
 
 model soft = dense { ffn = weighed }
 

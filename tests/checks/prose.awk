@@ -116,6 +116,7 @@ function end_option(    line, t, first, list, values, count, i, name) {
     name = line
     sub(/^  option */, "", name)
     sub(/:.*/, "", name)
+    sub(/ +(was|suggest) \[.*/, "", line)
     if (line !~ /"[^"]*"[ ]*$/) {
         if (declared_file ~ /^stdlib\//) found(declared_file, declared_at, "option without text", name)
         return
@@ -129,7 +130,7 @@ function end_option(    line, t, first, list, values, count, i, name) {
     if (first ~ /^(of|the|a|an|what|who|as|so|that|which|how|whether|if|when|where|to|for|by|in|with|and|or|also|those|add|use|log|learn|choose|normalize|multiply|keep|save)$/ \
         || t ~ /^[A-Z][a-z]+ / && first != "Nesterov" || t ~ /[.]$/ || t !~ / /)
         found(declared_file, declared_at, "option text is not a noun phrase in lower case", name ": " t)
-    if (match(line, /: *word in \[[^]]*\]/)) {
+    if (match(line, /: *(enum|word) in \[[^]]*\]/)) {
         list = substr(line, RSTART, RLENGTH)
         sub(/.*\[/, "", list)
         sub(/\].*/, "", list)

@@ -23,7 +23,7 @@ cat >"$work/stdlib/sample.moe" <<'END'
 layer sample(x) -> y {
   option a: int = 1
   option b: int = 1  "the size of it"
-  option c: word in [left, right] = left  "side of the tensor, left"
+  option c: enum in [left, right] = left  "side of the tensor, left"
   option d: int = 1  "size in bytes; 0 = automatic"
 }
 END

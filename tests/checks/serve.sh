@@ -36,7 +36,7 @@ same "each token once" "$(post '{"prompt":"x","max_tokens":6,"temperature":0,"lo
 
 # Log-probabilities of a prompt, of several at once too, are the loss that moec eval measures.
 head -c 17 "$work/text" >"$work/part"
-loss=$(moec eval "$work/run" --data "$work/part" --json --set train.batch=1 | sed -n 's/.*"loss": \([^,]*\),.*/\1/p')
+loss=$(moec eval "$work/run" --data "$work/part" --json --set train.batch_size=1 | sed -n 's/.*"loss": \([^,]*\),.*/\1/p')
 quoted=$(sed ':a;N;$!ba;s/\\/\\\\/g;s/"/\\"/g;s/\n/\\n/g' "$work/part")
 # scored PROMPTS MORE: the mean of the log-probabilities of the last prompt, negative.
 scored() {
@@ -66,34 +66,34 @@ sed 's/"answer": 0/"answer": 2/;s/"answer": 1/"answer": 0/;s/"answer": 2/"answer
 has "wrong choices" "$(moec eval "$work/run" --multiple-choice "$work/wrong.jsonl")" "accuracy 0.0000"
 echo '{"context": "x", "choices": ["a"], "answer": 1}' >"$work/bad.jsonl"
 moec eval "$work/run" --multiple-choice "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "no question was taken"
-grep -q 'bad.jsonl:1: no question' "$work/out" || wrong "$(cat "$work/out")"
+grep -q 'bad.jsonl:1: invalid question' "$work/out" || wrong "$(cat "$work/out")"
 
 # What is wrong is said in the form of the API.
 at1=$at/v1/completions
-refuse 400 'is no JSON' "$at1" -d '{'
+refuse 400 'is not valid JSON' "$at1" -d '{'
 refuse 400 'a JSON object' "$at1" -d '[]'
 refuse 400 "unknown argument 'promt'" "$at1" -d '{"promt":"x"}'
 refuse 400 "'prompt' is missing" "$at1" -d '{}'
 refuse 400 'at least one token' "$at1" -d '{"prompt":""}'
-refuse 400 'is no token' "$at1" -d '{"prompt":[1,256]}'
-refuse 400 'is no token' "$at1" -d '{"prompt":[[1],[-1]]}'
-refuse 400 "'temperature' is a number from 0 to 2" "$at1" -d '{"prompt":"x","temperature":"hot"}'
+refuse 400 'is not a token id' "$at1" -d '{"prompt":[1,256]}'
+refuse 400 'is not a token id' "$at1" -d '{"prompt":[[1],[-1]]}'
+refuse 400 "'temperature' must be a number from 0 to 2" "$at1" -d '{"prompt":"x","temperature":"hot"}'
 refuse 400 'token numbers below 256' "$at1" -d '{"prompt":"x","logit_bias":{"256":5}}'
 refuse 400 'from -100 to 100' "$at1" -d '{"prompt":"x","logit_bias":{"1":101}}'
-refuse 400 'is an object of token numbers' "$at1" -d '{"prompt":"x","logit_bias":[1]}'
-refuse 400 "'presence_penalty' is a number from -2 to 2" "$at1" -d '{"prompt":"x","presence_penalty":3}'
+refuse 400 'must map token ids' "$at1" -d '{"prompt":"x","logit_bias":[1]}'
+refuse 400 "'presence_penalty' must be a number from -2 to 2" "$at1" -d '{"prompt":"x","presence_penalty":3}'
 refuse 400 "'response_format' is not supported" "$at1" -d '{"prompt":"x","response_format":{"type":"json_object"}}'
 refuse 400 'context_length_exceeded' "$at1" -d '{"prompt":"x","max_tokens":33}'
 refuse 400 'at most 128 texts' "$at1" -d '{"prompt":["x","y"],"n":100}'
-refuse 400 'none empty' "$at1" -d '{"prompt":"x","stop":""}'
+refuse 400 'must be a non-empty string' "$at1" -d '{"prompt":"x","stop":""}'
 refuse 404 'model_not_found' "$at1" -d '{"model":"other","prompt":"x"}'
-refuse 404 'nothing at this path' "$at/v1/embeddings" -d '{}'
+refuse 404 'unknown path' "$at/v1/embeddings" -d '{}'
 refuse 405 'takes POST' "$at1"
 refuse 405 'takes GET' "$at/health" -d x
 refuse 400 'no_chat_template' "$at/v1/chat/completions" -d '{"messages":[{"role":"user","content":"x"}]}'
 head -c 4000 "$work/text" >"$work/long"
-refuse 413 'longer than this server takes' "$at1" --data-binary "@$work/long"
-refuse 413 'longer than this server takes' "$at1" -H 'Transfer-Encoding: chunked' --data-binary "@$work/long"
+refuse 413 'the body is too large' "$at1" --data-binary "@$work/long"
+refuse 413 'the body is too large' "$at1" -H 'Transfer-Encoding: chunked' --data-binary "@$work/long"
 
 # Clients that go away, send half a request, none, or something else.
 printf 'HELO there\r\n\r\n' | curl -s -m 2 "telnet://$at" >/dev/null || true
@@ -126,10 +126,10 @@ has "log-probabilities of a chat" "$chatted" '"top_logprobs":[{"token"'
 events=$(curl -sS -m 20 "$at/v1/chat/completions" -H "$json" -H 'Authorization: Bearer secret' -d "{$chat,\"stream\":true}")
 has "events of a chat" "$events" '"delta":{"role":"assistant"'
 same "text of events" "$(echo "$events" | grep -o '"content":"[^"]*"' | field content | tr -d '\n')" "$(echo "$wanted" | field text)"
-refuse 400 'is a list of objects' "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d '{"messages":[{"role":"user"}]}'
+refuse 400 'must be a list of objects' "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d '{"messages":[{"role":"user"}]}'
 printf '{%% macro f() %%}{%% endmacro %%}' >"$work/macro.jinja"
 moec serve "$work/run" --port 0 --chat-template "$work/macro.jinja" >"$work/out" 2>&1 && wrong "a macro was taken"
-grep -q "the block 'macro' is not done here" "$work/out" || wrong "$(cat "$work/out")"
+grep -q "the block 'macro' is not supported" "$work/out" || wrong "$(cat "$work/out")"
 refuse 401 'invalid_api_key' "$at/v1/completions" -d '{"prompt":"x"}'
 refuse 401 'invalid_api_key' "$at/v1/models" -H 'Authorization: Bearer secreT'
 refuse 200 '"ok"' "$at/health"

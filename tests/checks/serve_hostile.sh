@@ -92,8 +92,8 @@ for path in v1/nothing health v1/models; do
 done
 refuse 403 'names another site' "$at1" -H 'Expect:' -H 'Origin: null' --data-binary "@$work/long"
 path=$(head -c 10000 "$work/long")
-refuse 414 'the path has more than 4096 bytes' "$at/$path"
-refuse 431 'the headers have more than 32768 bytes' "$at/health" -H "X: $(head -c 40000 "$work/long")"
+refuse 414 'the path is longer than 4096 bytes' "$at/$path"
+refuse 431 'the headers are longer than 32768 bytes' "$at/health" -H "X: $(head -c 40000 "$work/long")"
 refuse 200 '"choices"' "$at1" -d "$ask"
 ended first
 

@@ -10,18 +10,18 @@ cat >"$work/small.moe" <<'EOF'
 use decoder
 
 model dense = decoder {
-  vocab = 256, dim = 64, layers = 2
+  vocab_size = 256, dim = 64, layers = 2
   attention = { heads = { q = 4, k = 2, v = 2 }, head_dim = 32 }
-  ffn = swiglu { hidden = 192 }
-  train = { batch = 2, context = 32, steps = 60, evaluate = 0, lr = 1e-2 }
+  ffn = swiglu { hidden_dim = 192 }
+  train = { batch_size = 2, context_length = 32, steps = 60, eval_interval = 0, lr = 1e-2 }
 }
 
-model tied = dense { tied = true }
+model tied = dense { tie_embeddings = true }
 
-model routed = dense { ffn = moe { experts = 6, top = 2, expert = swiglu { hidden = 128 } } }
+model routed = dense { ffn = moe { experts = 6, top_k = 2, expert = swiglu { hidden_dim = 128 } } }
 EOF
 hold() { # MODEL WEIGHTS
-    moec verify "$work/small.moe:$1" -c 12 --set train.weights="$2" >"$work/out" 2>&1 || wrong "$1, $2: $(cat "$work/out")"
+    moec verify "$work/small.moe:$1" -c 12 --set inference.weight_dtype="$2" >"$work/out" 2>&1 || wrong "$1, $2: $(cat "$work/out")"
     grep -q ", $2 weights (f32 in training)" "$work/out" || wrong "$1, $2: not compared: $(cat "$work/out")"
     grep -q 'decoding .* the worst is off by' "$work/out" || wrong "$1, $2: $(cat "$work/out")"
 }
@@ -34,24 +34,24 @@ if [ "$(uname -m)" = x86_64 ]; then
 fi
 
 # Who is chosen does not depend on rounding, and training does not read what is rounded.
-moec dump "$work/small.moe:routed" --mode decode --after smaller_weights --set train.weights=int8 >"$work/dump"
+moec dump "$work/small.moe:routed" --mode decode --after smaller_weights --set inference.weight_dtype=int8 >"$work/dump"
 [ "$(grep -c '^  rounded .*: int8' "$work/dump")" = 8 ] || wrong "int8: $(cat "$work/dump")"
 grep -q 'block_ffn_router_rounded' "$work/dump" && wrong "a choice depends on rounding"
-moec dump "$work/small.moe:routed" --mode train --after storage --set train.weights=int8 | grep -q int8 && wrong "training reads int8"
+moec dump "$work/small.moe:routed" --mode train --after storage --set inference.weight_dtype=int8 | grep -q int8 && wrong "training reads int8"
 
-moec emit --force "$work/small.moe:dense" --target cuda --mode decode --out "$work/cuda" --set train.weights=int8 >"$work/out" 2>&1 &&
+moec emit --force "$work/small.moe:dense" --target cuda --mode decode --out "$work/cuda" --set inference.weight_dtype=int8 >"$work/out" 2>&1 &&
     wrong "emitted for a device"
-grep -q 'train.weights = int8 is available on CPUs only' "$work/out" || wrong "no reason: $(cat "$work/out")"
+grep -q 'inference.weight_dtype = int8 is available on CPUs only' "$work/out" || wrong "no reason: $(cat "$work/out")"
 
 # The same training, whatever the spec says of weights; eval tells what they cost.
 cat stdlib/*.moe >"$work/text"
 head -c 4000 "$work/text" >"$work/short"
 for weights in f32 int8; do
-    moec train "$work/small.moe:routed" --data "$work/text" --out "$work/$weights" --set train.weights=$weights >"$work/log" 2>&1 ||
+    moec train "$work/small.moe:routed" --data "$work/text" --out "$work/$weights" --set inference.weight_dtype=$weights >"$work/log" 2>&1 ||
         wrong "train: $(cat "$work/log")"
     moec eval "$work/$weights" --data "$work/text" --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/$weights.loss"
 done
-moec eval "$work/f32" --data "$work/text" --set train.weights=int8 --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/other.loss"
+moec eval "$work/f32" --data "$work/text" --set inference.weight_dtype=int8 --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/other.loss"
 cmp -s "$work/int8.loss" "$work/other.loss" || wrong "training differs: $(cat "$work/int8.loss" "$work/other.loss")"
 awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.loss" "$work/int8.loss" ||
     wrong "loss: f32 $(cat "$work/f32.loss"), int8 $(cat "$work/int8.loss")"
@@ -59,7 +59,7 @@ moec eval "$work/int8" --data "$work/text" | grep -q 'perplexity' || wrong "no p
 
 # What is cached as int8 costs the text that is generated little, and something.
 for cache in f32 int8; do
-    moec eval "$work/f32" --data "$work/short" --incremental --json --set train.cache=$cache |
+    moec eval "$work/f32" --data "$work/short" --incremental --json --set inference.kv_cache_dtype=$cache |
         sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/$cache.decoded"
 done
 awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.decoded" "$work/int8.decoded" ||
@@ -71,10 +71,10 @@ use decoder
 use recurrent
 
 model scans = decoder {
-  vocab = 256, dim = 64, layers = 8, ffn = swiglu { hidden = 64 }, separator = 1
-  mixers = [lstm, min_gru, linear_attention { heads = 2 }, retention { heads = 2 }, gated_delta { heads.k = 2 },
+  vocab_size = 256, dim = 64, layers = 8, ffn = swiglu { hidden_dim = 64 }, document_start_token = 1
+  token_mixers = [lstm, min_gru, linear_attention { heads = 2 }, retention { heads = 2 }, gated_delta { heads.k = 2 },
             mamba2 { heads = 2 }, gla { heads = 2 }, rwkv7 { heads = 2 }]
-  train = { batch = 2, context = 32, steps = 10, evaluate = 0, lr = 1e-2 }
+  train = { batch_size = 2, context_length = 32, steps = 10, eval_interval = 0, lr = 1e-2 }
 }
 EOF
 loss() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$work/out"; }
@@ -83,7 +83,7 @@ moec train "$work/scans.moe" --data "$work/text" --out "$work/scans" >"$work/log
 moec eval "$work/scans" --data "$work/short" --json >"$work/out" 2>&1 || wrong "eval: $(cat "$work/out")"
 full=$(loss)
 for weights in int8 bf16; do
-    set -- --set train.weights=$weights
+    set -- --set inference.weight_dtype=$weights
     moec verify "$work/scans.moe" "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
     moec eval "$work/scans" --data "$work/short" --json "$@" >"$work/out" 2>&1 || wrong "$weights: $(cat "$work/out")"
     rounded=$(loss)
@@ -92,9 +92,9 @@ for weights in int8 bf16; do
     close "$rounded" "$(loss)" 0.00001 || wrong "$weights: loss $rounded, decoding $(loss)"
 done
 for graph in forward decode measure; do
-    moec dump "$work/scans.moe" --mode $graph --after smaller_weights --set train.weights=int8 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
+    moec dump "$work/scans.moe" --mode $graph --after smaller_weights --set inference.weight_dtype=int8 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
     grep -q 'state_rounded' "$work/dump" && wrong "$graph: a scan reads int8"
-    moec dump "$work/scans.moe" --mode $graph --after smaller_weights --set train.weights=bf16 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
+    moec dump "$work/scans.moe" --mode $graph --after smaller_weights --set inference.weight_dtype=bf16 >"$work/dump" 2>&1 || wrong "$(cat "$work/dump")"
     grep -q 'state_rounded' "$work/dump" || wrong "$graph: a scan reads f32"
     grep -q 'time_rounded' "$work/dump" && wrong "$graph: fewer elements than a product are rounded"
 done
@@ -102,9 +102,9 @@ done
 # Emitted.
 for weights in bf16 int8; do
     rm -rf "$work/c"
-    moec emit --force "$work/f32" --target c --mode decode --out "$work/c" --set train.weights=$weights --set train.cache=$weights || wrong "emit"
+    moec emit --force "$work/f32" --target c --mode decode --out "$work/c" --set inference.weight_dtype=$weights --set inference.kv_cache_dtype=$weights || wrong "emit"
     make -s -C "$work/c" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
     (cd "$work/c" && ./generate --prompt 'layer ' --tokens 24 --temperature 0) >"$work/emitted"
-    moec generate "$work/f32" --prompt 'layer ' -n 24 --temperature 0 --set train.weights=$weights --set train.cache=$weights >"$work/hosted"
+    moec generate "$work/f32" --prompt 'layer ' -n 24 --temperature 0 --set inference.weight_dtype=$weights --set inference.kv_cache_dtype=$weights >"$work/hosted"
     [ "$(cat "$work/emitted")" = "$(cat "$work/hosted")" ] || wrong "$weights: emitted and hosted write different texts"
 done

@@ -5,15 +5,15 @@
 
 swept_model small 400 100
 cat >> "$work/small.moe" <<'SPEC'
-experiment gate { base = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
-experiment rates { base = small, vary attention.gate = [{ at = v }], tune train.lr = [1e-3, 1e-2, 1e30], train = { steps = 20, clip = 0 } }
-experiment halves { base = small, vary train.lr = [1e-4, 1e-3, 1e-5], seeds = 2, train = { steps = 40 }, keep = { halve_at = [0.25, 0.5] } }
-experiment limit { base = small, vary train.lr = [3], train = { steps = 40, clip = 0 }, keep = { diverged_above = 7 } }
-experiment named { base = small, vary layers = [2], train = { steps = 20 }, metric = { name = grad_norm, better = high } }
-experiment missing { base = small, train = { steps = 4 }, metric = accuracy }
-experiment timed { base = small, budget = { seconds = 0.05 } }
-experiment pair { base = small, seeds = 3, train = { steps = 2, evaluate = 0, checkpoint = 0 } }
-experiment diverging { base = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, clip = 0 } }
+experiment gate { baseline = small, vary attention.gate = [{ at = v }], match params by ffn.hidden_dim, seeds = 2 }
+experiment rates { baseline = small, vary attention.gate = [{ at = v }], tune train.lr = [1e-3, 1e-2, 1e30], train = { steps = 20, grad_clip = 0 } }
+experiment halves { baseline = small, vary train.lr = [1e-4, 1e-3, 1e-5], seeds = 2, train = { steps = 40 }, early_stopping = { halve_at = [0.25, 0.5] } }
+experiment limit { baseline = small, vary train.lr = [3], train = { steps = 40, grad_clip = 0 }, early_stopping = { diverged_above = 7 } }
+experiment named { baseline = small, vary layers = [2], train = { steps = 20 }, metric = { name = grad_norm, goal = maximize } }
+experiment missing { baseline = small, train = { steps = 4 }, metric = accuracy }
+experiment timed { baseline = small, budget = { seconds = 0.05 } }
+experiment pair { baseline = small, seeds = 3, train = { steps = 2, eval_interval = 0, save_interval = 0 } }
+experiment diverging { baseline = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, grad_clip = 0 } }
 SPEC
 cd "$work"
 

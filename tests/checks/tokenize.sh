@@ -45,8 +45,8 @@ header="{'descr': '<u2', 'fortran_order': False, 'shape': ($count,), }"
 { printf '\223NUMPY\001\000v\000%-117s\n' "$header"; cat "$work/plain.u16"; } > "$work/c.npy"
 cat > "$work/m.moe" <<'SPEC'
 use decoder
-model m = decoder { vocab = 500, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden = 16 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 2 } }
+model m = decoder { vocab_size = 500, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden_dim = 16 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 2 } }
 SPEC
 for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
     case $data in uint16:*) path=$data ;; *) path=$work/$data ;; esac
@@ -57,7 +57,7 @@ for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
 done
 
 moec train "$work/m.moe" --data "$work/text" --out "$work/bytes" > "$work/log" 2>&1 && fail "bytes are taken for tokens of 500"
-grep -q "this model has 500 tokens and no tokenizer: the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
+grep -q "the model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
 
 # Lines of JSON are the documents.
 printf '{"id": 1, "text": "one two"}\n{"text": "three\\nfour"}\n' > "$work/lines"
@@ -78,36 +78,36 @@ refuses() {
 }
 change() { sed "s/$1/$2/" "$work/made.json" > "$work/changed.json"; }
 change '"normalizer": null' '"normalizer": {"type": "Rot13"}'
-refuses "the normalizer 'Rot13' is not known" "$work/text" --tokenizer "$work/changed.json"
+refuses "the normalizer 'Rot13' is not supported" "$work/text" --tokenizer "$work/changed.json"
 change '"post_processor": null' '"post_processor": {"type": "Odd"}'
-refuses "the post_processor 'Odd' is not known" "$work/text" --tokenizer "$work/changed.json"
+refuses "the post_processor 'Odd' is not supported" "$work/text" --tokenizer "$work/changed.json"
 change '"normalizer": null' '"normalizer": {"type": "Replace", "pattern": {"Regex": "(?<name>a)"}, "content": "b"}'
-refuses "a group (?... of a kind that is not known" "$work/text" --tokenizer "$work/changed.json"
+refuses "an unsupported group (?..." "$work/text" --tokenizer "$work/changed.json"
 added() { change '"post_processor": null' "\"post_processor\": $1"; }
 around() { added "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"a\"}}, {\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"a\": {\"ids\": [$1]}}}"; }
 around 500
-refuses "adds the token 500, which is none" "$work/text" --tokenizer "$work/changed.json"
+refuses "adds token 500, which does not exist" "$work/text" --tokenizer "$work/changed.json"
 for token in -1 '"x"' 9223372036854775807 4294967297; do
     around "$token"
-    refuses "'post_processor' is not what a tokenizer.json has there" "$work/text" --tokenizer "$work/changed.json"
+    refuses "'post_processor' is malformed" "$work/text" --tokenizer "$work/changed.json"
 done
 added '{"type": "BertProcessing", "sep": ["b", 7], "cls": ["a", 600]}'
-refuses "adds the token 600, which is none" "$work/text" --tokenizer "$work/changed.json"
+refuses "adds the token 600, which does not exist" "$work/text" --tokenizer "$work/changed.json"
 for tokens in 7 '{"a": 1}' '[7]' '[{"id": -1, "content": "x"}]' '[{"id": 1, "content": 2}]'; do
     printf '{"added_tokens": %s, "model": {"type": "WordLevel", "vocab": {"a": 0}}}' "$tokens" > "$work/changed.json"
-    refuses "'added_tokens' is not what a tokenizer.json has there" "$work/text" --tokenizer "$work/changed.json"
+    refuses "'added_tokens' is malformed" "$work/text" --tokenizer "$work/changed.json"
 done
 for unknown in -2 1 4294967296; do
     printf '{"model": {"type": "Unigram", "unk_id": %s, "vocab": [["a", -1.5]]}}' $unknown > "$work/changed.json"
-    refuses "'unk_id' is not what a tokenizer.json has there" "$work/text" --tokenizer "$work/changed.json"
+    refuses "'unk_id' is malformed" "$work/text" --tokenizer "$work/changed.json"
 done
 change '"dropout": null' '"dropout": 0.5'
-refuses "the option 'dropout' is not known" "$work/text" --tokenizer "$work/changed.json"
+refuses "the option 'dropout' is not supported" "$work/text" --tokenizer "$work/changed.json"
 head -c 3000 "$work/made.json" > "$work/changed.json"
-refuses "no JSON" "$work/text" --tokenizer "$work/changed.json"
+refuses "invalid JSON" "$work/text" --tokenizer "$work/changed.json"
 refuses "has no token '<none>'" "$work/text" --tokenizer "$work/made.json" --append-token '<none>'
 refuses "cannot read" "$work/none" --tokenizer "$work/none.json"
 : > "$work/empty"
-refuses "the texts give no tokens" "$work/empty" --tokenizer "$work/made.json"
-refuses "a line is no JSON object with a text 'text'" "$work/text" --json-field text --tokenizer "$work/made.json"
+refuses "the texts contain no tokens" "$work/empty" --tokenizer "$work/made.json"
+refuses "a line is not a JSON object with a text field 'text'" "$work/text" --json-field text --tokenizer "$work/made.json"
 exit 0

@@ -11,8 +11,8 @@ fail() {
 
 cat > "$work/m.moe" <<'SPEC'
 use decoder
-model m = decoder { vocab = 400, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden = 16 }
-  train = { lr = 1e-2, batch = 4, context = 32, steps = 60, checkpoint = 30 } }
+model m = decoder { vocab_size = 400, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden_dim = 16 }
+  train = { lr = 1e-2, batch_size = 4, context_length = 32, steps = 60, save_interval = 30 } }
 SPEC
 cat stdlib/*.moe > "$work/words"
 moec tokenizer train "$work/words" --vocab-size 400 --out "$work/t.json" > "$work/log" 2>&1 || fail "tokenizer train"
@@ -80,8 +80,8 @@ generate text --prompt "5 6 7" --token-ids -n 9 > "$work/hosted"
 
 # Refusals.
 generate plain --prompt "use decoder" > "$work/out"
-[ $? -eq 1 ] && grep -q "the checkpoint has no tokenizer" "$work/log" || fail "bytes are taken for tokens"
+[ $? -eq 1 ] && grep -q "no tokenizer, so text cannot be converted" "$work/log" || fail "bytes are taken for tokens"
 sed 's/vocab = 400/vocab = 300/' "$work/m.moe" > "$work/small.moe"
 moec train "$work/small.moe" --data "$work/words" --tokenizer "$work/t.json" --out "$work/small" > "$work/log" 2>&1
-[ $? -eq 1 ] && grep -q "the tokenizer has 400 tokens, the model has vocab = 300" "$work/log" || fail "a vocabulary too small"
+[ $? -eq 1 ] && grep -q "the tokenizer has 400 tokens, but the model has vocab_size = 300" "$work/log" || fail "a vocabulary too small"
 exit 0

@@ -9,8 +9,8 @@ use decoder
 model small = decoder {
   dim = 16, layers = 2
   attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 8 }, balance = 0.01 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 60, accumulate = 2, evaluate = 20, checkpoint = 7 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 60, gradient_accumulation_steps = 2, eval_interval = 20, save_interval = 7 }
 }
 SPEC
 cat stdlib/*.moe > "$work/text"
@@ -80,29 +80,29 @@ grep -q 'tensors that the model does not have, such as block.1' "$work/log" || f
 refuses "another optimizer" "now: train.optimizer=sgd" train other --resume --steps 70 --set train.optimizer=sgd
 grep -q 'tensors that the model does not have, such as optimizer' "$work/log" || fail "lost states are not told of"
 refuses "more layers" "has no tensor block.2" train other --resume --steps 70 --set layers=3
-refuses "another width" "has the shape" train other --resume --steps 70 --set dim=32
+refuses "another width" "has shape" train other --resume --steps 70 --set dim=32
 cmp -s "$work/straight/last.safetensors" "$work/other/last.safetensors" || fail "a refused run has changed its checkpoint"
 sed -e 's/lr = 1e-2/lr = 2e-2/' "$work/small.moe" > "$work/moved.moe"
 moec train "$work/moved.moe" --data "$work/text" --out "$work/other" --resume --steps 61 > "$work/log" 2>&1 || fail "a run with another rate does not go on"
 grep -q 'was: train = { lr = 1e-2, batch' "$work/log" || fail "it is not told what was"
 grep -q 'now: train = { lr = 2e-2, batch' "$work/log" || fail "it is not told what is"
 moec train "$work/moved.moe" --data "$work/text" --out "$work/other" --resume --steps 62 > "$work/log" 2>&1
-grep -q 'the spec is not' "$work/log" && fail "a spec that is the same is told of"
+grep -q 'the spec has changed' "$work/log" && fail "a spec that is the same is told of"
 
 # A disk that is full, as a limit on the size of files.
 cp -r "$work/straight" "$work/full"
 limited() { (ulimit -f 100 && train full --resume --steps 70); }
-refuses "a full disk" "an existing file is unchanged" limited
+refuses "a full disk" "the existing file is unchanged" limited
 cmp -s "$work/straight/last.safetensors" "$work/full/last.safetensors" || fail "the checkpoint is lost on a full disk"
 
 # A checkpoint that was cut off, and one that was changed.
 cp -r "$work/straight" "$work/damaged"
 head -c 20000 "$work/straight/last.safetensors" > "$work/damaged/last.safetensors"
-refuses "a checkpoint cut off" "not a sound safetensors file" train damaged --resume --steps 70
+refuses "a checkpoint cut off" "not a valid safetensors file" train damaged --resume --steps 70
 cp "$work/straight/last.safetensors" "$work/damaged/last.safetensors"
 place=$(($(wc -c < "$work/damaged/last.safetensors") - 104))
 printf xxxx | dd of="$work/damaged/last.safetensors" bs=1 seek=$place conv=notrunc 2> /dev/null
-refuses "a changed checkpoint" "its checksum does not match" train damaged --resume --steps 70
+refuses "a changed checkpoint" "the checksum does not match" train damaged --resume --steps 70
 
 # A damaged log: what is sound stays, the rest is removed and told of; what is missing is told of, too.
 cp -r "$work/straight" "$work/mended"
@@ -110,22 +110,22 @@ log="$work/mended/log.jsonl"
 sed -i -e '5s/"loss"/loss/' -e '9s/^{//' -e '12s/"step":[0-9]*/"step":"many"/' -e '20s/"step":[0-9]*/"step":-3/' "$log"
 printf '{"step":60,"lo' >> "$log"
 train mended --resume --steps 61 || fail "a run with a damaged log does not go on"
-grep -q '4 damaged lines are removed, the first was line 5' "$work/log" || fail "damaged lines are not told of"
-grep -q 'holds 56 of the 60 steps' "$work/log" || fail "missing steps are not told of"
+grep -q '4 damaged lines, the first was line 5' "$work/log" || fail "damaged lines are not told of"
+grep -q 'has 56 of the 60 steps' "$work/log" || fail "missing steps are not told of"
 [ "$(grep -c '^{.*}$' "$log")" -eq "$(wc -l < "$log")" ] || fail "the log is not mended"
 [ "$(grep -c '"loss"' "$log")" -eq 57 ] || fail "a mended log has lost sound lines"
 : > "$log"
 train mended --resume --steps 62 || fail "a run without a log does not go on"
 grep -q 'holds 0 of the 61 steps' "$work/log" || fail "a lost log is not told of"
 
-refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.clip=0
-refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab=100
-refuses "too little data" "one training sequence needs" train short --set train.context=100000
-refuses "no data" "there is no data at" train missing --data "$work/nothing"
+refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.grad_clip=0
+refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab_size=100
+refuses "too little data" "one training sequence needs" train short --set train.context_length=100000
+refuses "no data" "no data found at" train missing --data "$work/nothing"
 
 # Models of images learn from examples, and are measured on them.
 cc -O1 -o "$work/shapes" examples/shapes.c -lm && "$work/shapes" draw 200 "$work/images" || fail "no images"
-images="models/dit.moe:dit_small --data $work/images --set layers=1 --set train.batch=4 --steps 2"
+images="models/dit.moe:dit_small --data $work/images --set layers=1 --set train.batch_size=4 --steps 2"
 # shellcheck disable=SC2086 # one word an argument
 moec train $images --out "$work/drawing" > "$work/log" 2>&1 || fail "images do not train"
 moec eval "$work/drawing" --data "$work/images" > "$work/log" 2>&1 || fail "a model of images is not measured"

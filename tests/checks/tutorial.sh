@@ -12,7 +12,7 @@ for model in start gated moved fewer narrow maps; do
 done
 ${CC:-cc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Werror -O1 -o "$work/shapes" examples/shapes.c -lm
 "$work/shapes" draw 400 "$work/images"
-moec train models/dit.moe:dit_small --data "$work/images" --out "$work/run" --steps 60 --set train.evaluate=30 >"$work/log" 2>&1 ||
+moec train models/dit.moe:dit_small --data "$work/images" --out "$work/run" --steps 60 --set train.eval_interval=30 >"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
 awk -F '[:,]' '/val_loss/ { last = $4 } END { exit !(last > 0 && last < 1.3) }' "$work/run/log.jsonl" || { cat "$work/run/log.jsonl"; exit 1; }
 moec sample "$work/run" --out "$work/drawn" --count 4 --steps 10

@@ -7,37 +7,37 @@ export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 cat >"$work/cancels.moe" <<'END_OF_SPEC'
 use decoder
 
-model m = decoder { vocab = 64, dim = 6, layers = 5, attention = { heads = { q = 3, k = 3, v = 1 }, head_dim = 10, value_dim = 4, key_dim = 8, gate = [{ at = q, per = shared, act = identity, average = logits }, { at = sdpa, per = element, act = gelu_tanh }], mask = causal, best = 3 }, ffn = moe { experts = 1, top = 1, expert = swiglu { hidden = 1, act = relu }, weights = raw }, sandwich = true, tied = true, cap = 3, probes = true, train = { batch = 2, context = 12, optimizer = sgd { nesterov = true, momentum = 0.5 }, schedule = cosine, chunk = 1 } }
+model m = decoder { vocab_size = 64, dim = 6, layers = 5, attention = { heads = { q = 3, k = 3, v = 1 }, head_dim = 10, value_dim = 4, cached_key_dim = 8, gate = [{ at = q, per = shared, act = identity, average = logits }, { at = sdpa, per = element, act = gelu_tanh }], mask = causal, top_values = 3 }, ffn = moe { experts = 1, top_k = 1, expert = swiglu { hidden_dim = 1, act = relu }, route_norm = none }, post_norm = true, tie_embeddings = true, softcap = 3, probes = true, train = { batch_size = 2, context_length = 12, optimizer = sgd { nesterov = true, momentum = 0.5 }, schedule = cosine, logits_chunk_size = 1 } }
 END_OF_SPEC
 cat >"$work/one_place.moe" <<'END_OF_SPEC'
 use decoder
 
-model m = decoder { vocab = 2, dim = 17, layers = 1, attention = { heads = { q = 3, k = 1, v = 3 }, head_dim = 10, value_dim = 3, gate = [{ at = sdpa, per = head, mode = add }], mask = window, window = 5 }, ffn = moe { experts = 2, top = 1, groups = 1, expert = lore_mlp { hidden = 8, lores = 1, top = 1, rank = 8, on = output, inner = gelu_tanh, act = gelu_tanh }, weights = raw, shared = swiglu { hidden = 3 } }, sandwich = true, tied = true, train = { batch = 2, context = 1, optimizer = sgd { nesterov = true, momentum = 0.5 }, schedule = cosine, precision = bf16 } }
+model m = decoder { vocab_size = 2, dim = 17, layers = 1, attention = { heads = { q = 3, k = 1, v = 3 }, head_dim = 10, value_dim = 3, gate = [{ at = sdpa, per = head, mode = add }], mask = window, window = 5 }, ffn = moe { experts = 2, top_k = 1, uniform_groups = 1, expert = lore_mlp { hidden_dim = 8, lores = 1, top_k = 1, rank = 8, on = output, inner = gelu_tanh, act = gelu_tanh }, route_norm = none, shared_expert = swiglu { hidden_dim = 3 } }, post_norm = true, tie_embeddings = true, train = { batch_size = 2, context_length = 1, optimizer = sgd { nesterov = true, momentum = 0.5 }, schedule = cosine, precision = bf16 } }
 END_OF_SPEC
 cat >"$work/nothing.moe" <<'END_OF_SPEC'
 use decoder
-model m = decoder { vocab = 1, dim = 16, layers = 1, attention = { heads.q = 2 }, train = { batch = 1, context = 4 } }
+model m = decoder { vocab_size = 1, dim = 16, layers = 1, attention = { heads.q = 2 }, train = { batch_size = 1, context_length = 4 } }
 END_OF_SPEC
 cat >"$work/balanced.moe" <<'END_OF_SPEC'
 use decoder
 model m = decoder {
-  vocab     = 13
+  vocab_size     = 13
   dim       = 6
   layers    = 1
   attention = { heads.q = 2, head_dim = 4 }
-  ffn       = moe { experts = 3, top = 3, expert = swiglu { hidden = 5 }, steer = 0.1 }
-  train     = { batch = 2, context = 7 }
+  ffn       = moe { experts = 3, top_k = 3, expert = swiglu { hidden_dim = 5 }, bias_update_rate = 0.1 }
+  train     = { batch_size = 2, context_length = 7 }
 }
 END_OF_SPEC
 cat >"$work/called.moe" <<'END_OF_SPEC'
 use decoder
 layer whole {
-  option train: layer = train { batch = 1, context = 2 }
+  option train: layer = train { batch_size = 1, context_length = 2 }
   axis d = 2
   axis v = 3
-  sequence s = train.context
+  sequence s = train.context_length
   param table[v,d] ~ normal(1)
-  input loss_scale[s,d]: real
+  input loss_scale[s,d]: float
   logits[s,v] = sum[d] loss_scale[s,d] * table[v,d]
   output logits
   loss = mean[batch,s] ((logsumexp[v] logits[s,v]) - logits[s,1])

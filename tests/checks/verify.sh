@@ -24,10 +24,10 @@ cat >"$work/chunked.moe" <<'END'
 use decoder
 use recurrent
 model m = decoder {
-  vocab = 64, dim = 64, layers = 1
-  attention = mamba2 { heads = 4, head_dim = 32, states = 32 }
-  ffn.hidden = 16
-  train = { batch = 2, context = 128 }
+  vocab_size = 64, dim = 64, layers = 1
+  attention = mamba2 { heads = 4, head_dim = 32, state_size = 32 }
+  ffn.hidden_dim = 16
+  train = { batch_size = 2, context_length = 128 }
 }
 END
 
@@ -47,15 +47,15 @@ cat >"$work/small.moe" <<'END'
 use decoder
 use recurrent
 model m = decoder {
-  vocab = 16, dim = 8, layers = 1
+  vocab_size = 16, dim = 8, layers = 1
   attention = retention { heads = 1 }
-  ffn.hidden = 8
-  train = { batch = 1, context = 24 }
+  ffn.hidden_dim = 8
+  train = { batch_size = 1, context_length = 24 }
 }
 END
 verified 'batch 1, context 24' "$work/small.moe" --shapes
 for shape in 'batch 2, context 1$' 'context 64$' 'context 96$' 'batch 2, context 128$' 'context 160$' 'context 192$' \
-    'context 16, train.places=16' 'context 40, train.places=16' 'context 128, train.places=1$' 'train.chunk=32' 'batch 9, context 128$'; do
+    'context 16, train.scan_chunk_size=16' 'context 40, train.scan_chunk_size=16' 'context 128, train.scan_chunk_size=1$' 'train.logits_chunk_size=32' 'batch 9, context 128$'; do
     grep -q "^m on cpu, .* $shape" "$work/said" || { cat "$work/said"; wrong "no shape '$shape'"; }
 done
 ! grep -q skipped "$work/said" || wrong "skipped: $(grep skipped "$work/said")"
@@ -67,16 +67,16 @@ done
 cat >"$work/wide.moe" <<'END'
 use decoder
 model m = decoder {
-  vocab = 64, dim = 64, layers = 1
+  vocab_size = 64, dim = 64, layers = 1
   attention = { heads.q = 2, head_dim = 32 }
-  ffn = swiglu { hidden = 64 }
-  train = { batch = 1, context = 8 }
+  ffn = swiglu { hidden_dim = 64 }
+  train = { batch_size = 1, context_length = 8 }
 }
 model whole = m { attention.mask = none }
 END
 
 # Too large: the reason, the limit and a command that works.
-large="$work/wide.moe:m --set train.batch=8 --set train.context=8192"
+large="$work/wide.moe:m --set train.batch_size=8 --set train.context_length=8192"
 fails 'the limit is 2 min' moec verify $large
 fails "moec verify $work/wide.moe:m -b 2 -c" moec verify $large
 fails 'batch 1, context 4096 (from train) needs' moec verify "$root"/models/gated_attention.moe:moe_15b
@@ -90,21 +90,21 @@ moec verify "$work/small.moe" --shapes -b 2 >"$work/said" 2>&1 || code=$?
 
 # Weights and caches as they are set.
 for weights in int8 bf16; do
-    verified "f32, $weights weights (f32 in training), seed" "$work/wide.moe:m" --set train.weights=$weights --forms
+    verified "f32, $weights weights (f32 in training), seed" "$work/wide.moe:m" --set inference.weight_dtype=$weights --forms
     has "$weights weights"
 done
-verified 'f32, int8 cache, seed' "$work/wide.moe:m" --set train.cache=int8 --forms
+verified 'f32, int8 cache, seed' "$work/wide.moe:m" --set inference.kv_cache_dtype=int8 --forms
 has 'int8 cache'
-verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole" --set train.cache=int8
+verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole" --set inference.kv_cache_dtype=int8
 
 # Many different blocks: the programs of both sides are within the limit of one compiler, as those of `train` are.
 {
-    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab = 16, dim = 16, layers = 13\n  mixers = [\n'
+    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab_size = 16, dim = 16, layers = 13\n  mixers = [\n'
     for i in 1 2 3 4; do
         for k in 1 2 3; do echo '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },'; done
         echo '    attention { heads.q = 2, head_dim = 8 },'
     done
-    printf '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },\n  ]\n  ffn = swiglu { hidden = 8 }\n'
-    printf '  train = { batch = 1, context = 16 }\n}\n'
+    printf '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },\n  ]\n  ffn = swiglu { hidden_dim = 8 }\n'
+    printf '  train = { batch_size = 1, context_length = 16 }\n}\n'
 } >"$work/many.moe"
 verified 'products of bf16' "$work/many.moe" --set train.precision=bf16

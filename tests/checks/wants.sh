@@ -6,8 +6,8 @@ command -v python3 >/dev/null || { echo "no Python to read the tensors" && exit 
 cat >"$work/spec.moe" <<'END_OF_SPEC'
 use decoder
 
-model plain = decoder { dim = 8, layers = 1, attention.heads.q = 1, train = { batch = 1, context = 4 } }
-model routed = plain { ffn = moe { experts = 4, top = 2, balance = 0.5, z = 0.5, expert.hidden = 8 } }
+model plain = decoder { dim = 8, layers = 1, attention.heads.q = 1, train = { batch_size = 1, context_length = 4 } }
+model routed = plain { ffn = moe { experts = 4, top_k = 2, aux_loss_coef = 0.5, z_loss_coef = 0.5, expert.hidden_dim = 8 } }
 END_OF_SPEC
 head -c 40 README.md >"$work/text"
 cat >"$work/check.py" <<'END_OF_PYTHON'

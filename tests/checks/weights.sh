@@ -25,7 +25,7 @@ one='{"a": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}}'
 two='{"b": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}'
 
 mkdir folder
-refused "folder holds no safetensors"
+refused "folder contains no safetensors files"
 tensors folder/model.safetensors "$one" 12
 [ "$(moec tensors folder | head -1)" = "a  BF16  [2, 3]  12" ] || wrong "a single file is not listed"
 mv folder/model.safetensors folder/1.safetensors
@@ -36,28 +36,28 @@ moec tensors folder > out
 tail -1 out | grep -q "^2 tensors, 7 elements, 20 B$" || wrong "the sum is wrong: $(cat out)"
 
 index '"a": "1.safetensors", "b": "3.safetensors"'
-refused "folder/3.safetensors, which is not there"
+refused "folder/3.safetensors, which does not exist"
 index '"a": "1.safetensors", "b": "1.safetensors"'
-refused "1.safetensors does not hold tensor b"
+refused "1.safetensors does not contain tensor b"
 index '"a": "1.safetensors", "b": "2.safetensors", "c": "2.safetensors"'
-refused "2.safetensors does not hold tensor c"
+refused "2.safetensors does not contain tensor c"
 index '"a": "1.safetensors"'
 moec tensors folder > out || wrong "a file that the index does not name counts"
 index '"a": "../folder/1.safetensors"'
-refused "'../folder/1.safetensors', which is no name of a file"
+refused "'../folder/1.safetensors', which is not a file name"
 index '"a": ".."'
-refused "'..', which is no name of a file"
+refused "'..', which is not a file name"
 index '"a": 7'
-refused "which is no name of a file"
+refused "which is not a file name"
 index ''
-refused "names no tensor"
+refused "names no tensors"
 printf '{"weight_map": [' > folder/model.safetensors.index.json
-refused "no JSON"
+refused "invalid JSON"
 printf '{}' > folder/model.safetensors.index.json
-refused "has no weight_map"
+refused "has no key weight_map"
 tensors folder/2.safetensors "$one" 12
 index '"a": "1.safetensors", "b": "2.safetensors"'
-refused "holds the tensor a twice"
+refused "contains tensor a twice"
 
 rm folder/model.safetensors.index.json
 hostile() { # TEXT HEADER BYTES
@@ -65,8 +65,8 @@ hostile() { # TEXT HEADER BYTES
     refused "$1"
 }
 hostile "overlap" '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}' 12
-hostile "lies outside the file" '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 9223372036854775807]}}' 8
+hostile "is outside the file" '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 9223372036854775807]}}' 8
 hostile "a shape is not a list of sizes" '{"a": {"dtype": "F32", "shape": [4611686018427387904, 8], "data_offsets": [0, 8]}}' 8
 hostile "a shape is not a list of sizes" '{"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}' 8
-hostile "does not fit its bytes" '{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}' 8
-hostile "holds more than its tensors" '{}' 8
+hostile "does not match its shape" '{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}' 8
+hostile "bytes after the last tensor" '{}' 8

@@ -282,9 +282,9 @@ static void one_mutant(const Plan *plan, uint64_t number) {
 /* A small model, two steps of training, its weights, tokens. */
 static bool prepare(void) {
     static const char spec[] =
-        "use decoder\n\nmodel m = decoder {\n  vocab = 256, dim = 8, layers = 1\n"
+        "use decoder\n\nmodel m = decoder {\n  vocab_size = 256, dim = 8, layers = 1\n"
         "  attention = { heads = { q = 1 }, head_dim = 8 }\n"
-        "  train = { batch = 2, context = 8, steps = 2, evaluate = 1 }\n}\n";
+        "  train = { batch_size = 2, context_length = 8, steps = 2, eval_interval = 1 }\n}\n";
     static const char *const lines[] = {"train spec.moe --data text --out run",
                                         "init spec.moe --seed 1 --out weights.safetensors",
                                         "export weights.safetensors --format gguf --out gguf",

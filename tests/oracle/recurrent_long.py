@@ -56,7 +56,7 @@ def compiled(name, folder, w, window, places, want):
     write(folder / "weights.safetensors", w.all)
     (folder / "text").write_bytes(bytes(window))
     subprocess.run(["moec", "forward", f"{SPEC}:{name}", "--weights", folder / "weights.safetensors", "--input", folder / "text",
-                    "--outputs", want, "--out", folder / "out.safetensors", "-c", str(places), "--set", "train.batch=1"],
+                    "--outputs", want, "--out", folder / "out.safetensors", "-c", str(places), "--set", "train.batch_size=1"],
                    check=True, stdout=subprocess.DEVNULL)
     return read(folder / "out.safetensors")
 

@@ -14,7 +14,7 @@ small_model 400
 cat stdlib/*.md compiler/*.c runtime/*/*.c >>"$work/text"
 moec tokenizer train "$work/text" --vocab-size 512 --out "$work/tokenizer.json"
 moec train "$work/small.moe" --data "$work/text" --tokenizer "$work/tokenizer.json" --out "$work/run" \
-    --set vocab=512 --set dim=64 --set layers=2 --set train.context=64 --set train.batch=8 >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
+    --set vocab_size=512 --set dim=64 --set layers=2 --set train.context_length=64 --set train.batch_size=8 >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
 printf '%s' "{% for m in messages %}{{ m['role'] + ': ' + m['content'] | trim }}{{ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}" >"$work/chat.jinja"
 moec serve "$work/run" --port 0 --chat-template "$work/chat.jinja" -c 256 --client-timeout 4 --timeout 60 >"$work/out" 2>"$work/err" &
 server=$!

@@ -17,14 +17,14 @@ import xllamacpp
 
 MODELS = """use decoder
 model llama = decoder {
-  vocab = 400, dim = 64, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 16 }, ffn.hidden = 96
-  train = { context = 256, batch = 2, lr = 3e-3, steps = 60 }
+  vocab_size = 400, dim = 64, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 16 }, ffn.hidden = 96
+  train = { context_length = 256, batch_size = 2, lr = 3e-3, steps = 60 }
 }
 model llama_tied = llama { tied = true }
 model llama_linear = llama { attention.rotary = linear_rotary { factor = 4 } }
 model llama_yarn = llama { attention.rotary = yarn_rotary { factor = 8, original = 32 } }
 model llama_three = llama { attention.rotary = llama3_rotary { base = 10000, factor = 8, original = 256 } }
-model mixtral = llama { ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 48 }, weights = renormalised } }
+model mixtral = llama { ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden = 48 }, weights = renormalised } }
 model qwen2 = llama { attention = { bias = true, out_bias = false } }
 model qwen3 = llama { attention.qk_norm = true }
 model qwen3moe = mixtral { attention.qk_norm = true }

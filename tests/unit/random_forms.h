@@ -470,7 +470,7 @@ static void add_helpers(Spec *spec) {
 static void add_inputs(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
-    add(spec, "  sequence s = train.context\n  input tokens[s]: token\n  input targets[s]: next\n");
+    add(spec, "  sequence s = train.context_length\n  input tokens[s]: token\n  input targets[s]: next_token\n");
     add(spec, "  param embedding[v, d] ~ normal(0.5), df[d, f] ~ uniform(0.5), dg[d, g] ~ "
               "uniform(-1, 1)\n");
     add(spec, "  param w3[f, g, h] ~ normal(0.1, 0.4), w2[c, d] { decay = 0 }\n");
@@ -480,7 +480,7 @@ static void add_inputs(Forms *forms) {
     add(spec, "  x[s, d] = embedding[tokens[s], d]\n");
     if (spec->causal) return;
     if (chance(random, 40))
-        add(spec, "  axis z = 5\n  input numbers[z, h]: real\n"
+        add(spec, "  axis z = 5\n  input numbers[z, h]: float\n"
                   "  x[s, d] = x[s, d] + 0.2 * (sum[z, h] numbers[z, h] * vh[h])\n");
     if (chance(random, 40))
         add(spec, "  axis o = 4\n  input source[o]: token\n"
@@ -542,7 +542,7 @@ static void make_forms(Spec *spec, uint64_t seed) {
     spec->dim = forms.size[D];
     add_helpers(spec);
     add(spec,
-        "layer whole {\n  option train: layer = train\n  option way: word in [one, two, three] = "
+        "layer whole {\n  option train: layer = train\n  option way: enum in [one, two, three] = "
         "%s\n  axis v = %ld\n",
         PICK(random, "one", "two", "three"), spec->vocabulary);
     for (int i = 0; i < FORM_AXES; i++) add(spec, "  axis %s = %ld\n", form_axes[i], forms.size[i]);

@@ -326,11 +326,11 @@ static void add_heads(Spec *spec) {
         add(spec, "    rotary = { dim = 2, base = %ld }\n", between(random, 10, 10000));
     if (width > 1 && chance(random, 15)) {
         add(spec, "    key_dim = %ld\n", between(random, 1, width - 1));
-        add(spec, "    widen = { per = %s, hidden = %s }\n", PICK(random, "shared", "head"),
+        add(spec, "    widen = { per = %s, hidden_dim = %s }\n", PICK(random, "shared", "head"),
             PICK(random, "0", "3"));
     }
     if (chance(random, 15))
-        add(spec, "    augment = augment { hidden = 5, residual = %s }\n",
+        add(spec, "    augment = augment { hidden_dim = 5, residual = %s }\n",
             PICK(random, "true", "false"));
 }
 
@@ -369,7 +369,7 @@ static void add_block(Spec *spec, int depth);
 
 static void add_lores(Spec *spec) {
     Random *random = &spec->random;
-    add(spec, "lore_mlp { hidden = %ld, lores = 4, top = %ld, rank = %ld", between(random, 3, 11),
+    add(spec, "lore_mlp { hidden_dim = %ld, lores = 4, top_k = %ld, rank = %ld", between(random, 3, 11),
         between(random, 1, 2), between(random, 1, 3));
     if (chance(random, 20)) add(spec, ", routed = false");
     if (chance(random, 25))
@@ -383,7 +383,7 @@ static void add_moe(Spec *spec, int depth) {
     long groups = chance(random, 25) ? between(random, 2, 3) : 1,
          each = between(random, 1 + (groups == 1), groups > 1 ? 3 : 6);
     long top = between(random, 1, each < 3 ? each : 3);
-    add(spec, "moe {\n    experts = %ld\n    top = %ld\n", groups * each, groups * top);
+    add(spec, "moe {\n    experts = %ld\n    top_k = %ld\n", groups * each, groups * top);
     if (groups > 1) add(spec, "    groups = %ld\n", groups);
     add(spec, "    score = %s\n    weights = %s\n", PICK(random, "softmax", "sigmoid"),
         PICK(random, "raw", "renormalised"));
@@ -395,7 +395,7 @@ static void add_moe(Spec *spec, int depth) {
         add(spec, "    choice = expert\n");
     else if (chance(random, 20) && top < each)
         add(spec, "    steer = 0.01\n");
-    if (chance(random, 30)) add(spec, "    shared = swiglu { hidden = 5 }\n");
+    if (chance(random, 30)) add(spec, "    shared = swiglu { hidden_dim = 5 }\n");
     add(spec, "    expert = ");
     add_block(spec, depth + 1);
     add(spec, "\n  }");
@@ -405,10 +405,10 @@ static void add_block(Spec *spec, int depth) {
     Random *random = &spec->random;
     switch (between(random, 0, depth == 0 ? 7 : depth == 1 ? 4 : 3)) {
     case 0:
-        add(spec, "swiglu { hidden = %ld }", between(random, 3, 17));
+        add(spec, "swiglu { hidden_dim = %ld }", between(random, 3, 17));
         break;
     case 1:
-        add(spec, "mlp { hidden = %ld, bias = %s, act = %s }", between(random, 3, 17),
+        add(spec, "mlp { hidden_dim = %ld, bias = %s, act = %s }", between(random, 3, 17),
             PICK(random, "true", "false"),
             PICK(random, "gelu", "gelu_tanh", "relu", "relu2", "silu"));
         break;
@@ -430,9 +430,9 @@ static void add_stack(Spec *spec) {
     Random *random = &spec->random;
     add(spec, "layer stack {\n  option attention: layer = attention\n  option ffn: layer = swiglu\n"
               "  option norm: layer = rms_norm\n  option train: layer = train\n");
-    add(spec, "  axis d = %ld\n  axis v = %ld\n  sequence s = train.context\n", spec->dim,
+    add(spec, "  axis d = %ld\n  axis v = %ld\n  sequence s = train.context_length\n", spec->dim,
         spec->vocabulary);
-    add(spec, "  input tokens[s]: token\n  input targets[s]: next\n  param embedding[v,d] ~ "
+    add(spec, "  input tokens[s]: token\n  input targets[s]: next_token\n  param embedding[v,d] ~ "
               "normal(1), mix[d,d]\n");
     add(spec, "  x[s,d] = embedding[tokens[s],d]\n  repeat block[i < %ld] {\n",
         between(random, 2, 6));
@@ -440,7 +440,7 @@ static void add_stack(Spec *spec) {
     add(spec, "    if i %% %ld == %ld { x = x + attention(norm@first(x)) }", every,
         between(random, 0, every - 1));
     if (chance(random, 50))
-        add(spec, " else { x = x + 0.3 * (i + 1) * swiglu@other(norm@first(x); hidden = 5) }");
+        add(spec, " else { x = x + 0.3 * (i + 1) * swiglu@other(norm@first(x); hidden_dim = 5) }");
     add(spec, "\n    y[s,j] = sum[d] x[s,d] * mix[d,j]\n    x = x + 0.3 * tanh(y)\n");
     if (chance(random, 50))
         add(spec, "    if i > 0 { x = x + ffn(norm@second(x)) }\n");
@@ -452,13 +452,13 @@ static void add_stack(Spec *spec) {
 
 static void add_training(Spec *spec) {
     Random *random = &spec->random, apart = {random->state ^ 0x91ACE5u};
-    add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch,
+    add(spec, "  train = { batch_size = %ld, context_length = %ld, activation_checkpointing = %s", spec->batch,
         spec->images ? 1 : spec->context, PICK(random, "none", "layer"));
-    add(spec, ", places = %ld",
+    add(spec, ", scan_chunk_size = %ld",
         chance(&apart, 25) ? between(&apart, 8, 20) : between(&apart, 1, 5));
     switch (between(random, 0, 3)) {
     case 0:
-        add(spec, ", optimizer = sgd { nesterov = %s, decay = 0.1 }",
+        add(spec, ", optimizer = sgd { nesterov = %s, weight_decay = 0.1 }",
             PICK(random, "true", "false"));
         break;
     case 1:
@@ -577,16 +577,16 @@ static void make_recurrence(Spec *spec, uint64_t seed) {
     if (linear) add_linear(spec, random, 2, way);
     if (!linear || two) add_recurrence(spec, random, 2 + linear);
     add(spec, "  y[s,d] = sum[f] t%d[s,f] * b[f,d]\n}\n\n", 2 + (linear && two));
-    add(spec, "model random = decoder {\n  vocab = %ld\n  dim = %ld\n  layers = %ld\n",
+    add(spec, "model random = decoder {\n  vocab_size = %ld\n  dim = %ld\n  layers = %ld\n",
         spec->vocabulary, spec->dim, between(random, 1, 2));
     if (spec->resets && !chosen) add(spec, "  separator = %ld\n", between(random, 0, 3));
     if (chosen)
         add(spec,
-            "  attention = { heads.q = 1, rotary = none }\n  ffn = moe { experts = 3, top = %ld, "
+            "  attention = { heads.q = 1, rotary = none }\n  ffn = moe { experts = 3, top_k = %ld, "
             "expert = made }\n",
             between(random, 1, 2));
     else
-        add(spec, "  attention = made\n  ffn = swiglu { hidden = 5 }\n");
+        add(spec, "  attention = made\n  ffn = swiglu { hidden_dim = 5 }\n");
     add_training(spec);
 }
 

@@ -244,7 +244,7 @@ typedef struct Case {
     const char *sets[8];
 } Case;
 
-#define SMALL "dim=24", "layers=3", "vocab=19", "train.batch=2", "train.context=10"
+#define SMALL "dim=24", "layers=3", "vocab_size=19", "train.batch_size=2", "train.context_length=10"
 
 static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL}},
@@ -252,19 +252,19 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_DECODE, {SMALL}},
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL}},
-    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL, "separator=4"}},
-    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "separator=4"}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL, "document_start_token=4"}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "document_start_token=4"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL}},
     {"models/tiny.moe", "tiny_sigmoid_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_two_gates", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
-    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.remat=layer"}},
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
-    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
+    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.activation_checkpointing=layer"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.logits_chunk_size=10", "tie_embeddings=true"}},
+    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab_size=64", "train.logits_chunk_size=5"}},
     /* logits of more than a mebibyte, whose adjoint takes over their memory */
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab=30011", "train.chunk=10"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab_size=30011", "train.logits_chunk_size=10"}},
 };
 
 /* What takes over the memory of another begins where that one ends. */
@@ -310,7 +310,7 @@ static void test_models(void **state) {
 
 /* ---- random programs ---- */
 
-enum { DEFAULT_PROGRAMS = 24 };
+enum { DEFAULT_PROGRAMS = 12 };
 
 static void run_random(int first, bool affine) {
     Arena *arena = arena_new();

@@ -300,7 +300,7 @@ typedef struct Case {
     const char *sets[8];
 } Case;
 
-#define SMALL "dim=24", "layers=2", "vocab=19", "train.batch=2", "train.context=10"
+#define SMALL "dim=24", "layers=2", "vocab_size=19", "train.batch_size=2", "train.context_length=10"
 
 static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL}},
@@ -312,9 +312,9 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_sigmoid_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_two_gates", MOEC_TRAIN, {SMALL}},
-    {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top=1"}}, /* a single packed row */
+    {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top_k=1"}}, /* a single packed row */
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
-    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.remat=layer"}},
+    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.activation_checkpointing=layer"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16", "attention=swiglu"}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
@@ -324,32 +324,32 @@ static const Case cases[] = {
      "tiny_uneven",
      MOEC_DECODE,
      {SMALL, "train.precision=bf16", "attention.head_dim=10", "attention.value_dim=20"}},
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
-    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab=5003", "train.chunk=10"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.logits_chunk_size=10", "tie_embeddings=true"}},
+    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab_size=64", "train.logits_chunk_size=5"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab_size=5003", "train.logits_chunk_size=10"}},
     {"models/tiny.moe", "tiny_moe", MOEC_FORWARD, {SMALL, "train.precision=bf16"}},
     /* Several blocks of queries and keys, a window, a sink, a cap. */
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab=19", "train.batch=1", "train.context=80",
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=1", "train.context_length=80",
       "attention.mask=window", "attention.window=9", "train.precision=bf16"}},
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab=19", "train.batch=1", "train.context=80", "attention.sink=true",
-      "attention.cap=5"}},
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=1", "train.context_length=80", "attention.sink=true",
+      "attention.softcap=5"}},
     /* Several documents. */
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=80", "separator=4"}},
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=80", "document_start_token=4"}},
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=80", "separator=4",
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=80", "document_start_token=4",
       "train.precision=bf16"}},
-    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "separator=4"}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "document_start_token=4"}},
     /* Rows whose largest is found on the way; most threads see entries that count for nothing. */
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=1300"}},
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=0"}},
@@ -358,15 +358,15 @@ static const Case cases[] = {
     {"models/tiny.moe",
      "tiny_sdpa_gate",
      MOEC_TRAIN,
-     {"dim=64", "layers=1", "vocab=300", "train.context=70", "train.batch=2"}},
+     {"dim=64", "layers=1", "vocab_size=300", "train.context_length=70", "train.batch_size=2"}},
     {"models/tiny.moe",
      "tiny_moe",
      MOEC_TRAIN,
-     {"dim=64", "layers=1", "vocab=100", "train.context=70", "train.batch=2"}},
+     {"dim=64", "layers=1", "vocab_size=100", "train.context_length=70", "train.batch_size=2"}},
     {"models/tiny.moe",
      "tiny_moe",
      MOEC_TRAIN,
-     {"dim=64", "layers=1", "vocab=100", "train.context=70", "train.batch=2",
+     {"dim=64", "layers=1", "vocab_size=100", "train.context_length=70", "train.batch_size=2",
       "train.precision=bf16"}},
 };
 
@@ -404,12 +404,12 @@ static const Case rings[] = {
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_DECODE,
-     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=160", "separator=4",
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=160", "document_start_token=4",
       "attention.window=9"}},
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_DECODE,
-     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=160", "attention.window=20",
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=160", "attention.window=20",
       "train.precision=bf16"}},
 };
 

@@ -25,10 +25,10 @@ static const char spec[] =
     "  option train: layer = train { batch = 2, context = 5 }\n"
     "  option inner: layer = attention\n"
     "  axis d = 8\n"
-    "  sequence s = train.context\n"
-    "  input x[s, d]: real\n"
-    "  input dy[s, d]: real\n"
-    "  y[s, d] = x[s, d] + inner(x) + swiglu(x; hidden = 6)\n"
+    "  sequence s = train.context_length\n"
+    "  input x[s, d]: float\n"
+    "  input dy[s, d]: float\n"
+    "  y[s, d] = x[s, d] + inner(x) + swiglu(x; hidden_dim = 6)\n"
     "  output y\n"
     "  loss = sum[batch, s, d] y[s, d] * dy[s, d]\n"
     "}\n"
@@ -193,8 +193,8 @@ static const char balanced[] =
     "use decoder\n"
     "model balanced = decoder {\n"
     "  vocab = 32, dim = 16, layers = 2, attention.heads.q = 2\n"
-    "  ffn = moe { experts = 8, top = 1, expert = swiglu { hidden = 8 }, balance = 1 }\n"
-    "  train = { batch = 8, context = 6, lr = 1e-2 }\n"
+    "  ffn = moe { experts = 8, top_k = 1, expert = swiglu { hidden_dim = 8 }, balance = 1 }\n"
+    "  train = { batch_size = 8, context_length = 6, lr = 1e-2 }\n"
     "}\n";
 
 enum { WINDOWS = 8, WINDOW = 7 };
@@ -221,7 +221,7 @@ static double trained(const char *const *sets, int count, double *norm) {
 /* A mean over a step is known before it, whoever takes the step. */
 static void test_step_mean(void **state) {
     (void)state;
-    const char *const sets[] = {"ffn.balance_over=step", "train.batch=2", "train.accumulate=4"};
+    const char *const sets[] = {"ffn.aux_loss_scope=global_batch", "train.batch_size=2", "train.gradient_accumulation_steps=4"};
     double norm, same, other;
     double whole = trained(NULL, 0, &norm), alike = trained(sets, 1, &same);
     double parts = trained(sets, 3, &other), apart = trained(sets + 1, 2, &other);
@@ -276,8 +276,8 @@ static void test_messages(void **state) {
 
 static const char shared[] = "use decoder\n"
                              "model shared = decoder {\n"
-                             "  vocab = 256, dim = 16, layers = 1, attention.heads.q = 2\n"
-                             "  train = { batch = 2, context = 16, lr = 1e-2, accumulate = 2 }\n"
+                             "  vocab_size = 256, dim = 16, layers = 1, attention.heads.q = 2\n"
+                             "  train = { batch_size = 2, context_length = 16, lr = 1e-2, gradient_accumulation_steps = 2 }\n"
                              "}\n";
 
 enum { THREADS = 4, CALLS = 25, SAMPLE = 2 * 17, MOST = 2 * 16 * 256 };
@@ -517,7 +517,7 @@ static void test_on_text(void **state) {
 static void test_wrong_loads(void **state) {
     (void)state;
     MoecModel *model;
-    const char *const sets[] = {"train.batch = 3", NULL};
+    const char *const sets[] = {"train.batch_size = 3", NULL};
     REFUSED(moec_load("x", NULL, NULL), "'model' is NULL");
     REFUSED(moec_load("x", &(MoecLoad){.spec = shared}, &model), "got both");
     REFUSED(moec_load(NULL, NULL, &model), "got neither");

@@ -15,8 +15,8 @@
 
 enum { BATCH = 3, CONTEXT = 6, WORDS = 19, ROWS = BATCH * CONTEXT };
 
-static const char *const sets[] = {"vocab=19",      "dim=16",          "layers=2",     "train.batch=3",
-                                   "train.context=6", "train.chunk=2"};
+static const char *const sets[] = {"vocab_size=19",      "dim=16",          "layers=2",     "train.batch_size=3",
+                                   "train.context_length=6", "train.logits_chunk_size=2"};
 
 static const Tensor *find(const Program *program, const char *name) {
     for (int i = 0; i < program->tensors.count; i++) {

@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEFAULT_MODELS = 30, WORKERS_MOST = 16, ATTEMPTS = 3, MODELS_FOR_ALL_FORMS = 500 };
+enum { DEFAULT_MODELS = 16, WORKERS_MOST = 16, ATTEMPTS = 3, MODELS_FOR_ALL_FORMS = 500 };
 
 /* What the workers found, in memory that they share. */
 typedef struct Tally {

@@ -158,10 +158,10 @@ static const char *const published[] = {
     "models/complete_mue.moe:mue_e128a8g4s1 train.precision=bf16",
     "tests/gpu.moe:moe_layer",
     "tests/gpu.moe:recurrences train.precision=bf16",
-    "models/hybrid.moe:hybrid_small train.places=16",
+    "models/hybrid.moe:hybrid_small train.scan_chunk_size=16",
     "models/hybrid.moe:lstm_small",
-    "models/hybrid.moe:mamba2_small train.places=16 train.precision=bf16",
-    "models/hybrid.moe:rwkv7_small train.places=16 train.precision=bf16",
+    "models/hybrid.moe:mamba2_small train.scan_chunk_size=16 train.precision=bf16",
+    "models/hybrid.moe:rwkv7_small train.scan_chunk_size=16 train.precision=bf16",
 };
 
 static Case *cases;

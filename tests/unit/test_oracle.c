@@ -1,7 +1,7 @@
 /* Published systems: every row of models/ at its small size against PyTorch, from the numbers in
  * tests/oracle/expected.
  *
- *     test_oracle                      all rows in double precision, a few compiled
+ *     test_oracle                      one row of each idea, in double precision and compiled
  *     test_oracle compiled [ROW...]    all rows, or those, compiled
  *     test_oracle meaning  [ROW...]    all rows, or those, in double precision
  *     MOEC_DEVICE=cuda ...             compiled for that device
@@ -576,7 +576,7 @@ int main(int argc, char **argv) {
         bool wanted = named <= 0 || listed(name, (const char *const *)argv + 2, named);
         bool chosen =
             listed(name, compiled_rows, (int)(sizeof compiled_rows / sizeof *compiled_rows));
-        if (wanted && strcmp(how, "compiled") != 0) check_row(&rows[i], check_meaning);
+        if (*how ? wanted && strcmp(how, "compiled") != 0 : chosen) check_row(&rows[i], check_meaning);
         if (*how ? wanted && strcmp(how, "compiled") == 0 : chosen)
             check_row(&rows[i], check_compiled);
         free(rows[i].all);

@@ -48,8 +48,10 @@ static const char text[] =
     "sim_copy_commit(); x[threadIdx.x] = s[4 * threadIdx.x]; }\n"
     "extern \"C\" __global__ void misaligned(float *x) { x[0] = (float)*(double *)(x + "
     "threadIdx.x); }\n"
-    "extern \"C\" __global__ void waits_once(float *x) { MOEC_SHARED(float, s); float *own = s + 4 * "
-    "(threadIdx.x % 16); if (threadIdx.x > 15) return; sim_copy_async(own, x, 16); sim_copy_commit(); "
+    "extern \"C\" __global__ void waits_once(float *x) { MOEC_SHARED(float, s); float *own = s + 4 "
+    "* "
+    "(threadIdx.x % 16); if (threadIdx.x > 15) return; sim_copy_async(own, x, 16); "
+    "sim_copy_commit(); "
     "sim_copy_wait(0); x[1] = own[0]; sim_copy_async(own, x, 16); x[2] = own[0]; }\n"
     /* Products of warpgroups: ones by ones, 16 terms. From line 24 on. */
     "static const int many = 128;\n"
@@ -62,17 +64,22 @@ static const char text[] =
     "#define DONE sim_wgmma_commit(); sim_wgmma_wait(0);\n"
     "#define GIVE x[threadIdx.x % 64] = d[threadIdx.x % 32];\n"
     "\n"
-    "extern \"C\" __global__ void group_fine(float *x) { FILL SEEN FENCE ADD ADD DONE FENCE ADD DONE GIVE }\n"
-    "extern \"C\" __global__ void group_unseen(float *x) { FILL __syncthreads(); FENCE ADD DONE GIVE }\n"
-    "extern \"C\" __global__ void group_unfenced(float *x) { FILL SEEN FENCE ADD DONE ADD DONE GIVE }\n"
+    "extern \"C\" __global__ void group_fine(float *x) { FILL SEEN FENCE ADD ADD DONE FENCE ADD "
+    "DONE GIVE }\n"
+    "extern \"C\" __global__ void group_unseen(float *x) { FILL __syncthreads(); FENCE ADD DONE "
+    "GIVE }\n"
+    "extern \"C\" __global__ void group_unfenced(float *x) { FILL SEEN FENCE ADD DONE ADD DONE "
+    "GIVE }\n"
     "extern \"C\" __global__ void group_early(float *x) { FILL SEEN FENCE ADD GIVE DONE }\n"
-    "extern \"C\" __global__ void group_overwrites(float *x) { FILL SEEN FENCE ADD SEEN s[2 * threadIdx.x] = 0; DONE GIVE }\n"
+    "extern \"C\" __global__ void group_overwrites(float *x) { FILL SEEN FENCE ADD SEEN s[2 * "
+    "threadIdx.x] = 0; DONE GIVE }\n"
     "extern \"C\" __global__ void group_left(float *x) { FILL SEEN FENCE ADD }\n"
     "extern \"C\" __global__ void group_outside(float *x) { FILL SEEN FENCE "
     "sim_wgmma(d, 64, AT(s), AT(s + 2000), false, false); DONE GIVE }\n"
     "extern \"C\" __global__ void group_apart(float *x) { FILL SEEN FENCE "
     "sim_wgmma(d, 64, AT(s + threadIdx.x / 32 * 8), AT(s + 1024), false, false); DONE GIVE }\n"
-    "extern \"C\" __global__ void group_some(float *x) { FILL SEEN FENCE if (threadIdx.x / 32) { ADD } DONE GIVE }\n"
+    "extern \"C\" __global__ void group_some(float *x) { FILL SEEN FENCE if (threadIdx.x / 32) { "
+    "ADD } DONE GIVE }\n"
     /* Launched so that they may begin early. */
     "extern \"C\" __global__ void early_fine(float *x) { sim_begin(); x[threadIdx.x] = 1; }\n"
     "extern \"C\" __global__ void early_unwaited(float *x) { if (threadIdx.x) sim_begin(); }\n";
@@ -121,11 +128,13 @@ static const char boxes[] =
     "extern \"C\" __global__ void box_left(float *x, Map map) { ASK }\n"
     "extern \"C\" __global__ void box_ended(float *x, Map map) { ASK if (threadIdx.x == 63) "
     "sim_arrivals_end(a); WAIT }\n"
-    "extern \"C\" __global__ void box_arrives(float *x, Map map) { BEGUN sim_arrivals_arrive(a); }\n"
+    "extern \"C\" __global__ void box_arrives(float *x, Map map) { BEGUN sim_arrivals_arrive(a); "
+    "}\n"
     /* The left operand in registers, each of which has a one and a zero; the first product does not add. */
     "#define KEEP unsigned one[4]; for (int i = 0; i < 4; i++) one[i] = 0x3f80; "
     "sim_wgmma_kept(d, 64, one, AT(s + 1024), false);\n"
-    "extern \"C\" __global__ void group_kept(float *x) { FILL SEEN for (int i = 0; i < 32; i++) d[i] = 9; FENCE "
+    "extern \"C\" __global__ void group_kept(float *x) { FILL SEEN for (int i = 0; i < 32; i++) "
+    "d[i] = 9; FENCE "
     "sim_wgmma(d, 64, AT(s), AT(s + 1024), false, false, true); KEEP DONE GIVE }\n"
     "extern \"C\" __global__ void group_kept_unfenced(float *x) { FILL SEEN KEEP DONE GIVE }\n";
 
@@ -174,9 +183,10 @@ static int load(void **state) {
     if (!library) fail_msg("%s", dlerror());
     FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2),
         FIND(cuModuleLoadData);
-    FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(cuLaunchKernelEx), FIND(nvrtcCreateProgram),
-        FIND(nvrtcCompileProgram);
-    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
+    FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(cuLaunchKernelEx),
+        FIND(nvrtcCreateProgram), FIND(nvrtcCompileProgram);
+    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN),
+        FIND(nvrtcDestroyProgram);
     FIND(cuTensorMapEncodeTiled);
     assert_int_equal(cuda.cuInit(0), 0);
     snprintf(all, sizeof all, "%s%s", text, boxes);
@@ -200,7 +210,8 @@ static int map_of(Map *map, void *at, uint64_t stride, uint32_t width, uint32_t 
     enum { F32 = 7, SWIZZLE_128 = 3 };
     const uint64_t sizes[] = {32, 2};
     const uint32_t box[] = {width, height}, steps[] = {1, 1};
-    return cuda.cuTensorMapEncodeTiled(map, F32, 2, at, sizes, &stride, box, steps, 0, SWIZZLE_128, 0, 0);
+    return cuda.cuTensorMapEncodeTiled(map, F32, 2, at, sizes, &stride, box, steps, 0, SWIZZLE_128,
+                                       0, 0);
 }
 
 /* What a launch gives, with what it says on stderr in `report`. */
@@ -219,10 +230,11 @@ static int launch(const char *name, float *values, char *report, size_t size) {
     CudaLaunchAttribute early = {.kind = CUDA_LAUNCH_OVERLAPS, .value = {.on = 1}};
     const CudaLaunchShape shape = {
         .grid = {1, 1, 1}, .block = {THREADS, 1, 1}, .attributes = &early, .attribute_count = 1};
-    int result = strncmp(name, "early_", 6) == 0
-                     ? cuda.cuLaunchKernelEx(&shape, function, arguments, NULL)
-                     : cuda.cuLaunchKernel(function, 1, 1, 1, group ? GROUP : THREADS, 1, 1,
-                                           group || box ? GROUP_BYTES : BYTES, NULL, arguments, NULL);
+    int result =
+        strncmp(name, "early_", 6) == 0
+            ? cuda.cuLaunchKernelEx(&shape, function, arguments, NULL)
+            : cuda.cuLaunchKernel(function, 1, 1, 1, group ? GROUP : THREADS, 1, 1,
+                                  group || box ? GROUP_BYTES : BYTES, NULL, arguments, NULL);
     fflush(stderr);
     dup2(kept, 2);
     close(kept);
@@ -270,15 +282,15 @@ static void finds_accesses_out_of_bounds(void **state) {
 
 static void finds_what_nobody_wrote(void **state) {
     (void)state;
-    expect("nobody_wrote", "shared memory is read that nobody has written", "wrong.cu:5, thread 0");
-    expect("waits_once", "shared memory is read that nobody has written", "wrong.cu:14, thread 0");
-    expect("not_waited", "shared memory is read that nobody has written", "wrong.cu:12, thread 0");
+    expect("nobody_wrote", "read of uninitialized shared memory", "wrong.cu:5, thread 0");
+    expect("waits_once", "read of uninitialized shared memory", "wrong.cu:14, thread 0");
+    expect("not_waited", "read of uninitialized shared memory", "wrong.cu:12, thread 0");
 }
 
 static void finds_missing_barriers(void **state) {
     (void)state;
     expect("no_barrier", "shared memory", "wrong.cu:6, thread 0");
-    expect("overwrites", "with no barrier between", "wrong.cu:7, thread");
+    expect("overwrites", "without a barrier", "wrong.cu:7, thread");
 }
 
 static void finds_divergent_barriers(void **state) {
@@ -287,7 +299,7 @@ static void finds_divergent_barriers(void **state) {
            "wrong.cu:8");
     expect("two_barriers", "divergent barrier: thread 0 waits at the barrier of wrong.cu:9",
            "wrong.cu:10");
-    expect("lanes_missing", "lanes wait here for others of their warp that never come",
+    expect("lanes_missing", "lanes wait here for other lanes of their warp that never arrive",
            "wrong.cu:11");
 }
 
@@ -305,15 +317,16 @@ static void multiplies_by_warpgroups(void **state) {
 
 static void finds_wrong_products(void **state) {
     (void)state;
-    expect("group_unseen", "has not made known to the tensor cores", "wrong.cu:25, thread");
-    expect("group_unfenced", "with no fence between", "wrong.cu:26, thread");
-    expect("group_early", "sums of a product in flight are touched", "wrong.cu:27, thread");
-    expect("group_overwrites", "that a product in flight reads is written", "wrong.cu:28, thread");
+    expect("group_unseen", "without a fence for the tensor cores", "wrong.cu:25, thread");
+    expect("group_unfenced", "used in a product without a fence", "wrong.cu:26, thread");
+    expect("group_early", "access to sums of a product in flight", "wrong.cu:27, thread");
+    expect("group_overwrites", "write to shared memory that a product in flight reads",
+           "wrong.cu:28, thread");
     expect("group_left", "the kernel ends with products in flight", "thread");
     expect("group_outside", "reads outside of shared memory", "wrong.cu:30, thread 0");
-    expect("group_apart", "ask for different products", "wrong.cu:31, thread");
+    expect("group_apart", "issue different products", "wrong.cu:31, thread");
     expect("group_some", "1 products of a thread, 0 of the first", "thread");
-    expect("group_kept_unfenced", "with no fence between", "thread");
+    expect("group_kept_unfenced", "used in a product without a fence", "thread");
 }
 
 static void waits_for_what_was_before(void **state) {
@@ -322,7 +335,7 @@ static void waits_for_what_was_before(void **state) {
     char report[4096];
     assert_int_equal(launch("early_fine", values, report, sizeof report), 0);
     assert_string_equal(report, "");
-    expect("early_unwaited", "does not wait for what was launched before", "");
+    expect("early_unwaited", "does not wait for the previous launch", "");
 }
 
 static void brings_boxes(void **state) {
@@ -344,24 +357,26 @@ static void brings_boxes(void **state) {
 
 static void finds_wrong_boxes(void **state) {
     (void)state;
-    expect("box_early", "touched where a box is on its way", "wrong.cu:46, thread 63");
+    expect("box_early", "shared memory with a box in flight", "wrong.cu:46, thread 63");
     expect("box_unwaited", "by a thread that has not waited for it", "wrong.cu:47, thread 0");
-    expect("box_hangs", "a phase never ends that a thread waits for: 1 threads have not arrived",
+    expect("box_hangs", "wait for a phase that never ends: 1 threads have not arrived",
            "wrong.cu:48, thread 0");
-    expect("box_short", "256 bytes are expected, boxes bring 512", "wrong.cu:49, thread 0");
-    expect("box_unknown", "no fence has made known", "wrong.cu:50, thread 63");
-    expect("box_unmet", "another thread begins with no barrier", "wrong.cu:51, thread 1");
-    expect("box_again", "begin that have begun before", "wrong.cu:52, thread 0");
-    expect("box_crowd", "where a box is on its way", "wrong.cu:53, thread 63");
-    expect("box_overwrites", "that another thread reads is written with no barrier",
+    expect("box_short", "256 bytes expected, 512", "wrong.cu:49, thread 0");
+    expect("box_unknown", "initialized without a fence", "wrong.cu:50, thread 63");
+    expect("box_unmet", "without a barrier after their initialization by another",
+           "wrong.cu:51, thread 1");
+    expect("box_again", "arrivals initialized twice", "wrong.cu:52, thread 0");
+    expect("box_crowd", "with a box in flight", "wrong.cu:53, thread 63");
+    expect("box_overwrites", "write to shared memory that another thread reads without",
            "wrong.cu:54, thread 62");
-    expect("box_unfenced", "where a thread has written and made no fence", "wrong.cu:55, thread 63");
-    expect("box_askew", "no multiple of 128 bytes", "wrong.cu:56, thread 63");
-    expect("box_outside", "a box does not come to shared memory", "wrong.cu:57, thread 63");
-    expect("box_lost", "what is no tensor map", "wrong.cu:58, thread 63");
-    expect("box_left", "the kernel ends with boxes on their way", "thread");
-    expect("box_arrives", "more threads arrive than the phase waits for", "wrong.cu:61, thread 0");
-    expect("box_ended", "arrivals end while boxes are on their way", "wrong.cu:60, thread 63");
+    expect("box_unfenced", "written without a later fence", "wrong.cu:55, thread 63");
+    expect("box_askew", "not a multiple of 128 bytes", "wrong.cu:56, thread 63");
+    expect("box_outside", "destination of a box copy is outside of shared memory",
+           "wrong.cu:57, thread 63");
+    expect("box_lost", "with an invalid tensor map", "wrong.cu:58, thread 63");
+    expect("box_left", "the kernel ends with boxes in flight", "thread");
+    expect("box_arrives", "more threads arrive than the phase expects", "wrong.cu:61, thread 0");
+    expect("box_ended", "arrivals invalidated with boxes in flight", "wrong.cu:60, thread 63");
 }
 
 static void refuses_wrong_maps(void **state) {
@@ -382,12 +397,17 @@ static void refuses_wrong_maps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_what_is_fine),        cmocka_unit_test(finds_accesses_out_of_bounds),
-        cmocka_unit_test(finds_what_nobody_wrote),  cmocka_unit_test(finds_missing_barriers),
-        cmocka_unit_test(finds_divergent_barriers), cmocka_unit_test(multiplies_by_warpgroups),
-        cmocka_unit_test(finds_wrong_products),     cmocka_unit_test(waits_for_what_was_before),
+        cmocka_unit_test(runs_what_is_fine),
+        cmocka_unit_test(finds_accesses_out_of_bounds),
+        cmocka_unit_test(finds_what_nobody_wrote),
+        cmocka_unit_test(finds_missing_barriers),
+        cmocka_unit_test(finds_divergent_barriers),
+        cmocka_unit_test(multiplies_by_warpgroups),
+        cmocka_unit_test(finds_wrong_products),
+        cmocka_unit_test(waits_for_what_was_before),
         cmocka_unit_test(brings_boxes),
-        cmocka_unit_test(finds_wrong_boxes),        cmocka_unit_test(refuses_wrong_maps),
+        cmocka_unit_test(finds_wrong_boxes),
+        cmocka_unit_test(refuses_wrong_maps),
     };
     return cmocka_run_group_tests(tests, load, NULL);
 }

@@ -20,21 +20,21 @@ typedef struct Case {
     const char *sets[8];
 } Case;
 
-#define SMALL "dim=24", "layers=2", "vocab=59", "train.context=12"
+#define SMALL "dim=24", "layers=2", "vocab_size=59", "train.context_length=12"
 
 static const Case cases[] = {
-    {"models/tiny.moe", "tiny", 12, 4, {SMALL, "train.batch=4"}},
-    {"models/tiny.moe", "tiny", 24, 2, {SMALL, "train.batch=4", "tied=true"}},
-    {"models/tiny.moe", "tiny", 4, 12, {SMALL, "train.batch=4", "cap=5"}},
-    {"models/tiny.moe", "tiny", 5, 3, {SMALL, "train.batch=1"}},
-    {"models/tiny.moe", "tiny", 1, 12, {SMALL, "train.batch=1"}},
-    {"models/tiny.moe", "tiny_moe", 6, 6, {SMALL, "train.batch=3", "tied=true"}},
-    {"models/tiny.moe", "tiny_lore", 12, 3, {SMALL, "train.batch=3", "train.remat=layer"}},
+    {"models/tiny.moe", "tiny", 12, 4, {SMALL, "train.batch_size=4"}},
+    {"models/tiny.moe", "tiny", 24, 2, {SMALL, "train.batch_size=4", "tie_embeddings=true"}},
+    {"models/tiny.moe", "tiny", 4, 12, {SMALL, "train.batch_size=4", "softcap=5"}},
+    {"models/tiny.moe", "tiny", 5, 3, {SMALL, "train.batch_size=1"}},
+    {"models/tiny.moe", "tiny", 1, 12, {SMALL, "train.batch_size=1"}},
+    {"models/tiny.moe", "tiny_moe", 6, 6, {SMALL, "train.batch_size=3", "tie_embeddings=true"}},
+    {"models/tiny.moe", "tiny_lore", 12, 3, {SMALL, "train.batch_size=3", "train.activation_checkpointing=layer"}},
     {"models/gpt2.moe",
      "gpt2_small",
      12,
      2,
-     {SMALL, "train.batch=2", "attention.heads.q=2", "attention.head_dim=8"}},
+     {SMALL, "train.batch_size=2", "attention.heads.q=2", "attention.head_dim=8"}},
 };
 
 static Program *compile(const Case *one, long rows, MoecCompiler **compiler) {
@@ -42,7 +42,7 @@ static Program *compile(const Case *one, long rows, MoecCompiler **compiler) {
     char text[64];
     int count = 0;
     while (count < 8 && one->sets[count]) sets[count] = one->sets[count], count++;
-    snprintf(text, sizeof text, "train.chunk=%ld", rows);
+    snprintf(text, sizeof text, "train.logits_chunk_size=%ld", rows);
     sets[count++] = text;
     *compiler = moec_open(one->file, one->model, sets, count, NULL);
     if (moec_failed(*compiler)) fail_msg("%s", moec_reports(*compiler));
@@ -149,17 +149,17 @@ static int parts_inside(const Program *program) {
     return count;
 }
 
-#define RECURRENT "dim=16", "layers=2", "vocab=59", "train.context=12", "train.places=4"
+#define RECURRENT "dim=16", "layers=2", "vocab_size=59", "train.context_length=12", "train.scan_chunk_size=4"
 
-#define FLAT "dim=16", "layers=1", "vocab=4", "train.context=12", "train.places=4", "train.batch=2"
+#define FLAT "dim=16", "layers=1", "vocab_size=4", "train.context_length=12", "train.scan_chunk_size=4", "train.batch_size=2"
 
 /* What a recurrence by chunks holds of each head, on its way and on its way back. */
 static const Case recurrent[] = {
-    {"models/hybrid.moe", "gated_delta_small", 1, 3, {RECURRENT, "train.batch=2"}},
-    {"models/hybrid.moe", "retnet_small", 1, 3, {RECURRENT, "train.batch=2"}},
-    {"models/hybrid.moe", "gla_small", 2, 3, {RECURRENT, "train.batch=3"}},
-    {"models/hybrid.moe", "rwkv7_small", 1, 3, {RECURRENT, "train.batch=1"}},
-    {"models/hybrid.moe", "mamba2_small", 1, 3, {RECURRENT, "train.batch=2"}},
+    {"models/hybrid.moe", "gated_delta_small", 1, 3, {RECURRENT, "train.batch_size=2"}},
+    {"models/hybrid.moe", "retnet_small", 1, 3, {RECURRENT, "train.batch_size=2"}},
+    {"models/hybrid.moe", "gla_small", 2, 3, {RECURRENT, "train.batch_size=3"}},
+    {"models/hybrid.moe", "rwkv7_small", 1, 3, {RECURRENT, "train.batch_size=1"}},
+    {"models/hybrid.moe", "mamba2_small", 1, 3, {RECURRENT, "train.batch_size=2"}},
     {"models/hybrid.moe", "gated_delta_small", 1, 6, {FLAT}},
     {"models/hybrid.moe", "mamba2_small", 1, 8, {FLAT}},
 };
@@ -182,7 +182,7 @@ static void test_recurrent(void **state) {
 static void test_one_copy(void **state) {
     (void)state;
     MoecCompiler *compiler;
-    const Case wide = {"models/tiny.moe", "tiny", 0, 0, {"dim=24", "vocab=70001", "train.batch=8"}};
+    const Case wide = {"models/tiny.moe", "tiny", 0, 0, {"dim=24", "vocab_size=70001", "train.batch_size=8"}};
     Program *program = compile(&wide, 0, &compiler);
     Schedule *schedule = fuse(program);
     plan(schedule);

@@ -146,7 +146,8 @@ static void test_refused(void **state) {
     json_t *none = json_array(), *bad = json_pack("[{s:s}]", "role", "user");
     json_t *parts = json_pack("[{s:s, s:[{s:s, s:s}, {s:s, s:s}]}]", "role", "user", "content",
                               "type", "text", "text", "a", "type", "text", "text", "b");
-    const char *what = "!'messages' is a list of objects with 'role' and 'content', texts";
+    const char *what =
+        "!'messages' must be a list of objects with string fields 'role' and 'content'";
     expect("none", template, none, what);
     expect("bad", template, bad, what);
     expect("parts", template, parts, "ab");
@@ -160,34 +161,34 @@ static void test_refused(void **state) {
 static void test_values(void **state) {
     (void)state;
     static const char *const wrong[][2] = {
-        {"{{ 9223372036854775807 + 1 }}", "a number is beyond 64 bits"},
-        {"{{ -9223372036854775807 - 2 }}", "a number is beyond 64 bits"},
-        {"{{ 9223372036854775807 * 2 }}", "a number is beyond 64 bits"},
-        {"{{ -(-9223372036854775807 - 1) }}", "a number is beyond 64 bits"},
-        {"{{ (-9223372036854775807 - 1) // -1 }}", "a number is beyond 64 bits"},
+        {"{{ 9223372036854775807 + 1 }}", "a number exceeds 64 bits"},
+        {"{{ -9223372036854775807 - 2 }}", "a number exceeds 64 bits"},
+        {"{{ 9223372036854775807 * 2 }}", "a number exceeds 64 bits"},
+        {"{{ -(-9223372036854775807 - 1) }}", "a number exceeds 64 bits"},
+        {"{{ (-9223372036854775807 - 1) // -1 }}", "a number exceeds 64 bits"},
         {"{{ 1e308 * 10 }}", "a number is too large"},
-        {"{{ 1 // 0 }}", "a division by zero"},
-        {"{{ 1 % 0 }}", "a division by zero"},
-        {"{{ 1.5 / 0 }}", "a division by zero"},
-        {"{{ 'a' + 1 }}", "'+' needs two texts, two numbers or two lists"},
-        {"{{ 'a' - 'b' }}", "'-' needs two numbers"},
-        {"{{ 'a' < 1 }}", "'<' compares two numbers or two texts"},
-        {"{{ 1 in 'a' }}", "'in' needs a list, an object, or two texts"},
-        {"{{ -'a' }}", "'-' needs a number"},
+        {"{{ 1 // 0 }}", "division by zero"},
+        {"{{ 1 % 0 }}", "division by zero"},
+        {"{{ 1.5 / 0 }}", "division by zero"},
+        {"{{ 'a' + 1 }}", "'+' requires two strings, two numbers or two lists"},
+        {"{{ 'a' - 'b' }}", "'-' requires two numbers"},
+        {"{{ 'a' < 1 }}", "'<' compares two numbers or two strings"},
+        {"{{ 1 in 'a' }}", "'in' requires a list, an object, or two strings"},
+        {"{{ -'a' }}", "'-' requires a number"},
         {"{{ 1 | length }}", "a number has no length"},
         {"{{ 'a'[::0] }}", "the step of a slice is 0"},
-        {"{{ 'a'['b':] }}", "the bounds of a slice are whole numbers"},
-        {"{{ missing.role }}", "'.role' is taken of a value that is not defined"},
-        {"{{ missing[0] }}", "an item is taken of a value that is not defined"},
+        {"{{ 'a'['b':] }}", "the bounds of a slice must be integers"},
+        {"{{ missing.role }}", "attribute '.role' of an undefined value"},
+        {"{{ missing[0] }}", "item of an undefined value"},
         {"{{ 'a'.split(missing) }}", "an argument of 'split' is not defined"},
-        {"{% for c in 1 %}{% endfor %}", "a number is no list"},
+        {"{% for c in 1 %}{% endfor %}", "a number is not a list"},
     };
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char expected[200];
         Template *template = open_text(wrong[i][0]);
-        snprintf(expected, sizeof expected, "!the chat template of this server, line 1: %s",
-                 wrong[i][1]);
+        snprintf(expected, sizeof expected,
+                 "!error in the chat template of this server, line 1: %s", wrong[i][1]);
         if (!template) fail_msg("not opened: %s", wrong[i][0]);
         expect(wrong[i][0], template, messages, expected);
         template_free(template);

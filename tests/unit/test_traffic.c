@@ -15,8 +15,8 @@ static const char spec[] = "use decoder\n"
                            "model m = decoder {\n"
                            "  vocab = 80, dim = 64, layers = 2\n"
                            "  attention = { heads = { q = 4 }, head_dim = 16 }\n"
-                           "  ffn = moe { experts = 8, top = 2, expert = swiglu { hidden = 32 } }\n"
-                           "  train = { batch = 2, context = 8 }\n"
+                           "  ffn = moe { experts = 8, top_k = 2, expert = swiglu { hidden_dim = 32 } }\n"
+                           "  train = { batch_size = 2, context_length = 8 }\n"
                            "}\n"
                            "use recurrent\n"
                            "model state = m { attention = retention { heads = 4 } }\n";
@@ -63,7 +63,7 @@ static void a_step_reads_what_it_needs(void **state) {
     /* Rows of more tokens, but no part of the layer more than once. */
     assert_true(measure(false, 3, "train.precision=f32") == 4 * (always + 3 * ROW + 6 * PART));
     assert_true(measure(false, 8, "train.precision=f32") == 4 * (always + 8 * ROW + 8 * PART));
-    assert_true(measure(false, 1, "tied=true") == 4 * (always + 2 * PART));
+    assert_true(measure(false, 1, "tie_embeddings=true") == 4 * (always + 2 * PART));
 }
 
 /* Scores of a choice are exact. */
@@ -72,7 +72,7 @@ static void products_that_round_read_halves(void **state) {
     const double halves = 4 * (NORMS + ROUTERS + ROW) + 2 * (ATTENTION + LOGITS + 2 * PART);
     assert_true(measure(false, 1, "train.precision=bf16") == halves);
     assert_true(measure(true, 1, "train.precision=bf16") == halves);
-    assert_true(measure(true, 1, "tied=true") == measure(false, 1, "tied=true"));
+    assert_true(measure(true, 1, "tie_embeddings=true") == measure(false, 1, "tie_embeddings=true"));
 }
 
 static double cached(const char *model, const char *set, long batch, long places) {
@@ -86,11 +86,11 @@ static double cached(const char *model, const char *set, long batch, long places
 static void caches_are_read_as_far_as_filled(void **state) {
     (void)state;
     const double place = 2 * 2 * 64 * 4, states = 2 * 4 * 16 * 32 * 4;
-    assert_true(cached("m", "tied=true", 1, 5) == 5 * place);
-    assert_true(cached("m", "tied=true", 3, 5) == 15 * place);
-    assert_true(cached("m", "train.cache=bf16", 1, 5) == 5 * place / 2);
-    assert_true(cached("state", "tied=true", 1, 0) == states);
-    assert_true(cached("state", "tied=true", 2, 7) == 2 * states);
+    assert_true(cached("m", "tie_embeddings=true", 1, 5) == 5 * place);
+    assert_true(cached("m", "tie_embeddings=true", 3, 5) == 15 * place);
+    assert_true(cached("m", "inference.kv_cache_dtype=bf16", 1, 5) == 5 * place / 2);
+    assert_true(cached("state", "tie_embeddings=true", 1, 0) == states);
+    assert_true(cached("state", "tie_embeddings=true", 2, 7) == 2 * states);
 }
 
 int main(void) {

@@ -394,7 +394,7 @@ static void test_scores(void **state) {
 /* Settings from outside move what must move. */
 static void test_overrides(void **state) {
     (void)state;
-    const char *const sets[] = {"ffn.top=16"};
+    const char *const sets[] = {"ffn.top_k=16"};
     json_t *root = transfer_of("lm_e128a8s1", sets, 1);
     const Expected down = IS("lm_e128a8s1", BLOCK "ffn.expert.down", "forward", 16.0 / 17);
     const Expected shared = IS("lm_e128a8s1", BLOCK "ffn.shared.down", "forward", 1.0 / 17);

@@ -140,7 +140,7 @@ static void add_absent(Text *text, Schedule *const *schedules, int count) {
         }
     }
     if (!rounds || !bf16 || !int8 || !bytes)
-        text_add(text, "/* Operand types without products in this program. */\n");
+        text_add(text, "/* Kernel features that this program does not use. */\n");
     if (!rounds) text_add(text, "#define MOEC_ROUNDED_PRODUCTS 0\n");
     if (!bf16) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
     if (!int8) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");

@@ -124,8 +124,8 @@ const Term *integer_term(Lowering *lower, const Expr *expr);
 
 /* The value of an expression as a float. */
 const Term *real_term(Lowering *lower, const Expr *expr);
-/* The condition on enclosing loops under which a factor of a product is read inside of its tensor;
- * all are 0 otherwise. NULL: always. */
+/* The condition on enclosing loops that all factors of a product share. Without it every factor is
+ * read outside of its tensor and is 0. NULL: there is none. */
 const Term *product_guard(Lowering *lower, const Expr *value);
 /* The same in double precision: see tables.c. */
 const Term *double_term(Lowering *lower, const Expr *expr);

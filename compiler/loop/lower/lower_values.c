@@ -278,8 +278,7 @@ const Term *real_term(Lowering *lower, const Expr *expr) {
 /* ---- in double precision ---- */
 
 /* The definition of an operation on a, b and c as a spelling: "pow(a, b)" as "moec_math(pow)($0,
- * $1)".
- */
+ * $1)". */
 static const char *double_spelling(Arena *arena, OpCode op) {
     Text text = {.arena = arena};
     for (const char *c = op_table[op].value; *c;) {

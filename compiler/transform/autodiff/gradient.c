@@ -265,8 +265,7 @@ void reverse_loop(Backward *backward, const Statement *statement) {
 }
 
 /* `like` with one more element along its last dimension: `first`, then the elements of `rest`, or
- * zeros.
- */
+ * zeros. */
 static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const Expr *rest,
                         Axis *wide) {
     Program *program = backward->program;

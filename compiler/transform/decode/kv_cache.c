@@ -104,8 +104,7 @@ static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr
                           tensor->span);
 }
 
-/* The repeat whose body writes the tensor, NULL outside of any; *found: a statement writes it.
- */
+/* The repeat whose body writes the tensor, NULL outside of any; *found: a statement writes it. */
 static const Statement *find_writer(Block *block, const Tensor *tensor, const Statement *repeat,
                                     bool *found) {
     const Statement *result = NULL;

@@ -1,6 +1,7 @@
 /* store_caches: stores caches in fewer bytes.
  *
- * Needs:   the program of a step with its caches as f32, and program->caches (train.cache).
+ * Needs:   the program of a step with its caches as f32, and program->caches
+ *          (inference.kv_cache_dtype).
  * Leaves:  keys, values and tensors named by `cache` with that type.
  *
  * bf16 changes only the type. For int8, each row of the last axis is integers in -127 .. 127 times
@@ -153,7 +154,8 @@ static void tell_states(const Decode *decode) {
         report_warning(decode->program->reports, state->span,
                        "'%s' is the state of a recurrence and stays f32", state->name);
         report_help(decode->program->reports,
-                    "train.cache applies to tensors that are cached for every position");
+                    "inference.kv_cache_dtype applies to tensors that are cached for every "
+                    "position");
     }
 }
 

@@ -1,6 +1,6 @@
 /* smaller_weights: products read parameters from copies with fewer bytes.
  *
- * Needs:   a program without training, with `weights` set (train.weights).
+ * Needs:   a program without training, with `weights` set (inference.weight_dtype).
  * Leaves:  reads of ROLE_ROUNDED tensors instead of the parameters that products multiply. Lookup
  *          tables, scales, biases, activations and sums stay f32: the products are exactly those of
  *          the rounded parameters.
@@ -119,7 +119,7 @@ void choose_weights(Program *program, const char *weights) {
 bool weights_fit(const Program *program, Reports *reports) {
     if (program->weights == TYPE_REAL) return true;
     if (reports->errors) return false;
-    report_error(reports, (Span){0}, "train.weights = %s is available on CPUs only",
+    report_error(reports, (Span){0}, "inference.weight_dtype = %s is available on CPUs only",
                  program->weights == TYPE_INT8 ? "int8" : "bf16");
     report_help(reports, "on a GPU train.precision = bf16 halves the bytes of the weights");
     return false;

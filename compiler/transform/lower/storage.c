@@ -386,8 +386,7 @@ static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *
 }
 
 /* A copy of the tensor that `use` reads, made after its last write, outside of repeats that do not
- * change it.
- */
+ * change it. */
 static Tensor *copy_for(Storage *storage, const Use *use) {
     Program *program = storage->program;
     Expr *read = use->access;

@@ -179,7 +179,7 @@ int command_bench(int argc, char **argv) {
         {OPTION_COUNT, "--prefix-length", "N", &bench.prefix,
          "decode: tokens in the KV cache at the start (default 0)"},
         {OPTION_COUNT, "--batch-size", "N", &bench.batch,
-         "train: sequences per micro-batch (default train.batch); decode: sequences decoded "
+         "train: sequences per micro-batch (default train.batch_size); decode: sequences decoded "
          "together (default 1)"},
         {OPTION_FLAG, "--quick", NULL, &bench.quick,
          "few steps and small peaks, as a test of the measurement"},

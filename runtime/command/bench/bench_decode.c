@@ -65,7 +65,7 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
     const GraphShape shape = {
         .graph = MOEC_FORWARD, .batch = decoder->rows, .context = CHECKED_PLACES};
     Model *model = compiler ? model_open(bench->on, compiler, &shape, 1, true) : NULL;
-    const char *kept = model ? moec_option(compiler, "train.cache") : NULL;
+    const char *kept = model ? moec_option(compiler, "inference.kv_cache_dtype") : NULL;
     const bool rounds = bench->rounded || (kept && strcmp(kept, "f32"));
     moec_close(compiler);
     Call *call = model ? call_open(model, &model->table->graphs[0], NULL) : NULL;

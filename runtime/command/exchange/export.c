@@ -107,7 +107,7 @@ static bool write_tokenizer(const Export *export) {
 /* next: format of the next command. */
 static void report_export(const Export *export, const char *path, const char *type,
                           const char *next) {
-    printf("%s: %d tensors in %s, layout %s\n", path, export->conversion->count, type,
+    printf("%s: %d tensors in %s, layout '%s'\n", path, export->conversion->count, type,
            export->layout);
     written_message(path, next, path);
 }
@@ -145,7 +145,7 @@ static bool write_gguf(const Export *export) {
     const char *type = conversion_type(export->conversion); /* before vectors are widened */
     const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
     Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
-    long vocabulary = (long)moec_option_number(export->compiler, "vocab", 0);
+    long vocabulary = (long)moec_option_number(export->compiler, "vocab_size", 0);
     gguf_text(&gguf, "general.name", moec_model(export->compiler));
     bool good =
         (!json || tokenizer) &&

@@ -149,7 +149,7 @@ static bool open_tokenizer_json(Import *import) {
 static bool open_tokenizer(Import *import) {
     if (import->bare) return true;
     if (!(gguf_of(import) ? read_tokenizer(import) : open_tokenizer_json(import))) return false;
-    long vocabulary = (long)moec_option_number(import->compiler, "vocab", 0);
+    long vocabulary = (long)moec_option_number(import->compiler, "vocab_size", 0);
     long size = import->tokenizer ? tokenizer_size(import->tokenizer) : 0;
     return !vocabulary || size <= vocabulary ||
            error_message("it belongs to another model; --no-tokenizer imports without it",
@@ -239,7 +239,7 @@ static bool write_run(Import *import) {
         double count = 0;
         for (int i = 0; i < import->model->parameter_count; i++)
             count += (double)import->model->parameters[i].count;
-        printf("%s: model %s, layout %s, %s parameters in %d tensors%s; spec %s\n", import->out,
+        printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
                import->name, import->layout, quantity_count(count).text, import->shards->count,
                import->tokenizer ? ", with tokenizer" : "", spec);
         written_message(import->out, "moec generate %s --prompt TEXT", import->out);

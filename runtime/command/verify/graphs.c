@@ -42,7 +42,7 @@ static void set_step(Call *call, const int32_t *tokens, long place) {
 /* The same steps in the interpreters, where they mean something else than the whole. */
 static bool judge_steps(Comparison *comparison, Call *call, const int32_t *tokens, size_t wide,
                         const float *given) {
-    const char *kept = moec_option(comparison->compiler, "train.cache");
+    const char *kept = moec_option(comparison->compiler, "inference.kv_cache_dtype");
     Squares all = {.many = true, .kept = kept && strcmp(kept, "f32")}, one;
     bool good = true;
     verify_begin(comparison, MOEC_DECODE, call);

@@ -279,8 +279,8 @@ static void print_sizes(const Comparison *comparison) {
 
 /* Storage that a setting asks for; a cache that no graph has is not compared. */
 static void print_storage(const Comparison *comparison) {
-    const char *weights = moec_option(comparison->compiler, "train.weights"),
-               *cache = moec_option(comparison->compiler, "train.cache");
+    const char *weights = moec_option(comparison->compiler, "inference.weight_dtype"),
+               *cache = moec_option(comparison->compiler, "inference.kv_cache_dtype");
     if (comparison->smaller_weights) printf(", %s weights (f32 in training)", weights);
     if (cache && strcmp(cache, "f32") != 0)
         printf(*comparison->worst[DECODING].name ? ", %s cache"

@@ -32,7 +32,7 @@
 
 /* Limits of the interpreter for one shape, in seconds: the spec's own, and each one of --shapes. */
 enum { OWN_SECONDS = 120, EACH_SECONDS = 30 };
-/* Sizes of a spec that has no train.batch or train.context. */
+/* Sizes of a spec that has no train.batch_size or train.context_length. */
 enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 
 typedef struct Options {
@@ -97,7 +97,7 @@ static bool compare_graphs(Comparison *comparison, const GraphShape *graphs, int
 static bool compare_all(Comparison *comparison, long seed) {
     GraphShape graphs[3];
     const int count = graphs_of(comparison, graphs);
-    const char *weights = moec_option(comparison->compiler, "train.weights");
+    const char *weights = moec_option(comparison->compiler, "inference.weight_dtype");
     comparison->rounded = moec_rounded(comparison->compiler);
     comparison->smaller_weights = weights && strcmp(weights, "f32") != 0 &&
                                   !(comparison->rounded && !strcmp(weights, "bf16"));
@@ -140,14 +140,14 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
 static VerifyShape own_shape(const Options *options, MoecCompiler *compiler) {
     static const char *const sources[] = {" (from train)", " (batch from train)",
                                           " (context from train)", ""};
-    const bool known = moec_option(compiler, "train.batch") != NULL;
+    const bool known = moec_option(compiler, "train.batch_size") != NULL;
     VerifyShape shape = {.batch = options->batch, .context = options->context};
     shape.source = known ? sources[2 * (options->batch > 0) + (options->context > 0)] : "";
     shape.asked = options->batch > 0 || options->context > 0;
     if (!shape.batch)
-        shape.batch = (long)moec_option_number(compiler, "train.batch", DEFAULT_BATCH);
+        shape.batch = (long)moec_option_number(compiler, "train.batch_size", DEFAULT_BATCH);
     if (!shape.context)
-        shape.context = (long)moec_option_number(compiler, "train.context", DEFAULT_CONTEXT);
+        shape.context = (long)moec_option_number(compiler, "train.context_length", DEFAULT_CONTEXT);
     return shape;
 }
 
@@ -189,9 +189,9 @@ int command_verify(int argc, char **argv) {
     const Option table[] = {
         DEVICE_OPTION(&options.device),
         {OPTION_COUNT, "--batch-size", "N", &options.batch,
-         "sequences per batch (default train.batch)"},
+         "sequences per batch (default train.batch_size)"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
-         "positions per sequence (default train.context)"},
+         "positions per sequence (default train.context_length)"},
         {OPTION_FLAG, "--shapes", NULL, &options.shapes,
          "comparison at each shape that reaches another form of the program"},
         {OPTION_FLAG, "--forms", NULL, &options.forms,

@@ -34,7 +34,7 @@ typedef struct Undecided {
 /* Sizes at which a model is compared. */
 typedef struct VerifyShape {
     long batch, context;
-    const char *set;    /* another setting, "train.places=16", or NULL */
+    const char *set;    /* another setting, "train.scan_chunk_size=16", or NULL */
     const char *source; /* of the sizes, " (from train)"; "" without a note */
     bool asked;         /* --batch-size or --context-length was given: there is no limit of time */
 } VerifyShape;

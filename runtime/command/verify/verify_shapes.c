@@ -2,7 +2,8 @@
  *
  * `--shapes` lists one position, one chunk and several chunks of a recurrence, lengths that a chunk
  * does not divide, and rows on both sides of each threshold of the compiler. Forms that need large
- * sizes are reached at small ones by the settings `train.places` and `train.chunk`. */
+ * sizes are reached at small ones by the settings `train.scan_chunk_size` and
+ * `train.logits_chunk_size`. */
 #include "verify.h"
 
 #include "abi/quantity.h"
@@ -56,23 +57,23 @@ static long past_window(MoecCompiler *compiler) {
 
 /* Chunks of 16 positions: fewer, exactly one, several, and a partial one. */
 static void add_short_chunks(ShapeList *list, long sequential) {
-    static const char set[] = "train.places=16";
+    static const char set[] = "train.scan_chunk_size=16";
     add(list, 2, 16, set);
     add(list, 2, 40, set);
     add(list, 2, 48, set);
-    add(list, 2, sequential, "train.places=1");
+    add(list, 2, sequential, "train.scan_chunk_size=1");
 }
 
 int verify_shapes(MoecCompiler *compiler, VerifyShape *shapes) {
     const MoecThresholds thresholds = moec_thresholds();
-    const long places = (long)moec_option_number(compiler, "train.places", 0),
+    const long places = (long)moec_option_number(compiler, "train.scan_chunk_size", 0),
                least = thresholds.scan_positions, window = past_window(compiler);
     MoecProgram *forward = moec_compile(compiler, MOEC_FORWARD, 1, 2 * least, 0);
     const long found = forward ? moec_scan_chunk(forward) : 0,
                chunk = found > 1 ? found : least / 2;
     ShapeList list = {.shapes = shapes};
-    add(&list, (long)moec_option_number(compiler, "train.batch", 2),
-        (long)moec_option_number(compiler, "train.context", 12), NULL);
+    add(&list, (long)moec_option_number(compiler, "train.batch_size", 2),
+        (long)moec_option_number(compiler, "train.context_length", 12), NULL);
     add(&list, 2, 1, NULL);
     add(&list, 2, 12, NULL);
     add(&list, 2, chunk, NULL);
@@ -83,7 +84,7 @@ int verify_shapes(MoecCompiler *compiler, VerifyShape *shapes) {
     add(&list, 2, least + chunk, NULL);
     if (found > 0 && places == 0) add_short_chunks(&list, least);
     if (window) add(&list, 2, window, NULL);
-    add(&list, 2, least, "train.chunk=32");
+    add(&list, 2, least, "train.logits_chunk_size=32");
     add(&list, thresholds.strip_rows / least + 1, least, NULL);
     return list.count;
 }

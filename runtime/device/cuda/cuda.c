@@ -13,7 +13,8 @@ bool cuda_good(CudaDevice *device, int error, const char *doing) {
     const char *text = NULL;
     device->library->driver.error_text(error, &text);
     if (!device->failed)
-        error_message(NULL, "%s: %s: %s", device->base.name, doing, text ? text : "unknown error");
+        error_message(NULL, "%s: cannot %s: %s", device->base.name, doing,
+                      text ? text : "unknown error");
     device->failed = true;
     return false;
 }
@@ -22,7 +23,7 @@ CudaPointer cuda_pointer(const void *there) {
     return (CudaPointer)(uintptr_t)there;
 }
 
-/* A thread knows the device after it has said so, and nothing that was said by another. */
+/* Makes the context current in this thread; the CUDA context is a per-thread setting. */
 void cuda_enter(const CudaDevice *device) {
     if (device->context) device->library->driver.context_set(device->context);
 }
@@ -38,7 +39,7 @@ static void *allocate(Device *device, size_t bytes) {
     const CudaDriver *driver = &cuda->library->driver;
     CudaPointer block = 0;
     if (cuda->failed || driver->allocate(&block, bytes ? bytes : 1)) return NULL;
-    if (bytes && !cuda_good(cuda, driver->set(block, 0, bytes, cuda->stream), "clearing memory"))
+    if (bytes && !cuda_good(cuda, driver->set(block, 0, bytes, cuda->stream), "clear memory"))
         return NULL;
     return (void *)(uintptr_t)block;
 }
@@ -52,22 +53,22 @@ static bool put(Device *device, void *to, const void *from, size_t bytes) {
     CudaDevice *cuda = of(device);
     return !bytes ||
            cuda_good(cuda, cuda->library->driver.put(cuda_pointer(to), from, bytes, cuda->stream),
-                     "copying to it");
+                     "copy to the device");
 }
 
 static bool get(Device *device, void *to, const void *from, size_t bytes) {
     CudaDevice *cuda = of(device);
     const CudaDriver *driver = &cuda->library->driver;
     return !bytes || (cuda_good(cuda, driver->get(to, cuda_pointer(from), bytes, cuda->stream),
-                                "copying from it") &&
-                      cuda_good(cuda, driver->stream_wait(cuda->stream), "working"));
+                                "copy from the device") &&
+                      cuda_good(cuda, driver->stream_wait(cuda->stream), "wait for the device"));
 }
 
 static bool zero(Device *device, void *block, size_t bytes) {
     CudaDevice *cuda = of(device);
     return !bytes ||
            cuda_good(cuda, cuda->library->driver.set(cuda_pointer(block), 0, bytes, cuda->stream),
-                     "clearing memory");
+                     "clear memory");
 }
 
 static void close_device(Device *device) {
@@ -101,28 +102,29 @@ static const DeviceKind kind = {
 static bool begin(CudaDevice *device, int number) {
     const CudaDriver *driver = &device->library->driver;
     int count = 0;
-    if (!cuda_good(device, driver->init(0), "starting the driver") ||
-        !cuda_good(device, driver->device_count(&count), "counting devices"))
+    if (!cuda_good(device, driver->init(0), "start the driver") ||
+        !cuda_good(device, driver->device_count(&count), "count the devices"))
         return false;
     if (number >= count)
-        return error_message("choose one of cuda:0 and up, or leave --device out",
-                             "there is no device 'cuda:%d': the driver has %d", number, count);
+        return error_message("choose a device from cuda:0 on, or remove --device",
+                             "unknown device 'cuda:%d': the driver reports %d devices", number,
+                             count);
     char name[96] = "";
-    bool good = cuda_good(device, driver->device_get(&device->number, number), "opening it") &&
+    bool good = cuda_good(device, driver->device_get(&device->number, number), "open the device") &&
                 cuda_good(device, driver->device_name(name, sizeof name, device->number),
-                          "asking its name");
+                          "read the device name");
     snprintf(device->base.name, sizeof device->base.name, "cuda:%d %s", number, name);
     return good &&
            cuda_good(device,
                      driver->device_attribute(&device->major, CUDA_ATTRIBUTE_MAJOR, device->number),
-                     "asking its kind") &&
+                     "read the compute capability") &&
            cuda_good(device,
                      driver->device_attribute(&device->minor, CUDA_ATTRIBUTE_MINOR, device->number),
-                     "asking its kind") &&
+                     "read the compute capability") &&
            cuda_good(device, driver->context_retain(&device->context, device->number),
-                     "taking it") &&
-           cuda_good(device, driver->context_set(device->context), "taking it") &&
-           cuda_good(device, driver->stream_new(&device->stream, 1), "making a stream");
+                     "retain the context") &&
+           cuda_good(device, driver->context_set(device->context), "set the context") &&
+           cuda_good(device, driver->stream_new(&device->stream, 1), "create a stream");
 }
 
 Device *cuda_open(int number) {

@@ -1,4 +1,4 @@
-/* cuda: a CUDA device behind the functions of device.h. */
+/* cuda: the CUDA device, an implementation of device.h. */
 #ifndef CUDA_H
 #define CUDA_H
 
@@ -10,28 +10,28 @@ typedef struct CudaDevice {
     const CudaLibrary *library;
     int number, major, minor;
     CudaContext *context;
-    CudaStream *stream; /* all work of the process goes through it, in order */
-    double seconds;     /* that opening it took, libraries included */
-    bool failed; /* after the first error nothing can be done with the device, and nothing more is
-                    said */
+    CudaStream *stream; /* the stream of all work of the process, in order */
+    double seconds;     /* time to open the device, libraries included */
+    bool failed; /* an error occurred: the device is unusable and later errors are not reported */
 } CudaDevice;
 
 /* NULL after a message. */
 Device *cuda_open(int number);
 
-/* True when `error` is none; else the first message about this device was printed. */
+/* True if `error` is 0. Otherwise prints the first error of this device: "NAME: cannot DOING:
+ * REASON". */
 bool cuda_good(CudaDevice *device, int error, const char *doing);
 
-/* Before anything else that a thread wants of the device: another may have opened it. */
+/* Must precede all other calls of a thread, since another thread may have opened the device. */
 void cuda_enter(const CudaDevice *device);
 
-/* Pointers into the device's memory, as the runtime and as the driver write them. */
+/* Converts a device pointer of the runtime to the type of the driver. */
 CudaPointer cuda_pointer(const void *there);
 
 /* ---- cuda_ceiling.c ---- */
 
-/* What this device does at most, measured: 1e9 operations a second in large products, 1e9 bytes a
- * second read and written in going through a block; NaN after a failure. */
+/* Measured peak of the device: GFLOP/s of large products; GB/s read and written in one pass over a
+ * block. NaN after a failure. */
 void *cuda_products_open(Device *device, bool rounded);
 double cuda_products_pass(Device *device, void *products);
 void cuda_products_close(Device *device, void *products);
@@ -39,8 +39,8 @@ double cuda_read_pass(Device *device, void *block, size_t bytes);
 
 /* ---- cuda_engine.c ---- */
 
-/* The program of a table, its kernels compiled for the device; `keep`: in the cache, too. NULL
- * after a message; to be freed. The others: see Engine. */
+/* Compiles the kernels of a table for the device; keep: use the cache. NULL after a message; the
+ * caller frees it. The other functions: see Engine. */
 Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
                         bool keep);
 void cuda_engine_free(Engine *engine);

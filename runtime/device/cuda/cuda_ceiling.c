@@ -1,4 +1,4 @@
-/* cuda_ceiling: what the device can do, measured: one large product by cuBLASLt, one large copy. */
+/* cuda_ceiling: measured peak of the device: a large product by cuBLASLt, a large copy. */
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_products.h"
 #include "base/memory.h"
@@ -32,14 +32,14 @@ void cuda_products_close(Device *base, void *products) {
 
 enum { FILLED = 1 << 20 };
 
-/* Both factors with numbers that differ: a device multiplies zeros with less power, and so faster
- * than it ever multiplies anything else. */
+/* Fills both factors with different values. Products of zeros use less power and would run faster
+ * than real ones. */
 static bool fill_factors(Device *base, const Square *square, bool rounded) {
     const size_t matrix = square_bytes(square) / 3;
     uint32_t *numbers = memory_new(FILLED), state = 1;
     for (size_t i = 0; i < FILLED / sizeof *numbers; i++) {
         state = state * 1664525u + 1013904223u;
-        /* a random sign and fraction, 0.5 to 1; as f32, and as a pair of bf16 */
+        /* random sign and fraction in 0.5 .. 1, valid as an f32 and as two bf16 */
         numbers[i] = (state & 0x807fffffu) | 0x3f000000u;
         if (rounded) numbers[i] = (numbers[i] & 0xffff0000u) | (state >> 9 & 0x807fu) | 0x3f00u;
     }
@@ -53,7 +53,7 @@ static bool fill_factors(Device *base, const Square *square, bool rounded) {
     return good;
 }
 
-/* The first pass loads the kernel. NULL without the library or memory. */
+/* The first pass loads the kernel. NULL without cuBLASLt or memory. */
 void *cuda_products_open(Device *base, bool rounded) {
     Square *square = memory_new(sizeof *square);
     cuda_enter((CudaDevice *)(void *)base);
@@ -88,7 +88,7 @@ double cuda_products_pass(Device *base, void *products) {
     return 2e-9 * side * side * side * RUNS / (seconds_now() - began);
 }
 
-/* One half is copied onto the other: which reads and writes. */
+/* Copies one half of the block to the other, which reads and writes. */
 double cuda_read_pass(Device *base, void *block, size_t bytes) {
     CudaDevice *device = (CudaDevice *)(void *)base;
     const CudaDriver *driver = &device->library->driver;

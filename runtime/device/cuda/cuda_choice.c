@@ -11,7 +11,8 @@
 
 enum { CANDIDATES = 8, TRIES = 3, MAX_RUNS = 20, VERSION_PARTS = 3 };
 
-/* What one measurement shall take: longer than the clock and the launches make it uncertain. */
+/* Duration of one measurement in seconds, long compared with the clock resolution and the launch
+ * overhead. */
 static const double MIN_SECONDS = 3e-4;
 
 bool cuda_epilogue(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
@@ -43,9 +44,9 @@ bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice 
     return true;
 }
 
-/* ---- what was chosen before ---- */
+/* ---- cached choices ---- */
 
-/* All that the choice depends on. */
+/* All inputs of the choice, as text. */
 static char *describe(const BlasWork *work, const MoecProduct *p, int alignment) {
     int version[VERSION_PARTS] = {0};
     for (int i = 0; i < VERSION_PARTS; i++) work->blas->property(i, &version[i]);
@@ -59,7 +60,7 @@ static char *describe(const BlasWork *work, const MoecProduct *p, int alignment)
         p->kept_m);
 }
 
-/* Where it is kept, or NULL. */
+/* Path of the cached choice, or NULL. */
 static char *kept_path(const BlasWork *work, const char *text) {
     if (!work->keep) return NULL;
     XXH3_state_t *state = cache_begin();
@@ -67,7 +68,7 @@ static char *kept_path(const BlasWork *work, const char *text) {
     return cache_path(state, ".product");
 }
 
-/* The library says whether it still knows the algorithm. */
+/* Asks cuBLASLt whether it still supports the algorithm. */
 static bool is_known(const BlasWork *work, const BlasTask *task, BlasChoice *choice) {
     BlasChoice checked = {.status = 0};
     if (work->blas->check(work->handle, task->product, task->left, task->right, task->added,
@@ -101,7 +102,7 @@ static void write_kept(const char *path, const char *text, const BlasChoice *cho
 
 /* ---- candidates ---- */
 
-/* Seconds of one product, `runs` of them in a row; infinite when it cannot be made. */
+/* Seconds per product over `runs` consecutive runs; infinite if it fails. */
 static double time_runs(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
                         const MoecProduct *product, int runs) {
     const CudaDriver *driver = &work->device->library->driver;

@@ -13,7 +13,7 @@
 
 enum { HEADER_LIMIT = 64, LOG_LIMIT = 4000 };
 
-/* The headers that CUDA text may include, by their base names. */
+/* The headers that CUDA source may include, by base name. */
 static int take_headers(const char **names, const char **texts) {
     int count = 0;
     for (const EmbeddedFile *file = embedded_files; file->name && count < HEADER_LIMIT; file++) {
@@ -24,7 +24,7 @@ static int take_headers(const char **names, const char **texts) {
     return count;
 }
 
-/* Another NVRTC may make another image; so may another file behind MOEC_CUDA. */
+/* Another NVRTC version or another library in MOEC_CUDA can produce different code. */
 static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
     int version[2] = {0};
     library->compiler.version(&version[0], &version[1]);
@@ -37,7 +37,7 @@ static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
     }
 }
 
-/* Where the image is kept, or NULL. */
+/* Path of the cached image, or NULL. */
 static char *kept_path(const CudaLibrary *library, const CudaText *text) {
     if (!text->keep) return NULL;
     XXH3_state_t *state = cache_begin();
@@ -62,12 +62,12 @@ static bool report_failure(const CudaCompiler *compiler, CudaCompilation *progra
     char *log = memory_new(length + 1);
     compiler->log(program, log);
     error_message("please report this with the spec",
-                  "NVRTC does not take the generated program %s:\n%.*s", name, LOG_LIMIT, log);
+                  "NVRTC rejects the generated program %s:\n%.*s", name, LOG_LIMIT, log);
     free(log);
     return false;
 }
 
-/* From 9.0 on the features of one architecture alone have names of their own. */
+/* From compute capability 9.0 on, architecture-specific features have separate names. */
 static char *architecture_option(const CudaText *text) {
     return memory_format("--gpu-architecture=sm_%d%d%s", text->major, text->minor,
                          text->major >= 9 ? "a" : "");
@@ -79,7 +79,7 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
     int count = take_headers(names, texts);
     CudaCompilation *program = NULL;
     int error = compiler->create(&program, text->text, text->name, count, texts, names);
-    if (error) return error_message(NULL, "NVRTC cannot begin with %s", text->name);
+    if (error) return error_message(NULL, "NVRTC cannot create the program %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
     bool good = compiler->compile(program, 3, options) == 0 ||
@@ -88,7 +88,7 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);
         good = (good && compiler->image(program, image->bytes) == 0) ||
-               error_message(NULL, "NVRTC gives no image of %s", text->name);
+               error_message(NULL, "NVRTC cannot produce an image of %s", text->name);
     }
     compiler->destroy(&program);
     free(architecture);

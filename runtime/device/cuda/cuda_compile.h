@@ -1,24 +1,24 @@
-/* cuda_compile: CUDA text made into an image for one architecture by NVRTC, and kept in the cache
- * under a hash of everything that went in. */
+/* cuda_compile: compiles CUDA source to an image for one architecture by NVRTC, and caches it by a
+ * hash of all inputs. */
 #ifndef CUDA_COMPILE_H
 #define CUDA_COMPILE_H
 
 #include "device/cuda/cuda_library.h"
 
 typedef struct CudaText {
-    const char *name; /* of the text, for messages: "program.cu" */
+    const char *name; /* name of the source in messages: "program.cu" */
     const char *text;
     int major, minor; /* the device's compute capability */
     bool keep;        /* use the cache */
 } CudaText;
 
 typedef struct CudaImage {
-    char *bytes; /* to be released with free */
+    char *bytes; /* the caller frees it */
     size_t length;
-    bool cached; /* found, not made */
+    bool cached; /* from the cache */
 } CudaImage;
 
-/* False after a message. May be called by several threads at a time. */
+/* False after a message. Several threads can call it concurrently. */
 bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image);
 
 #endif

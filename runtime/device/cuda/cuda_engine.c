@@ -1,13 +1,12 @@
-/* cuda_engine: a program's kernels on a CUDA device.
+/* cuda_engine: execution of the kernels of a program on a CUDA device.
  *
- * The first call of a graph goes as it comes; the second one is captured, and from then on the
- * whole graph is launched at once. What changes from call to call (inputs, seed, scalars of the
- * update) lies in the device's memory, never in the arguments of a kernel.
+ * The first call of a graph launches its kernels one by one. The second call is captured as a CUDA
+ * graph, and later calls launch that graph. Values that change between calls (inputs, seed,
+ * optimizer scalars) are in device memory, never in kernel arguments.
  *
- * In a graph a kernel may begin while the one ahead of it ends, and reads weights before it waits
- * for that one: nothing in a graph writes weights and also multiplies by them. Launches that are no
- * graph do not overlap, for the weights may just have been rounded.
- */
+ * In a CUDA graph a kernel may start before its predecessor ends, and reads weights before it waits
+ * for it. This is safe because no graph both writes weights and multiplies by them. Launches
+ * outside of CUDA graphs do not overlap, since the weights may just have been rounded. */
 #include "device/cuda/cuda.h"
 
 #include "base/message.h"
@@ -27,11 +26,11 @@
 
 enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12, SUM_BLOCKS = 512, SUM_THREADS = 256 };
 
-/* What decides the arguments of all kernels of a call. */
+/* The values that determine all kernel arguments of a call. */
 typedef struct CaptureKey {
     const void *what; /* graph or update */
     const void *inputs, *outputs,
-        *cache; /* on the device: the first of all that lie there in order */
+        *cache; /* device addresses: the first of each group of adjacent blocks */
     int first_micro_batch, last_micro_batch;
 } CaptureKey;
 
@@ -43,18 +42,19 @@ typedef struct Capture {
 typedef struct CudaEngine {
     Engine base;
     CudaDevice *device;
-    CudaModule *modules[PART_LIMIT + 2]; /* parts of the program, fixed kernels, what came late */
+    /* parts of the program, fixed kernels, spare kernels loaded later */
+    CudaModule *modules[PART_LIMIT + 2];
     int module_count;
-    CudaFunction **functions; /* by the table's kernel numbers; NULL: spare */
-    char *spare;              /* the text of the spare kernels */
+    CudaFunction **functions; /* by kernel number of the table; NULL for spare kernels */
+    char *spare;              /* source of the spare kernels */
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
-    CudaVariants *variants; /* kernels with a second variant, or NULL */
+    CudaVariants *variants; /* autotuning of kernel variants, or NULL */
     bool capturing;
-    bool overlaps;        /* kernels of a graph may, see moec_begin */
-    int refused;          /* the number of the error when the driver takes no such launch */
-    CudaPointer scratch;  /* parts of a sum, the sum, the seed, then the update's numbers for each
-                             kind of parameter */
+    bool overlaps; /* kernels of a graph may overlap, see moec_begin */
+    int refused;   /* error number if the driver refuses such launches */
+    /* partial sums, the sum, the seed, then the optimizer scalars of each parameter group */
+    CudaPointer scratch;
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
@@ -82,7 +82,7 @@ static CudaPointer scalars_place(const CudaEngine *engine) {
     return seed_place(engine) + 64;
 }
 
-/* ---- what a program is lent ---- */
+/* ---- services for the program ---- */
 
 typedef struct LaunchWork {
     const CudaDevice *device;
@@ -107,7 +107,7 @@ static void launch(CudaEngine *engine, const CudaLaunch *one) {
         cuda_good(engine->device, error, one->name);
 }
 
-/* What is asked for now would not be done. */
+/* True if further work would be ignored. */
 static bool is_idle(const CudaEngine *engine) {
     return engine->device->failed || engine->refused;
 }
@@ -153,7 +153,7 @@ static void host_zero(void *self, void *memory, size_t bytes) {
         cuda_good(engine->device,
                   engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
                                                       engine->device->stream),
-                  "clearing memory");
+                  "clear memory");
 }
 
 typedef struct ProductWork {
@@ -188,7 +188,7 @@ static int host_product(void *self, int index, const void *a, const void *b, voi
 
 /* ---- loading ---- */
 
-/* One text on its way to an image, by a thread of its own. */
+/* Compilation of one source text in its own thread. */
 typedef struct Making {
     const CudaLibrary *library;
     CudaText text;
@@ -220,8 +220,8 @@ static bool make_images(CudaDevice *device, Making *makings, int count) {
     return good;
 }
 
-/* Those of our own kernels for dense products that the library leaves nothing to, by kernel number.
- * They are most of what a dense model has to be compiled. */
+/* Marks, by kernel number, the own kernels of dense products that cuBLASLt computes instead. They
+ * dominate the compile time of a dense model. */
 static bool *spare_kernels(const CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
     bool *spare = memory_new(sizeof *spare * (size_t)(table->kernel_count + 1));
@@ -233,7 +233,7 @@ static bool *spare_kernels(const CudaEngine *engine) {
     return spare;
 }
 
-/* By piece: whether it holds a spare kernel, or one of the others. */
+/* Per piece: whether it contains a spare kernel, or one of the others. */
 static bool *pieces_of(const MoecKernels *kernels, const bool *spare, bool wants_spare) {
     bool *wanted = memory_new(sizeof *wanted * (size_t)kernels->count);
     for (int i = 0; i < kernels->count; i++) {
@@ -243,7 +243,7 @@ static bool *pieces_of(const MoecKernels *kernels, const bool *spare, bool wants
     return wanted;
 }
 
-/* Looks in the modules one after the other: which part has a kernel is nobody's business. */
+/* Searches all modules; the assignment of kernels to parts is arbitrary. */
 static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     CudaFunction *function = NULL;
     for (int i = 0; i < engine->module_count; i++)
@@ -257,12 +257,12 @@ static bool load_module(CudaEngine *engine, const Making *making) {
     CudaModule **module = &engine->modules[engine->module_count];
     bool good = cuda_good(engine->device,
                           engine->device->library->driver.module_load(module, making->image.bytes),
-                          "loading the kernels");
+                          "load the kernels");
     engine->module_count += good;
     return good;
 }
 
-/* Of all kernels but the spare ones. */
+/* The functions of all kernels except the spare ones. */
 static bool load_functions(CudaEngine *engine, const Making *makings, int count,
                            const bool *spare) {
     const MoecTable *table = engine->base.table;
@@ -275,7 +275,7 @@ static bool load_functions(CudaEngine *engine, const Making *makings, int count,
            (engine->square_total = find_function(engine, "moec_square_total"));
 }
 
-/* When the library fails at what it has taken, in the first call of a graph: see repeat. */
+/* Loads the spare kernels after a failure of cuBLASLt in the first call of a graph: see repeat. */
 static bool load_spare(CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
     Making making = {.text = {.name = "program.cu", .text = engine->spare}};
@@ -289,7 +289,8 @@ static bool load_spare(CudaEngine *engine) {
     return good;
 }
 
-/* How many parts to compile side by side: one a processor, when there is enough for each. */
+/* Number of parts to compile in parallel: one per processor if there are enough kernels for
+ * each. */
 static int part_count(int kernels) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = kernels / MIN_KERNELS;
     long parts = processors < worth ? processors : worth;
@@ -301,7 +302,7 @@ static void add_products(const CudaEngine *engine, char *startup, size_t size) {
     length = snprintf(startup, size, ", products by cuBLASLt, %d timed",
                       cuda_products_timed(engine->products));
     if (declined && length > 0 && (size_t)length < size)
-        snprintf(startup + length, size - (size_t)length, ", %d left to our own kernels", declined);
+        snprintf(startup + length, size - (size_t)length, ", %d by the own kernels", declined);
 }
 
 static void write_startup_times(CudaEngine *engine, int kernels, double making, double loading) {
@@ -315,8 +316,8 @@ static void write_startup_times(CudaEngine *engine, int kernels, double making, 
         add_products(engine, startup + length, size - (size_t)length);
 }
 
-/* The wanted pieces in parts, and the kernels that are the same in every program. Returns how many
- * texts that are. */
+/* Distributes the wanted pieces over source texts, and adds the kernels that are the same in every
+ * program. Returns the number of texts. */
 static int make_texts(Making *makings, const MoecKernels *kernels, const bool *wanted, bool keep) {
     int parts = part_count(cuda_kernels(kernels, wanted));
     for (int i = 0; i < parts; i++)
@@ -375,7 +376,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernel
     size_t numbers = table->update ? numbers_bytes(table->update) : 0;
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + numbers;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
-                  "taking memory") &&
+                  "allocate memory") &&
         load(engine, kernels, keep))
         return &engine->base;
     cuda_engine_free(&engine->base);
@@ -406,8 +407,7 @@ void cuda_engine_free(Engine *base) {
 
 /* ---- running ---- */
 
-/* The capture of this key; *known tells whether it was called before. NULL when there are too many.
- */
+/* The capture with this key; *known: it was called before. NULL if there are too many. */
 static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *known) {
     for (int i = 0; i < engine->capture_count; i++) {
         const CaptureKey *other = &engine->captures[i].key;
@@ -424,7 +424,7 @@ static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *kn
     return capture;
 }
 
-/* Records the work of a call; 0 or the number of an error, after which nothing has happened. */
+/* Records the work of a call. Returns 0, or an error number; then nothing was executed. */
 static int make_graph(CudaEngine *engine, CudaReady **ready,
                       void (*work)(CudaEngine *, const void *), const void *data) {
     const CudaDriver *driver = &engine->device->library->driver;
@@ -443,7 +443,8 @@ static int make_graph(CudaEngine *engine, CudaReady **ready,
     return error;
 }
 
-/* Work that is the same at every call: as it comes, then captured, then launched whole. */
+/* Work that is the same in every call: launched directly, then captured, then launched as a
+ * graph. */
 static bool repeat(CudaEngine *engine, const CaptureKey *key,
                    void (*work)(CudaEngine *, const void *), const void *data) {
     CudaDevice *device = engine->device;
@@ -461,12 +462,13 @@ static bool repeat(CudaEngine *engine, const CaptureKey *key,
     if (!capture->ready) {
         int error = make_graph(engine, &capture->ready, work, data);
         if (error && engine->overlaps) {
-            engine->overlaps = false; /* a driver that cannot do it in a graph */
+            engine->overlaps = false; /* the driver does not support overlap in a graph */
             error = make_graph(engine, &capture->ready, work, data);
         }
-        if (!cuda_good(device, error, "making a graph")) return false;
+        if (!cuda_good(device, error, "create a graph")) return false;
     }
-    return cuda_good(device, driver->graph_launch(capture->ready, device->stream), "running");
+    return cuda_good(device, driver->graph_launch(capture->ready, device->stream),
+                     "run the program");
 }
 
 typedef struct GraphWork {
@@ -488,7 +490,7 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
     if (!cuda_good(device,
                    device->library->driver.put(seed_place(engine), &run->seed, sizeof run->seed,
                                                device->stream),
-                   "copying to it"))
+                   "copy to the device"))
         return false;
     const CaptureKey key = {graph,
                             graph->input_count ? run->inputs[0] : NULL,
@@ -511,11 +513,11 @@ bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, doub
     return cuda_good(device,
                      driver->launch(engine->square_parts, SUM_BLOCKS, 1, 1, SUM_THREADS, 1, 1, 0,
                                     device->stream, first, NULL),
-                     "adding up") &&
+                     "add up") &&
            cuda_good(device,
                      driver->launch(engine->square_total, 1, 1, 1, SUM_THREADS, 1, 1, 0,
                                     device->stream, second, NULL),
-                     "adding up") &&
+                     "add up") &&
            base->device->kind->get(base->device, sum, (const void *)(uintptr_t)total, sizeof *sum);
 }
 

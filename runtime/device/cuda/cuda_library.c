@@ -9,16 +9,16 @@
 #include <stdlib.h>
 
 static const char *const driver_names[] = {"libcuda.so.1", "libcuda.so", NULL};
-/* A driver takes what libraries of its own number make, and of those before: one that is older than
- * 13 is not given the first of these unless there is nothing else. */
+/* A driver runs code of its own CUDA version and of older ones. With a driver older than 13, the
+ * first name is tried last. */
 static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
                                              "libnvrtc.so",    "libnvrtc.so.13", NULL};
 static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
                                          "libcublasLt.so.11", "libcublasLt.so",
                                          "libcublasLt.so.13", NULL};
-static bool driver_is_old; /* it is older than 13 */
+static bool driver_is_old; /* older than version 13 */
 
-/* Where the toolkit lies when the loader does not know it. */
+/* Locations of the toolkit outside the default search path. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/", "/opt/cuda/lib64/", NULL};
 
 static const char *place_named(void) {
@@ -26,7 +26,7 @@ static const char *place_named(void) {
     return place ? place : "";
 }
 
-/* MOEC_CUDA decides alone when it is set. */
+/* If MOEC_CUDA is set, only its location is used. */
 static void *open_library(const char *place, const char *const *names) {
     if (*place && !file_is_folder(place)) return dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (*place) {
@@ -45,9 +45,9 @@ static void *open_part(const char *place, const char *const *names, const char *
                        const LibrarySymbol *symbols, size_t count) {
     void *handle = open_library(place, names);
     const char *missing = handle ? lazy_library_take(handle, symbols, count) : NULL;
-    if (missing) error_message(remedy, "%s is too old: it has no %s", names[0], missing);
+    if (missing) error_message(remedy, "%s is too old: function %s is missing", names[0], missing);
     if (!handle)
-        error_message(remedy, "there is no device 'cuda' here: %s cannot be opened%s%s", names[0],
+        error_message(remedy, "no device 'cuda': cannot open %s%s%s", names[0],
                       *place ? " from MOEC_CUDA=" : "", place);
     return missing ? NULL : handle;
 }
@@ -66,9 +66,8 @@ static bool open_driver(CudaLibrary *library) {
         else
             place = "";
     }
-    void *handle =
-        open_part(place, driver_names, "install the NVIDIA driver, or leave --device out", symbols,
-                  sizeof symbols / sizeof symbols[0]);
+    void *handle = open_part(place, driver_names, "install the NVIDIA driver, or remove --device",
+                             symbols, sizeof symbols / sizeof symbols[0]);
     if (handle) lazy_library_take(handle, others, sizeof others / sizeof others[0]);
     driver_is_old = handle && part->version(&version) == 0 && version < 13000;
     return handle != NULL;
@@ -78,7 +77,7 @@ static bool open_compiler(CudaLibrary *library) {
     CudaCompiler *part = &library->compiler;
     const LibrarySymbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
     return open_part(library->place, compiler_names + driver_is_old,
-                     "install the CUDA toolkit's NVRTC, or name its folder in MOEC_CUDA", symbols,
+                     "install NVRTC of the CUDA toolkit, or set MOEC_CUDA to its folder", symbols,
                      sizeof symbols / sizeof symbols[0]) != NULL;
 }
 

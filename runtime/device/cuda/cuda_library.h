@@ -1,9 +1,8 @@
-/* cuda_library: the driver, NVRTC and cuBLASLt, opened when they are first wanted. No header of
- * CUDA is needed to build, and no library of it to run on a CPU.
+/* cuda_library: the CUDA driver, NVRTC and cuBLASLt, loaded at first use. The build needs no CUDA
+ * headers, and a run on the CPU needs no CUDA libraries.
  *
- * MOEC_CUDA names another place for them: a folder, or one library that has all (tests: the
- * simulated driver). A driver that is not in that folder is the system's.
- */
+ * MOEC_CUDA names another location: a folder, or one library with all functions (tests: the
+ * simulated driver). If the folder has no driver, the system's driver is used. */
 #ifndef CUDA_LIBRARY_H
 #define CUDA_LIBRARY_H
 
@@ -17,7 +16,7 @@ typedef struct CudaModule CudaModule;
 typedef struct CudaFunction CudaFunction;
 typedef struct CudaEvent CudaEvent;
 typedef struct CudaGraph CudaGraph;
-typedef struct CudaReady CudaReady; /* a graph made ready to be launched */
+typedef struct CudaReady CudaReady; /* an executable graph */
 typedef struct CudaCompilation CudaCompilation;
 typedef struct BlasHandle BlasHandle;
 typedef struct BlasProduct BlasProduct;
@@ -54,18 +53,20 @@ typedef struct CudaMap {
     _Alignas(128) unsigned char bytes[128];
 } CudaMap;
 
-/* Numbers of CUDA's own headers. */
+/* Constants of the CUDA headers. */
 enum {
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
-    CUDA_LAUNCH_OVERLAPS = 6, /* before the kernel ahead has ended: it waits for that itself */
+    /* programmatic dependent launch: the kernel may start before its predecessor ends and waits
+     * itself */
+    CUDA_LAUNCH_OVERLAPS = 6,
     CUDA_MAP_BF16 = 9,
     CUDA_MAP_SWIZZLE_128 = 3,
     CUDA_MAP_PROMOTE_256 = 3,
     BLAS_COMPUTE_F32 = 68,
-    BLAS_COMPUTE_BF16 = 75, /* f32 in memory, rounded on the way, f32 sums */
+    BLAS_COMPUTE_BF16 = 75, /* f32 in memory, rounded to bf16 on load, f32 sums */
     BLAS_F32 = 0,
     BLAS_BF16 = 14,
     BLAS_TRANSPOSE_A = 3,
@@ -74,8 +75,8 @@ enum {
     BLAS_BIAS_POINTER = 8,
     BLAS_KEPT_POINTER = 11,
     BLAS_KEPT_LEADING = 12,
-    BLAS_EPILOGUE_BIAS = 4,  /* sums of what they do */
-    BLAS_EPILOGUE_GELU = 32, /* its tanh approximation */
+    BLAS_EPILOGUE_BIAS = 4,  /* epilogues are sums of these */
+    BLAS_EPILOGUE_GELU = 32, /* tanh approximation of GELU */
     BLAS_EPILOGUE_KEEP = 128,
     BLAS_EPILOGUE_GELU_BACK = 192,
     BLAS_LAYOUT_BATCH = 5,
@@ -87,7 +88,7 @@ enum {
     BLAS_PREFERENCE_ALIGNMENT_D = 8
 };
 
-/* CALL(member, "symbol", arguments): all return 0 when they went well. */
+/* CALL(member, "symbol", arguments): all functions return 0 on success. */
 #define CUDA_DRIVER_CALLS(CALL)                                                                    \
     CALL(init, "cuInit", (unsigned flags))                                                         \
     CALL(version, "cuDriverGetVersion", (int *version))                                            \
@@ -136,7 +137,7 @@ enum {
          (const CudaLaunchShape *shape, CudaFunction *function, void **arguments, void **extra))   \
     CALL(error_text, "cuGetErrorString", (int error, const char **text))
 
-/* Not in every driver: NULL where they are missing. */
+/* Missing in older drivers: NULL then. */
 #define CUDA_NEW_DRIVER_CALLS(CALL)                                                                \
     CALL(map_new, "cuTensorMapEncodeTiled",                                                        \
          (CudaMap * map, int type, unsigned rank, CudaPointer address,                             \
@@ -205,13 +206,13 @@ typedef struct CudaBlas {
 typedef struct CudaLibrary {
     CudaDriver driver;
     CudaCompiler compiler;
-    const char *place; /* MOEC_CUDA, or "" */
+    const char *place; /* value of MOEC_CUDA, or "" */
 } CudaLibrary;
 
-/* Driver and NVRTC; NULL after a message that names the one that is missing. */
+/* Loads driver and NVRTC; NULL after a message that names the missing one. */
 const CudaLibrary *cuda_library(void);
-/* cuBLASLt, a large library: opened when the first product is to be made. NULL when it is not
- * there: then our own product is used. */
+/* Loads cuBLASLt, a large library, at the first product. NULL if it is missing: the own kernels are
+ * then used. */
 const CudaBlas *cuda_blas(void);
 
 #endif

@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The library counts in columns, we in rows: it is asked for c' = b' a', whose memory is that of c
- * = a b. */
+/* cuBLASLt is column-major: it computes c' = b' a', which has the memory layout of c = a b. */
 
 typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
 
 typedef struct Entry {
     EntryState state;
-    int alignment; /* bytes that all operands so far were multiples of */
+    int alignment; /* alignment in bytes of all operands so far */
     BlasTask task;
     BlasChoice choice;
 } Entry;
@@ -26,7 +25,7 @@ struct CudaProducts {
     Entry entries[];
 };
 
-/* One operand as the library sees it. */
+/* One operand in the form of cuBLASLt. */
 typedef struct Side {
     MoecType type;
     long rows, columns, leading;
@@ -37,7 +36,7 @@ static size_t bytes_of(MoecType type, long elements) {
     return (type == MOEC_BF16 ? sizeof(uint16_t) : sizeof(float)) * (size_t)elements;
 }
 
-/* `along` is the stride between neighbours in a row of ours, `across` that between rows. */
+/* `along`: stride between adjacent elements of a row; `across`: stride between rows. */
 static Side side_of(MoecType type, long rows, long columns, long across, long along) {
     Side side = {type, columns, rows, across, 0};
     if (along != 1) side = (Side){type, rows, columns, along, 1};
@@ -55,7 +54,7 @@ static bool make_layout(const CudaBlas *blas, BlasLayout **layout, const Side *s
            !blas->layout_set(*layout, BLAS_LAYOUT_BATCH_STRIDE, &step, sizeof step);
 }
 
-/* What lies in memory as bf16 is multiplied as it is. */
+/* Operands stored as bf16 are multiplied without conversion. */
 static bool make_product(const CudaBlas *blas, BlasTask *task, const Side *left, const Side *right,
                          bool rounded) {
     int32_t transpose_left = left->transposed, transpose_right = right->transposed;
@@ -68,7 +67,7 @@ static bool make_product(const CudaBlas *blas, BlasTask *task, const Side *left,
                               sizeof transpose_right);
 }
 
-/* What is done before a result is stored; what is added has the place of c. */
+/* Operations before the result is stored; the addend has the layout of c. */
 static bool make_epilogue(const CudaBlas *blas, BlasTask *task, const MoecProduct *product) {
     const int epilogue_ops = product->epilogue_ops;
     const int64_t leading = product->kept_m;
@@ -95,13 +94,13 @@ static bool prefer(const BlasWork *work, int alignment) {
 static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product) {
     const CudaBlas *blas = work->blas;
     BlasTask *task = &entry->task;
-    int inner = product->batch[1] > 1; /* the dimension that the library does */
+    int inner = product->batch[1] > 1; /* the batch dimension that cuBLASLt handles */
     int batch = (int)product->batch[inner];
     Side left = side_of(product->b_type, product->k, product->n, product->b_k, product->b_n);
     Side right = side_of(product->a_type, product->m, product->k, product->a_m, product->a_k);
     Side result = side_of(product->c_type, product->m, product->n, product->c_m, 1), added = result;
     if (product->epilogue_ops & MOEC_ADD) added.leading = product->add_m;
-    /* no place yet, but one that is aligned like those that will come */
+    /* a dummy address with the alignment of the later operands */
     CudaPointer some = work->operands.add ? work->operands.add : 1024;
     some += (CudaPointer)(entry->alignment & 15);
     const BlasOperands places = {.bias = some, .kept = some};
@@ -135,7 +134,7 @@ static void open_entry(CudaProducts *products, int index, int alignment) {
         entry_free(products->work.blas, entry);
 }
 
-/* ---- choosing before the first run ---- */
+/* ---- selection before the first run ---- */
 
 /* Bytes from the first to the last element of an operand. */
 static size_t extent_of(MoecType type, const long *batch, const long *batch_steps, long rows,
@@ -145,7 +144,7 @@ static size_t extent_of(MoecType type, const long *batch, const long *batch_step
     return bytes_of(type, last + 1);
 }
 
-/* Operands that have memory to try candidates on; bytes beyond the largest. */
+/* Number of operands with memory for measurements; extra bytes after the largest operand. */
 enum { TRIED = 5, SLACK = 16 };
 
 static void tried_operands(BlasWork *work, CudaPointer *places[TRIED]) {
@@ -155,8 +154,7 @@ static void tried_operands(BlasWork *work, CudaPointer *places[TRIED]) {
     memcpy(places, all, sizeof all);
 }
 
-/* Memory for the largest operands of any product; its bytes are no zeros, which would be multiplied
- * in less time. */
+/* Allocates operands of the largest size. Their bytes are nonzero, since zeros multiply faster. */
 static bool take_operands(BlasWork *work, const MoecTable *table) {
     const CudaDriver *driver = &work->device->library->driver;
     size_t bytes[TRIED] = {0};
@@ -190,8 +188,7 @@ static void give_operands(BlasWork *work) {
     work->operands = (BlasOperands){0};
 }
 
-/* The alignment that all matrices of a product have when their first ones begin at multiples of 16
- * bytes. */
+/* Alignment of all matrices of a product whose first matrices are aligned to 16 bytes. */
 static int alignment_of(const MoecProduct *product, CudaPointer bits) {
     bits |= bytes_of(product->c_type, product->add_m);
     bits |= bytes_of(product->c_type, product->kept_m);

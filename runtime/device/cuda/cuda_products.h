@@ -1,4 +1,4 @@
-/* cuda_products: the dense products of a table by cuBLASLt. The algorithm of a product is chosen
+/* cuda_products: dense products of a table by cuBLASLt. The algorithm of each product is selected
  * once. */
 #ifndef CUDA_PRODUCTS_H
 #define CUDA_PRODUCTS_H
@@ -7,18 +7,19 @@
 
 typedef struct CudaProducts CudaProducts;
 
-/* NULL without cuBLASLt: the program's own kernel then does the work. keep: use the cache. */
+/* NULL without cuBLASLt: the program's own kernels then compute the products. keep: use the
+ * cache. */
 CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table, bool keep);
 void cuda_products_free(CudaProducts *products);
 
-/* As MoecHost.product: 0 when it was done. */
+/* As MoecHost.product: 0 = computed. */
 int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c,
                       const MoecEpilogue *epilogue);
-/* How many products had their algorithms timed, because the cache did not know them. */
+/* Number of products measured because the cache had no entry. */
 int cuda_products_timed(const CudaProducts *products);
-/* Whether the library takes a product, wherever its operands lie. */
+/* True if cuBLASLt computes the product at every alignment of its operands. */
 bool cuda_products_taken(const CudaProducts *products, int index);
-/* How many the library does not take: the program's own kernels, which are slower, do them. */
+/* Number of products that cuBLASLt refuses; the slower kernels of the program compute them. */
 int cuda_products_declined(const CudaProducts *products);
 
 #endif

@@ -6,16 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Launches between two events, so that the time to make one is hidden behind the others; and how
- * often. */
+/* Launches between two events, which hides the cost of an event; number of repetitions. */
 enum { LAUNCHES = 8, TRIES = 5 };
 
 CudaProfile *cuda_profile_new(CudaDevice *device, KernelTimes *times) {
     const CudaDriver *driver = &device->library->driver;
     CudaProfile *profile = memory_new(sizeof *profile);
     *profile = (CudaProfile){.device = device, .times = times};
-    if (cuda_good(device, driver->event_new(&profile->first, 0), "making an event") &&
-        cuda_good(device, driver->event_new(&profile->last, 0), "making an event"))
+    if (cuda_good(device, driver->event_new(&profile->first, 0), "create an event") &&
+        cuda_good(device, driver->event_new(&profile->last, 0), "create an event"))
         return profile;
     cuda_profile_free(profile);
     return NULL;
@@ -29,7 +28,8 @@ void cuda_profile_free(CudaProfile *profile) {
     free(profile);
 }
 
-/* Seconds of one of `launches` between two events; negative after an error, which is told. */
+/* Seconds per launch over `launches` launches between two events; negative after an error with a
+ * message. */
 static double time_once(const CudaProfile *profile, CudaWork work, void *data, int launches) {
     CudaDevice *device = profile->device;
     const CudaDriver *driver = &device->library->driver;
@@ -39,8 +39,7 @@ static double time_once(const CudaProfile *profile, CudaWork work, void *data, i
     if (!error) error = driver->event_record(profile->last, device->stream);
     if (!error) error = driver->stream_wait(device->stream);
     if (!error) error = driver->event_time(&milliseconds, profile->first, profile->last);
-    return cuda_good(device, error, "timing a kernel") ? 1e-3 * (double)milliseconds / launches
-                                                       : -1;
+    return cuda_good(device, error, "time a kernel") ? 1e-3 * (double)milliseconds / launches : -1;
 }
 
 int cuda_profile_work(CudaProfile *profile, const char *name, double flops, CudaWork work,

@@ -1,4 +1,4 @@
-/* cuda_profile: what single kernels of a device take, by events around several launches of each. */
+/* cuda_profile: time of single kernels, measured by events around several launches. */
 #ifndef CUDA_PROFILE_H
 #define CUDA_PROFILE_H
 
@@ -14,10 +14,11 @@ typedef struct CudaProfile {
 CudaProfile *cuda_profile_new(CudaDevice *device, KernelTimes *times);
 void cuda_profile_free(CudaProfile *profile);
 
-/* Something that the device is given to do; 0 when that went well. */
+/* Work for the device; returns 0 on success. */
 typedef int (*CudaWork)(void *data);
 
-/* Does it several times and adds the median to the row of that name; gives what `work` gave. */
+/* Runs the work several times and adds the median time to the row `name`; returns the result of
+ * `work`. */
 int cuda_profile_work(CudaProfile *profile, const char *name, double flops, CudaWork work,
                       void *data);
 

@@ -26,43 +26,44 @@ enum {
     ARGUMENTS = 256
 };
 
-/* What one measurement shall take: longer than the clock and the launches make it uncertain. */
+/* Duration of one measurement in seconds, long compared with the clock resolution and the launch
+ * overhead. */
 static const double MIN_SECONDS = 3e-4;
 
-/* As far apart as two orders of adding up may be, as a part of the largest result: sums in f32, and
- * those that are rounded to bf16 (or computed from what was). */
+/* Maximum difference between two summation orders, relative to the largest result: f32 sums, and
+ * results that are, or derive from, values rounded to bf16. */
 static const double LIMIT_F32 = 1e-3, LIMIT_BF16 = 1.0 / 128;
 
-/* The variants of a kernel: the ending of its name, the word for it. */
+/* Suffix of the kernel name and keyword of each variant. */
 enum { FIRST = MOEC_VARIANT_FIRST, VARIANTS = MOEC_VARIANT_COUNT, UNDECIDED = -1 };
 static const struct {
     const char *ending, *name;
 } kinds[VARIANTS] = {{"", "mma"}, {"_wgmma", "wgmma"}, {"_wide", "wide"}};
 
 typedef struct Decision {
-    const char *kernel; /* its name in the table */
+    const char *kernel; /* name in the table */
     uint64_t shape;
     int best;                 /* variant, or UNDECIDED */
-    double seconds[VARIANTS]; /* infinite: not there, or wrong */
+    double seconds[VARIANTS]; /* infinite: missing or wrong */
 } Decision;
 
 typedef struct Named {
-    CudaFunction *function; /* NULL: not there */
+    CudaFunction *function; /* NULL: missing */
     char *name;
 } Named;
 
 struct CudaVariants {
     CudaDevice *device;
-    int forced; /* the variant that kernels have which exist in it, or UNDECIDED: MOEC_VARIANT */
+    int forced; /* variant from MOEC_VARIANT, used by all kernels that have it; UNDECIDED = none */
     const MoecTable *table;
     Named (*named)[VARIANTS]; /* by kernel number */
     CudaFunction *apart;
-    CudaPointer most; /* what `apart` finds */
+    CudaPointer most; /* result of `apart` */
     Decision *decisions;
     int count;
-    char *path;                 /* of what is kept, or NULL */
+    char *path;                 /* path of the cached decisions, or NULL */
     CudaMap *maps;              /* MATRICES */
-    void *arguments[ARGUMENTS]; /* of the variants but the first */
+    void *arguments[ARGUMENTS]; /* arguments of all variants except the first */
 };
 
 int cuda_launch(const CudaDevice *device, const CudaLaunch *launch) {
@@ -87,7 +88,7 @@ int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch) {
                                                 (int)launch->shared);
 }
 
-/* ---- what was found before ---- */
+/* ---- cached decisions ---- */
 
 static char *kept_path(const CudaProgram *program) {
     if (!program->keep) return NULL;
@@ -106,7 +107,7 @@ static Decision *add_decision(CudaVariants *variants, const char *kernel, uint64
     return one;
 }
 
-/* The table's own string. */
+/* Returns the table's own string. */
 static const char *name_of(const CudaVariants *variants, const char *name) {
     for (int i = 0; i < variants->table->kernel_count; i++)
         if (strcmp(variants->table->kernels[i], name) == 0) return variants->table->kernels[i];
@@ -135,7 +136,7 @@ static void read_kept(CudaVariants *variants) {
     free(text);
 }
 
-/* One line for each: kernel, shape, the variant that is taken, what each takes in microseconds. */
+/* One line per decision: kernel, shape, selected variant, microseconds of each variant. */
 static void write_kept(const CudaVariants *variants) {
     char *text = memory_format("%s", "");
     for (int i = 0; i < variants->count; i++) {
@@ -151,7 +152,7 @@ static void write_kept(const CudaVariants *variants) {
     free(text);
 }
 
-/* ---- all of them on the device ---- */
+/* ---- comparison on the device ---- */
 
 static size_t bytes_of(const MoecWritten *written) {
     return (size_t)written->count * (written->type == MOEC_BF16 ? 2 : 4);
@@ -163,7 +164,7 @@ static size_t all_bytes(const MoecWritten *written) {
     return bytes;
 }
 
-/* Copies what is written to a block of all_bytes, or back. */
+/* Copies the written elements to a block of all_bytes, or back. */
 static bool copy_all(const CudaVariants *variants, const MoecWritten *written, CudaPointer block,
                      bool back) {
     const CudaDevice *device = variants->device;
@@ -179,8 +180,8 @@ static bool copy_all(const CudaVariants *variants, const MoecWritten *written, C
 
 typedef enum Verdict { AGREES, DISAGREES, UNTOLD, STOPPED } Verdict;
 
-/* Whether what is written agrees with a block; UNTOLD where all is 0, STOPPED when the device can
- * do nothing any more. */
+/* Compares the written elements with a block. UNTOLD if all are 0; STOPPED if the device has
+ * failed. */
 static Verdict compare(const CudaVariants *variants, const MoecWritten *written,
                        CudaPointer block) {
     const CudaDevice *device = variants->device;
@@ -226,8 +227,9 @@ static double time_launch(const CudaDevice *device, const CudaLaunch *launch) {
     return best;
 }
 
-/* What another variant takes; infinite when it does something else than the first, whose results
- * are at `results`; NAN when that cannot be told. `before` is what stood there before. */
+/* Seconds of another variant. Infinite if its results differ from `results`, those of the first
+ * variant; NAN if the comparison is inconclusive. `before` contains the memory before the
+ * launch. */
 static double try_form(const CudaVariants *variants, const MoecWritten *written, CudaPointer before,
                        CudaPointer results, const CudaLaunch *other) {
     if (!copy_all(variants, written, before, true)) return NAN;
@@ -238,20 +240,19 @@ static double try_form(const CudaVariants *variants, const MoecWritten *written,
     if (verdict == AGREES) return time_launch(variants->device, other);
     if (verdict == STOPPED) {
         error_message(
-            "MOEC_WGMMA=off leaves all such kernels alone; please report this with the spec",
-            "%s: kernel %s has stopped it", variants->device->base.name, other->name);
+            "set MOEC_WGMMA=off to disable all warpgroup kernels; please report this with the spec",
+            "%s: kernel %s stopped the device", variants->device->base.name, other->name);
         variants->device->failed = true;
         return NAN;
     }
     if (verdict == UNTOLD) return NAN;
-    note_message(
-        "kernel %s does not agree with its other variant and is not used; please report this with "
-        "the device and the spec (MOEC_WGMMA=off leaves all such kernels alone)",
-        other->name);
+    note_message("kernel %s differs from its other variant and is not used; please report this "
+                 "with the device and the spec (MOEC_WGMMA=off disables all warpgroup kernels)",
+                 other->name);
     return INFINITY;
 }
 
-/* All variants on what stands there now. */
+/* Runs all variants on the current memory. */
 static void try_all(const CudaVariants *variants, const MoecWritten *written,
                     const CudaLaunch launches[VARIANTS], Decision *decision) {
     const CudaDevice *device = variants->device;
@@ -278,10 +279,10 @@ static void try_all(const CudaVariants *variants, const MoecWritten *written,
     driver->release(before);
 }
 
-/* ---- the choice ---- */
+/* ---- selection ---- */
 
-/* Sizes, strides and grid: what decides how long it takes. Where a kernel adds up two products, the
- * first of them stands for both. */
+/* Hash of sizes, strides and grid, which determine the run time. For a kernel that adds two
+ * products, the sizes of the first represent both. */
 static uint64_t shape_of(const CudaVariantLaunch *variant, const CudaLaunch *launch) {
     return XXH3_64bits_withSeed(launch->arguments[0], variant->size_bytes, launch->grid_x);
 }
@@ -293,7 +294,7 @@ static Decision *decision_of(CudaVariants *variants, const char *kernel, uint64_
     return add_decision(variants, kernel, shape);
 }
 
-/* The arguments of a launch, then a map of each of the matrices. */
+/* Appends a tensor map of each matrix to the arguments of a launch. */
 static bool add_maps(CudaVariants *variants, const MoecMatrices *matrices, void *const *arguments) {
     const CudaDriver *driver = &variants->device->library->driver;
     int count = 0;
@@ -308,7 +309,7 @@ static bool add_maps(CudaVariants *variants, const MoecMatrices *matrices, void 
     return true;
 }
 
-/* The launch of another variant; without a function when there is none. */
+/* The launch of another variant; its function is NULL if there is none. */
 static CudaLaunch launch_of(CudaVariants *variants, const CudaVariantLaunch *variant, int which,
                             const CudaLaunch *first) {
     const Named *named = &variants->named[variant->kernel][which];
@@ -324,7 +325,7 @@ static CudaLaunch launch_of(CudaVariants *variants, const CudaVariantLaunch *var
     return launch;
 }
 
-/* Asked for, and so not compared: whoever forces a variant wants to see what it does. */
+/* A forced variant is not compared with the first: MOEC_VARIANT exists to observe it. */
 static void take_forced(const CudaVariants *variants, const CudaLaunch *launches,
                         CudaLaunch *launch) {
     if (launches[variants->forced].function) *launch = launches[variants->forced];
@@ -365,7 +366,7 @@ static CudaFunction *find_function(const CudaProgram *program, const char *name)
     return NULL;
 }
 
-/* How many other variants there are. */
+/* Number of other variants. */
 static int count_variants(CudaVariants *variants, const CudaProgram *program) {
     int count = 0;
     for (int i = 0; i < program->table->kernel_count; i++)
@@ -378,14 +379,14 @@ static int count_variants(CudaVariants *variants, const CudaProgram *program) {
     return count;
 }
 
-/* The variant that MOEC_VARIANT names; UNDECIDED when the measurement decides. */
+/* The variant in MOEC_VARIANT; UNDECIDED: by measurement. */
 static int forced_form(void) {
     const char *wanted = getenv("MOEC_VARIANT");
     if (!wanted || !*wanted) return UNDECIDED;
     for (int i = 0; i < VARIANTS; i++)
         if (strcmp(wanted, kinds[i].name) == 0) return i;
     note_message(
-        "MOEC_VARIANT=%s is none of mma, wgmma, wide: the fastest variant of each kernel is taken",
+        "MOEC_VARIANT=%s is not mma, wgmma or wide; the fastest variant of each kernel is used",
         wanted);
     return UNDECIDED;
 }

@@ -1,8 +1,7 @@
-/* cuda_variants: kernels that a program has in several variants, others for the warpgroups of
- * capability 9.0, each with a grid of its own. The first time a kernel is launched with a shape all
- * run on what it is given: another variant is taken when its results are those of the first within
- * rounding and it is faster. What was found is kept in the cache, one file for each program and
- * device. */
+/* cuda_variants: autotuning between variants of a kernel, such as warpgroup kernels for compute
+ * capability 9.0, each with its own grid. The first launch of a kernel with a new shape runs all
+ * variants on its arguments. A variant is selected if it is faster and its results equal those of
+ * the first within rounding. Decisions are cached, one file per program and device. */
 #ifndef CUDA_VARIANTS_H
 #define CUDA_VARIANTS_H
 
@@ -16,8 +15,8 @@ typedef struct CudaProgram {
     const MoecTable *table;
     CudaModule *const *modules;
     int module_count;
-    CudaFunction *const *functions; /* by the table's kernel numbers */
-    const char *text;               /* of all kernels */
+    CudaFunction *const *functions; /* by kernel number of the table */
+    const char *text;               /* source of all kernels */
     bool keep;                      /* use the cache */
 } CudaProgram;
 
@@ -26,16 +25,16 @@ typedef struct CudaLaunch {
     const char *name;
     unsigned grid_x, grid_y, block, shared;
     void **arguments;
-    bool overlaps; /* it waits for the kernel ahead of it: see moec_begin */
+    bool overlaps; /* the kernel waits for its predecessor itself: see moec_begin */
 } CudaLaunch;
 
-/* What is launched. */
+/* Launches a kernel; returns the error number of the driver. */
 int cuda_launch(const CudaDevice *device, const CudaLaunch *launch);
 
-/* NULL when no kernel has another variant here. */
+/* NULL if no kernel has another variant on this device. */
 CudaVariants *cuda_variants_new(const CudaProgram *program);
 void cuda_variants_free(CudaVariants *variants);
-/* What a program says of a kernel that may have several variants: see MoecHost.launch_variant. */
+/* Description of a kernel with several variants: see MoecHost.launch_variant. */
 typedef struct CudaVariantLaunch {
     int kernel;
     const MoecKernelVariant *variants;
@@ -44,11 +43,11 @@ typedef struct CudaVariantLaunch {
     const MoecMatrices *matrices;
 } CudaVariantLaunch;
 
-/* Makes *launch, of the first variant, one of the fastest variant, to be launched before the next
- * call. may_try: all may run now, else the first variant is taken when nothing is known. */
+/* Replaces *launch, the first variant, by the fastest variant; valid until the next call. may_try:
+ * measurements may run now, otherwise unknown kernels keep the first variant. */
 void cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant, bool may_try,
                         CudaLaunch *launch);
-/* Lets a kernel have the shared memory that it is launched with. */
+/* Permits the shared-memory size of the launch. */
 int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch);
 
 #endif

@@ -16,9 +16,9 @@ layer module_in_torch {{
   option inner: layer = {layer}
   option train: layer = train {{ batch = {batch}, context = {context} }}
   axis d = {dim}
-  sequence s = train.context
-  input x[s, d]: real
-  input dy[s, d]: real
+  sequence s = train.context_length
+  input x[s, d]: float
+  input dy[s, d]: float
   y[s, d] = inner(x)
   output y
   loss = sum[batch, s, d] y[s, d] * dy[s, d]

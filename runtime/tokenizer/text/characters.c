@@ -111,7 +111,7 @@ bool character_is_ideograph(int32_t c) {
            (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-/* Capitals of Unicode 16 and 17: a range, and what is added to each. */
+/* Uppercase letters of Unicode 16 and 17: a range, and the offset of the lowercase letters. */
 static const struct {
     Range range;
     int32_t added;
@@ -160,8 +160,8 @@ static int class_of(int32_t character) {
     return utf8proc_get_property(character)->combining_class;
 }
 
-/* Marks behind a letter by their classes, those of one class as they were: by counting, because
- * there may be as many as somebody likes. */
+/* Sorts combining marks by class, stable within a class. Counting sort, since their number is not
+ * limited. */
 static void order_marks(int32_t *marks, size_t count) {
     size_t starts[257] = {0};
     for (size_t i = 0; i < count; i++) starts[class_of(marks[i]) + 1]++;
@@ -212,12 +212,13 @@ static void add_stretch(Text *text, const char *bytes, size_t length, NormalForm
     free(characters);
 }
 
-/* Whether a character may stay as it is, whatever stands before it, when all of the stretch may. */
+/* True if normalization keeps the character after any character, provided that all characters of
+ * the segment satisfy this. */
 static bool is_plain(int32_t c, NormalForm form) {
     return c < (form == FORM_NFC ? 0x300 : form == FORM_NFD ? 0xC0 : 0xA0);
 }
 
-/* What is not ASCII, with the ASCII character before it, which a mark may join. */
+/* Appends non-ASCII text, with the preceding ASCII character, which a mark can combine with. */
 static void add_foreign(Text *text, const char *bytes, size_t length, NormalForm form) {
     size_t start = 0, i = 0;
     bool plain = true;

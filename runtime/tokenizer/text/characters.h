@@ -1,6 +1,6 @@
-/* characters: what Unicode says of them, as the tokenizers library has it. Parts of that library
- * know older versions of Unicode than others; what it splits, and what a model was trained on,
- * depends on that, and must not depend on the libraries of this machine. */
+/* characters: Unicode properties as in the tokenizers library, whose parts use different Unicode
+ * versions. Token boundaries, and thus trained models, depend on these versions, independent of the
+ * libraries on this machine. */
 #ifndef TOKENIZER_CHARACTERS_H
 #define TOKENIZER_CHARACTERS_H
 
@@ -8,7 +8,7 @@
 
 bool character_is_space(int32_t character);       /* White_Space */
 bool character_is_numeric(int32_t character);     /* N */
-bool character_is_punctuation(int32_t character); /* P, and what ASCII has */
+bool character_is_punctuation(int32_t character); /* P, and all ASCII punctuation */
 bool character_is_mark(int32_t character);        /* M */
 bool character_is_nonspacing(int32_t character);  /* Mn */
 bool character_is_control(int32_t character);     /* Cc, Cf, Co */

@@ -170,7 +170,7 @@ static const Range not_control[] = {
     {0x13430, 0x13438},
 };
 
-/* Characters that normalisation takes for plain letters. */
+/* Characters that normalization treats as plain letters. */
 static const Range not_normalised[] = {
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
     {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},

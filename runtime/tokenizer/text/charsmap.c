@@ -50,13 +50,12 @@ Charsmap *charsmap_read(const char *file, const char *base64) {
         map->units = bytes / 4;
         map->texts = 4 + bytes;
         if (map->units && bytes % 4 == 0 && bytes <= map->table.length - 4) {
-            text_append(&map->table, "", 1); /* the last text ends, whatever the file holds */
+            text_append(&map->table, "", 1); /* terminates the last text even in a damaged file */
             return map;
         }
     }
     charsmap_free(map);
-    error_message("take the file from where it was published again",
-                  "%s: 'precompiled_charsmap' is damaged", file);
+    error_message("download the file again", "%s: 'precompiled_charsmap' is damaged", file);
     return NULL;
 }
 
@@ -66,12 +65,12 @@ void charsmap_free(Charsmap *map) {
     free(map);
 }
 
-/* Units of Darts-clone: a label or a value, and where the next units lie. */
+/* Units of Darts-clone: a label or a value, and the offset of the next units. */
 static size_t offset_of(uint32_t unit) {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
-/* What replaces the first entry that the bytes begin with; NULL: none. */
+/* Replacement of the first entry that is a prefix of the bytes; NULL: none. */
 static const char *find(const Charsmap *map, const char *bytes, size_t length) {
     size_t node = offset_of(word_at(map, 4));
     for (size_t i = 0; i < length; i++) {

@@ -1,5 +1,5 @@
-/* charsmap: the table of replacements of SentencePiece ("precompiled_charsmap"): a double array
- * (Darts) of what is replaced, and the texts that replace it, each ended by a zero. */
+/* charsmap: the replacement table of SentencePiece ("precompiled_charsmap"): a double array (Darts)
+ * of source strings, and zero-terminated replacements. */
 #ifndef TOKENIZER_CHARSMAP_H
 #define TOKENIZER_CHARSMAP_H
 

@@ -53,7 +53,7 @@ typedef struct Trie {
     int32_t count, capacity;
 } Trie;
 
-/* The word of these bytes has that number, whatever it had before. */
+/* Assigns the number to the word; replaces an earlier number. */
 void trie_put(Trie *trie, const char *bytes, size_t length, int32_t number);
 /* The node after `byte`, or -1. */
 static inline int32_t trie_next(const Trie *trie, int32_t node, unsigned char byte) {

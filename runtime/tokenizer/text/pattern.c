@@ -72,8 +72,8 @@ static bool compile(Pattern *pattern, const char *file, const Text *text) {
     }
     PCRE2_UCHAR message[200];
     pcre2_get_error_message(number, message, sizeof message);
-    return error_message("only what PCRE2 can match is known", "%s: a regular expression: %s", file,
-                         (const char *)message);
+    return error_message("only expressions that PCRE2 supports are possible",
+                         "%s: invalid regular expression: %s", file, (const char *)message);
 }
 
 Pattern *pattern_of_expression(const char *file, const char *bytes, size_t length, WordClass word) {
@@ -83,8 +83,8 @@ Pattern *pattern_of_expression(const char *file, const char *bytes, size_t lengt
     pattern->length = length;
     Text text = {0}, fault = {0};
     bool good = pattern_translate(bytes, length, word, &text, &fault) ||
-                error_message("this part of regular expressions is not done",
-                              "%s: the regular expression '%.*s' has %.*s", file, (int)length,
+                error_message("this regular-expression feature is not supported",
+                              "%s: regular expression '%.*s' contains %.*s", file, (int)length,
                               bytes, (int)fault.length, fault.bytes ? fault.bytes : "");
     good = good && compile(pattern, file, &text);
     text_free(&text);
@@ -115,8 +115,8 @@ static Found find_expression(const Pattern *pattern, Matcher *matcher, const cha
         if (code == PCRE2_ERROR_NOMATCH) return FOUND_NONE;
         if (code < 0) {
             error_message(
-                "cut the text into smaller ones",
-                "a regular expression of the tokenizer does not come to an end (PCRE2 says %d)",
+                "split the text into smaller ones",
+                "a regular expression of the tokenizer exceeds the match limit (PCRE2 error %d)",
                 code);
             return FOUND_FAILED;
         }

@@ -1,5 +1,5 @@
-/* pattern: what tokenizer files search for: strings, and regular expressions of Oniguruma, which
- * PCRE2 matches after a translation. */
+/* pattern: search patterns of tokenizer files: strings, and regular expressions in Oniguruma
+ * syntax, translated to PCRE2. */
 #ifndef TOKENIZER_PATTERN_H
 #define TOKENIZER_PATTERN_H
 
@@ -7,17 +7,17 @@
 
 typedef struct Pattern Pattern;
 
-/* What one thread needs to match. */
+/* Match state of one thread. */
 typedef struct Matcher Matcher;
 Matcher *matcher_new(void);
 void matcher_free(Matcher *matcher);
 
-/* What \w means: in Oniguruma some superscript digits belong to it, in Rust's regex joiners do. */
+/* Meaning of \w: Oniguruma includes some superscript digits, Rust's regex includes joiners. */
 typedef enum WordClass { WORD_ONIGURUMA, WORD_RUST } WordClass;
 
 /* Matches these bytes and nothing else; they are copied. */
 Pattern *pattern_of_string(const char *bytes, size_t length);
-/* NULL after a message that names the file and what of the expression is not known. */
+/* NULL after a message with the file and the unsupported part of the expression. */
 Pattern *pattern_of_expression(const char *file, const char *bytes, size_t length, WordClass word);
 void pattern_free(Pattern *pattern);
 /* The expression as the file has it; NULL: it is a string. */
@@ -29,11 +29,11 @@ typedef enum Found { FOUND_FAILED = -1, FOUND_NONE, FOUND_MATCH } Found;
 Found pattern_find(const Pattern *pattern, Matcher *matcher, const char *bytes, size_t length,
                    size_t from, size_t *start, size_t *end);
 
-/* Whether \p{sc:NAME} is a script, without those that only use it (its extensions, which \p{NAME}
- * has as well): what the name means in Oniguruma. */
+/* True if \p{sc:NAME} is a script, without script extensions, which \p{NAME} includes: the meaning
+ * of the name in Oniguruma. */
 bool pattern_is_script(const char *name);
 
-/* The expression in PCRE2's spelling, or false with what is not known in `fault`. */
+/* The expression in PCRE2 syntax, or false with the unsupported feature in `fault`. */
 bool pattern_translate(const char *bytes, size_t length, WordClass word, Text *out, Text *fault);
 
 #endif

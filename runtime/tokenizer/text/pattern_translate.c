@@ -1,6 +1,6 @@
-/* pattern_translate: a regular expression of Oniguruma in PCRE2's spelling. Classes become those of
- * Unicode 16 whatever version PCRE2 has; what both spell alike but mean otherwise is spelled out;
- * what is not known here is refused, never guessed. */
+/* pattern_translate: translates regular expressions from Oniguruma to PCRE2 syntax. Character
+ * classes are those of Unicode 16 with any version of PCRE2. Constructs with different meanings are
+ * expanded; unsupported ones are errors. */
 #include "tokenizer/text/characters.h"
 #include "tokenizer/text/pattern.h"
 
@@ -14,7 +14,7 @@ typedef struct Translation {
     const char *at, *end;
     WordClass word;
     Text *out, *fault;
-    size_t atom;                /* where in `out` what a quantifier applies to begins */
+    size_t atom;                /* offset in `out` of the operand of a quantifier */
     size_t groups[DEPTH_LIMIT]; /* where groups that are open begin */
     int depth;
 } Translation;
@@ -109,7 +109,7 @@ static bool read_property(Translation *t, char name[40], bool *negated) {
         else if (isalnum((unsigned char)*c))
             name[length++] = *c;
         else if (*c != ' ' && *c != '_' && *c != '-')
-            return refuse(t, "a \\p{...} of a kind that is not known");
+            return refuse(t, "an unsupported form of \\\\p{...}");
     }
     name[length] = 0;
     t->at = close + 1;
@@ -155,14 +155,14 @@ static bool put_number(Translation *t, char letter) {
     if (braces && (t->at == t->end || *t->at++ != '}')) return refuse(t, "a \\x{ without its }");
     unsigned long value = strtoul(digits, NULL, 16);
     if (!count || (letter == 'u' && count != 4) || (letter == 'x' && !braces && value > 0x7F))
-        return refuse(t, "a byte that is no character");
+        return refuse(t, "a byte that is not a character");
     put(t, "\\x{");
     put(t, digits);
     put(t, "}");
     return true;
 }
 
-/* What follows a backslash. */
+/* Translates an escape sequence. */
 static bool put_escape(Translation *t, bool in_class) {
     if (t->at == t->end) return refuse(t, "a backslash at its end");
     char letter = *t->at++, small = (char)tolower((unsigned char)letter);
@@ -252,7 +252,7 @@ static bool open_group(Translation *t) {
         if (strcmp(known[i], "(?i)") != 0) t->groups[t->depth++] = start;
         return true;
     }
-    return refuse(t, "a group (?... of a kind that is not known");
+    return refuse(t, "an unsupported group (?...");
 }
 
 /* {n,m}: a + after it repeats the whole, and {,m} begins at 0. */

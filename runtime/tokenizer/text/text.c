@@ -102,8 +102,9 @@ size_t character_count(const char *bytes, size_t length) {
     return count;
 }
 
-/* How many bytes from `bytes` on begin a character, and whether that is complete. The second byte
- * alone tells overlong forms, surrogates and what is beyond U+10FFFF. */
+/* Length of the longest prefix of `bytes` that starts a character, and whether the character is
+ * complete. The second byte suffices to detect overlong forms, surrogates and values above
+ * U+10FFFF. */
 static int longest_beginning(const unsigned char *bytes, size_t length, bool *complete) {
     unsigned char first = bytes[0], low = 0x80, high = 0xBF;
     *complete = first < 0x80;

@@ -17,7 +17,7 @@ typedef struct TokenList {
     size_t count, capacity;
 } TokenList;
 
-/* Room for so many bytes more; text_append does without being asked. Both take what is zero. */
+/* Reserves space for `more` bytes; text_append does this itself. Both accept a zeroed Text. */
 void text_reserve(Text *text, size_t more);
 void text_append(Text *text, const char *bytes, size_t length);
 void text_append_character(Text *text, int32_t character);
@@ -40,8 +40,8 @@ size_t character_count(const char *bytes, size_t length);
 /* The length of the character at `bytes` if those are valid UTF-8, at most `length`; 0: not valid.
  */
 int character_valid(const unsigned char *bytes, size_t length);
-/* Appends text in which what is not UTF-8 has become U+FFFD, as Unicode advises (one for each
- * longest beginning of a character). Returns how many there were. */
+/* Appends text and replaces invalid UTF-8 by U+FFFD, one per longest prefix of a character, as
+ * Unicode recommends. Returns the number of replacements. */
 size_t text_append_valid(Text *text, const char *bytes, size_t length);
 /* The same as a string of JSON; bytes may be NULL where there are none. */
 json_t *text_json(const char *bytes, size_t length);

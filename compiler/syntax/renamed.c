@@ -1,0 +1,146 @@
+/* renamed: words of the language that have other names now. A tree has the new ones after this
+ * pass, so that no later stage knows the old ones, and the formatter writes the new ones.
+ *
+ *     option tied: flag = false      -->      option tied: bool = false
+ *     c[s,n] = top[n](p[s,n], 2)     -->      c[s,n] = top_k[n](p[s,n], 2)
+ */
+#include "passes.h"
+
+#include <string.h>
+
+typedef struct Renamed {
+    const char *old, *now;
+} Renamed;
+
+static const Renamed types[] = {
+    {"real", "float"}, {"flag", "bool"}, {"word", "enum"}, {NULL, NULL}};
+static const Renamed inputs[] = {{"real", "float"}, {"next", "next_token"}, {NULL, NULL}};
+static const Renamed functions[] = {{"top", "top_k"}, {"stop", "stop_gradient"}, {NULL, NULL}};
+static const Renamed attending[] = {
+    {"cap", "softcap"}, {"documents", "document_ids"}, {"best", "top_values"}, {NULL, NULL}};
+static const Renamed experiment[] = {
+    {"base", "baseline"}, {"keep", "early_stopping"}, {NULL, NULL}};
+static const Renamed metric[] = {{"better", "goal"}, {NULL, NULL}};
+static const Renamed goals[] = {{"high", "maximize"}, {"low", "minimize"}, {NULL, NULL}};
+static const Renamed facts[] = {
+    {"product", "matmul"}, {"lookup", "embedding"}, {"joins", "residual"}, {NULL, NULL}};
+static const Renamed ratios[] = {
+    {"meets", "summed_fan_in"}, {"share", "route_weight"}, {"forward", "multiplier"}, {NULL, NULL}};
+
+typedef struct Pass {
+    Unit *unit;
+    const Node *item; /* the optimizer or parametrization, or NULL */
+} Pass;
+
+/* The new name for a deprecated one, with the note; NULL: it is none. */
+static const char *new_name(const Pass *pass, const Renamed *table, const char *what,
+                            const Node *node) {
+    for (const Renamed *row = table; row->old; row++) {
+        if (strcmp(row->old, node->name) != 0) continue;
+        report_renamed(pass->unit->reports, node->name_span, what, row->old, row->now);
+        return row->now;
+    }
+    return NULL;
+}
+
+static void rename_node(const Pass *pass, const Renamed *table, const char *what, Node *node) {
+    const char *now = new_name(pass, table, what, node);
+    if (now) node->name = now;
+}
+
+static bool has_layer(const Unit *unit, const char *name) {
+    return node_called(&unit->layers, name) != NULL;
+}
+
+static void rename_call(const Pass *pass, Node *call) {
+    Node *callee = call->kids[0];
+    if (callee->kind == NODE_INDEXED) callee = callee->kids[0];
+    if (callee->kind != NODE_NAME || has_layer(pass->unit, callee->name)) return;
+    rename_node(pass, functions, "function", callee);
+    Node *options = strcmp(callee->name, "attend") ? NULL : call->kids[2];
+    for (int i = 0; options && i < options->count; i++)
+        rename_node(pass, attending, "option", options->kids[i]);
+}
+
+static void rename_experiment(const Pass *pass, Node *record) {
+    for (int i = 0; i < record->count; i++) {
+        Node *entry = record->kids[i], *value = entry->count ? entry->kids[0] : NULL;
+        if (entry->kind != NODE_ENTRY) continue;
+        rename_node(pass, experiment, "entry", entry);
+        if (strcmp(entry->name, "metric") || !value || value->kind != NODE_RECORD) continue;
+        for (int k = 0; k < value->count; k++) {
+            Node *own = value->kids[k];
+            rename_node(pass, metric, "entry", own);
+            if (!strcmp(own->name, "goal") && own->kids[0]->kind == NODE_NAME)
+                rename_node(pass, goals, "value", own->kids[0]);
+        }
+    }
+}
+
+/* ---- optimizers and parametrizations ---- */
+
+/* Whether the body has a name of its own: an option, or an equation where those set nothing. */
+static bool declares(const Node *node, const char *name, bool equations) {
+    if (!node) return false;
+    bool named = node->kind == NODE_OPTION || (equations && node->kind == NODE_EQUATION);
+    if (named && !strcmp(node->name, name)) return true;
+    for (int i = 0; i < node->count; i++)
+        if (declares(node->kids[i], name, equations)) return true;
+    return false;
+}
+
+/* The option of some optimizer that had the name. */
+static const char *optimizer_option(const Unit *unit, const char *name) {
+    const char *now = NULL;
+    for (int i = 0; i < unit->optimizers.count; i++) {
+        const Node *optimizer = unit->optimizers.items[i], *body = optimizer->kids[0];
+        for (int k = 0; k < body->count; k++) {
+            const Node *option = body->kids[k];
+            if (option->kind != NODE_OPTION) continue;
+            if (!strcmp(option->name, name)) return NULL;
+            for (int j = 0; option->aliases && j < option->aliases->count; j++) {
+                const Node *alias = option->aliases->kids[j];
+                if (!alias->count && alias->number != 1 && !strcmp(alias->name, name))
+                    now = option->name;
+            }
+        }
+    }
+    return now;
+}
+
+static void rename_fact(const Pass *pass, Node *node) {
+    const Node *body = pass->item->kids[0];
+    bool rule = pass->item->kind == NODE_PARAMETRIZATION;
+    if (node->kind == NODE_NAME && !declares(body, node->name, true))
+        rename_node(pass, facts, "condition", node);
+    if (!rule || declares(body, node->name, false)) return;
+    bool setting = !strcmp(node->name, "forward");
+    if (node->kind == NODE_NAME && (setting || !declares(body, node->name, true)))
+        rename_node(pass, ratios, "setting", node);
+    else if (node->kind == NODE_EQUATION && setting)
+        rename_node(pass, ratios, "setting", node);
+    const char *now = optimizer_option(pass->unit, node->name);
+    if (!now) return;
+    report_renamed(pass->unit->reports, node->name_span, "option", node->name, now);
+    node->name = now;
+}
+
+/* ---- */
+
+static void rename_in(const Pass *pass, Node *node) {
+    if (!node) return;
+    if (node->kind == NODE_TYPE) rename_node(pass, types, "type", node);
+    if (node->kind == NODE_INPUT) rename_node(pass, inputs, "input kind", node->kids[1]);
+    if (node->kind == NODE_CALL) rename_call(pass, node);
+    if (node->kind == NODE_EXPERIMENT) rename_experiment(pass, node->kids[0]);
+    if (pass->item && (node->kind == NODE_NAME || node->kind == NODE_EQUATION))
+        rename_fact(pass, node);
+    Pass inner = *pass;
+    if (node->kind == NODE_OPTIMIZER || node->kind == NODE_PARAMETRIZATION) inner.item = node;
+    for (int i = 0; i < node->count; i++) rename_in(&inner, node->kids[i]);
+}
+
+void rename_words(Unit *unit, Node *file) {
+    const Pass pass = {.unit = unit};
+    rename_in(&pass, file);
+}
