@@ -108,9 +108,9 @@ moec eval run_normed --data text --set train.batch_size=1 > out 2>&1 || wrong "a
 # One file of llama.cpp, by the first architecture that says what the model is, and back with the same bits.
 gguf() { # MODEL LAYOUT
     moec export "$1.safetensors" --format gguf --out "gguf_$1" > log 2>&1 || wrong "gguf $1: $(cat log)"
-    grep -q "layout '$2'" log || wrong "$1 is no $2: $(cat log)"
+    grep -qE "layout '?$2(\$|[^a-z0-9_])" log || wrong "$1 is no $2: $(cat log)"
     moec import "gguf_$1/model.gguf" --out "gguf_run_$1" --name "$1" > log 2>&1 || wrong "gguf import $1: $(cat log)"
-    grep -q "layout '$2'" log || wrong "$1 is read as another one: $(cat log)"
+    grep -qE "layout '?$2(\$|[^a-z0-9_])" log || wrong "$1 is read as another one: $(cat log)"
     moec tensors "$1.safetensors" > before
     moec tensors "gguf_run_$1" | cmp - before || wrong "the weights of $1 are not the same"
     moec export "gguf_run_$1" --format gguf --out "gguf_again_$1" > log 2>&1 || wrong "gguf again $1: $(cat log)"
