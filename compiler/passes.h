@@ -50,6 +50,11 @@ void rename_words(Unit *unit, Node *file);
 void rename_options(Unit *unit, Node *file);
 /* The same for all experiments of a unit, whose variants are named by these paths. */
 void rename_experiments(Unit *unit);
+/* The current name of a probe with this former name in the standard library, or NULL. */
+const char *renamed_probe(const char *name);
+/* The current form of a name in a log: val_load.layer is val_expert_load.layer. Probes of the own
+ * layers of the unit keep their names. */
+const char *renamed_log_name(const Unit *unit, const char *name);
 /* The embedded standard library, whose declarations list the deprecated names. */
 Unit *standard_unit(Unit *unit);
 /* Appends a file to the text of a bundle. */

@@ -271,7 +271,7 @@ static bool check_documents(Elaborator *e, const Attending *attending) {
     int count = documents ? free_indices(e, documents->expr, used) : 0;
     if (!documents || (count == 1 && used[0] == place)) return true;
     report_error(e->reports, documents->span,
-                 "'documents' must have one dimension, the query position: axis '%s'",
+                 "'document_ids' must have one dimension, the query position: axis '%s'",
                  place->axis->name);
     return false;
 }
@@ -414,7 +414,7 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
     if (!known && at->options.best) {
         report_error(
             e->reports, at->node->span,
-            "'best' requires keys with the positions of the queries, no bias, and a mask of "
+            "'top_values' requires keys with the positions of the queries, no bias, and a mask of "
             "the terms t <= s, s - t < window and number[s] == number[t]");
         return value_error(e, at->node->span);
     }

@@ -3,8 +3,8 @@
  *     sum[d] e  mean[d] e  max[d] e  min[d] e  logsumexp[d] e
  *                       reductions, each a statement of its own
  *     softmax[n](e)     exp(e - max e) / sum exp(e - max e) along n, or along several indices
- *     top[n](p, k)      1 for the k largest of p along n, ties to the lowest index, else 0;
- *                       top[m,n](p, k) along several indices at once
+ *     top_k[n](p, k)    1 for the k largest of p along n, ties to the lowest index, else 0;
+ *                       top_k[m,n](p, k) along several indices at once
  *     concat[j](a, b)   concatenation of their last dimensions
  *     attend(q, k, v; ...)   see attend_call.c
  *     size(axis)  uniform()  normal()
@@ -329,7 +329,7 @@ static Value *joined(Elaborator *e, const Value *value, Index *const *indices, i
     return flat;
 }
 
-/* top[m,n](p, k): along both indices, implemented as one index over all pairs. */
+/* top_k[m,n](p, k): along both indices, implemented as one index over all pairs. */
 static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int count, long k,
                          Span span) {
     double places = 1;
@@ -346,7 +346,7 @@ static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int
 static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     const Node *args = node->kids[1];
     if (args->count != 2) {
-        report_error(e->reports, node->span, "top[n](p, k) expects two arguments");
+        report_error(e->reports, node->span, "top_k[n](p, k) expects two arguments");
         return value_error(e, node->span);
     }
     double k, places = 1;

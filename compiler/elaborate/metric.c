@@ -129,7 +129,19 @@ static void probe_of_axes(Elaborator *e, const Node *node) {
     if (value->kind == KIND_TENSOR) probe_output(e, node, value->expr, value->dims, value->rank);
 }
 
+/* The standard library that a checkpoint holds may call a probe by a former name. */
+static const Node *current_probe(Elaborator *e, const Node *node) {
+    bool old = e->reports->saved && path_is_standard(node->span.source->path);
+    const char *now = old ? renamed_probe(node->name) : NULL;
+    if (!now) return node;
+    Node *current = arena_alloc(e->arena, sizeof *current);
+    *current = *node;
+    current->name = now;
+    return current;
+}
+
 void metric_statement(Elaborator *e, const Node *node) {
+    if (node->kind == NODE_PROBE) node = current_probe(e, node);
     bool aux = node->kind == NODE_AUX;
     if (is_logged_anyway(node->name)) {
         report_error(e->reports, node->name_span,

@@ -474,13 +474,27 @@ static const char *expected_by(Elaborator *e, const char *type) {
     return arena_format(e->arena, "a %s", type);
 }
 
+/* "true" or "false" for a word of other languages, or NULL. */
+static const char *truth_of(const char *word) {
+    static const char *const yes[] = {"yes", "on", "True", "TRUE"};
+    static const char *const no[] = {"no", "off", "False", "FALSE"};
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(word, yes[i])) return "true";
+        if (!strcmp(word, no[i])) return "false";
+    }
+    return NULL;
+}
+
 /* A value of another kind than the type of the option. */
 static void report_kind(Elaborator *e, const Node *option, const Value *value) {
     const char *type = option->kids[0]->name;
     report_error(e->reports, value->span, "option '%s' expects %s, got %s", option->name,
                  expected_by(e, type), value_shown(e, value));
-    report_note(e->reports, option->span, "declared here");
-    if (!strcmp(type, "flag"))
+    report_note(e->reports, option_span(option), "declared here");
+    const char *truth = value->kind == KIND_WORD ? truth_of(value->word) : NULL;
+    if (!strcmp(type, "bool") && truth)
+        report_help(e->reports, "write %s = %s", option->name, truth);
+    else if (!strcmp(type, "bool"))
         report_help(e->reports, "write %s = true or %s = false", option->name, option->name);
     else if (value->kind == KIND_WORD && *value->word &&
              strspn(value->word, "0123456789.e+-") == strlen(value->word))

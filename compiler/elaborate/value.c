@@ -46,7 +46,7 @@ void value_add_result(Elaborator *e, Value *value, const char *name, Value *resu
 const char *value_kind_text(const Value *value) {
     static const char *const texts[] = {
         [KIND_ERROR] = "an error",  [KIND_NONE] = "none",     [KIND_NUMBER] = "a number",
-        [KIND_FLAG] = "a flag",     [KIND_WORD] = "a word",   [KIND_LIST] = "a list",
+        [KIND_FLAG] = "a bool",     [KIND_WORD] = "a name",   [KIND_LIST] = "a list",
         [KIND_RECORD] = "a record", [KIND_LAYER] = "a layer", [KIND_AXIS] = "an axis",
         [KIND_TENSOR] = "a tensor",
     };

@@ -31,7 +31,7 @@ static bool read_base(Unit *unit, Experiment *experiment, const Node *value) {
     if (name)
         report_error(unit->reports, value->span, "unknown model '%s'", value->name);
     else
-        report_error(unit->reports, value->span, "'base' expects the name of a model");
+        report_error(unit->reports, value->span, "'baseline' expects the name of a model");
     help_with_names(unit->reports, &unit->models, name ? value->name : "", "models");
     return false;
 }

@@ -339,6 +339,7 @@ static void simple(Format *format, const Node *node) {
         break;
     case NODE_PROBE:
         definition(line, "probe ", node, node->kids[0], node->kids[1]);
+        line_aliases(line, node->aliases, "  ");
         break;
     case NODE_OUTPUT:
         definition(line, "output ", node, NULL, NULL);

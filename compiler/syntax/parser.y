@@ -260,8 +260,9 @@ statement:
         { $$ = with(parser, make(parser, NODE_LOSS, @$), $3); }
     | AUX name '=' expr
         { $$ = with(parser, titled(parser, NODE_AUX, @$, $2), $4); }
-    | PROBE name optional_subs '=' expr
-        { $$ = with(parser, with(parser, titled(parser, NODE_PROBE, @$, $2), $3), $5); }
+    | PROBE name optional_subs '=' expr aliases
+        { $$ = with(parser, with(parser, titled(parser, NODE_PROBE, @$, $2), $3), $5);
+          $$->aliases = $aliases; }
     | OUTPUT name
         { $$ = titled(parser, NODE_OUTPUT, @$, $2); }
     | CACHE name                                        { $$ = titled(parser, NODE_CACHE, @$, $2); }

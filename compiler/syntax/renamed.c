@@ -3,9 +3,12 @@
  *
  *     option tied: flag = false      -->      option tied: bool = false
  *     c[s,n] = top[n](p[s,n], 2)     -->      c[s,n] = top_k[n](p[s,n], 2)
+ *
+ * Logs of earlier versions have former names of probes: "busiest" is "max_expert_load" now.
  */
 #include "passes.h"
 
+#include <pthread.h>
 #include <string.h>
 
 typedef struct Renamed {
@@ -62,15 +65,85 @@ static void rename_call(const Pass *pass, Node *call) {
         rename_node(pass, attending, "option", options->kids[i]);
 }
 
+/* ---- probes ---- */
+
+/* Each declares former names. */
+static List probes; /* const Node * */
+
+static void find_probes(Arena *arena, const Node *node) {
+    if (node && node->kind == NODE_PROBE && node->aliases) list_push(arena, &probes, (void *)node);
+    for (int i = 0; node && i < node->count; i++) find_probes(arena, node->kids[i]);
+}
+
+static void read_probes(void) {
+    Arena *arena = arena_new();
+    Unit *unit = arena_alloc(arena, sizeof *unit);
+    unit->arena = arena;
+    const List *layers = &standard_unit(unit)->layers;
+    for (int i = 0; i < layers->count; i++) find_probes(arena, layers->items[i]);
+}
+
+const char *renamed_probe(const char *name) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_probes);
+    for (int i = 0; i < probes.count; i++) {
+        const Node *probe = probes.items[i];
+        for (int k = 0; k < probe->aliases->count; k++) {
+            const Node *alias = probe->aliases->kids[k];
+            if (alias->number != 1 && !strcmp(alias->name, name)) return probe->name;
+        }
+    }
+    return NULL;
+}
+
+static bool has_probe(const Node *node, const char *name) {
+    if (!node) return false;
+    if (node->kind == NODE_PROBE && !strcmp(node->name, name)) return true;
+    for (int i = 0; i < node->count; i++)
+        if (has_probe(node->kids[i], name)) return true;
+    return false;
+}
+
+static bool has_own_probe(const Unit *unit, const char *name) {
+    for (int i = 0; i < unit->layers.count; i++) {
+        const Node *layer = unit->layers.items[i];
+        if (!path_is_standard(layer->span.source->path) && has_probe(layer, name)) return true;
+    }
+    return false;
+}
+
+const char *renamed_log_name(const Unit *unit, const char *name) {
+    const char *end = strstr(name, ".layer"), *from = strncmp(name, "val_", 4) ? name : name + 4;
+    if (!end) end = name + strlen(name);
+    for (const char *at = from; at < end; at++)
+        if (*at == '.') from = at + 1;
+    const char *old = arena_copy(unit->arena, from, (size_t)(end - from));
+    const char *now = renamed_probe(old);
+    if (!now || has_own_probe(unit, old)) return name;
+    return arena_format(unit->arena, "%.*s%s%s", (int)(from - name), name, now, end);
+}
+
+static void rename_metric(const Pass *pass, Node *value) {
+    if (value->kind != NODE_NAME && value->kind != NODE_STRING) return;
+    const char *now = renamed_log_name(pass->unit, value->name);
+    if (now == value->name) return;
+    report_renamed(pass->unit->reports, value->span, "metric", value->name, now);
+    value->name = now;
+}
+
+/* ---- experiments ---- */
+
 static void rename_experiment(const Pass *pass, Node *record) {
     for (int i = 0; i < record->count; i++) {
         Node *entry = record->kids[i], *value = entry->count ? entry->kids[0] : NULL;
         if (entry->kind != NODE_ENTRY) continue;
         rename_node(pass, experiment, "entry", entry);
-        if (strcmp(entry->name, "metric") || !value || value->kind != NODE_RECORD) continue;
-        for (int k = 0; k < value->count; k++) {
+        if (strcmp(entry->name, "metric") || !value) continue;
+        rename_metric(pass, value);
+        for (int k = 0; k < value->count && value->kind == NODE_RECORD; k++) {
             Node *own = value->kids[k];
             rename_node(pass, metric, "entry", own);
+            if (!strcmp(own->name, "name")) rename_metric(pass, own->kids[0]);
             if (!strcmp(own->name, "goal") && own->kids[0]->kind == NODE_NAME)
                 rename_node(pass, goals, "value", own->kids[0]);
         }

@@ -46,7 +46,7 @@ typedef enum NodeKind {
     NODE_UPDATE,   /* update NAME[subs] = expr name; kids: SUBS or NULL, expr */
     NODE_LOSS,     /* loss = expr              kids: expr */
     NODE_AUX,      /* aux NAME = expr          name; kids: expr */
-    NODE_PROBE,    /* probe NAME[subs] = expr  name; kids: SUBS or NULL, expr */
+    NODE_PROBE,    /* probe NAME[subs] = expr was [a]   name; kids: SUBS or NULL, expr */
     NODE_OUTPUT,   /* output NAME              name */
     NODE_CACHE,    /* cache NAME               name */
     NODE_REPEAT,   /* repeat NAME[i < expr] { }   name; kids: NAME (i), expr, BLOCK */

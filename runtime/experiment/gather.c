@@ -46,7 +46,7 @@ static char *name_of(const char *folder) {
     }
 }
 
-/* What the account says, or else a checkpoint. A new string, or NULL. */
+/* Spec from run.json, else from a checkpoint. A new string, or NULL. */
 static char *spec_of(const Run *run) {
     const char *text = json_string_value(json_object_get(run->account, "spec"));
     if (text) return memory_format("%s", text);
@@ -65,7 +65,8 @@ static long seed_of(const Run *run) {
     return sscanf(slash ? slash + 1 : run->folder, "seed_%ld", &number) == 1 ? number : -1;
 }
 
-/* Halving stops runs before their end; what they came to by then says nothing beside the others. */
+/* Halving stops runs before their end; their results are not comparable with those of complete
+ * runs. */
 static bool was_stopped(const Run *run) {
     json_t *result = load(run->folder, "result.json");
     bool stopped = json_is_true(json_object_get(result, "stopped"));
@@ -201,7 +202,7 @@ static char *text_of(const json_t *object, const char *name) {
     return text ? memory_format("%s", text) : NULL;
 }
 
-/* What the first sweep asks for holds for all that stand beside it. */
+/* The rules of the first sweep apply to all folders. */
 static void take_rules(Gathering *gathering, const json_t *sweep) {
     if (gathering->experiment) return;
     gathering->experiment = text_of(sweep, "experiment");
@@ -261,7 +262,7 @@ static bool visit_any(void *data, const char *folder) {
     return good;
 }
 
-/* ---- what a model costs ---- */
+/* ---- cost of a model ---- */
 
 static void describe(Group *group) {
     if (!group->spec) return;
@@ -272,7 +273,7 @@ static void describe(Group *group) {
         group->cost = json_loads(cost, 0, NULL);
         group->options = json_loads(options, 0, NULL);
     } else {
-        note_message("%s: this version cannot read its spec any more, what it costs is left out",
+        note_message("%s: this version cannot read the spec of the run; its cost is omitted",
                      group->name);
     }
     moec_close(compiler);
@@ -291,8 +292,9 @@ bool gather(Gathering *gathering, const char *const *folders, int count) {
         long before = runs_of(gathering);
         if (file_is_folder(folders[i]) && !visit_any(&search, folders[i])) return false;
         if (runs_of(gathering) == before)
-            return error_message("give folders that moec train or moec sweep has filled",
-                                 file_is_folder(folders[i]) ? "%s holds no run" : "%s is no folder",
+            return error_message("pass output directories of moec train or moec sweep",
+                                 file_is_folder(folders[i]) ? "%s contains no run"
+                                                            : "%s is not a directory",
                                  folders[i]);
     }
     for (int i = 0; i < gathering->count; i++) describe(&gathering->groups[i]);
@@ -335,8 +337,9 @@ int gathering_find(const Gathering *gathering, const char *name) {
         free(names);
         names = longer;
     }
-    error_message("choose one of those there are", "there is no '%s' among %s", name,
-                  names ? names : "them");
+    char *help = memory_format("choose one of: %s", names ? names : "");
+    error_message(help, "no run is named '%s'", name);
+    free(help);
     free(names);
     return -1;
 }

@@ -24,7 +24,7 @@ int history_column(const History *history, const char *name) {
     return column_from(history, name, 0);
 }
 
-/* Lines have their names in one order: most often it is the one behind the last. */
+/* Lines usually have their names in the same order: checks the column after the last one first. */
 static int column_for(History *history, const char *name) {
     int column = column_from(history, name, history->next);
     if (column >= 0) history->next = column + 1;
@@ -59,8 +59,8 @@ static bool is_of_layers(const char *name) {
     return length > 6 && !strcmp(name + length - 6, ".layer");
 }
 
-/* What a step says of each layer becomes a column for each: "gate.layer.0", "gate.layer.1"; of
- * values in a layer "load.layer.0.0", "load.layer.0.1" where they are wanted. */
+/* Each layer's value in a step has its own column: "gate.layer.0", "gate.layer.1". Several values
+ * per layer have columns "load.layer.0.0", "load.layer.0.1" if they are requested. */
 static void add_value(History *history, const char *name, const json_t *value) {
     bool parts = json_is_array(value) || json_is_object(value);
     if (parts && !history->whole && !is_of_layers(name)) return;
@@ -102,7 +102,7 @@ static void add_line(History *history, json_t *line) {
 bool history_open(History *history, const char *folder, bool whole) {
     *history = (History){.whole = whole};
     char *path = path_join(folder, "log.jsonl"), *text = NULL;
-    FILE *file = file_stream(path, "give the folder of a run, as moec train fills it");
+    FILE *file = file_stream(path, "pass an output directory of moec train");
     size_t capacity = 0;
     free(path);
     if (!file) return false;
@@ -128,7 +128,7 @@ void history_free(History *history) {
     *history = (History){0};
 }
 
-/* What there is of a column as a new block. */
+/* The existing values of a column as a new block. */
 static double *numbers_of(const History *history, const char *name, long *count) {
     int column = history_column(history, name);
     double *numbers = memory_new((size_t)history->rows * sizeof *numbers + 1);

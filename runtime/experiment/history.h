@@ -9,9 +9,10 @@ typedef struct History {
     double **values; /* [column][row]; NaN where there is none, infinity where it is null */
     int columns;
     long rows, room;
-    int next;       /* column that the next number is looked for at */
-    bool whole;     /* see history_open */
-    char *diverged; /* what was no finite number when training stopped, or NULL */
+    int next;   /* column that the next number is looked for at */
+    bool whole; /* see history_open */
+    char
+        *diverged; /* value that was not finite or above the limit when training stopped, or NULL */
 } History;
 
 /* Reads FOLDER/log.jsonl; lines that are damaged are left out. whole: with the values that a probe
@@ -26,7 +27,7 @@ double history_last(const History *history, const char *name);
 /* The mean of the last tenth of the steps that have this column. */
 double history_tail(const History *history, const char *name);
 double history_sum(const History *history, const char *name);
-/* Half of the steps took less. */
+/* The median of the steps. */
 double history_median(const History *history, const char *name);
 /* The last step; 0 before the first. */
 long history_step(const History *history);

@@ -26,6 +26,7 @@ notes() {
 cat stdlib/*.moe | awk '
     /^(layer|optimizer|schedule) / { layer = $2; sub(/\(.*/, "", layer) }
     /^  option / { option = $2; sub(/:$/, "", option) }
+    /probe .* was \[/ { next }
     { text = text " " $0 }
     match($0, /was \[[^]]*\]/) {
         count = split(substr($0, RSTART + 5, RLENGTH - 6), names, /, */)
@@ -164,6 +165,16 @@ for pair in "entry 'base' is now 'baseline'" "entry 'keep' is now 'early_stoppin
     notes 1 "$pair"
 done
 
+# Probes by which an experiment compares: the numbers of the log, and of held-out data.
+cat stdlib/*.moe | sed -n 's/.*probe \([a-z_]*\).* was \[\([a-z_]*\)\].*/\2 \1/p' | sort -u >"$work/probes"
+[ "$(wc -l <"$work/probes")" -ge 4 ] || wrong "only these deprecated probes are declared: $(cat "$work/probes")"
+while read -r old now; do
+    sed "s/name = loss, better = high/name = \"val_$old.layer.1\"/" "$work/experiment.moe" >"$work/probed.moe"
+    moec sweep "$work/probed.moe" --out "$work/none" --dry-run >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+    notes 1 "metric 'val_$old.layer.1' is now 'val_$now.layer.1'"
+    moec fmt "$work/probed.moe" 2>"$work/log"
+    grep -q "val_$now.layer.1" "$work/probed.moe" || wrong "fmt left val_$old.layer.1: $(cat "$work/probed.moe" "$work/log")"
+done <"$work/probes"
 grep -q 'top_k' "$work/plan" || wrong "a variant has an old name: $(cat "$work/plan")"
 
 # ---- suggestions ----
@@ -237,3 +248,19 @@ sed -n 's/.*"step":\([0-9]*\),"loss":\([0-9.]*\).*/\1 \2/p' "$work/run/log.jsonl
 printf '4 3.74705946\n5 3.7083745\n6 3.66053951\n' |
     awk 'NR == FNR { loss[$1] = $2; next } { d = loss[$1] - $2; if (d < 0) d = -d; if (!($1 in loss) || d > 1e-5) exit 1; seen++ } END { if (seen != 3) exit 1 }' - "$work/losses" ||
     wrong "the run resumes to other numbers: $(cat "$work/losses")"
+
+# A mixture of experts: the results of the version that trained it. Its probes were called load and busiest.
+mkdir "$work/moe"
+base64 -d tests/old_run/moe/last.safetensors.gz.base64 | gunzip >"$work/moe/last.safetensors"
+cp tests/old_run/moe/log.jsonl "$work/moe"
+moec export "$work/moe" --as mixtral --out "$work/mixtral" >/dev/null 2>"$work/log" || wrong "no export: $(cat "$work/log")"
+[ "$(cksum <"$work/mixtral/model.safetensors")" = "2568529811 7184" ] || wrong "the exported weights are others"
+[ "$(cksum <"$work/mixtral/config.json")" = "3739232541 743" ] || wrong "another configuration: $(cat "$work/mixtral/config.json")"
+moec eval "$work/moe" --data "$work/text" --probes >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
+grep -q '^loss 3.466' "$work/out" || wrong "another loss: $(cat "$work/out")"
+for probe in expert_load max_expert_load first_token_attention max_activation; do
+    grep -q "^$probe" "$work/out" || wrong "no $probe: $(cat "$work/out")"
+done
+! grep -q '^\(load\|busiest\|first_token\|largest_activation\)\>' "$work/out" || wrong "an old name of a probe: $(cat "$work/out")"
+moec generate "$work/moe" --prompt "$(printf '\1\2')" --tokens 6 --temperature 0 >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
+[ "$(od -An -tu1 "$work/out" | tr -s ' \n' ' ')" = " 1 2 6 31 1 6 6 6 " ] || wrong "another text: $(od -An -tu1 "$work/out")"

@@ -86,7 +86,7 @@ static void examples(void **state) {
 /* Adds the inputs of a signature, "name(t, x[s,d]) -> y", with their axes. */
 static void add_inputs(FILE *out, const char *signature) {
     if (!strncmp(signature, "inverse_fourth_root(", 20)) { /* of a square matrix */
-        fprintf(out, "  axis n = 8\n  input a[n,n]: real\n");
+        fprintf(out, "  axis n = 8\n  input a[n,n]: float\n");
         return;
     }
     char axes[256] = " s ";
@@ -104,7 +104,7 @@ static void add_inputs(FILE *out, const char *signature) {
             sub += length;
         }
         bool any = !strncmp(list, "...", 3);
-        fprintf(out, "  input %.*s[%s%.*s]: real\n", name, at, any ? "s," : "",
+        fprintf(out, "  input %.*s[%s%.*s]: float\n", name, at, any ? "s," : "",
                 (int)(sub - list) - (any ? 4 : 0), list + (any ? 4 : 0));
         at += at[subs] == '[' ? sub + 1 - at : subs;
     }
