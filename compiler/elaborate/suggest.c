@@ -115,8 +115,7 @@ static const char *path_inside(Elaborator *e, const Node *layer, const char *nam
     const Node *body = layer_body(layer);
     const char *best = NULL;
     for (int i = 0; i < body->count; i++) {
-        const Node *inner = option_layer(e, body->kids[i]),
-                   *own = inner ? layer_body(inner) : NULL;
+        const Node *inner = option_layer(e, body->kids[i]), *own = inner ? layer_body(inner) : NULL;
         const char *path = NULL;
         if (!inner || inner == layer) continue;
         if (depth > 1) path = path_inside(e, inner, name, depth - 1, part, most);

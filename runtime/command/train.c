@@ -536,10 +536,7 @@ static void release(Training *training) {
 
 static int train(const Options *options) {
     Training training = {.options = options};
-    progress_phase("compilation");
-    bool good = build(&training);
-    if (good) progress_phase("reading the data");
-    good = good && open_data(&training);
+    bool good = build(&training) && open_data(&training);
     if (good) {
         memory_reset_peak();
         size_t program = products_prepare(training.model->engine->products) +
@@ -552,7 +549,6 @@ static int train(const Options *options) {
         }
     }
     int code = good ? loop(&training) : EXIT_INPUT;
-    progress_phase(NULL);
     release(&training);
     return code;
 }

@@ -88,7 +88,7 @@ sets() { # EXPECTED ARGUMENTS...: `moec diff` of the model and the same with the
     moec train p.moe:small --data text --out flagged --steps 0 "$@" >log 2>&1 || wrong "train $*: $(cat log)"
     moec diff p.moe:small flagged >log 2>&1
     rm -r flagged
-    grep -qx "  + $expected" log || wrong "$*: no '$expected': $(cat log)"
+    grep -qE "^ +${expected% = *} .* -> ${expected#* = }\$" log || wrong "$*: no '$expected': $(cat log)"
 }
 sets 'train.batch_size = 3' -b 3
 sets 'train.context_length = 8' --context-length 8
@@ -129,10 +129,10 @@ both p.moe:named --set ffn.hidden_dim=40
 both p.moe:tuned --set train.lr=1e-2
 plan 'hidden_dim_24' p.moe:fixed --set ffn=swiglu
 row 'the base < `match`, for variants other than the base'
-plan 'base +[0-9]+ ' p.moe:matched
-sed -n 's/^  base *\([0-9]*\) .*/\1/p' log >plain
+plan 'base +[0-9.]+ k ' p.moe:matched
+sed -n 's/^  base *\([0-9.]* k\) .*/\1/p' log >plain
 plan 'ffn.hidden_dim=' p.moe:matched --set ffn.hidden_dim=40
-sed -n 's/^  base *\([0-9]*\) .*/\1/p' log | cmp -s - plain && wrong "--set does not change the size of the base"
+sed -n 's/^  base *\([0-9.]* k\) .*/\1/p' log | cmp -s - plain && wrong "--set does not change the size of the base"
 row 'the base < `budget`'
 steps 6 moec sweep p.moe:spent
 row '`budget` and `--set train.steps`'
@@ -158,7 +158,7 @@ row 'the spec in a run, with its `--set` < `--set` of the next command'
 rm -rf run
 moec train p.moe:small --data text --out run --set train.batch_size=3 --set train.steps=2 >log 2>&1 || wrong "$(cat log)"
 moec diff run p.moe:small >log 2>&1
-grep -q -- '- train.batch_size = 3' log || wrong "the run has lost its --set: $(cat log)"
+grep -q 'train.batch_size .*3 -> 2' log || wrong "the run has lost its --set: $(cat log)"
 moec diff run p.moe:small --set train.batch_size=5 >log 2>&1
 grep -q 'train.batch_size' log && wrong "--set has no effect on a run: $(cat log)"
 row 'the spec in a run < the spec and the options of `train --resume`'
