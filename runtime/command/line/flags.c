@@ -14,17 +14,17 @@ static const struct {
 };
 
 static Setting settings[] = {
-    {SET_SIZES, OPTION_COUNT, "train.batch", "--batch-size", "N", "sequences per micro-batch",
+    {SET_SIZES, OPTION_COUNT, "train.batch_size", "--batch-size", "N", "sequences per micro-batch",
      NULL},
-    {SET_SIZES, OPTION_COUNT, "train.context", "--context-length", "N", "positions per sequence",
+    {SET_SIZES, OPTION_COUNT, "train.context_length", "--context-length", "N", "positions per sequence",
      NULL},
     {SET_TRAINING, OPTION_NUMBER, "train.lr", "--lr", "X", "peak learning rate", NULL},
     {SET_TRAINING, OPTION_COUNT, "train.steps", "--steps", "N", "optimizer steps", NULL},
     {SET_PRECISION, OPTION_TEXT, "train.precision", "--precision", "f32|bf16",
      "operand type of matrix products", NULL},
-    {SET_STORAGE, OPTION_TEXT, "train.weights", "--weight-dtype", "f32|bf16|int8",
+    {SET_STORAGE, OPTION_TEXT, "inference.weight_dtype", "--weight-dtype", "f32|bf16|int8",
      "weight type of evaluation and decoding", NULL},
-    {SET_STORAGE, OPTION_TEXT, "train.cache", "--kv-cache-dtype", "f32|bf16|int8",
+    {SET_STORAGE, OPTION_TEXT, "inference.kv_cache_dtype", "--kv-cache-dtype", "f32|bf16|int8",
      "KV-cache type of decoding", NULL},
 };
 
