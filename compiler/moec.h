@@ -40,6 +40,11 @@ MoecCompiler *moec_open(const char *file, const char *model, const char *const *
 /* The same from a spec that was saved with moec_bundle (checkpoints). */
 MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets,
                                int set_count);
+/* The same for moec_log_name alone. */
+MoecCompiler *moec_open_names(const char *bundle);
+/* The current form of a name in a log of this model: the standard library renames probes. `name`
+ * itself if there is no other. */
+const char *moec_log_name(MoecCompiler *compiler, const char *name);
 void moec_close(MoecCompiler *compiler);
 
 bool moec_failed(const MoecCompiler *compiler);
@@ -242,8 +247,8 @@ const MoecCompletion *moec_complete(MoecCompiler *compiler, size_t offset, int *
 MoecCompiler *moec_open_declarations(const char *file, const char *search);
 typedef enum MoecDocForm { MOEC_DOC_TEXT, MOEC_DOC_MARKDOWN, MOEC_DOC_JSON } MoecDocForm;
 /* Describes a layer, optimizer, schedule, parametrization or builtin function, or an option
- * ("attention.window", "window"). A group ("layers", "optimizers", "schedules", "parametrizations",
- * "functions"; NULL: all groups) gives a list in text form. NULL: the name is unknown. */
+ * ("attention.window", "window"). The text form of a group ("layers", "optimizers", "schedules",
+ * "parametrizations", "functions"; NULL: all groups) is a list. NULL: the name is unknown. */
 const char *moec_doc(MoecCompiler *compiler, const char *name, MoecDocForm form);
 /* The known name that is nearest to an unknown one, or NULL. */
 const char *moec_doc_nearest(MoecCompiler *compiler, const char *name);

@@ -489,6 +489,19 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
     return compiler;
 }
 
+MoecCompiler *moec_open_names(const char *bundle) {
+    MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler, .layouts = true};
+    compiler->reports.saved = true;
+    if (bundle_read(compiler->arena, bundle, strlen(bundle), &reading.sources, &reading.sets))
+        bounded(compiler, read_model, &reading);
+    return compiler;
+}
+
+const char *moec_log_name(MoecCompiler *compiler, const char *name) {
+    return compiler->unit ? renamed_log_name(compiler->unit, name) : name;
+}
+
 /* ---- formatting ---- */
 
 typedef struct Formatting {

@@ -128,8 +128,8 @@ static const MoecAttend moec_options_decode_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* act_y[b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:92 */
+/* act_y[b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:41
+   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:89 */
 static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict sdpa_gate_y)
 {
@@ -165,7 +165,7 @@ static void kernel_decode_5_ffn_norm_y_2(long i, const float *restrict x_2,
     }
 }
 
-/* act_y_2[b,s,f] = ffn_gate_product[b,s,f] * sigmoid(ffn_gate_product[b,s,f])   -- std/activations.moe:19 */
+/* act_y_2[b,s,f] = ffn_gate_product[b,s,f] * sigmoid(ffn_gate_product[b,s,f])   -- std/activations.moe:21 */
 static void kernel_decode_6_act_y_2(const float *restrict ffn_gate_product, float *restrict act_y_2)
 {
     MOEC_OMP(simd)

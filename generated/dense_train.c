@@ -196,8 +196,8 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:92 */
+/* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:41
+   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89 */
 static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict act_y, float *restrict sdpa_gate_y)
 {
@@ -249,7 +249,7 @@ static void kernel_train_5_ffn_norm_y_2(long i, const float *restrict x_2, const
 }
 
 /* act_y_2[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
-          -- std/activations.moe:19 */
+          -- std/activations.moe:21 */
 static void kernel_train_6_act_y_2(long i, const float *restrict ffn_gate_product, float *restrict act_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
@@ -458,9 +458,9 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
 }
 
 /* act_y_2_again[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
-          -- std/activations.moe:19
-   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:57
-   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:57 */
+          -- std/activations.moe:21
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:52
+   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:52 */
 static void kernel_train_14_d_ffn_up_product(long i, const float *restrict ffn_gate_product,
         const float *restrict ffn_up_product, const float *restrict d_ffn_h,
         float *restrict d_ffn_up_product, float *restrict ffn_h_again)
@@ -483,7 +483,7 @@ static void kernel_train_14_d_ffn_up_product(long i, const float *restrict ffn_g
 /* ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
-   d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_up_product[i,b,s,f]   -- std/activations.moe:19
+   d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_up_product[i,b,s,f]   -- std/activations.moe:21
    d_ffn_gate_product[b,s,f] = d_act_y_2[b,s,f]
         * (sigmoid(ffn_gate_product[i,b,s,f])
         + ffn_gate_product[i,b,s,f] * (sigmoid(ffn_gate_product[i,b,s,f])
@@ -579,8 +579,8 @@ static void kernel_train_17_d_x_3(long i, const float *restrict x_3, const float
     }
 }
 
-/* sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:92
-   d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
+/* sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89
+   d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:41
    d_sdpa_gate_weight_product[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
           -- std/gate.moe:66 */
 static void kernel_train_18_d_sdpa_gate_weight_product(long i, const float *restrict attended,

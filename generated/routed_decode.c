@@ -187,7 +187,7 @@ static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float 
     }
 }
 
-/* act_y[r,f] = expert_gate_product[r,f] * sigmoid(expert_gate_product[r,f])   -- std/activations.moe:19 */
+/* act_y[r,f] = expert_gate_product[r,f] * sigmoid(expert_gate_product[r,f])   -- std/activations.moe:21 */
 static void kernel_decode_7_act_y(const float *restrict expert_gate_product, float *restrict act_y)
 {
     for (long r = 0; r < CHOSEN_ROWS; r++) {

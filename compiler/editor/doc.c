@@ -29,7 +29,7 @@ static const List *nodes_of(const Unit *unit, const Group *group) {
     return group->list ? (const List *)((const char *)unit + group->list) : &none;
 }
 
-/* A list of a file has what the file itself declares; that of the standard library has all. */
+/* Lists the declarations of the file itself; for the standard library, those of all its files. */
 static List facts_of_group(const Unit *unit, const Group *group) {
     List found = {0};
     const Source *first = unit->sources.items[0];

@@ -14,7 +14,7 @@ static const char *expression_text(Arena *arena, const Node *node) {
     return line.text.text;
 }
 
-/* Comments may have a line that is an example; what is left is prose. */
+/* A comment may contain a line with an example; the other lines are prose. */
 static const char example_sign[] = "Example: ";
 
 static const char *without_example(Arena *arena, const char *comment, const char **example) {

@@ -227,6 +227,7 @@ typedef enum CallKind {
     CALL_TOP,
     /* pack (made by route): the nonzero entries of a mask as rows, sorted by group, then by the
      * coordinates in order.
+     *
      *   in:  mask[axes]; for a stacked mask, mask[i, axes], i is the index of the enclosing repeat
      *        and not a coordinate;
      *        then int tensors over one axis of the mask, for example pick_of[rows of an outer
@@ -248,8 +249,10 @@ typedef enum CallKind {
      * index->axis in order, or from last to first when `reverse`; its index acts as the index of a
      * repeat. A position reads the state of the previous one as S[b,s-1,h] where S[b,s,h] is
      * written. Outside of the axis that is 0.
+     *
      *   in:  every tensor that the body reads and does not define, and every one it adds to
      *   out: every tensor that the body writes
+     *
      * All operands are whole tensors, except for indices of repeats around the scan (see
      * scan_operands). */
     CALL_SCAN

@@ -44,7 +44,8 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
     return source;
 }
 
-/* Opens a regular file without blocking; "-" is stdin. Returns NULL and sets `problem` on failure. */
+/* Opens a regular file, "-" is stdin, without blocking. Returns NULL and sets `problem` on failure.
+ */
 static FILE *open_text(const char *path, const char **problem) {
     const char *name = strcmp(path, "-") ? path : "/dev/stdin";
     int descriptor = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);

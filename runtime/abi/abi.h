@@ -270,10 +270,10 @@ typedef struct MoecUpdate {
     /* Per-group factors of the scalars: scalar_count factors for each of group_count groups. */
     const float *own;
     int group_count;
-    /* device programs, where `run` is NULL: updates all parameters in one launch. weights,
-     * gradients and each entry of `states` (a host array) are whole device blocks. scalars is in
-     * device memory, scalar_count per group. rounded receives the weights as converted by
-     * MoecTable.round, or is NULL */
+    /* For device programs, where `run` is NULL: updates all parameters in one launch. The pointers
+     * weights, gradients and each entry of `states` (a host array) are whole device blocks. The
+     * scalars are in device memory, scalar_count per group. If not NULL, `rounded` receives the
+     * weights as converted by MoecTable.round. */
     void (*launch)(const MoecHost *host, float *weights, const float *gradients,
                    float *const *states, const float *scalars, void *rounded);
 } MoecUpdate;

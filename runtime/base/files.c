@@ -153,8 +153,8 @@ char *path_join(const char *folder, const char *name) {
 }
 
 /* Returns the path of the file to replace as a new string; NULL after a message if it is not a
- * regular file. *mode: the mode of the existing file, 0 if there is none. follow: a symbolic link
- * is replaced by its target. */
+ * regular file. Sets `*mode` to the mode of the existing file, 0 if there is none. With `follow`, a
+ * symbolic link is replaced by its target. */
 static char *target_of(const char *path, bool follow, mode_t *mode) {
     static const char *const remedy = "choose another path, or remove it";
     struct stat status;

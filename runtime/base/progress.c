@@ -147,6 +147,7 @@ static bool start_watcher(void) {
 
 void progress_phase(const char *name) {
     static bool watched;
+    if (message_is_quiet()) return;
     pthread_mutex_lock(&lock);
     phase = name;
     phase_began = seconds_now();

@@ -52,7 +52,8 @@ int command_init(int argc, char **argv) {
         model_initialise(model, (uint64_t)seed);
         good = write_weights(model, moec_bundle(compiler), seed, out);
         if (good)
-            written_message(out, "moec train %s --init-from %s --data PATH --out DIR", operand, out);
+            written_message(out, "moec train %s --init-from %s --data PATH --out DIR", operand,
+                            out);
     }
     model_close(model);
     moec_close(compiler);

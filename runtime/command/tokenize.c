@@ -57,8 +57,8 @@ static void report(const Options *options, const BulkResult *found) {
         printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
                options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
                quantity((double)found->bytes, "B").text, (double)found->bytes / tokens);
-    written_message(options->out, "moec train SPEC --data %s --tokenizer %s --out DIR", options->out,
-                    options->tokenizer);
+    written_message(options->out, "moec train SPEC --data %s --tokenizer %s --out DIR",
+                    options->out, options->tokenizer);
     if (found->replaced)
         note_message("%" PRIu64 " invalid UTF-8 sequences were replaced by U+FFFD",
                      found->replaced);

@@ -534,6 +534,29 @@ static void release(Training *training) {
     free(training->bundle);
 }
 
+static int train(const Options *options) {
+    Training training = {.options = options};
+    progress_phase("compilation");
+    bool good = build(&training);
+    if (good) progress_phase("reading the data");
+    good = good && open_data(&training);
+    if (good) {
+        memory_reset_peak();
+        size_t program = products_prepare(training.model->engine->products) +
+                         memory_of_threads(training.model->table);
+        program += memory_resident();
+        good = start(&training);
+        if (good) {
+            print_plan(&training, program);
+            good = prepare_steps(&training);
+        }
+    }
+    int code = good ? loop(&training) : EXIT_INPUT;
+    progress_phase(NULL);
+    release(&training);
+    return code;
+}
+
 int command_train(int argc, char **argv) {
     const Command *command = command_row("train");
     Options options = {.device = "cpu", .steps = -1, .seed = -1, .command = argv};
@@ -577,20 +600,5 @@ int command_train(int argc, char **argv) {
         return arguments_wrong(command, NULL, "moec train requires --data and --out");
     if (options.missing && !options.from)
         return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
-    Training training = {.options = &options};
-    bool good = build(&training) && open_data(&training);
-    if (good) {
-        memory_reset_peak();
-        size_t program = products_prepare(training.model->engine->products) +
-                         memory_of_threads(training.model->table);
-        program += memory_resident();
-        good = start(&training);
-        if (good) {
-            print_plan(&training, program);
-            good = prepare_steps(&training);
-        }
-    }
-    code = good ? loop(&training) : EXIT_INPUT;
-    release(&training);
-    return code;
+    return train(&options);
 }

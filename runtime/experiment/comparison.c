@@ -14,7 +14,7 @@ static bool counts(const Run *run, const char *metric) {
            strcmp(run->result.metric, metric) == 0;
 }
 
-/* What the losses are, as the first run that has any says it. */
+/* Metric of the losses: that of the experiment, else of the first ended run. */
 static const char *metric_of(const Gathering *gathering, int base) {
     if (gathering->metric) return gathering->metric;
     for (int i = 0; i < gathering->count; i++) {
@@ -38,8 +38,8 @@ static Sample losses_of(const Group *group, const char *metric) {
     return sample;
 }
 
-/* The same seed reads the same data in the same order, when steps take as many tokens of as much
- * data. Runs without an account were made by one sweep. */
+/* Equal seeds read the same data in the same order if data and tokens per step are equal. Runs
+ * without run.json are assumed to come from one sweep. */
 static bool is_pair(const Run *run, const Run *other) {
     static const char *const same[] = {"data_tokens", "tokens_per_step"};
     if (run->seed < 0 || run->seed != other->seed) return false;
@@ -82,10 +82,10 @@ static json_t *difference_json(const Difference *difference, bool higher) {
         json_number(difference->chance), "verdict", difference_verdict(difference, higher));
 }
 
-/* ---- the best of what is tuned ---- */
+/* ---- the best tuned value ---- */
 
-/* Among the models of one structure, which differ in what is tuned: whether this one is the best,
- * and whether the best stands at an end of what was tried. */
+/* Among the models of one structure, which differ only in tuned settings: true if this one is the
+ * best, and if the best is at an edge of the tested values. */
 typedef struct Choice {
     bool best, at_edge;
     int choices;
@@ -119,7 +119,7 @@ static Choice choice_of(const Gathering *gathering, int number, const char *metr
     return choice;
 }
 
-/* The first model, or the best of those that differ from it in what is tuned alone. */
+/* The first model, or the best of the models that differ from it only in tuned settings. */
 static int base_of(const Gathering *gathering) {
     const char *metric = metric_of(gathering, 0), *structure = gathering->groups[0].structure;
     for (int i = 0; structure && i < gathering->count; i++) {
@@ -158,8 +158,8 @@ static double mean_of(const Group *group, Measure *measure, const char *name) {
     return count ? sum / count : NAN;
 }
 
-/* What a log holds besides what every log does: auxiliary losses and probes, those of single layers
- * left out. */
+/* True for auxiliary losses and probes. Standard fields of a log and values of single layers are
+ * excluded. */
 static bool is_probe(const char *name) {
     static const char *const others[] = {"step", "loss", "grad_norm", "lr", "seconds", "total"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

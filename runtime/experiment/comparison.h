@@ -1,11 +1,11 @@
-/* comparison: what runs say of the question which model is better: by model the loss with its
- * spread over seeds, what it costs, its speed and its probes, and how far it is from a base. */
+/* comparison: compares models by their runs. Per model: the loss and its standard deviation over
+ * seeds, cost, speed, probes, and the difference from a baseline. */
 #ifndef COMPARISON_H
 #define COMPARISON_H
 
 #include "experiment/gather.h"
 
-/* As JSON; numbers that there are none of are null:
+/* Returns the comparison as JSON; missing numbers are null:
  *
  *     { "experiment", "base", "metric", "higher", "seeds",
  *       "variants": [ { "variant", "sets", "parameters", "active", "flops", "cache", "steps",
@@ -15,14 +15,14 @@
  *                                       "chance", "verdict" },
  *                       "runs": [ { "seed", "folder", "step", "loss", "diverged", ... } ] } ] }
  *
- * flops: of training on one token; speed: tokens a second; loss and spread are in the metric: the
- * last measure of held-out data, or what the experiment asks for; "higher" says whether more of it
- * is better. Where a setting is tuned a row says which ("tuned", "structure"), and whether it is
- * the "best" of so many "choices" and "at_edge" of them; where halving has stopped it, at which
- * step ("stopped").
+ * flops: training FLOPs per token; speed: tokens/s. loss and spread are mean and standard deviation
+ * of the metric: the last evaluation, or the metric of the experiment. "higher" is true if larger
+ * values are better. For a tuned setting a row has the setting ("tuned"), its "structure", whether
+ * it is the "best" of the number of "choices", and whether it is "at_edge" of them. "stopped" is
+ * the step at which halving stopped the variant.
  *
- * base: the place of a group, or -1: the first, and of what is tuned the best. lasting: without
- * what another run of the same would not say again: times and folders. */
+ * base: index of a group. -1 selects the first model, or the best of its tuned variants. lasting:
+ * without times and folders, which differ when a run is repeated. */
 json_t *comparison_json(const Gathering *gathering, int base, bool lasting);
 
 /* Printed; each returns a new string. */

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "moec.h"
-#include "training/checkpoint.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -46,17 +45,6 @@ static char *name_of(const char *folder) {
     }
 }
 
-/* What the account says, or else a checkpoint. A new string, or NULL. */
-static char *spec_of(const Run *run) {
-    const char *text = json_string_value(json_object_get(run->account, "spec"));
-    if (text) return memory_format("%s", text);
-    Safetensors *file = checkpoint_within(run->folder) ? checkpoint_open(run->folder) : NULL;
-    text = file ? safetensors_note(file, "spec") : NULL;
-    char *spec = text ? memory_format("%s", text) : NULL;
-    safetensors_close(file);
-    return spec;
-}
-
 static long seed_of(const Run *run) {
     const json_t *seed = json_object_get(run->account, "seed");
     const char *slash = strrchr(run->folder, '/');
@@ -65,7 +53,8 @@ static long seed_of(const Run *run) {
     return sscanf(slash ? slash + 1 : run->folder, "seed_%ld", &number) == 1 ? number : -1;
 }
 
-/* Halving stops runs before their end; what they came to by then says nothing beside the others. */
+/* Halving stops runs before their end; their results are not comparable with those of complete
+ * runs. */
 static bool was_stopped(const Run *run) {
     json_t *result = load(run->folder, "result.json");
     bool stopped = json_is_true(json_object_get(result, "stopped"));
@@ -149,7 +138,7 @@ static Group *find_alike(const Gathering *gathering, const Run *run, const char 
 static bool gather_run(Gathering *gathering, const char *folder) {
     Run run;
     if (!open_run(&run, folder, NULL)) return false;
-    char *spec = spec_of(&run), *name = name_of(folder);
+    char *spec = run_spec(folder), *name = name_of(folder);
     Group *group = find_alike(gathering, &run, spec);
     if (!group) group = add_group(gathering, find_name(gathering, name) ? folder : name);
     add_run(group, &run, spec);
@@ -182,16 +171,21 @@ static bool each_folder(const char *folder, Visit *visit, void *data) {
 }
 
 typedef struct Seeds {
+    Gathering *gathering;
     Group *group;
-    const char *metric;
 } Seeds;
 
 static bool visit_seed(void *data, const char *folder) {
     const Seeds *seeds = data;
     Run run;
     if (!holds(folder, "log.jsonl")) return true;
-    if (!open_run(&run, folder, seeds->metric)) return false;
-    add_run(seeds->group, &run, spec_of(&run));
+    char **metric = &seeds->gathering->metric;
+    if (!open_run(&run, folder, *metric)) return false;
+    if (*metric && *run.result.metric) { /* its current name */
+        free(*metric);
+        *metric = memory_format("%s", run.result.metric);
+    }
+    add_run(seeds->group, &run, run_spec(folder));
     return true;
 }
 
@@ -201,7 +195,7 @@ static char *text_of(const json_t *object, const char *name) {
     return text ? memory_format("%s", text) : NULL;
 }
 
-/* What the first sweep asks for holds for all that stand beside it. */
+/* The rules of the first sweep apply to all folders. */
 static void take_rules(Gathering *gathering, const json_t *sweep) {
     if (gathering->experiment) return;
     gathering->experiment = text_of(sweep, "experiment");
@@ -213,7 +207,7 @@ static bool gather_variant(Gathering *gathering, const char *folder, const char 
                            json_t *variant) {
     char *path = path_join(folder, name);
     Group *group = add_group(gathering, find_name(gathering, name) ? path : name);
-    Seeds seeds = {group, gathering->metric};
+    Seeds seeds = {gathering, group};
     bool good = each_folder(path, visit_seed, &seeds);
     free(path);
     if (!group->count) {
@@ -261,7 +255,7 @@ static bool visit_any(void *data, const char *folder) {
     return good;
 }
 
-/* ---- what a model costs ---- */
+/* ---- cost of a model ---- */
 
 static void describe(Group *group) {
     if (!group->spec) return;
@@ -272,7 +266,7 @@ static void describe(Group *group) {
         group->cost = json_loads(cost, 0, NULL);
         group->options = json_loads(options, 0, NULL);
     } else {
-        note_message("%s: this version cannot read its spec any more, what it costs is left out",
+        note_message("%s: this version cannot read the spec of the run; its cost is omitted",
                      group->name);
     }
     moec_close(compiler);
@@ -291,8 +285,9 @@ bool gather(Gathering *gathering, const char *const *folders, int count) {
         long before = runs_of(gathering);
         if (file_is_folder(folders[i]) && !visit_any(&search, folders[i])) return false;
         if (runs_of(gathering) == before)
-            return error_message("give folders that moec train or moec sweep has filled",
-                                 file_is_folder(folders[i]) ? "%s holds no run" : "%s is no folder",
+            return error_message("pass output directories of moec train or moec sweep",
+                                 file_is_folder(folders[i]) ? "%s contains no run"
+                                                            : "%s is not a directory",
                                  folders[i]);
     }
     for (int i = 0; i < gathering->count; i++) describe(&gathering->groups[i]);
@@ -335,8 +330,9 @@ int gathering_find(const Gathering *gathering, const char *name) {
         free(names);
         names = longer;
     }
-    error_message("choose one of those there are", "there is no '%s' among %s", name,
-                  names ? names : "them");
+    char *help = memory_format("choose one of: %s", names ? names : "");
+    error_message(help, "no run is named '%s'", name);
+    free(help);
     free(names);
     return -1;
 }

@@ -21,8 +21,8 @@ typedef struct Group {
     Run *runs;
     int count;
     char *structure, *tuned; /* see MoecVariant; NULL where nothing is tuned */
-    json_t *sets;            /* what an experiment changed of its base, "key=value"; or NULL */
-    json_t *cost, *options;  /* what the model costs, its options as resolved; or NULL */
+    json_t *sets;            /* changes of an experiment to its baseline, "key=value"; or NULL */
+    json_t *cost, *options;  /* cost of the model, its resolved options; or NULL */
 } Group;
 
 typedef struct Gathering {
@@ -36,7 +36,7 @@ typedef struct Gathering {
 /* Each folder is that of a run, of a sweep, or holds such folders. False after a message. */
 bool gather(Gathering *gathering, const char *const *folders, int count);
 void gathering_free(Gathering *gathering);
-/* The place of a group; -1 after a message that names those there are. */
+/* Index of a group; -1 after a message that lists the existing ones. */
 int gathering_find(const Gathering *gathering, const char *name);
 
 #endif

@@ -27,7 +27,7 @@ static double score(const Plan *plan, const MoecVariant *variant, long step) {
     return plan->experiment->higher && isfinite(mean) ? -mean : mean;
 }
 
-/* How many of those that go on are better; of equals the earlier one is. */
+/* Number of remaining variants that are better; on a tie the earlier variant is better. */
 static int rank_of(const double *scores, const bool *stopped, int count, int at) {
     int rank = 0;
     for (int i = 0; i < count; i++)

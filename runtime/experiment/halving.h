@@ -1,13 +1,14 @@
-/* halving: at some shares of a run the better half of the variants goes on. */
+/* halving: at given fractions of a run, the better half of the variants continues. */
 #ifndef HALVING_H
 #define HALVING_H
 
 #include "experiment/sweep_plan.h"
 
-/* The step at which a run of so many stands still. */
+/* The step at which a run of `steps` steps pauses. */
 long halving_step(long steps, double share);
-/* When all runs of those that go on have come to that share: notes which variants stop there, in
- * `stopped` and as the outcome of their runs. `steps`: of each variant. Says what it did. */
+/* Called when all remaining runs have reached the fraction: selects the variants that stop there,
+ * and stores this in `stopped` and in the results of their runs. `steps`: steps of each variant.
+ * Prints the stopped variants. */
 void halving_stop(const Plan *plan, double share, const long *steps, bool *stopped);
 
 #endif

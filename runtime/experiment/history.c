@@ -3,6 +3,8 @@
 #include "base/files.h"
 #include "base/median.h"
 #include "base/memory.h"
+#include "moec.h"
+#include "training/checkpoint.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -21,10 +23,13 @@ static int column_from(const History *history, const char *name, int first) {
 }
 
 int history_column(const History *history, const char *name) {
-    return column_from(history, name, 0);
+    int column = column_from(history, name, 0);
+    for (int i = 0; column < 0 && i < history->columns; i++)
+        if (history->former[i] && strcmp(history->former[i], name) == 0) column = i;
+    return column;
 }
 
-/* Lines have their names in one order: most often it is the one behind the last. */
+/* Lines usually have their names in the same order: checks the column after the last one first. */
 static int column_for(History *history, const char *name) {
     int column = column_from(history, name, history->next);
     if (column >= 0) history->next = column + 1;
@@ -32,6 +37,8 @@ static int column_for(History *history, const char *name) {
     size_t count = (size_t)history->columns + 1;
     history->names = memory_grow(history->names, count * sizeof *history->names);
     history->values = memory_grow(history->values, count * sizeof *history->values);
+    history->former = memory_grow(history->former, count * sizeof *history->former);
+    history->former[history->columns] = NULL;
     history->names[history->columns] = memory_format("%s", name);
     double *values = memory_new((size_t)history->room * sizeof *values + 1);
     for (long row = 0; row < history->rows; row++) values[row] = NAN;
@@ -59,8 +66,8 @@ static bool is_of_layers(const char *name) {
     return length > 6 && !strcmp(name + length - 6, ".layer");
 }
 
-/* What a step says of each layer becomes a column for each: "gate.layer.0", "gate.layer.1"; of
- * values in a layer "load.layer.0.0", "load.layer.0.1" where they are wanted. */
+/* Each layer's value in a step has its own column: "gate.layer.0", "gate.layer.1". Several values
+ * per layer have columns "load.layer.0.0", "load.layer.0.1" if they are requested. */
 static void add_value(History *history, const char *name, const json_t *value) {
     bool parts = json_is_array(value) || json_is_object(value);
     if (parts && !history->whole && !is_of_layers(name)) return;
@@ -99,10 +106,71 @@ static void add_line(History *history, json_t *line) {
     }
 }
 
+char *run_spec(const char *folder) {
+    char *path = path_join(folder, "run.json");
+    json_t *account = file_json(path);
+    const char *text = json_string_value(json_object_get(account, "spec"));
+    Safetensors *file = !text && checkpoint_within(folder) ? checkpoint_open(folder) : NULL;
+    if (file) text = safetensors_note(file, "spec");
+    char *spec = text ? memory_format("%s", text) : NULL;
+    safetensors_close(file);
+    json_decref(account);
+    free(path);
+    return spec;
+}
+
+/* Numbers under a former name of a probe join those under its current name. */
+static void join_columns(History *history, int from, int to) {
+    for (long row = 0; row < history->rows; row++)
+        if (isnan(history->values[to][row]))
+            history->values[to][row] = history->values[from][row];
+    if (!history->former[to]) {
+        history->former[to] = history->former[from];
+        history->former[from] = NULL;
+    }
+    free(history->names[from]);
+    free(history->former[from]);
+    free(history->values[from]);
+    history->columns--;
+    for (int i = from; i < history->columns; i++) {
+        history->names[i] = history->names[i + 1];
+        history->former[i] = history->former[i + 1];
+        history->values[i] = history->values[i + 1];
+    }
+}
+
+/* The former name, or NULL for one that is current. */
+static char *rename_one(MoecCompiler *spec, char **name) {
+    const char *now = moec_log_name(spec, *name);
+    char *former = *name;
+    if (now == former) return NULL;
+    *name = memory_format("%s", now);
+    return former;
+}
+
+static void rename_columns(History *history, const char *folder) {
+    char *text = run_spec(folder);
+    if (!text) return;
+    MoecCompiler *spec = moec_open_names(text);
+    for (int i = 1; i < history->columns; i++) {
+        history->former[i] = rename_one(spec, &history->names[i]);
+        const char *name = history->names[i];
+        for (int other = 1; other < history->columns; other++) {
+            if (other == i || strcmp(history->names[other], name) != 0) continue;
+            join_columns(history, other > i ? other : i, other > i ? i : other);
+            i -= other < i;
+            break;
+        }
+    }
+    if (history->diverged) free(rename_one(spec, &history->diverged));
+    moec_close(spec);
+    free(text);
+}
+
 bool history_open(History *history, const char *folder, bool whole) {
     *history = (History){.whole = whole};
     char *path = path_join(folder, "log.jsonl"), *text = NULL;
-    FILE *file = file_stream(path, "give the folder of a run, as moec train fills it");
+    FILE *file = file_stream(path, "pass an output directory of moec train");
     size_t capacity = 0;
     free(path);
     if (!file) return false;
@@ -114,21 +182,24 @@ bool history_open(History *history, const char *folder, bool whole) {
     }
     fclose(file);
     free(text);
+    rename_columns(history, folder);
     return true;
 }
 
 void history_free(History *history) {
     for (int i = 0; i < history->columns; i++) {
         free(history->names[i]);
+        free(history->former[i]);
         free(history->values[i]);
     }
     free(history->names);
+    free(history->former);
     free(history->values);
     free(history->diverged);
     *history = (History){0};
 }
 
-/* What there is of a column as a new block. */
+/* The existing values of a column as a new block. */
 static double *numbers_of(const History *history, const char *name, long *count) {
     int column = history_column(history, name);
     double *numbers = memory_new((size_t)history->rows * sizeof *numbers + 1);

@@ -1,14 +1,14 @@
-/* outcome: what the runs of a sweep came to, as files in their folders: result.json when a run has
- * ended, at_STEP.json when it has come to a step at which it stands still. */
+/* outcome: results of the runs of a sweep, as files in their folders: result.json of an ended run,
+ * at_STEP.json of a run that paused at a step. */
 #ifndef OUTCOME_H
 #define OUTCOME_H
 
 #include "experiment/sweep_plan.h"
 #include "experiment/result.h"
 
-/* What a run came to; false when it has not ended. */
+/* Result of a run; false if it has not ended. */
 bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result);
-/* What its log says now. */
+/* Current result according to its log. */
 RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed);
 bool run_keep(const Plan *plan, const MoecVariant *variant, long seed, const RunResult *result);
 /* The same at a step. */

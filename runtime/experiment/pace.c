@@ -17,7 +17,7 @@
 
 enum { TRIAL_STEPS = 12 };
 
-/* Seconds of a step: half of those of a short run take less. 0 after a message. */
+/* Median seconds per step of a short run. 0 after a message. */
 static double measure(const Plan *plan, const MoecVariant *variant) {
     RunOrder order = {variant, 1, plan->devices[0], .steps = TRIAL_STEPS, .trial = true};
     char *folder = order_folder(plan, &order);

@@ -1,4 +1,4 @@
-/* pace: how many steps a variant makes in the time that an experiment gives each run. */
+/* pace: number of steps that a variant completes in the time budget of a run. */
 #ifndef PACE_H
 #define PACE_H
 

@@ -71,7 +71,7 @@ void command_free(char **command) {
     free(command);
 }
 
-/* In the process of the run: it ends when the sweep does, and what it says goes to a file. */
+/* Child process: executes the run, ends when the sweep ends, and writes its output to a file. */
 _Noreturn static void become(const Plan *plan, char **arguments, int output, pid_t sweep) {
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGTERM);

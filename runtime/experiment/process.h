@@ -10,9 +10,9 @@ typedef struct RunOrder {
     const MoecVariant *variant;
     long seed;
     const char *device;
-    long steps; /* in all; told where they are not those of the variant */
-    long until; /* it stops after this step, and goes on later; 0: it does not */
-    bool trial; /* only to see how long a step takes, in VARIANT/pace */
+    long steps; /* in total; passed to the command if it differs from the variant */
+    long until; /* pauses after this step; 0: no pause */
+    bool trial; /* short run that measures the time per step, in VARIANT/pace */
 } RunOrder;
 
 /* A new string: DIR/VARIANT/seed_N. */
@@ -20,7 +20,7 @@ char *order_folder(const Plan *plan, const RunOrder *order);
 /* The command of a run, as its user would type it: new strings, NULL at the end. */
 char **order_command(const Plan *plan, const RunOrder *order);
 void command_free(char **command);
-/* Starts it; what it says goes to output.txt in its folder. -1 after a message. */
+/* Starts the run; its output is written to output.txt in its folder. -1 after a message. */
 pid_t process_begin(const Plan *plan, const RunOrder *order);
 
 #endif

@@ -8,8 +8,9 @@ RunResult result_of(const History *history, const char *metric) {
                                           "loss"};
     RunResult result = {
         .diverged = history->diverged != NULL, .step = history_step(history), .loss = NAN};
-    if (metric && history_column(history, metric) >= 0) {
-        snprintf(result.metric, sizeof result.metric, "%s", metric);
+    int column = metric ? history_column(history, metric) : -1;
+    if (column >= 0) {
+        snprintf(result.metric, sizeof result.metric, "%s", history->names[column]);
         result.loss = history_last(history, metric);
     }
     for (int i = 0; i < 4 && !metric && !*result.metric; i++) {

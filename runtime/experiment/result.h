@@ -1,4 +1,4 @@
-/* result: what a run came to. */
+/* result: result of a run. */
 #ifndef RESULT_H
 #define RESULT_H
 
@@ -9,7 +9,7 @@ typedef struct RunResult {
     bool stopped;    /* before its end, because others were better */
     long step;       /* its last one */
     double loss;     /* NaN of one that diverged */
-    char metric[96]; /* what the loss is: "val_bits_per_byte"; "" when there is none */
+    char metric[96]; /* name of the loss: "val_bits_per_byte"; "" if there is none */
 } RunResult;
 
 /* The last number called `metric`; NULL: the last measure of held-out data, or else the mean loss

@@ -49,7 +49,7 @@ static void pause_briefly(void) {
 
 /* ---- one sweep in a folder ---- */
 
-/* Whether the sweep that took the lock last is still there; those of its runs that are left end
+/* True if the process of the last sweep that held the lock still exists. Its remaining runs end
  * soon after it. */
 static bool is_held_by_sweep(int lock) {
     char text[24] = "";
@@ -76,7 +76,7 @@ int runs_lock(const char *out) {
             pause_briefly();
             continue;
         }
-        error_message("wait for it, or choose another --out", "another sweep is at work in %s",
+        error_message("wait for it, or choose another --out", "another sweep is running in %s",
                       out);
         close(lock);
         return -1;
@@ -115,7 +115,8 @@ static void tell_failed(const Plan *plan, const Worker *worker, int status) {
     free(folder);
 }
 
-/* It stands still at a share of its steps; false when that is not so. */
+/* Stores the result of a run that paused at a fraction of its steps; false if the run did not
+ * pause. */
 static bool note_pause(Sweep *sweep, const Worker *worker, const RunResult *result) {
     const RunOrder *order = &worker->order;
     if (!order->until || result->step != order->until || order->until >= order->steps) return false;
@@ -196,7 +197,7 @@ static void fill(Sweep *sweep) {
     }
 }
 
-/* ---- how it stands ---- */
+/* ---- progress ---- */
 
 /* The last step and loss of a run's log. */
 static bool last_step(const char *folder, long *step, double *loss) {
@@ -228,17 +229,17 @@ static char *worker_line(const Sweep *sweep, const Worker *worker) {
                              worker->order.variant->name, worker->order.seed, worker->order.device,
                              step, worker->order.steps, loss);
     else
-        line = memory_format("  %-32s seed %-3ld %-8s begins", worker->order.variant->name,
+        line = memory_format("  %-32s seed %-3ld %-8s starting", worker->order.variant->name,
                              worker->order.seed, worker->order.device);
     free(folder);
     return line;
 }
 
-/* On a terminal: a line for each run that goes on. */
+/* On a terminal: one line per active run. */
 static void show(const Sweep *sweep) {
     char **lines = memory_new((size_t)(sweep->plan->jobs + 1) * sizeof *lines);
     int count = 0;
-    lines[count++] = memory_format("%ld of %ld runs have ended, %ld go on", sweep->ended,
+    lines[count++] = memory_format("%ld of %ld runs finished, %ld active", sweep->ended,
                                    plan_runs(sweep->plan), sweep->running);
     for (long i = 0; i < sweep->plan->jobs; i++)
         if (sweep->workers[i].process) lines[count++] = worker_line(sweep, &sweep->workers[i]);
@@ -258,7 +259,7 @@ static long count_ended(const Plan *plan) {
     return count;
 }
 
-/* All runs that go on, up to sweep->share of their steps. */
+/* Makes all remaining runs, up to the fraction sweep->share of their steps. */
 static void make_share(Sweep *sweep) {
     bool told = false;
     sweep->variant = 0;
@@ -278,7 +279,7 @@ static void make_share(Sweep *sweep) {
 
 /* ---- on a scheduler ---- */
 
-/* What a job came to is read off its log: nobody here saw its exit code. */
+/* The exit code of a job is not known; its result is read from its log. */
 static void end_job(Sweep *sweep, Worker *worker) {
     RunResult result = run_reading(sweep->plan, worker->order.variant, worker->order.seed);
     long last = worker->order.until ? worker->order.until : worker->order.steps;
@@ -333,7 +334,7 @@ char *runs_as_jobs(const Plan *plan) {
     return text;
 }
 
-/* The steps of each variant: what it says, or what it makes in the time that there is. */
+/* Steps of each variant: from its spec, or from the time budget. */
 static bool find_steps(Sweep *sweep) {
     const MoecExperiment *experiment = sweep->plan->experiment;
     for (int i = 0; i < experiment->count; i++) {

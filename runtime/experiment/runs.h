@@ -1,5 +1,5 @@
-/* runs: the runs of a sweep, each a process of its own under its own folder. A run that is finished
- * leaves result.json there and is never made again; any other goes on from its checkpoint. */
+/* runs: the runs of a sweep, each a separate process with its own folder. A finished run has a
+ * result.json and is not repeated; any other resumes from its checkpoint. */
 #ifndef RUNS_H
 #define RUNS_H
 
@@ -12,7 +12,7 @@ void runs_unlock(int lock);
 /* Makes all runs that are not finished; the exit code. */
 int runs_make(const Plan *plan);
 
-/* What would be submitted to a scheduler, as text: a new string. */
+/* Text of the job script for a scheduler: a new string. */
 char *runs_as_jobs(const Plan *plan);
 
 #endif

@@ -59,14 +59,15 @@ char *slurm_text(const Plan *plan, const RunOrder *orders, int count) {
     ssize_t own = readlink("/proc/self/exe", program, sizeof program - 1);
     program[own > 0 ? own : 0] = '\0';
     if (plan->plain_program || !*program) strcpy(program, "moec");
-    fprintf(file,
-            "#!/bin/bash\n"
-            "# Experiment %s: a run is one job of this array. `moec sweep` with the same options\n"
-            "# collects what they came to; jobs that did not end go on from their checkpoints.\n"
-            "#SBATCH --job-name=%s\n"
-            "#SBATCH --array=0-%d\n"
-            "#SBATCH --output=\"",
-            plan->experiment->name, plan->experiment->name, count - 1);
+    fprintf(
+        file,
+        "#!/bin/bash\n"
+        "# Experiment %s: each job of this array is one run. `moec sweep` with the same options\n"
+        "# collects the results; unfinished jobs resume from their checkpoints.\n"
+        "#SBATCH --job-name=%s\n"
+        "#SBATCH --array=0-%d\n"
+        "#SBATCH --output=\"",
+        plan->experiment->name, plan->experiment->name, count - 1);
     add_pattern(file, plan->out);
     fputs("/slurm_%a.txt\"\n", file);
     if (*plan->slurm) fprintf(file, "#SBATCH %s\n", plan->slurm);

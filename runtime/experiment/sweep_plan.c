@@ -160,7 +160,7 @@ char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
     return memory_format("%s/%s/seed_%ld", plan->out, variant->name, seed);
 }
 
-/* What an experiment need not say is there only when it does. */
+/* Optional settings of an experiment are stored only if they are set. */
 static void add_rules(const MoecExperiment *experiment, json_t *root) {
     json_t *shares = json_array();
     for (int i = 0; i < experiment->halving_count; i++)
@@ -211,7 +211,7 @@ static const char *other_key(json_t *one, json_t *other) {
     return NULL;
 }
 
-/* What differs, as a new string: "seeds" or "variant gate_at_v"; NULL when nothing does. */
+/* The first difference as a new string: "seeds" or "variant gate_at_v"; NULL if there is none. */
 static char *difference(json_t *before, json_t *now) {
     json_t *variants = json_object_get(before, "variants"), *own = json_object_get(now, "variants");
     const char *key = other_key(own, variants);
@@ -228,9 +228,8 @@ static bool is_same(const Plan *plan, const char *path, json_t *now) {
     char *what = difference(before, now);
     json_decref(before);
     if (what)
-        error_message("choose another --out, or go back to the spec that it began with",
-                      "%s holds a sweep that was asked otherwise: %s is not the same", plan->out,
-                      what);
+        error_message("choose another --out, or restore the original spec and options",
+                      "%s contains a different sweep: %s is not the same", plan->out, what);
     bool same = !what;
     free(what);
     return same;

@@ -1,4 +1,4 @@
-/* sweep_plan: what a sweep is to do: every variant with every seed, but those that are the same
+/* sweep_plan: the runs of a sweep: every variant with every seed, except variants that are the same
  * model as an earlier one. */
 #ifndef SWEEP_PLAN_H
 #define SWEEP_PLAN_H
@@ -12,24 +12,24 @@ typedef struct Plan {
     const char *file, *data, *validation, *tokenizer, *out; /* some may be NULL */
     const char *const *sets;                                /* those of the command */
     int set_count;
-    const char *const *devices; /* shared out among the runs that go on at a time */
+    const char *const *devices; /* shared by the runs that are active at the same time */
     int device_count;
     long jobs;
     const char
         *slurm; /* options of sbatch: the runs are jobs of a scheduler; NULL: of this machine */
     bool tensorboard;   /* of every run, as moec train has it */
-    bool plain_program; /* the file for the scheduler says `moec`, wherever that is */
+    bool plain_program; /* the job script calls `moec` from PATH */
 } Plan;
 
 /* Runs that are to be made in all. */
 long plan_runs(const Plan *plan);
 /* As a table: variants, parameters, FLOPs. */
 void plan_print(const Plan *plan);
-/* How long it takes at least: what the runs compute, at the ceiling of the devices. False after a
- * message when a device is not there. */
+/* Prints a lower bound of the duration: the FLOPs of the runs at the measured peak of the devices.
+ * False after a message if a device does not exist. */
 bool plan_print_time(const Plan *plan);
-/* Makes the folder and says in DIR/sweep.json what it holds. When there is one it must say the
- * same: false after a message that names what has changed. */
+/* Creates the folder and writes the plan to DIR/sweep.json. An existing file must have the same
+ * content: false after a message that names the difference. */
 bool plan_keep(const Plan *plan);
 /* A new string: DIR/VARIANT/seed_N. */
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed);

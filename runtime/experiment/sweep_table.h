@@ -1,4 +1,4 @@
-/* sweep_table: what a sweep has found, as moec compare says it (comparison.h). */
+/* sweep_table: the comparison at the end of a sweep, as moec compare prints it (comparison.h). */
 #ifndef SWEEP_TABLE_H
 #define SWEEP_TABLE_H
 

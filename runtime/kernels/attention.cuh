@@ -1,11 +1,10 @@
-/* attention: softmax attention forward, backward and against a cache; the meaning of all of them is
- * that of attention.h.
+/* attention: softmax attention forward, backward and over a cache. attention.h defines the results.
  *
- * Each template takes a struct A that the compiler writes for one attention: batch, queries, keys,
- * places, heads, key_heads, value_heads, width, value_width, mask, documents, window, scale, cap,
- * best, parts. Blocks have 128 threads. A block of queries and a block of keys lie in shared
- * memory; sums stay in registers. The backward pass makes the weights again from lse; each block of
- * it owns what it writes, so nothing is added up by chance. */
+ * Each template has a parameter A, a struct that the compiler generates for one attention: batch,
+ * queries, keys, `places`, heads, key_heads, value_heads, width, value_width, mask, documents,
+ * window, scale, cap, best, parts. Thread blocks have 128 threads. A block of queries and a block
+ * of keys are in shared memory; sums stay in registers. The backward pass recomputes the weights
+ * from lse. Each thread block owns the elements that it writes, so the order of sums is fixed. */
 #ifndef MOEC_ATTENTION_CUH
 #define MOEC_ATTENTION_CUH
 
@@ -16,8 +15,8 @@ enum { MOEC_ATTEND_WARPS = MOEC_ATTEND_THREADS / 32, MOEC_ATTEND_SHARED = 44 * 1
 
 #define MOEC_TEMPLATE template <class A> static __device__
 
-/* Queries and keys of a block: as many as shared memory has room for, when each of them takes
- * `width` numbers. */
+/* Queries and keys per block: the largest power of two for which shared memory has room, with
+ * `width` numbers each. */
 static __host__ __device__ constexpr int moec_places(int width) {
     int places = 32;
     while (places > 1 && places * (width + places + 8) * 4 > MOEC_ATTEND_SHARED) places /= 2;
@@ -32,7 +31,8 @@ struct MoecRange {
     long first, end;
 };
 
-/* The keys that a query at this place sees; the places that see a key. */
+/* Range of keys that the query at position `place` attends to; range of positions that attend to a
+ * key. */
 MOEC_TEMPLATE MoecRange moec_visible(long place) {
     MoecRange range = {0, A::mask == MOEC_MASK_NONE ? A::keys : moec_least(place + 1, A::keys)};
     if (A::mask == MOEC_MASK_WINDOW) range.first = moec_most(0, place - A::window + 1);
@@ -45,13 +45,14 @@ MOEC_TEMPLATE bool moec_shows(int place, int key) {
     return A::mask != MOEC_MASK_WINDOW || key > place - A::window;
 }
 
-/* documents: the numbers of one sequence, [places]. */
+/* documents: document numbers of one sequence, one per position. */
 MOEC_TEMPLATE bool moec_sees(const float *documents, int place, int key) {
     if (!moec_shows<A>(place, key)) return false;
     return !A::documents || (place < A::places && documents[place] == documents[key]);
 }
 
-/* Between what numbers of documents places lie; a warp finds it, all its lanes get it. */
+/* Smallest and largest document number of a range of positions; a warp computes it for all its
+ * lanes. */
 struct MoecSpan {
     float low, high;
 };
@@ -68,7 +69,7 @@ MOEC_TEMPLATE MoecSpan moec_span(const float *documents, long first, long count)
     return span;
 }
 
-/* No query of the one span sees a key of the other places. */
+/* True if no query of the span attends to a key of the `count` positions from `first`. */
 MOEC_TEMPLATE bool moec_apart(const MoecSpan &span, const float *documents, long first,
                               long count) {
     if (!A::documents) return false;
@@ -102,7 +103,7 @@ MOEC_DEVICE void moec_load_rows(float *to, int stride, const float *x, long firs
 
 /* ---- forward ---- */
 
-/* Where results go: a matrix of all places by all heads and their widths. */
+/* Destination of results: a matrix of positions by the concatenated widths of all heads. */
 template <class T> struct MoecPlainRows {
     T *to;
     long width;
@@ -112,7 +113,8 @@ template <class T> struct MoecPlainRows {
     }
 };
 
-/* store(row, column, x): where o[batch and place, head and width] goes. */
+/* store(row, column, x) writes one element of o; row = batch and position, column = head and
+ * width. */
 template <class A, class Store>
 MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, const float *sink,
                              const float *documents, const Store &store, float *lse) {
@@ -410,8 +412,8 @@ static __device__ void moec_attend_grad_sink(const Q *, const K *, const V *, co
 
 /* ---- new tokens against a cache ---- */
 
-/* Query s stands at place position+s and sees the keys up to there, with a window the last ones of
- * them: then the cache may be a ring, see attention_step.h. */
+/* Query s has position position+s and attends to the keys up to this position, with a sliding
+ * window to the last ones. The cache may then be a ring, see attention_step.h. */
 MOEC_TEMPLATE MoecRange moec_seen(long place) {
     MoecRange range = {0, moec_least(place + 1, A::places)};
     if (A::mask == MOEC_MASK_WINDOW) range.first = moec_most(0, place - A::window + 1);
@@ -422,12 +424,12 @@ MOEC_TEMPLATE long moec_row_of_key(long place) {
     return A::mask == MOEC_MASK_WINDOW ? place % A::keys : place;
 }
 
-/* Whether a key that the mask shows is of the document at this place, too; documents: [places]. */
+/* True if an unmasked key belongs to the document of the position; documents: [positions]. */
 MOEC_TEMPLATE bool moec_together(const float *documents, long place, long key) {
     return !A::documents || documents[place] == documents[key];
 }
 
-/* What a row of keys or values is times: there are scales where they are bytes, see attention.h. */
+/* Scale of a row of keys or values: int8 rows have scales, see attention.h. */
 template <class K> MOEC_DEVICE float moec_scale_of(const float *scales, long row) {
     return sizeof(K) == 1 ? scales[row] : 1.0f;
 }
@@ -440,8 +442,8 @@ template <int E, class K> MOEC_DEVICE float moec_warp_dot(const float *x, const 
     return moec_warp_sum(product);
 }
 
-/* Only the values of the `best` keys: all scores, the normaliser, a choice. scratch: [batch, query,
- * head, keys]. */
+/* Reads only the values of the `best` keys: all scores, the softmax denominator, a selection.
+ * scratch: [batch, query, head, keys]. */
 template <class A, class K, class V, class Store>
 MOEC_DEVICE void moec_attend_best(const float *q, const K *k, const V *v, const float *sink,
                                   const float *documents, const float *k_scale,
@@ -492,8 +494,8 @@ MOEC_DEVICE void moec_attend_best(const float *q, const K *k, const V *v, const 
     }
 }
 
-/* One part of the keys of one query and head: largest, sum and output into scratch[row, part,
- * value_width + 2]. A warp takes every fourth key. */
+/* Processes one part of the keys of one query and head: writes maximum, sum and output to
+ * scratch[row, part, value_width + 2]. Each warp processes every fourth key. */
 template <class A, class K, class V>
 MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const float *,
                                   const float *documents, const float *k_scale,

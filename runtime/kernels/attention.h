@@ -1,21 +1,21 @@
-/* attention: softmax attention forward; attention_grad.h: backward; attention_step.h: against a
- * cache.
+/* attention: the forward pass of softmax attention. attention_grad.h has the backward pass,
+ * attention_step.h attention over a cache.
  *
  * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width],
  * v[batch, keys, value_heads, value_width], o[batch, queries, heads, value_width], lse[batch,
  * queries, heads], sink[heads]. Query head h reads key head h*key_heads/heads and value head
- * h*value_heads/heads. documents[batch, places], where it is given: a query sees, besides what the
- * mask says, only keys whose number is that of its own place.
+ * h*value_heads/heads. documents[batch, positions] is optional: a query then attends only to keys
+ * with the document number of its own position, in addition to the mask.
  *
- * The scores of a block of queries against a block of keys are the only ones in memory at a time;
- * a running maximum and sum of each query make the softmax of blocks seen so far exact. Results do
- * not depend on the number of threads.
+ * Only the scores of one block of queries and one block of keys are in memory at a time. A running
+ * maximum and sum per query make the softmax exact. Results do not depend on the number of threads.
  *
- * Keys and values of bytes are times a number of their row, which belongs to no sum over the width:
- * a score takes that of its key, a weight, when it has been summed, that of its value.
+ * int8 keys and values have one scale per row. The scale is constant over the width: a score is
+ * multiplied by the scale of its key, and a weight, after the sum of the weights, by the scale of
+ * its value.
  *
- * Where `rounded` is set, what products multiply may be rounded to bf16, and q, k, v, o and the
- * gradient of o are stored as their types say; sums, lse and all other gradients are f32.
+ * If `rounded` is set, operands of products may be rounded to bf16. q, k, v, o and the gradient of
+ * o are stored in their types. Sums, lse and all other gradients are f32.
  */
 #ifndef MOEC_ATTENTION_H
 #define MOEC_ATTENTION_H
@@ -25,16 +25,16 @@
 enum {
     MOEC_ATTEND_QUERIES = 256, /* of a block */
     MOEC_ATTEND_KEYS = 256,
-    MOEC_ATTEND_SHORT = 128, /* of either where most places of a larger block would see nothing */
+    MOEC_ATTEND_SHORT = 128, /* block size where most positions of a larger block are masked */
     MOEC_ATTEND_VECTOR = 16, /* cells that loops treat at a time */
-    MOEC_ATTEND_STEP = 272,  /* from a key to the next where queries lie side by side */
+    MOEC_ATTEND_STEP = 272,  /* stride between keys in a matrix with contiguous queries */
     MOEC_ATTEND_REACH = MOEC_HAS_AMX ? 64 : 16, /* so many hidden cells before those that a key is
                                    seen by are multiplied: a tile high and a word deep */
     MOEC_ATTEND_WIDTH = 256,    /* so much of the width is packed at a time; of values, where the
                                    output is bf16, there is no more */
     MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
     MOEC_STEP_KEYS = 16,        /* keys read by one head before the next head reads them */
-    MOEC_STEP_PART = 128,       /* keys a task takes at least */
+    MOEC_STEP_PART = 128,       /* minimum number of keys per task */
     MOEC_STEP_BUFFER = 1 << 17, /* floats for unfinished sums */
     MOEC_STEP_BEST = 4096       /* `best` is at most this */
 };
@@ -45,8 +45,8 @@ typedef struct MoecKept {
     float words[MOEC_ATTEND_QUERIES * MOEC_ATTEND_WIDTH];
 } MoecKept;
 
-/* What one thread has on its way. Of a pair of blocks all cells lie key by key, queries side by
- * side: a softmax of many queries at once, and products read them as they lie. */
+/* Buffers of one thread. The cells of a pair of blocks are stored by key, with queries contiguous.
+ * The softmax then processes many queries at once, and products read the cells without packing. */
 typedef struct MoecAttendScratch {
     float score[MOEC_ATTEND_KEYS * MOEC_ATTEND_STEP], slope[MOEC_ATTEND_KEYS * MOEC_ATTEND_STEP];
     float largest[MOEC_ATTEND_QUERIES], sum[MOEC_ATTEND_QUERIES], total[MOEC_ATTEND_QUERIES];
@@ -59,7 +59,7 @@ typedef struct MoecAttendScratch {
 
 static _Thread_local MoecAttendScratch moec_attend_scratch __attribute__((unused, aligned(64)));
 
-/* One head of one batch element: first elements and steps from place to place. */
+/* One head of one batch element: addresses of the first elements and strides between positions. */
 typedef struct MoecHead {
     const void *q, *k, *v;
     const float *documents, *k_scale, *v_scale;
@@ -100,8 +100,8 @@ MOEC_INLINE int moec_attend_parallel(const MoecAttend *attend) {
            moec_threads() > 1;
 }
 
-/* Heads that share a key head or a value head, directly or by way of others, lie side by side; the
- * first of them leads. */
+/* Heads that share a key head or a value head, directly or through other heads, are adjacent.
+ * Returns true for the first head of such a run. */
 MOEC_INLINE int moec_leads(const MoecAttend *attend, long h) {
     return h == 0 || (moec_key_head(attend, h) != moec_key_head(attend, h - 1) &&
                       moec_value_head(attend, h) != moec_value_head(attend, h - 1));
@@ -117,7 +117,7 @@ typedef struct MoecRange {
     long first, end;
 } MoecRange;
 
-/* The keys that a query at this place sees. */
+/* Range of keys that the query at position `place` attends to. */
 MOEC_INLINE MoecRange moec_visible(const MoecAttend *attend, long place) {
     MoecRange range = {0, attend->mask == MOEC_MASK_NONE ? attend->keys
                                                          : moec_least(place + 1, attend->places)};
@@ -126,17 +126,18 @@ MOEC_INLINE MoecRange moec_visible(const MoecAttend *attend, long place) {
     return range;
 }
 
-/* The row of k and v in which the key of a place stands. */
+/* Row of k and v that holds the key of position `place`. */
 MOEC_INLINE long moec_row_of_key(const MoecAttend *attend, long place) {
     return attend->mask == MOEC_MASK_WINDOW ? place % attend->keys : place;
 }
 
-/* How many of the keys first .. end-1, `most` at most, stand one behind the other. */
+/* Number of keys from `first` that are stored in consecutive rows, at most `most` and before
+ * `end`. */
 MOEC_INLINE long moec_keys_behind(const MoecAttend *attend, long first, long end, long most) {
     return moec_least(moec_least(end - first, most), attend->keys - moec_row_of_key(attend, first));
 }
 
-/* A block of queries against a block of keys. `offset`: place of query 0. */
+/* A block of queries and a block of keys. `offset`: position of query 0. */
 typedef struct MoecBlockPair {
     long query, queries, key, keys, offset;
 } MoecBlockPair;
@@ -146,7 +147,8 @@ typedef struct MoecSoon {
     const void *q, *k, *v;
 } MoecSoon;
 
-/* Whether the numbers of documents of queries and keys lie apart: no query sees any of the keys. */
+/* True if the document ranges of queries and keys are disjoint, so that no query attends to a
+ * key. */
 MOEC_FUNCTION int moec_apart(const MoecHead *head, const MoecBlockPair *pair) {
     if (head->documents == NULL) return 0;
     const float *own = head->documents + pair->offset + pair->query;
@@ -171,10 +173,10 @@ MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step,
     return (MoecOperand){moec_at(data, first * step, type), 1, step, NULL, NULL, type};
 }
 
-/* Row `row` is read soon; data NULL: none is. Where heads lie side by side, rows of one are short
- * pieces far from each other, which the processor does not see coming; asked for during sums, they
- * have come by then. Where many come at a time, they would push each other out of the nearest
- * cache. */
+/* Prefetches row `row`, or nothing if data is NULL. With interleaved heads, the rows of a head are
+ * short pieces far from each other, which the hardware prefetcher does not predict. A prefetch
+ * during the sums hides the latency. Many rows at a time go to the second-level cache, because they
+ * would evict each other from the first. */
 MOEC_INLINE void moec_fetch_row(const void *data, long row, long step, long width, MoecType type,
                                 const int nearest) {
     if (data == NULL) return;
@@ -197,7 +199,7 @@ MOEC_INLINE float moec_exp_weight(float x) {
     return x < -87.0f ? 0.0f : weight;
 }
 
-/* What the rows of k, or v, are times, from the one on that begins at that element; NULL: 1. */
+/* Scales of the rows of k or v, starting with the row at element `at`; NULL means 1. */
 MOEC_INLINE const float *moec_scales(const float *scales, long at, long width) {
     return scales != NULL ? scales + at / width : NULL;
 }
@@ -225,7 +227,7 @@ MOEC_INLINE void moec_keep_nothing(MoecAttendScratch *scratch) {
     scratch->query_rows.data = scratch->grad_rows.data = scratch->key_rows.data = NULL;
 }
 
-/* What products of a pair have in common. */
+/* The options that all products of a pair of blocks share. */
 MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecBlockPair *pair,
                                                MoecTriangle triangle) {
     return (MoecPanelProduct){.form = moec_form(attend->rounded),
@@ -260,8 +262,8 @@ MOEC_FUNCTION void moec_pair_cells(const MoecAttend *attend, const MoecBlockPair
     }
 }
 
-/* What products multiply of the cells: pairs of bf16, the first half of the row of a key, where the
- * processor has such products. */
+/* Type of the cells as operands of products: bf16 in the first half of the row of each key if the
+ * processor multiplies pairs of bf16, else f32. */
 MOEC_INLINE MoecType moec_cell_type(const MoecAttend *attend) {
     return moec_form(attend->rounded) == MOEC_FLOATS ? MOEC_F32 : MOEC_BF16;
 }
@@ -301,14 +303,14 @@ MOEC_INLINE MoecRange moec_seeing(const MoecAttend *attend, const MoecBlockPair 
     return range;
 }
 
-/* The range out to whole vectors, which lie aligned: there is room behind the last cell. What is
- * beside the range is hidden before a loop over them, or cleared behind it. */
+/* Extends the range to whole aligned vectors; the buffer has room after the last cell. Cells
+ * outside of the range are hidden before a loop over the vectors, or cleared after it. */
 MOEC_INLINE MoecRange moec_vectors(MoecRange range) {
     return (MoecRange){range.first & -MOEC_ATTEND_VECTOR,
                        moec_ceil_div(range.end, MOEC_ATTEND_VECTOR) * MOEC_ATTEND_VECTOR};
 }
 
-/* The cells beside the range that stand in its vectors become scores of no weight. */
+/* Cells outside of the range that share a vector with it become scores with weight zero. */
 MOEC_INLINE void moec_row_hide(float *row, MoecRange range) {
     const MoecRange vectors = moec_vectors(range);
     float *cell = row + vectors.first;
@@ -318,7 +320,7 @@ MOEC_INLINE void moec_row_hide(float *row, MoecRange range) {
     for (long i = range.end; i < vectors.end; i++) row[i] = -__builtin_inff();
 }
 
-/* Gives the cells of key j that are of another document that value. */
+/* Writes `hidden` to the cells of key j whose queries belong to another document. */
 MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pair, long j,
                                   float *row, float hidden) {
     if (head->documents == NULL) return;
@@ -328,7 +330,8 @@ MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pai
     for (long i = 0; i < pair->queries; i++) row[i] = document == own[i] ? row[i] : hidden;
 }
 
-/* The cells of a key as products take them, those beside the range too: they are multiplied. */
+/* Converts the cells of a key to the operand type of products and clears the cells outside of the
+ * range that products read. */
 MOEC_INLINE void moec_row_finish(float *row, MoecRange range, long count, MoecType type) {
     const long reach = moec_least(range.first, MOEC_ATTEND_REACH);
     for (long i = range.first - reach; i < range.first; i++) row[i] = 0.0f;
@@ -388,7 +391,7 @@ MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head
     }
 }
 
-/* Scores become weights, which the sums are told. */
+/* Converts scores to weights and updates the sums. */
 MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head,
                                   const MoecBlockPair *pair, const MoecSoon *soon) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
@@ -412,7 +415,7 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
     }
 }
 
-/* Takes one block of keys into the running softmax and output of a block of queries. */
+/* Adds one block of keys to the running softmax and output of a block of queries. */
 MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecHead *head,
                                            const MoecBlockPair *pair, const MoecSoon *soon,
                                            MoecOutput *output) {
@@ -440,7 +443,7 @@ MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecH
     output->begun = 1;
 }
 
-/* All keys that a block of queries sees, as places first .. end-1. */
+/* Range of keys that a block of queries attends to, as positions first .. end-1. */
 MOEC_FUNCTION MoecRange moec_block_range(const MoecAttend *attend, long first_place, long count) {
     const MoecRange low = moec_visible(attend, first_place),
                     high = moec_visible(attend, first_place + count - 1);
@@ -471,7 +474,7 @@ MOEC_INLINE const void *moec_key_at(const MoecAttend *attend, const MoecHead *he
     return moec_at(head->k, moec_row_of_key(attend, place) * head->k_step, attend->k_type);
 }
 
-/* What a block of queries reads first; v where it is read as soon as k. */
+/* First rows that a block of queries reads; with v if it is read at the same time as k. */
 MOEC_INLINE MoecSoon moec_block_soon(const MoecAttend *attend, const MoecHead *head, long query,
                                      long offset, int values) {
     const long first = moec_visible(attend, offset + query).first;
@@ -480,7 +483,8 @@ MOEC_INLINE MoecSoon moec_block_soon(const MoecAttend *attend, const MoecHead *h
                       values ? moec_at(head->v, first * head->v_step, attend->v_type) : NULL};
 }
 
-/* One block of queries of one head. `soon`: what the next block reads first. */
+/* Processes one block of queries of one head. `soon`: first rows of the next block, for
+ * prefetching. */
 MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *head, long query,
                                      long offset, const float *sink, const MoecSoon *soon) {
     MoecAttendScratch *scratch = &moec_attend_scratch;

@@ -1,14 +1,14 @@
-/* attention_grad: the backward pass of attention_rounded. It makes the weights again from lse; each
- * block owns what it writes, so nothing is added up by chance. dq comes first and leaves the
- * products of output and gradient for the others. */
+/* attention_grad: the backward pass of attention_rounded. It recomputes the weights from lse. Each
+ * thread block owns the elements that it writes, so the order of sums is fixed. The kernel of dq
+ * runs first and stores the products of output and gradient for the others. */
 #ifndef MOEC_ATTENTION_GRAD_CUH
 #define MOEC_ATTENTION_GRAD_CUH
 
 #include "attention_rounded.cuh"
 
-/* From the product of query and key to the weight of the pair and, from the product of the output's
- * gradient and the value, to the derivative by the former product. normal: log2 of the normaliser;
- * total: output times its gradient. */
+/* Converts a product of query and key to the weight of the pair. Converts the product of output
+ * gradient and value to the derivative by the product of query and key. normal: log2 of the softmax
+ * denominator; total: output times its gradient. */
 MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float total) {
     const float score = moec_bent<A>(s);
     s = moec_exp2(fmaf(score, moec_power<A>(), -normal));
@@ -16,7 +16,7 @@ MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float tota
     through = s * (through - total) * moec_score_slope<A>(score);
 }
 
-/* The gradients of 16 M queries of a warp: what there is of each row, and the sums. */
+/* The gradients of 16 M queries of a warp: the saved values of each row, and the sums. */
 template <class A, int M> struct MoecGradRows {
     enum { E = A::width, C = A::value_width };
     float out[M][moec_padded(E) / 8][4], normal[M][2], total[M][2];
@@ -131,9 +131,9 @@ MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V 
     });
 }
 
-/* The same where the rows are keys from `row` on and the columns queries from `from` on.
- * lse(column), total_of(column): what there is of a query, read no earlier than it is asked for,
- * not registers ahead; total_of for keys alone. */
+/* The same with keys from `row` as rows and queries from `from` as columns. lse(column) and
+ * total_of(column) return the saved values of a query. They read at the time of use, because values
+ * that are loaded ahead need registers. total_of is used for keys only. */
 template <class A, bool KEYS, int N, class Lse, class Total>
 MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
                                     const float *documents, const Lse &lse, const Total &total_of,
@@ -272,7 +272,7 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
     }
 };
 
-/* Grad: what does the work of a block of Shape::rows keys; KEYS, VALUES: which gradients. */
+/* Grad: struct that processes a block of Shape::rows keys; KEYS, VALUES: requested gradients. */
 template <class Grad, class A, class Shape, bool KEYS, bool VALUES, class In, class D, class DK,
           class DV>
 MOEC_DEVICE void moec_each_block_of_keys(uint16_t *shared, const In &in, const float *lse,

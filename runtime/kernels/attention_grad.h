@@ -27,8 +27,8 @@ MOEC_FUNCTION void moec_begin_rows(MoecRowSums *sums, long end) {
         memset(sums->rows + sums->made * sums->step, 0, (size_t)sums->width * sizeof(float));
 }
 
-/* All rows of so many heads side by side: nobody adds to this one any more, nor to the others at
- * all. Behind them is a head without sums. */
+/* Completes all rows of `heads` adjacent heads: the first one receives no further sums, the others
+ * receive none at all. The sums then start with the head after them. */
 MOEC_FUNCTION void moec_finish_heads(MoecRowSums *sums, long heads, long count) {
     for (long h = 0; h < heads; h++, sums->rows += sums->width, sums->made = 0)
         moec_begin_rows(sums, count);
@@ -76,7 +76,7 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
     }
 }
 
-/* Adds what a pair of blocks gives to dq, dk and dv. */
+/* Adds the contribution of a pair of blocks to dq, dk and dv. */
 MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHead *head,
                                          MoecHeadGrad *grad, const MoecBlockPair *pair,
                                          const MoecSoon *soon) {
@@ -117,7 +117,8 @@ MOEC_INLINE float moec_output_dot(const MoecAttend *attend, const void *o, const
     return sum;
 }
 
-/* One block of queries of one head. `soon`: what the next block reads first. */
+/* Processes one block of queries of one head. `soon`: first rows of the next block, for
+ * prefetching. */
 MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHead *head,
                                           MoecHeadGrad *grad, long query, const MoecSoon *soon) {
     const long side = moec_block_side(attend, head->documents),

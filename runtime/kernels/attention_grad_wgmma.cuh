@@ -8,8 +8,8 @@
 
 #ifdef MOEC_WGMMA
 
-/* dq for a block of queries. The products of a part are asked for together with the sums by the
- * part before, whose keys must stay: they have three places. */
+/* dq for a block of queries. The products of a part start together with the sums over the previous
+ * part, whose keys must stay in memory: keys have three buffers. */
 template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
     enum { N = Shape::part / 8, E = A::width, C = A::value_width };
     typedef MoecSwizzledRows<E, Shape::rows> Queries;
@@ -76,7 +76,7 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
         const auto *k = seen.keys();
         const auto *v = seen.values();
         const uint16_t *before = NULL;
-        int coming = 0, now = 0; /* places of keys */
+        int coming = 0, now = 0; /* buffers of keys */
         const auto after = [](int place) { return place == 2 ? 0 : place + 1; };
         moec_barrier();
         moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(
@@ -122,9 +122,9 @@ MOEC_DEVICE void moec_attend_grad_query_groups(const Q *q, const K *k, const V *
     });
 }
 
-/* dk, dv or both for a block of keys; queries in parts. Sums by a part go on while the next part is
- * waited for and its products are asked for; the part stays until then, so that there are three
- * places. While the weights of one warpgroup are computed, tensor cores work for another one. */
+/* dk, dv or both for a block of keys; queries in parts. Sums over a part continue during the wait
+ * for the next part and the start of its products. The part stays in memory until then, so there
+ * are three buffers. While one warpgroup computes weights, tensor cores work for the other. */
 template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys {
     enum { N = Shape::part / 8, E = A::width, C = A::value_width };
     typedef MoecSwizzledRows<E, Shape::rows> Keys;
@@ -142,8 +142,8 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
         SIZE = QUERY + 3 * STAGE
     };
     static_assert(2 * 4 * Shape::part <= MOEC_SWIZZLED_ALIGN, "room for lse and totals");
-    /* Floats of a thread where the sums by a part go on beside the next products, which they do not
-     * where that is too much; to bring keys for each head anew takes registers, too. */
+    /* Floats per thread if the sums over a part overlap with the next products. Above the limit
+     * they do not overlap. Loading the keys again for each head needs registers as well. */
     enum {
         KEPT = (KEYS ? E / 2 + Shape::part * 3 / 4 : 0) + (VALUES ? C / 2 : 0) + Shape::part * 3 / 4
     };

@@ -1,14 +1,14 @@
-/* attention_rounded: attention with products by tensor cores: what they multiply is bf16, rounded
- * on its way where it is stored as float; scores, softmax and all sums are f32.
+/* attention_rounded: attention with products by tensor cores. Their operands are bf16; floats are
+ * rounded during the copy into shared memory. Scores, softmax and all sums are f32.
  *
- * A block has four warps; each owns 16 * Shape::tiles rows (queries; keys for dk and dv), whose
- * results stay in registers. The other side comes in parts of Shape::part rows, two of them in
- * shared memory: one is multiplied, the next is on its way. Blocks of neighbouring numbers are
- * heads of the same places, so that those which share a key head find it in the second cache. No
- * block adds to what another one writes.
+ * A thread block has four warps. Each owns 16 * Shape::tiles rows (queries; keys for dk and dv),
+ * whose results stay in registers. The other operand is processed in parts of Shape::part rows.
+ * Shared memory holds two parts: one is multiplied while the next is loaded. Thread blocks with
+ * consecutive numbers process heads of the same positions, so that heads with a common key head
+ * share it in the L2 cache. Each element is written by one thread block.
  *
- * Scores of a warp are s[tile][n][4]: results of 16 by 8 as moec_mma leaves them, so that a thread
- * has rows lane/4 and lane/4 + 8, columns 8n + 2(lane%4) and the next. */
+ * Scores of a warp are s[tile][n][4]: results of 16 by 8 in the order of moec_mma. A thread has
+ * rows lane/4 and lane/4 + 8, columns 8n + 2(lane%4) and the next. */
 #ifndef MOEC_ATTENTION_ROUNDED_CUH
 #define MOEC_ATTENTION_ROUNDED_CUH
 
@@ -19,7 +19,8 @@ template <int TILES, int PART, int BYTES> struct MoecShape {
     static constexpr int tiles = TILES, part = PART, rows = 64 * TILES, bytes = BYTES;
 };
 
-/* Elements between two rows in shared memory: rows of a matrix of 8 by 8 lie in different banks. */
+/* Elements between two rows in shared memory: the rows of an 8 by 8 matrix are in different
+ * banks. */
 static __host__ __device__ constexpr int moec_padded(int width) { return (width + 15) / 16 * 16; }
 static __host__ __device__ constexpr int moec_stride(int width) { return moec_padded(width) + 8; }
 
@@ -45,16 +46,16 @@ MOEC_DEVICE void moec_round_pair(uint16_t *to, const MoecBf16 *from, bool first,
     to[1] = second ? from[1].bits : 0;
 }
 
-/* Where number `column` of a row of W numbers stands in shared memory: eight from a multiple of
- * eight on are neighbours. */
+/* Offset of element `column` of a row of W elements in shared memory: eight elements from each
+ * multiple of eight are contiguous. */
 template <int W> struct MoecPaddedRows {
     static __device__ __forceinline__ int place(int row, int column) {
         return row * moec_stride(W) + column;
     }
 };
 
-/* Rows of W numbers, STEP apart, into shared memory by THREADS threads: COUNT of them, of which
- * `there` are; what is not there is zeros. */
+/* Copies COUNT rows of W numbers with stride STEP into shared memory with THREADS threads. Only
+ * `there` rows exist; the others become zero. */
 template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct MoecFetch {
     enum { P = moec_padded(W) };
 
@@ -66,8 +67,8 @@ template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct M
         }
     }
 
-    /* A whole block does not unroll it: registers for what is on its way would be missing
-     * elsewhere. */
+    /* Not unrolled for a whole thread block: loads in flight would use registers that the caller
+     * needs. */
     static __device__ __forceinline__ void fours(uint16_t *to, const float *from, int there) {
 #pragma unroll(THREADS == 32 ? 8 : 1)
         for (int i = threadIdx.x % THREADS; i < COUNT * (P / 4); i += THREADS) {
@@ -239,8 +240,8 @@ MOEC_DEVICE void moec_store_rows(const Store &store, const float out[M][moec_pad
 
 /* ---- masks ---- */
 
-/* Whether the mask hides some pair of `rows` places from `row` on and `keys` keys from `key` on;
- * whether it hides all. */
+/* True if the mask hides some pair of `rows` positions from `row` and `keys` keys from `key`. The
+ * next function: true if it hides all of them. */
 MOEC_TEMPLATE bool moec_hides_some(int row, int rows, int key, int keys) {
     return A::documents || key + keys > A::keys ||
            (A::mask != MOEC_MASK_NONE && key + keys - 1 > row) ||
@@ -251,14 +252,14 @@ MOEC_TEMPLATE bool moec_hides_all(int row, int rows, int key, int keys) {
            (A::mask == MOEC_MASK_WINDOW && key + keys - 1 <= row - A::window);
 }
 
-/* The first part from `at` on that has documents in common with the places of `span`. */
+/* First part from `at` that shares a document with the positions of `span`. */
 MOEC_TEMPLATE int moec_next_part(const MoecSpan &span, const float *documents, int at, int end,
                                  int part) {
     while (A::documents && at < end && moec_apart<A>(span, documents, at, part)) at += part;
     return at;
 }
 
-/* What an attention reads. */
+/* Inputs of an attention. */
 template <class Q, class K, class V> struct MoecAttended {
     const Q *q;
     const K *k;
@@ -266,10 +267,10 @@ template <class Q, class K, class V> struct MoecAttended {
     const float *sink, *documents;
 };
 
-/* Parts one after the other from the one at `at` on: work(half, at) has the one at `at`. ready():
- * what this thread has asked for is there. bring(half, at, behind) asks for what comes next: all
- * have the part at `at` in place `half`, and are done with the one before; the part `behind`
- * follows. Where there is none of them it is -1. */
+/* Processes parts in order, starting with the part at `at`: work(half, at) processes the part at
+ * `at`. ready() waits for the copies of this thread. `bring(half, at, behind)` starts the copies of
+ * the next part. At this point every thread has the part at `at` in buffer `half` and has finished
+ * the previous one. `behind` is the part after it, or -1 if there is none. */
 template <class Next, class Ready, class Bring, class Work>
 MOEC_DEVICE void moec_part_by_part(int at, int end, const Next &next, const Ready &ready,
                                    const Bring &bring, const Work &work) {
@@ -286,7 +287,7 @@ MOEC_DEVICE void moec_part_by_part(int at, int end, const Next &next, const Read
     }
 }
 
-/* The same where fetch(half, at) begins to bring a part into the first or second place for them. */
+/* The same with two buffers; fetch(half, at) starts the copy of a part into one of them. */
 template <class Next, class Fetch, class Work>
 MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &fetch,
                                 const Work &work) {
@@ -329,7 +330,7 @@ template <class A, class Shape, class In> struct MoecSeenKeys {
     }
 };
 
-/* Where the values of a part of keys begin behind the keys, and what it takes. */
+/* Offset of the values of a part after its keys, and the size of both. */
 template <class A, class Shape> struct MoecKeyPart {
     enum {
         VALUE = Shape::part * moec_stride(A::width),
@@ -362,8 +363,8 @@ MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, 
                       });
 }
 
-/* What makes a power of 2 of a score as moec_bent leaves it: products themselves, where their order
- * is that of the scores. */
+/* Factor that converts a score from moec_bent to a power of 2. Products are used directly if their
+ * order is that of the scores. */
 MOEC_TEMPLATE constexpr float moec_power() {
     return A::cap == 0.0f && A::scale > 0.0f ? A::scale * MOEC_LOG2E : MOEC_LOG2E;
 }
@@ -371,8 +372,7 @@ MOEC_TEMPLATE float moec_bent(float product) {
     return A::cap == 0.0f && A::scale > 0.0f ? product : moec_score<A>(product);
 }
 
-/* x = value where the mask hides a pair; the first of them is that of the place `row` and the key
- * `at`. */
+/* Sets x = value where the mask hides a pair; the first pair is position `row` and key `at`. */
 template <class A, int M, int N>
 MOEC_DEVICE void moec_hide(float x[M][N][4], float value, const float *documents, int row, int at) {
     if (!moec_hides_some<A>(row, 16 * M, at, 8 * N)) return;
@@ -414,8 +414,8 @@ MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int ro
 
 /* ---- forward ---- */
 
-/* What the rows of a warp have added up: their largest score as a power of 2, their weights less
- * that, and values by weights. */
+/* Running sums of the rows of a warp: maximum score as a power of 2, sum of weights relative to it,
+ * and values times weights. */
 template <int C, int M> struct MoecSoftened {
     enum { COLUMNS = moec_padded(C) / 8 };
     float out[M][COLUMNS][4], most[M][2], sum[M][2];
@@ -435,8 +435,8 @@ template <int C, int M> struct MoecSoftened {
         }
     }
 
-    /* Scores, times `power` those of 2, become weights; true where a larger one has come, so that
-     * what was summed up before fades by the factors. */
+    /* Converts scores to weights; scores times `power` are exponents of 2. Returns true if a
+     * maximum increased: earlier sums are then multiplied by the factors. */
     template <int N>
     __device__ __forceinline__ bool soften(float s[M][N][4], float power, float factor[M][2]) {
         bool fades = false;
@@ -474,7 +474,7 @@ template <int C, int M> struct MoecSoftened {
                 for (int i = 0; i < 4; i++) out[m][n][i] *= factor[m][i / 2];
     }
 
-    /* The results of head h of the places from `row` on, and their normalisers. */
+    /* Stores the results of head h for the positions from `row`, and their log-sum-exp values. */
     template <class A, class Store>
     __device__ __forceinline__ void finish(const Store &store, float *lse, long b, int h, int row) {
         float factor[M][2];

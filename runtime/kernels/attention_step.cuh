@@ -1,10 +1,10 @@
-/* attention_step: new tokens against a cache, products by tensor cores.
+/* attention_step: attention of new tokens over a cache, with products by tensor cores.
  *
- * The rows of a tile are the query heads that share a key head or a value head (and the few new
- * places), so that every number of the cache is read once for all of them. Where a row reads
- * another head than the one at hand its operand is 0. Each warp takes every fourth 16 keys of a
- * part; the heads of those keys come one after the other through a ring in shared memory. The parts
- * are joined by moec_attend_join. */
+ * The rows of a tile are the query heads that share a key head or a value head, times the few new
+ * positions. Each element of the cache is therefore read once for all of them. Where a row reads
+ * another head than the current one, its operand is 0. Each warp processes every fourth 16 keys of
+ * a part; the heads of those keys pass through a ring in shared memory. moec_attend_join combines
+ * the parts. */
 #ifndef MOEC_ATTENTION_STEP_CUH
 #define MOEC_ATTENTION_STEP_CUH
 
@@ -40,7 +40,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     using Softened = MoecSoftened<A::value_width, Shape::tiles>;
     using Softened::out, Softened::most, Softened::sum;
 
-    /* Number of a row among the places and heads of the group: place = number / HEADS. */
+    /* Index of a row among the positions and heads of the group: position = index / HEADS. */
     static __device__ __forceinline__ int number(int tile, int m, int r) {
         return tile * ROWS + moec_result_row(m, 2 * r);
     }
@@ -103,7 +103,8 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
         }
     }
 
-    /* Scores become weights, of keys before `end`; the first query stands at place `position`. */
+    /* Converts the scores of keys before `end` to weights; the first query has position
+     * `position`. */
     __device__ __forceinline__ void reassociate(float s[M][N][4], unsigned weight[M][4],
                                                 const float *documents, int tile, int position,
                                                 int at, int end) {
@@ -150,8 +151,8 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                     at, A::keys);
             moec_copy_commit();
         };
-        /* The next unit is there, and the lanes are done with the one before it, whose place the
-         * last one takes. */
+        /* The next unit has arrived. All lanes are done with the unit before it, whose buffer
+         * receives the last one. */
         const auto next = [&](int unit) {
             moec_copy_wait<RING - 2>();
             __syncwarp();
@@ -170,11 +171,11 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
         moec_copy_wait<0>();
     }
 
-    /* What the warps found, together, into the state of each row: largest, sum, output. */
+    /* Combines the results of all warps in the state of each row: maximum, sum, output. */
     __device__ __forceinline__ void finish(float *states, float *scratch, int b, int group,
                                            int tile, int part) {
         const int warp = threadIdx.x / 32;
-        moec_barrier(); /* all are done with what they read */
+        moec_barrier(); /* all threads are done reading */
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll

@@ -1,7 +1,7 @@
-/* attention_step: softmax attention of new tokens against a cache: see attention.h.
+/* attention_step: softmax attention of new tokens over a cache, see attention.h.
  *
- * A cache has room for all places or, where there is a window, is a ring: the key of place p stands
- * in row p % keys, and what a block reads does not reach over the ring's end. */
+ * A cache stores all positions. With a sliding window it is a ring: row p % keys holds the key of
+ * position p, and no block of keys crosses the end of the ring. */
 #ifndef MOEC_ATTENTION_STEP_H
 #define MOEC_ATTENTION_STEP_H
 
@@ -18,7 +18,7 @@ MOEC_INLINE MoecRange moec_visible_columns(const MoecAttend *attend, long place,
     return range;
 }
 
-/* Gives the cells of row i of a pair that are of another document that value. */
+/* Writes `hidden` to the cells of row i of a pair whose keys belong to another document. */
 MOEC_LARGE void moec_hide(const MoecHead *head, const MoecBlockPair *pair, long i, float *row,
                           float hidden) {
     if (head->documents == NULL) return;
@@ -28,7 +28,7 @@ MOEC_LARGE void moec_hide(const MoecHead *head, const MoecBlockPair *pair, long 
     for (long j = 0; j < pair->keys; j++) row[j] = document[j] == own ? row[j] : hidden;
 }
 
-/* row[j] *= what row first + j of k or v is times. */
+/* row[j] *= scale of row first + j of k or v. */
 MOEC_LARGE void moec_row_scales(float *row, long count, const float *scales, long first,
                                 long step) {
     if (scales == NULL) return;
@@ -87,7 +87,7 @@ MOEC_LARGE float moec_row_weights(float *row, MoecRange range, long count, float
     return sum;
 }
 
-/* Takes one block of keys into the running softmax and output of a block of queries. */
+/* Adds one block of keys to the running softmax and output of a block of queries. */
 MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
                                  const MoecBlockPair *pair, MoecOutput output) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
@@ -151,8 +151,8 @@ MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long
     return step->buffer + number * (attend->value_width + 2);
 }
 
-/* As many keys of a head again, behind these: asked for while these are used. Not a function of its
- * own: GCC leaves out calls that only ask. */
+/* Prefetches as many keys of a head after these, while these are in use. Inlined, because GCC
+ * removes calls of functions that only prefetch. */
 MOEC_INLINE void moec_step_fetch(const MoecAttend *attend, const MoecHead *head, MoecRange keys) {
     for (long key = keys.end; key < 2 * keys.end - keys.first; key++) {
         const long row = moec_row_of_key(attend, key);
@@ -161,7 +161,7 @@ MOEC_INLINE void moec_step_fetch(const MoecAttend *attend, const MoecHead *head,
     }
 }
 
-/* One head takes a few keys into the states of its queries. */
+/* Adds a few keys to the states of the queries of one head. */
 MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys) {
     const MoecAttend *attend = step->attend;
     MoecAttendScratch *scratch = &moec_attend_scratch;
@@ -289,7 +289,8 @@ MOEC_FUNCTION void moec_best_offer(MoecBest *best, long most, float score, long 
     }
 }
 
-/* One query of one head: all scores for the normaliser, then the values of the best. */
+/* Processes one query of one head: all scores for the softmax denominator, then the values of the
+ * best. */
 MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long query) {
     const MoecAttend *attend = step->attend;
     const MoecHead head = moec_head(attend, step->work, b, h);

@@ -1,11 +1,11 @@
 /* attention_wgmma: the forward pass of attention_rounded.cuh for tensor cores that read shared
- * memory by themselves.
+ * memory directly.
  *
- * A block has Shape::groups warpgroups of 64 queries each. Queries and keys lie in shared memory as
- * lines along the sum, values as lines across it; weights stay in the registers that their scores
- * came in. The scores of a part are asked for together with the values of the part before, so that
+ * A thread block has Shape::groups warpgroups of 64 queries each. In shared memory, queries and
+ * keys are lines along the sum, and values are lines across it. Weights stay in the registers of
+ * their scores. The scores of a part start together with the values of the previous part, so that
  * tensor cores multiply while weights are computed (FlashAttention-3, arXiv 2407.08608, section
- * 3.2): keys come a part ahead of their values. */
+ * 3.2). Keys are loaded one part ahead of their values. */
 #ifndef MOEC_ATTENTION_WGMMA_CUH
 #define MOEC_ATTENTION_WGMMA_CUH
 
@@ -86,7 +86,7 @@ MOEC_DEVICE void moec_group_keep(unsigned (&kept)[COUNT][4], const float (&s)[1]
                 moec_bf16_pair(s[0][2 * k + i / 2][i % 2 * 2], s[0][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-/* What this thread has asked for is there, for tensor cores, too. */
+/* Waits until the copies of this thread have arrived and tensor cores can read them. */
 MOEC_DEVICE void moec_group_ready() {
     moec_copy_wait<0>();
     moec_fence_async();
@@ -125,8 +125,8 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_hold(scores);
         moec_score_all<A, 1, N>(s, documents, row, at);
         const bool fades = this->soften(s, moec_power<A>(), factor);
-        /* The assembler moves a wait up to where the way last parted, all threads of the warpgroup
-         * the same way: behind this point, not before the weights. */
+        /* The assembler moves a wait up to the last branch. This branch, in which all threads of
+         * the warpgroup agree, keeps the wait here instead of before the weights. */
         if (value != NULL) {
             moec_wgmma_wait<0>();
             moec_hold(out);

@@ -1,6 +1,6 @@
-/* bulk: boxes of tensors copied into shared memory. One thread asks for a box, a unit of its own
- * finds the elements, fills up with 0 what lies outside of the tensor, permutes vectors as tensor
- * cores want them and counts the bytes that have arrived. Where MOEC_WGMMA is defined, see
+/* bulk: copies of boxes of tensors into shared memory. One thread requests a box. A hardware unit
+ * (TMA) computes the addresses, fills elements outside of the tensor with 0, permutes vectors for
+ * tensor cores and counts the bytes that have arrived. Available if MOEC_WGMMA is defined, see
  * wgmma.cuh.
  *
  * PTX ISA, version 9: "Tensors" (tensor maps, swizzling modes), "cp.async.bulk.tensor", "mbarrier".
@@ -12,15 +12,15 @@
 
 #ifdef MOEC_WGMMA
 
-/* A tensor as the host has described it to that unit: a parameter `const __grid_constant__
- * MoecMap`, used where it stands. */
+/* Tensor descriptor from the host: a parameter `const __grid_constant__ MoecMap` that is used at
+ * its address. */
 struct __align__(128) MoecMap {
     uint64_t words[16];
 };
 
 #ifndef MOEC_SIM
-/* Arrivals: an mbarrier; a phase ends when one thread has arrived, and all bytes that it told of
- * before. */
+/* Arrivals: an mbarrier. A phase ends when one thread has arrived and all bytes that it announced
+ * before have been copied. */
 MOEC_DEVICE unsigned moec_arrivals_place(const uint64_t *arrivals) {
     return (unsigned)__cvta_generic_to_shared(arrivals);
 }
@@ -39,7 +39,7 @@ MOEC_DEVICE void moec_arrivals_begin(uint64_t *arrivals) {
 #endif
 }
 
-/* After the last use, before the place is used for anything else: another beginning, too. */
+/* After the last use, before any other use of the memory, including a new initialization. */
 MOEC_DEVICE void moec_arrivals_end(uint64_t *arrivals) {
 #ifdef MOEC_SIM
     sim_arrivals_end(arrivals);
@@ -63,7 +63,7 @@ MOEC_DEVICE void moec_arrivals_expect(uint64_t *arrivals, int bytes) {
 #endif
 }
 
-/* All copies of this phase have been told of. */
+/* Announces that all copies of this phase have been requested. */
 MOEC_DEVICE void moec_arrivals_arrive(uint64_t *arrivals) {
 #ifdef MOEC_SIM
     sim_arrivals_arrive(arrivals);
@@ -75,10 +75,11 @@ MOEC_DEVICE void moec_arrivals_arrive(uint64_t *arrivals) {
 #endif
 }
 
-#define MOEC_PATIENCE 10000000000ull /* ns: what has not come by then never will */
+#define MOEC_PATIENCE 10000000000ull /* timeout in ns: a later copy is lost */
 
-/* Until the phase has ended: 0 for the first one, the third, ..., else 1. What the copies brought
- * may be read then, by tensor cores without a fence: both are of the same proxy. */
+/* Waits until the phase has ended: 0 for the first phase, the third, ..., else 1. Threads and
+ * tensor cores may then read the copied data. Tensor cores need no fence, because copies use the
+ * same proxy. */
 MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
 #ifdef MOEC_SIM
     sim_arrivals_wait(arrivals, phase);

@@ -1,6 +1,6 @@
-/* calls: what generated programs call, and what they hand over. A program that stands alone
- * compiles the functions with itself; hosted ones share an object of them, compiled once
- * (MOEC_KERNELS_HERE), and read nothing but this (MOEC_KERNELS_APART). */
+/* calls: kernel functions that generated programs call, and their arguments. A stand-alone program
+ * compiles the functions itself. Hosted programs share one compiled object of them
+ * (MOEC_KERNELS_HERE) and include only this file (MOEC_KERNELS_APART). */
 #ifndef MOEC_CALLS_H
 #define MOEC_CALLS_H
 
@@ -22,8 +22,8 @@ MOEC_ENTRY void moec_product(const MoecRun *run, int index, const MoecProduct *p
 /* All weights as bf16: see MoecTable.round. */
 MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count);
 
-/* All weights in groups: each the nearest multiple of the largest of its group by 127. What is no
- * number leaves none in its group. */
+/* Quantizes all weights in groups: each becomes the nearest multiple of (largest magnitude of its
+ * group) / 127. A NaN or infinity makes its whole group NaN or infinite. */
 MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count);
 
 /* ---- attention: attention.h, attention_grad.h, attention_step.h ---- */
@@ -61,8 +61,8 @@ typedef struct MoecAttendSaved {
 MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
                                  float *dk, float *dv, float *dsink);
 
-/* k_scale[batch, keys, key_heads], v_scale[batch, keys, value_heads]: what bytes are times, where k
- * or v is of bytes. They, the sink and documents may be NULL. */
+/* k_scale[batch, keys, key_heads] and v_scale[batch, keys, value_heads] are the scales of int8 k
+ * and v. The scales, sink and documents may be NULL. */
 typedef struct MoecAttendWork {
     const void *q, *k, *v;
     const float *sink, *documents, *k_scale, *v_scale;
@@ -70,16 +70,17 @@ typedef struct MoecAttendWork {
     float *lse;
 } MoecAttendWork;
 
-/* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
- * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
- * cache, of which a window needs window + queries - 1; places come before `places`. */
+/* Attention of new tokens over a cache: query s has position position+s and attends to keys 0 ..
+ * position+s, or with a sliding window to the last `window` of them. No other mask is possible.
+ * `keys` is the capacity of the cache; a window needs window + queries - 1. Positions are less than
+ * `places`. */
 MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position,
                                  const MoecAttendWork *work);
 
 /* ---- choices: routing.h ---- */
 
-/* mask[o,i,j] = 1 for the k largest p[o,.,j] (ties: lowest index first; what is not a number counts
- * as smallest), else 0. p and mask are [outer, size, inner]; k is at most size. */
+/* mask[o,i,j] = 1 for the k largest p[o,.,j], else 0. On a tie the lowest index is selected; NaN
+ * counts as the smallest value. p and mask are [outer, size, inner]; k is at most size. */
 MOEC_ENTRY void moec_top(long outer, long size, long inner, long k, const float *p, float *mask);
 
 /* ---- packing: CALL_PACK of compiler/ir/ir.h ---- */
@@ -118,7 +119,8 @@ MOEC_ENTRY void moec_clear(void *memory, size_t bytes);
 typedef enum MoecGroupedKind {
     MOEC_ROWS_BY_WEIGHT, /* c[r,n] (+)= sum[k] a[A(r),k] * b[g][k,n]            for rows r of group
                             g */
-    MOEC_ROWS_BY_ROWS /* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]    an empty group gives 0
+    MOEC_ROWS_BY_ROWS    /* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]; the result of an empty
+                         group is 0
                        */
 } MoecGroupedKind;
 

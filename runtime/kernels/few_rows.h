@@ -1,7 +1,6 @@
-/* few_rows: c = a * b for a few rows of a. Reading b takes the time then: it is read once, as it
- * lies, and is not packed. MOEC_STREAMS rows or columns are read side by side, each the first of a
- * part of b that is read from one end to the other: a row alone is often over before the processor
- * sees that memory is read in order and fetches ahead.
+/* few_rows: c = a * b for a few rows of a. Reading b dominates the time, so b is read once, without
+ * packing. MOEC_STREAMS rows or columns are read in parallel, each from its own contiguous part of
+ * b. A single row is often too short for the hardware prefetcher to detect the sequential access.
  */
 #ifndef MOEC_FEW_ROWS_H
 #define MOEC_FEW_ROWS_H
@@ -10,7 +9,7 @@
 
 enum {
     MOEC_FEW_ROWS = 4, /* so many rows and fewer are read so */
-    MOEC_FEW_DOTS = 8, /* the same where b lies along k and packing would have to transpose it */
+    MOEC_FEW_DOTS = 8, /* the same if b is contiguous along k and packing would transpose it */
     MOEC_STREAMS = 8,  /* rows of b read side by side */
     /* bytes of each that are asked for before they are read: */
     MOEC_NEAR = 256, /* into the nearest cache */
@@ -31,13 +30,13 @@ typedef struct MoecBlockProduct {
     int accumulate;
     int rounded; /* a and b may be rounded to bf16, sums stay f32 */
     MoecType c_type;
-    const struct MoecBlockProduct *next; /* what is likely multiplied after it, or NULL */
+    const struct MoecBlockProduct *next; /* product that probably follows, or NULL */
 } MoecBlockProduct;
 
 /* ---- rows of b contiguous ---- */
 
-/* c[j] += sum over the streams of factor[q] * from[q][j]; of what is smaller than f32 as much at a
- * time. */
+/* c[j] += sum over the streams of factor[q] * from[q][j]; types smaller than f32 are read in pieces
+ * of the same number of bytes. */
 MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const *from,
                                   const MoecType type, float *c) {
     const long vectors = 4 / moec_size(type);
@@ -87,8 +86,8 @@ MOEC_INLINE void moec_add_groups(long n, const float *factor, const void *const 
     }
 }
 
-/* Row p of each stream, of which each has `length`: where it begins in b, and what it is multiplied
- * by for row i of a. The last may have fewer rows; beyond them stands its first, times 0. */
+/* Row p of each stream of `length` rows: its address in b, and its factor for row i of a. The last
+ * stream may have fewer rows; missing rows are its first row times 0. */
 MOEC_INLINE void moec_stream_rows(const MoecOperand *b, long p, long length, long k,
                                   const MoecType type, const void **from) {
 #pragma GCC unroll 8
@@ -213,7 +212,7 @@ MOEC_INLINE void moec_dots_of_groups(const MoecDots *dots, const long count, flo
     }
 }
 
-/* Column j of b and, if there are `count`, those at multiples of `step` behind it. */
+/* Column j of b and the `count` - 1 columns at multiples of `step` after it. */
 MOEC_INLINE void moec_few_columns(const MoecBlockProduct *block, long j, long step,
                                   const long count) {
     const MoecType a_type = block->a.type, b_type = block->b.type;
@@ -240,7 +239,8 @@ MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
     for (long j = step * MOEC_STREAMS; j < block->n; j++) moec_few_columns(block, j, 0, 1);
 }
 
-/* Does the product when it has few rows and b lies well for reading in place. */
+/* Computes the product if it has few rows and the memory layout of b permits reading without
+ * packing; returns whether it did. */
 MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
     const MoecOperand *a = &block->a, *b = &block->b;
     if (block->m > MOEC_FEW_DOTS || b->lanes != NULL) return 0;

@@ -43,7 +43,8 @@ extern "C" __global__ void moec_top_of_few(long outer, long size, long inner, lo
 #pragma unroll
         for (int j = 0; j < MOEC_TOP_EACH; j++)
             order[j] = 32 * j + lane < size ? moec_order(p[first + (32 * j + lane) * inner]) : 0u;
-        /* The k-th largest, bit by bit; what is not there has the order 0 and never counts. */
+        /* The k-th largest value, bit by bit; missing elements have order 0 and are never
+         * counted. */
         for (int bit = 31; bit >= 0; bit--)
             if (moec_top_count(order, least | 1u << bit) >= k) least |= 1u << bit;
         int equal = (int)k - (least == 0xffffffffu ? 0 : moec_top_count(order, least + 1));
@@ -253,8 +254,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
 
 /* ---- rounding ---- */
 
-/* The weights as bf16, for those who would round them each time they are read. Eight at a time;
- * blocks of weights are multiples of 64 bytes. */
+/* Converts weights to bf16 once, for kernels that would otherwise convert them at each read.
+ * Processes eight at a time; blocks of weights are multiples of 64 bytes. */
 extern "C" __global__ void moec_round(const float *__restrict__ weights, void *rounded,
                                       long count) {
     moec_begin();

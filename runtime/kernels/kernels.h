@@ -1,24 +1,24 @@
-/* kernels: what generated C calls and the compiler does not derive. Real files that can be read,
- * linted and tested alone; the generated text includes them (hosted) or carries a copy
- * (stand-alone). All functions are static.
+/* kernels: functions that generated C calls and the compiler does not derive. They can be read,
+ * linted and tested separately. Hosted programs include them; stand-alone programs contain a copy.
+ * All functions are static.
  *
- * prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorisable, within 2 ulp
- *              or so of libm; random numbers
- * calls.h      what generated programs call, and the structures that they hand over
- * operands.h   what products multiply, f32 and bf16, and how it is packed
- * tile.h       the part of a product that lives in registers, by vectors or by AMX
- * matmul.h     our own product for static and run-time shapes, packed and blocked, vector
- *              extensions of gcc and clang
- * attention.h, attention_grad.h, attention_step.h
- *              attend forward, backward and one step
- * routing.h    top, pack, grouped products over packed rows: of groups with few rows is read only
- *              what they touch
+ *     prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorizable, within
+ *                  about 2 ulp of libm; random numbers
+ *     calls.h      functions that generated programs call, and the structures of their arguments
+ *     operands.h   operands of products, f32 and bf16, and their packing
+ *     tile.h       the part of a product that is kept in registers, by vectors or by AMX
+ *     matmul.h     matrix product for static and run-time shapes, packed and blocked, with vector
+ *                  extensions of gcc and clang
+ *     attention.h, attention_grad.h, attention_step.h
+ *                  attend forward, backward and for one step
+ *     routing.h    top-k selection, dispatch, grouped products over packed rows; for groups with
+ *                  few rows, only the used elements are read
  */
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
 
-/* A hosted program may be compiled in two parts side by side, of which each knows the other's
- * kernels: MOEC_PART says which one this is. Else it is one. */
+/* A hosted program may be compiled in two parts in parallel; each part declares the kernels of the
+ * other. MOEC_PART is the number of this part. Without it the program has one part. */
 #ifdef MOEC_PART
 #define MOEC_KERNELS_APART
 #define MOEC_HAS_PART(part) (MOEC_PART == (part))
@@ -43,7 +43,7 @@
 
 #include <math.h>
 
-/* Loops of generated code say what may run side by side; without OpenMP they say nothing. */
+/* Annotation of parallel loops in generated code; without OpenMP it is empty. */
 #define MOEC_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #ifdef _OPENMP
 #define MOEC_OMP(...) MOEC_PRAGMA(omp __VA_ARGS__)

@@ -1,4 +1,4 @@
-/* launch: what the C text of a program for a device includes. It computes nothing itself. */
+/* launch: declarations for the host C code of a device program. It contains no computation. */
 #ifndef MOEC_LAUNCH_H
 #define MOEC_LAUNCH_H
 
@@ -31,7 +31,7 @@ MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned gri
                       (void **)(uintptr_t)arguments);
 }
 
-/* What a MoecGroupedOnDevice says, without what fills it up. */
+/* Size of the fields of MoecGroupedOnDevice, without padding at the end. */
 enum { MOEC_GROUPED_BYTES = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(int) };
 
 /* One of the variants of a kernel. */

@@ -22,11 +22,11 @@ enum {
     MOEC_BLOCK_N = 768,
     MOEC_BLOCK_K = 384, /* words */
     MOEC_SHORT_ROWS =
-        48, /* so many rows and fewer: b is read in place if its rows are contiguous */
+        48, /* up to this number of rows, b is read without packing if its rows are contiguous */
     MOEC_MANY_ROWS = 4 * MOEC_BLOCK_M, /* and so many, if they stay in the cache */
     MOEC_RESULT_N = 256, /* columns that are made as f32 before they are stored as bf16 */
     MOEC_DEPTH_PARTS = 4,
-    MOEC_DEPTH_SUMS = 60 << 10 /* sums of parts of the depth: as many as `result` takes */
+    MOEC_DEPTH_SUMS = 60 << 10 /* partial sums over the depth: the size of `result` */
 };
 
 typedef struct MoecScratch {
@@ -34,8 +34,8 @@ typedef struct MoecScratch {
         result[MOEC_BLOCK_MOST * MOEC_RESULT_N];
 } MoecScratch;
 
-/* Who includes this may have it elsewhere: it would be part of every thread of a program that
- * hardly ever multiplies. */
+/* A file that includes this one may define it differently: as a thread-local variable it would be
+ * part of every thread of a program that rarely multiplies. */
 #ifndef moec_scratch
 static _Thread_local MoecScratch moec_scratch __attribute__((unused, aligned(64)));
 #endif
@@ -51,7 +51,8 @@ MOEC_INLINE long moec_block_height(MoecForm form) {
  * one or two sets of the nearest cache, they push each other out of it. */
 MOEC_INLINE int moec_rows_stay(long bytes) { return bytes % 2048 != 0; }
 
-/* The words of a full tile, where they lie: 0 when they must be packed. Depth counts elements. */
+/* Uses the words of a full tile without packing; returns 0 if they must be packed. Depth counts
+ * elements. */
 MOEC_FUNCTION int moec_in_place(const MoecOperand *a, long depth, MoecTile *tile) {
     if (a->lanes != NULL || a->depths != NULL || (a->lane != 1 && a->depth != 1)) return 0;
     if (!moec_rows_stay((a->depth == 1 ? a->lane : a->depth) * moec_size(a->type))) return 0;
@@ -68,15 +69,15 @@ MOEC_FUNCTION int moec_in_place(const MoecOperand *a, long depth, MoecTile *tile
 typedef struct MoecPacking {
     const MoecOperand *a, *b;
     long rows, columns, depth;
-    long more;      /* rows of a behind those */
+    long more;      /* rows of a after those */
     int a_in_place; /* but for rows that do not fill a tile */
     int b_in_place; /* but for columns that do not */
     int b_packed;   /* already */
     long b_words;   /* from a packed panel to the next; 0: one is all there is */
 } MoecPacking;
 
-/* The columns of b from j on, as `tile` reads them. They are packed when they are first used: what
- * is multiplied then is still in a near cache. */
+/* The columns of b from j, as `tile` reads them. They are packed at their first use, so that they
+ * are still in a near cache when they are multiplied. */
 MOEC_FUNCTION void moec_block_b(const MoecPacking *x, long j, MoecTile *tile) {
     const long width = moec_least(x->columns - j, MOEC_TILE_N);
     float *words = moec_scratch.b + j / MOEC_TILE_N * x->b_words;
@@ -90,7 +91,7 @@ MOEC_FUNCTION void moec_block_b(const MoecPacking *x, long j, MoecTile *tile) {
     }
 }
 
-/* Packs the block of a, or of it what fills no tile. */
+/* Packs the block of a, or the rows of it that do not fill a tile. */
 MOEC_FUNCTION void moec_block_a(const MoecPacking *x, MoecForm form) {
     const long height = moec_tile_height(form), words = moec_words(form, x->depth),
                first = x->a_in_place ? x->rows / height * height : 0;
@@ -126,8 +127,8 @@ MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, const MoecPackin
     }
 }
 
-/* Floats of b that lie side by side are read where they are, unless so many rows of a use them that
- * packing pays: sooner where vectors lie across lines of the cache. */
+/* Contiguous floats of b are read without packing, unless enough rows of a use them to repay the
+ * packing. The limit is lower if vectors cross cache lines. */
 MOEC_INLINE int moec_block_in_place(const MoecBlockProduct *block, MoecForm form) {
     const long stride = block->b.depth * (long)sizeof(float), line = 64,
                most = moec_rows_stay(stride) && stride % line == 0 ? (long)MOEC_MANY_ROWS
@@ -226,7 +227,7 @@ MOEC_INLINE void moec_block_multiply(const MoecBlockProduct *block) {
 
 /* ---- b packed already, part of a triangle ---- */
 
-/* What there is to do for lane i of a, where a matrix of lanes of a and of b, or of lanes and depth
+/* The part of the work for lane i of a, if a matrix of lanes of a and of b, or of lanes and depth
  * of a, has a diagonal at column i + diagonal. */
 typedef enum MoecTriangle {
     MOEC_ALL,
@@ -335,8 +336,7 @@ typedef struct MoecGrid {
     long rows, columns; /* parts along m and n */
 } MoecGrid;
 
-/* How to cut c among `threads`: the largest part and what must be packed for it are to be small.
- */
+/* Grid of c among `threads` that minimizes the largest part and its packed operands. */
 MOEC_FUNCTION MoecGrid moec_grid(long m, long n, long threads) {
     MoecGrid best = {1, 1};
     double least = -1.0;
@@ -369,9 +369,10 @@ MOEC_INLINE int moec_worth_threads(double multiplies, double elements) {
 
 /* ---- cut along the depth ---- */
 
-/* Rows of b that are read as they lie: cut along the depth each thread reads memory from one end to
- * the other, cut along the columns a little of every row. The number of parts depends on sizes
- * alone. Their sums, [part][row][n], stand in the scratch of the thread that began. 1: no cut. */
+/* Rows of b that are read without packing: a cut along the depth lets each thread read memory
+ * sequentially; a cut along the columns reads a piece of every row. The number of parts depends
+ * only on sizes. Their sums, [part][row][n], are in the scratch memory of the calling thread. 1: no
+ * cut. */
 MOEC_INLINE long moec_depth_parts(double work, double read, long rows, long n) {
     const int fits = rows * n * MOEC_DEPTH_PARTS <= MOEC_DEPTH_SUMS;
     return fits && moec_worth_threads(work, read) ? MOEC_DEPTH_PARTS : 1;
@@ -411,7 +412,7 @@ MOEC_FUNCTION void moec_add_depths(const MoecDepths *x, long j) {
     }
 }
 
-/* The product gives a part of the sums. */
+/* The product computes one part of the sums. */
 MOEC_INLINE void moec_part_of_depth(MoecBlockProduct *block, float *sums, long n) {
     block->c = sums;
     block->c_m = n;
@@ -460,7 +461,7 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
     moec_block_multiply(&block);
 }
 
-/* The product as `product` says, by our own kernels. */
+/* Computes `product` with the kernels of this file. */
 MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, const void *b,
                                  void *c) {
     const long m = product->m, n = product->n, k = product->k,

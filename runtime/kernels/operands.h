@@ -1,15 +1,15 @@
-/* operands: what a product multiplies, and how it is packed.
+/* operands: the operands of products, and their packing.
  *
- * Operands are f32, bf16 or, where nothing is rounded, bytes, b also in groups (see MoecGroup),
- * without tables. A panel holds them as
- * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where
- * the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS), and faster than floats, and the product
- * rounds what it multiplies, it is two neighbours along k as bf16, the first in the lower half. The
- * order of the words is the same, so that one tile serves both. AMX wants lanes of a as rows of
- * words, and depths that are multiples of 16 words: zeros stand beyond.
+ * Operands are f32, bf16 or, in products without rounding, int8. b may also be in groups (see
+ * MoecGroup), without index tables. A panel contains an operand as 32-bit words in the order in
+ * which a tile reads them. A word is usually one float. It is a pair of neighbors along k as bf16,
+ * with the first in the lower half, if the product rounds its operands and the processor multiplies
+ * pairs of bf16 (MOEC_HAS_PAIRS) faster than floats. The order of the words is the same, so one
+ * tile handles both. AMX requires lanes of a as rows of words, and depths that are multiples of 16
+ * words, with zeros as padding.
  *
- * A stand-alone program says before it includes the kernels which of these it has none of; what
- * only those need is then not compiled.
+ * Before a stand-alone program includes the kernels, it defines which of these types it does not
+ * use. The code for them is then not compiled.
  */
 #ifndef MOEC_OPERANDS_H
 #define MOEC_OPERANDS_H
@@ -58,7 +58,7 @@ enum { MOEC_HAS_AMX = 1, MOEC_AMX_ROWS = 32, MOEC_TILE_MOST = MOEC_AMX_ROWS };
 enum { MOEC_HAS_AMX = 0, MOEC_AMX_ROWS = 32, MOEC_TILE_MOST = MOEC_TILE_M };
 #endif
 
-/* What the words of a product are. */
+/* Contents of the words of a product. */
 typedef enum MoecForm { MOEC_FLOATS, MOEC_PAIRS, MOEC_PAIRS_AMX } MoecForm;
 
 /* Rows of a tile. */
@@ -147,7 +147,7 @@ MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
 #endif
 }
 
-/* As floats, whatever they are stored as, but not groups. */
+/* Converts from any storage type to floats, except from groups. */
 MOEC_INLINE MoecVector moec_load_wide(const void *x, MoecType type) {
     if (moec_is_bytes(type)) return moec_load_steps(x);
     if (!moec_is_bf16(type)) return *(const MoecVector *)x;
@@ -195,12 +195,12 @@ MOEC_INLINE float moec_element_value(const MoecOperand *operand, long lane, long
 
 /* ---- asking ahead ---- */
 
-/* Rows of an operand lie far from each other, and the processor does not see the next one coming.
- * While a panel is packed, memory is asked for the next one, into the second-level cache. */
+/* Rows of an operand are far from each other, and the hardware prefetcher does not predict the next
+ * one. While a panel is packed, the next one is prefetched into the second-level cache. */
 MOEC_INLINE void moec_ask(const void *from) { __builtin_prefetch(from, 0, 2); }
 
-/* From a register of lanes that begins at `first` to the one in its place in the next panel: so
- * many lanes; 0 where that one is not all there. */
+/* Distance in lanes from the vector of lanes at `first` to the same vector of the next panel; 0 if
+ * that vector is incomplete. */
 MOEC_INLINE long moec_lanes_ahead(long first, long lanes, long width) {
     return first + width + MOEC_LANES <= lanes ? width : 0;
 }
@@ -211,10 +211,11 @@ MOEC_INLINE const char *moec_lane_at(const MoecOperand *x, const int *table, lon
            (table != NULL ? table[lane] : lane) * x->lane * moec_size(x->type);
 }
 
-enum { MOEC_ASK_BYTES = 512 << 10 }; /* more would push out what is multiplied */
+enum { MOEC_ASK_BYTES = 512 << 10 }; /* more would evict the operands of the current product */
 
-/* A part, one of `count`, of an operand of a product to come, into the nearest cache. Not of
- * groups, which few rows are multiplied by, nor rows that a table tells: others have read them. */
+/* Prefetches part `part` of `count` of an operand of a later product into the nearest cache. Skips
+ * groups, which are multiplied by few rows, and rows from an index table, which other threads have
+ * read. */
 MOEC_INLINE void moec_ask_part(const MoecOperand *x, long lanes, long depth, long part,
                                long count) {
     const int by_lane = x->depth == 1,
@@ -235,7 +236,8 @@ MOEC_INLINE void moec_ask_part(const MoecOperand *x, long lanes, long depth, lon
 typedef int32_t MoecPlaces __attribute__((vector_size(MOEC_LANES * 4)));
 enum { MOEC_TRANSPOSES = 1 };
 
-/* rows[i][j] and rows[j][i] change places: the quarters of blocks of twice `step`, for every step.
+/* Swaps rows[i][j] and rows[j][i]: for every step, exchanges the quarters of blocks of size 2 *
+ * `step`.
  */
 MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) {
 #pragma GCC unroll 4
@@ -264,9 +266,9 @@ MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) { (void)rows; }
 
 #endif
 
-/* Up to a register of lanes from `first` on, whose elements lie side by side along depth: whole
- * squares only; returns the depth done. Beyond `count` it writes zeros, up to a full register: what
- * stands there is written later. `ahead`: lanes to those that are packed next. */
+/* Packs up to one vector of lanes from `first` whose elements are contiguous along depth, in whole
+ * squares only; returns the depth done. After `count` it writes zeros up to a full vector; those
+ * elements are overwritten later. `ahead`: distance in lanes to the lanes that are packed next. */
 MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
                                    long ahead, const int *table, long width, float *out) {
     long p = 0;
@@ -286,8 +288,8 @@ MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count,
 
 /* ---- panels of floats ---- */
 
-/* Lanes that lie side by side, a register of them at a time: the last one of a panel writes what
- * comes next, too. That is written later. */
+/* Packs adjacent lanes, one vector of them at a time. The last vector of a panel overlaps the
+ * elements after it, which are overwritten later. */
 MOEC_INLINE void moec_pack_neighbours(const MoecOperand *x, long first, long lanes, long depth,
                                       long width, const MoecType type, float *out) {
     const long ahead = first + width < lanes ? width : 0;
@@ -366,8 +368,8 @@ MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType ty
         low, rest > 0 ? moec_sixteen(moec_at(x, 16, type), rest, type) : _mm256_setzero_si256(), 1);
 }
 
-/* Floats first .. end-1 of a row become bf16 in its first half, and those beside them, 32 at a
- * time. */
+/* Converts floats first .. end-1 of a row to bf16 in its first half. It processes whole groups of
+ * 32, including neighbors of the range. */
 MOEC_INLINE void moec_round_row(float *row, long first, long end) {
     for (long i = first & -2 * MOEC_LANES; i < end; i += 2 * MOEC_LANES)
         moec_store_vector(row + i / 2, moec_sixteen_pairs(row + i, 2 * MOEC_LANES, MOEC_F32));
@@ -386,8 +388,8 @@ MOEC_INLINE MoecVector moec_woven_pairs(const void *even, const void *odd, long 
     return (MoecVector)_mm512_permutexvar_epi16(weave, both);
 }
 
-/* Up to 16 lanes from `first` on that lie side by side, wanted word by word; zeros beyond the
- * depth. `ahead`: bytes to the next panel. */
+/* Packs up to 16 adjacent lanes from `first` in order of words, with zeros after the depth.
+ * `ahead`: distance in bytes to the next panel. */
 MOEC_INLINE void moec_weave(const MoecOperand *x, long first, long count, long depth, long ahead,
                             const MoecPanel *panel, const int *depths, const MoecType type) {
     const char *data = moec_at(x->data, first, type);
@@ -416,9 +418,9 @@ MOEC_INLINE void moec_weave_lanes(const MoecOperand *x, long first, long count, 
         moec_weave(x, first, MOEC_LANES, depth, ahead, panel, NULL, type);
 }
 
-/* Up to 16 lanes from `first` on whose elements lie side by side along depth, in squares, word by
- * word or, for AMX, lane by lane. A square that is wider than the panel writes what comes next,
- * too: that is written later. */
+/* Packs up to 16 lanes from `first` whose elements are contiguous along depth, in squares, in order
+ * of words or, for AMX, of lanes. A square that is wider than the panel overlaps the elements after
+ * it, which are overwritten later. */
 MOEC_INLINE void moec_pack_rows(const MoecOperand *x, long first, long count, long depth,
                                 long ahead, const MoecPanel *panel, const int *table,
                                 const MoecType type) {
@@ -438,7 +440,7 @@ MOEC_INLINE void moec_pack_rows(const MoecOperand *x, long first, long count, lo
     }
 }
 
-/* Lanes that lie side by side, wanted lane by lane. */
+/* Packs adjacent lanes in order of lanes. */
 MOEC_INLINE void moec_pack_columns(const MoecOperand *x, long first, long count, long depth,
                                    const MoecPanel *panel, const MoecType type) {
     for (long p = 0; p < panel->depth; p += MOEC_LANES) {

@@ -33,9 +33,9 @@ typedef unsigned long uint64_t;
 
 #define moec_barrier() __syncthreads()
 
-/* What every kernel does before it touches what another one writes: from here on the next kernel
- * may get its blocks ready, and what was launched before this one has ended. Means nothing where
- * launches do not overlap. */
+/* Each kernel calls this before it accesses data of earlier kernels. From here on the next kernel
+ * may start its blocks, and all earlier kernels have ended. No effect if launches do not
+ * overlap. */
 MOEC_DEVICE void moec_begin() {
 #ifdef MOEC_SIM
     sim_begin();
@@ -77,12 +77,13 @@ MOEC_DEVICE float moec_where(float condition, float a, float b) {
     return condition != 0.0f ? a : b;
 }
 
-/* Of double precision: what tables of places are made with. */
+/* Functions in double precision, for tables of positions. */
 #define moec_math(name) ::name
 
 /* ---- functions ---- */
 
-/* What is left of an exponential less `before` when it is made less `after`, which is no less. */
+/* Factor of exponentials whose subtracted maximum changes from `before` to `after`; `after` is not
+ * smaller. */
 MOEC_DEVICE float moec_fade(float before, float after) {
     return before == after ? 1.0f : expf(before - after);
 }
@@ -98,7 +99,7 @@ MOEC_DEVICE float moec_fifth(float x) { return (x * x) * (x * x) * x; }
 MOEC_DEVICE float moec_seventh(float x) { return (x * x) * (x * x) * (x * x) * x; }
 MOEC_DEVICE float moec_mod(float a, float b) { return a - b * floorf(a / b); }
 MOEC_DEVICE float moec_exp(float x) { return expf(x); }
-/* 2 to the power of x, a few units of the last place off. */
+/* 2 to the power of x, accurate to a few ulp. */
 MOEC_DEVICE float moec_exp2(float x) {
 #ifdef MOEC_SIM
     return exp2f(x);
@@ -195,7 +196,7 @@ template <class Join> MOEC_DEVICE float moec_block_join(float x) {
     return x;
 }
 
-/* Of the threads with the same place in their warp. */
+/* Combines the threads with the same lane number. */
 template <class Join> MOEC_DEVICE float moec_column_join(float x) {
     __shared__ float parts[1024];
     moec_barrier();
@@ -339,7 +340,8 @@ MOEC_DEVICE void moec_mma(float *d, const unsigned *a, const unsigned *b) {
 #endif
 }
 
-/* Four 8 by 8 matrices of bf16 from shared memory: lane i gives row i % 8 of matrix i / 8. */
+/* Loads four 8 by 8 matrices of bf16 from shared memory: lane i passes the address of row i % 8 of
+ * matrix i / 8. */
 MOEC_DEVICE void moec_load_matrices(unsigned *result, const void *row) {
 #ifdef MOEC_SIM
     sim_ldmatrix(result, row, 0);
@@ -365,17 +367,16 @@ MOEC_DEVICE void moec_load_matrices_transposed(unsigned *result, const void *row
 #endif
 }
 
-/* Shared memory of a size that the launch gives. */
+/* Shared memory whose size is an argument of the launch. */
 #ifndef MOEC_SIM
 #define MOEC_SHARED(type, name)                                                                    \
     extern __shared__ __align__(16) unsigned char moec_shared_bytes[];                             \
     type *const name = (type *)moec_shared_bytes
 #endif
 
-/* ---- copies into shared memory that go on by themselves ---- */
+/* ---- asynchronous copies into shared memory ---- */
 
-/* 16 bytes, the first `bytes` of them from memory, the others 0; both places are multiples of
- * 16. */
+/* Copies `bytes` bytes and fills up to 16 bytes with zeros; both addresses are multiples of 16. */
 MOEC_DEVICE void moec_copy_async(void *to, const void *from, int bytes) {
 #ifdef MOEC_SIM
     sim_copy_async_filled(to, from, bytes, 16);

@@ -16,10 +16,10 @@
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 
-/* What a translation unit does not call costs nothing and warns of nothing. */
+/* Functions that a translation unit does not call cause no code and no warning. */
 #define MOEC_FUNCTION static __attribute__((unused))
 #define MOEC_INLINE static inline __attribute__((unused, always_inline))
-/* Long unrolled code: one copy of it, or compiling a model takes longer than it must. */
+/* Long unrolled code: a single copy of it limits the compile time of a model. */
 #define MOEC_LARGE static __attribute__((unused, noinline))
 
 /* ---- threads ---- */
@@ -148,13 +148,13 @@ MOEC_INLINE long moec_whole_remainder(long a, long b) {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-/* Of double precision: what tables of places are made with. */
+/* Functions in double precision, for tables of positions. */
 #define moec_math(name) __builtin_##name
 
 /* ---- exponential and logarithm ---- */
 
-/* e^x = 2^n e^r with |r| <= ln 2 / 2: returns e^r - 1. The number 1.5 * 2^23, added, rounds to an
- * integer n that stands in the low bits of *shifted. */
+/* e^x = 2^n e^r with |r| <= ln 2 / 2: returns e^r - 1. Adding 1.5 * 2^23 rounds to an integer n,
+ * which is in the low bits of *shifted. */
 MOEC_INLINE float moec_exp_rest(float x, float *shifted) {
     *shifted = x * 1.44269504f + 12582912.0f;
     const float n = *shifted - 12582912.0f;
@@ -247,7 +247,7 @@ MOEC_INLINE float moec_pow(float a, float b) {
     return b == 0.0f ? 1.0f : result;
 }
 
-/* ---- what is made of them ---- */
+/* ---- derived functions ---- */
 
 MOEC_INLINE float moec_sigmoid(float x) { return 1.0f / (1.0f + moec_exp(-x)); }
 
@@ -297,7 +297,7 @@ MOEC_INLINE float moec_atan(float x) {
     return __builtin_copysignf(from + (p * s * t + t), x);
 }
 
-/* log(1 + e^x), the logarithm of 1 + t corrected by what the sum 1 + t lost. */
+/* log(1 + e^x): the logarithm of 1 + t, corrected by the rounding error of the sum 1 + t. */
 MOEC_INLINE float moec_softplus(float x) {
     const float t = moec_exp(-__builtin_fabsf(x)), u = 1.0f + t;
     const float rest = moec_log(u) + (t - (u - 1.0f)) / u;
@@ -332,7 +332,8 @@ MOEC_INLINE float moec_cos(float x) { return moec_sin_turned(x, 1); }
 
 /* ---- random numbers ---- */
 
-/* A function of seed, place in the program and position in the tensor, nothing else. */
+/* Depends only on the seed, the number of the statement in the program and the position in the
+ * tensor. */
 
 MOEC_INLINE uint64_t moec_mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

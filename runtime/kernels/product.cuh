@@ -1,15 +1,16 @@
-/* product: matrix products in tiles, dense ones and those over packed rows.
+/* product: tiled matrix products, dense ones and those over packed rows.
  *
- * A tile is a struct with a size and `multiply`: sum[k] a[i,k] * b[k,j] for i < m, j < n, handed to
- * store(i, j, sum). An operand is made of lines whose elements are neighbours in memory: left_along
- * says that those of a are its rows (else a line for each k), right_along that those of b are its
- * columns (else a line for each k). left(i) and right(i) give where line i begins.
+ * A tile is a struct with a size and a function `multiply`. It computes sum[k] a[i,k] * b[k,j] for
+ * i < m, j < n and passes the results to store(i, j, sum). An operand consists of lines of
+ * contiguous elements. With left_along the lines of a are its rows, else there is a line for each
+ * k. With right_along the lines of b are its columns, else there is a line for each k. left(i) and
+ * right(i) return the address of line i.
  *
- * MoecTileExact    f32 throughout; 64 by 64, a thread has 4 by 4 sums
- * MoecTileRounded  operands rounded to bf16 on their way into shared memory, products by tensor
- *                  cores, sums in f32; 128 by 128
- * MoecTileStored   (product_stored.cuh) operands that lie in memory as bf16, in lines that begin at
- *                  multiples of 16 bytes */
+ *     MoecTileExact    f32 throughout; 64 by 64, a thread has 4 by 4 sums
+ *     MoecTileRounded  operands rounded to bf16 during the copy into shared memory, products by
+ *                      tensor cores, sums in f32; 128 by 128
+ *     MoecTileStored   (product_stored.cuh) operands that are stored as bf16, in lines that begin
+ *                      at multiples of 16 bytes */
 #ifndef MOEC_PRODUCT_CUH
 #define MOEC_PRODUCT_CUH
 
@@ -73,8 +74,8 @@ struct MoecRoundedPart {
         return along ? (int)threadIdx.x % 8 * 4 : (int)threadIdx.x / 32 + 8 * i;
     }
 
-    /* Four neighbours, `left` of them there; all at once where their place is a multiple of their
-     * size. */
+    /* Reads four neighbors of which `left` exist, with one access if their address is a multiple of
+     * their size. */
     static __device__ __forceinline__ void read_four(float *four, const float *at, long left) {
         if (left >= 4 && ((size_t)at & 15) == 0) {
             const float4 all = *(const float4 *)at;
@@ -129,9 +130,10 @@ struct MoecRoundedPart {
     }
 };
 
-/* How many neighbours of a row a store takes together; 0: it takes single results. A store that
- * takes several has `lanes` for them, and `together`, which is true when its lines begin at
- * multiples of 16 bytes. ALWAYS: it takes nothing else, and rows have a multiple of so many. */
+/* Number of neighbors of a row that a store accepts together; 0: single results only. A store that
+ * accepts several has the functions `lanes` and `together`. `together` returns true if its lines
+ * begin at multiples of 16 bytes. ALWAYS: it accepts only groups of this size, and rows have a
+ * multiple of it. */
 template <class Store> struct MoecLanes {
     enum { COUNT = 0, ALWAYS = 0 };
 };
@@ -156,9 +158,9 @@ MOEC_DEVICE MoecLaneStore<LANES, Function> moec_in_lanes(Function function) {
     return MoecLaneStore<LANES, Function>{function};
 }
 
-/* Hands `rows` rows of a warp's results to `store`, from shared memory, where they lie STRIDE
- * apart: 32 columns of a row at a time, or as many neighbours as the store takes. The first one has
- * place (row, column); there are `columns` columns. */
+/* Passes `rows` rows of a warp's results from shared memory, with stride STRIDE, to `store`: 32
+ * columns of a row at a time, or as many neighbors as the store accepts. The first result is at
+ * (row, column); there are `columns` columns. */
 template <int COLUMNS, int STRIDE, class Store>
 MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int rows, int columns,
                                 Store store) {
@@ -258,7 +260,7 @@ struct MoecTileRounded {
         }
         int half = 0;
         for (long from = 0; from < depth; from += DEPTH, half ^= 1) {
-            /* The other half is still being read by those who are behind. */
+            /* Slower threads still read the other half. */
             x.write(parts[half], left_along);
             y.write(parts[2 + half], right_along);
             moec_barrier();
@@ -287,12 +289,12 @@ MOEC_DEVICE float moec_gelu_slope(float x) {
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * x * x);
 }
 
-/* Stores results after what is to be done with them, see MoecEpilogueOp; 16 bytes at once where it
- * can. Rows and columns count from a place of the matrix. */
+/* Applies the epilogue (see MoecEpilogueOp) and stores the results, 16 bytes at a time if possible.
+ * Rows and columns count from an offset in the matrix. */
 template <class C> struct MoecDenseStore {
     const MoecProduct &product;
     const MoecEpilogue &epilogue;
-    C *c; /* of that place */
+    C *c; /* address of that offset */
     long first_row, first_column;
 
     enum { LANES = 16 / sizeof(C) };
@@ -399,8 +401,7 @@ template <class Element> struct MoecEvenLines {
     }
 };
 
-/* A store whose rows and columns begin at those of a tile, and one that is told the group as
- * well. */
+/* A store whose rows and columns are relative to a tile, and one that also receives the group. */
 template <class Store> struct MoecStoreAt {
     Store store;
     long row, column;
@@ -516,7 +517,8 @@ MOEC_DEVICE void moec_each_by_rows(const MoecGroupedOnDevice &grouped, Each each
              tile % columns * Tile::BREADTH);
 }
 
-/* sum[r in g] a[A(r),k] * b[B(r),n], handed to store(g, k, n, sum); an empty group gives 0. */
+/* sum[r in g] a[A(r),k] * b[B(r),n], passed to store(g, k, n, sum); the result of an empty group is
+ * 0. */
 template <class Tile, class Left, class Right, class Store>
 MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t *group,
                               const int32_t *a_gather, const int32_t *b_gather, const Left *a,

@@ -1,19 +1,19 @@
-/* product_row: one row times a matrix of which every element is read once, and that is what takes
- * the time.
+/* product_row: one row times a matrix. Every element of the matrix is read once, and memory
+ * bandwidth limits the speed.
  *
- * So every thread has several vectors of 16 bytes of the matrix under way before it uses the first,
- * and a block asks for its first ones before it waits for what makes the row. A line of the matrix
- * is a column when it lies ALONG the sum, else what one term has for all columns. Lines begin at
- * multiples of 16 bytes; a row has as many elements as they need.
+ * Every thread therefore starts loads of several 16-byte vectors of the matrix before it uses the
+ * first. A thread block requests its first vectors before it waits for the kernel that computes the
+ * row. A line of the matrix is a column if it runs ALONG the sum, else the elements of one term for
+ * all columns. Lines begin at multiples of 16 bytes; a row has a multiple of their elements.
  *
- * A thread adds up its terms, then the threads' sums are put together in a fixed order. */
+ * A thread adds its terms, then the sums of the threads are combined in a fixed order. */
 #ifndef MOEC_PRODUCT_ROW_CUH
 #define MOEC_PRODUCT_ROW_CUH
 
 #include "product.cuh"
 
 #define MOEC_ROW_BOUNDS MOEC_ROW_THREADS, 2
-/* Of sizes that are not known when the kernel is compiled: they take more registers. */
+/* For sizes that are not known when the kernel is compiled: they need more registers. */
 #define MOEC_ROW_GROUPED_BOUNDS MOEC_ROW_THREADS, 1
 
 /* 16 bytes of elements. Those of the matrix pass through no cache that others need; they do not
@@ -43,9 +43,9 @@ template <class Element> struct MoecVector16 {
     }
 };
 
-/* Sums over the lanes of a warp that differ in the bits DISTANCE, DISTANCE / 2 .. LAST of their
- * number, of COUNT numbers each: every lane keeps what is left of them when each step halves them,
- * and gets the place of the first it keeps. */
+/* Sums COUNT numbers over the lanes of a warp that differ in the bits DISTANCE, DISTANCE / 2 ..
+ * LAST of their index. Each step halves the numbers per lane. Returns the index of the first number
+ * that this lane keeps. */
 template <int COUNT, int DISTANCE, int LAST> MOEC_DEVICE int moec_fold(float *x) {
     if constexpr (DISTANCE < LAST) {
         return 0;
@@ -69,8 +69,8 @@ static __host__ __device__ constexpr int moec_folded(int count, int distance, in
     return distance < last || count == 1 ? count : moec_folded(count / 2, distance / 2, last);
 }
 
-/* What is added to the pointer is added where it is used: pointers kept for a whole loop cost
- * registers. */
+/* Forces additions to the pointer to happen at their use: pointers that are kept for a whole loop
+ * cost registers. */
 template <class Element> MOEC_DEVICE void moec_hold_pointer(const Element *&at) {
 #ifndef MOEC_SIM
     asm volatile("" : "+l"(at));
@@ -216,12 +216,12 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
                               Store store) {
         run((int)moec_least(n, BREADTH), (int)depth, left(0), right, [] {},
             [&](int column, float sum) { store(0, column, sum); });
-        moec_barrier(); /* all are done with what they share */
+        moec_barrier(); /* all threads are done with shared memory */
     }
 };
 
-/* sum[k] row[k] * matrix[k,n], handed to store(0, n, sum); `step` lies between lines. FIXED: the
- * matrix was there before the kernels that are still under way. A block has one tile. */
+/* sum[k] row[k] * matrix[k,n], passed to store(0, n, sum); `step` is the stride between lines.
+ * FIXED: no kernel that may still run writes the matrix. A thread block has one tile. */
 template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
 MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const Element *row,
                                     const Element *matrix, Store store) {

@@ -1,14 +1,14 @@
-/* product_stored: the tile for operands that lie in memory as bf16.
+/* product_stored: the tile for operands that are stored as bf16.
  *
- * A tile has ROWS by WIDTH results. DEPTH terms of its sums at a time are a stage: both operands
- * come into shared memory by copies that go on by themselves, several stages ahead of the products.
- * An operand is made of lines whose neighbours are next to each other in memory: its rows (of the
- * right one: its columns) when it lies `along` the sum, else one line for each term. Where a line
- * begins the caller says, so that gathered rows cost nothing; what is missing at an edge is 0.
+ * A tile has ROWS by WIDTH results. A stage consists of DEPTH terms of its sums: asynchronous
+ * copies load both operands into shared memory, several stages ahead of the products. An operand
+ * consists of lines of contiguous elements. They are its rows (of the right operand: its columns)
+ * if it is stored `along` the sum, else one line per term. The caller provides the start of each
+ * line, so that gathered rows have no extra cost. Missing elements at an edge are 0.
  *
- * In shared memory the vectors of 16 bytes of a line are permuted so that a warp reads without
- * conflicts of banks: eight lines of a matrix at one place of theirs lie in eight different vectors
- * of 128 bytes.
+ * In shared memory the 16-byte vectors of a line are permuted, so that a warp reads without bank
+ * conflicts. The vectors with equal index in eight lines of a matrix are at eight different
+ * offsets in units of 16 bytes, modulo 128.
  *
  * Lines begin at multiples of 16 bytes. */
 #ifndef MOEC_PRODUCT_STORED_CUH
@@ -19,12 +19,12 @@
 /* Of kernels with this tile: two blocks fit on a multiprocessor, one multiplies while the other
  * stores. */
 #define MOEC_STORED_BOUNDS MOEC_TILE_THREADS, 2
-/* The same with two pairs of operands, or with a larger tile, which take more registers than two
- * blocks have. */
+/* The same with two pairs of operands, or with a larger tile. These need more registers than are
+ * available for two thread blocks. */
 #define MOEC_STORED_TWICE_BOUNDS MOEC_TILE_THREADS, 1
 
 /* The copies of one operand into shared memory: SIZE rows (or columns) by TERMS terms.
- * Part::place(line, vector) says where the 16 bytes of a line go. */
+ * `Part::place(line, vector)` returns the offset of the 16 bytes of a line. */
 template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     enum {
         DEPTH = TERMS,
@@ -37,11 +37,11 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
         COUNT = LINES / STEP                /* lines of a thread */
     };
 
-    /* Where the lines of this thread begin, where they lie along the sum: they stay the same from
-     * stage to stage. */
+    /* Addresses of the lines of this thread if they run along the sum: they are constant over all
+     * stages. */
     const MoecBf16 *lines[ALONG ? COUNT : 1];
 
-    /* This many bytes of the vector at `at` of a line lie before its end. */
+    /* Number of bytes of the vector at `at` that are before the end of the line. */
     static __device__ __forceinline__ int bytes_before(int end, int at) {
         const int left = end - at;
         return 2 * (left < 0 ? 0 : left > VECTOR ? VECTOR : left);
@@ -67,8 +67,8 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
         return line(from + (int)threadIdx.x / VECTORS) + i * (STEP * (long)line.step);
     }
 
-    /* Asks for the terms from `from` on. What is missing at an edge has 0 bytes, its place is that
-     * of something else: no branches, for all threads go through here at every stage. */
+    /* Requests the terms from `from`. A missing vector at an edge copies 0 bytes from another
+     * address. This avoids branches, because all threads execute this code at every stage. */
     template <class Line>
     __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth,
                                          Line line) const {
@@ -86,9 +86,9 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     }
 };
 
-/* Two pairs of operands whose products add up, a stage after the other: each has part x of the left
- * operand, then part y of the right one. The second pair may have no terms. Registers are short:
- * what fits in 32 bits has no more. */
+/* Two pairs of operands whose products are added, one stage after the other: each has part x of the
+ * left operand, then part y of the right one. The second pair may have no terms. 32-bit integers
+ * save registers. */
 template <class Left, class Right, class LeftLine, class RightLine, class MoreLeft, class MoreRight>
 struct MoecPairs {
     int height, breadth, terms, more_terms;
@@ -123,7 +123,7 @@ struct MoecPairs {
     }
 };
 
-/* Those of a tile of at most `rows` by `columns` that is no larger than what is left, m by n. */
+/* The pairs for a tile of at most `rows` by `columns`, limited by the remaining size m by n. */
 template <class Left, class Right, class LeftLine, class RightLine, class MoreLeft, class MoreRight>
 MOEC_DEVICE MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight>
 moec_pairs(int rows, long m, int columns, long n, long depth, LeftLine left, RightLine right,
@@ -198,7 +198,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         }
     }
 
-    /* The sum goes on with `more` terms of a second pair of operands. */
+    /* The sum continues with `more` terms of a second pair of operands. */
     template <class LeftLine, class RightLine, class MoreLeft, class MoreRight, class Store>
     MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right,
                                   long more, MoreLeft more_left, MoreRight more_right,

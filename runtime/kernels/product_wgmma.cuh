@@ -1,13 +1,14 @@
-/* product_wgmma: the tile of product_stored.cuh for tensor cores that read shared memory by
- * themselves.
+/* product_wgmma: the tile of product_stored.cuh for tensor cores that read shared memory directly.
  *
- * The same lines, the same results; two warpgroups, one beside or below the other. A stage has 64
- * terms. What lies regularly (the weights, packed rows) comes in boxes of 64 by 64, for which one
- * thread asks (bulk.cuh); gathered rows come by copies of 16 bytes that all threads make, as in the
- * other tile. That the threads multiply, too, costs nothing: the products of a stage go on while
- * the next but one is asked for, and a warp that only copies would take registers from their sums.
- * So one barrier of the block for each stage is enough to tell that another is free, which gathered
- * rows need in any case. */
+ * Lines and results are the same. The two warpgroups share a tile, side by side or one below the
+ * other. A stage has 64 terms. Operands with a regular layout (weights, packed rows) are copied in
+ * boxes of 64 by 64, which one thread requests (bulk.cuh). Gathered rows are copied by all threads,
+ * 16 bytes at a time, as in the other tile.
+ *
+ * The copying threads also multiply at no cost: the products of a stage continue while the stage
+ * after the next is requested. A warp that only copies would reduce the registers of the sums. One
+ * barrier of the thread block per stage therefore signals that another stage is free. Gathered rows
+ * need this barrier in any case. */
 #ifndef MOEC_PRODUCT_WGMMA_CUH
 #define MOEC_PRODUCT_WGMMA_CUH
 
@@ -76,8 +77,8 @@ struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG,
             copy(to, size, from, depth, lines.boxed, arrivals);
     }
 
-    /* Behind the last row of a group stand those of the next one, which boxes bring as well: they
-     * become 0. */
+    /* Boxes also copy rows after the last row of a group, which belong to the next group: sets them
+     * to 0. */
     template <class Line>
     static __device__ __forceinline__ void clear_from(MoecBf16 *stage, int term, const Line &from) {
         if (ALONG || from.gathered()) return;
@@ -92,7 +93,7 @@ struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG,
     static __device__ __forceinline__ uint64_t matrix(const MoecBf16 *from, int part) {
         return moec_matrix(from + part * PART, PART * 2, MOEC_SWIZZLED_ALIGN);
     }
-    /* Bytes to what is multiplied next, 16 terms further on. */
+    /* Distance in bytes to the operands of the next 16 terms. */
     enum { NEXT = ALONG ? 32 : 16 * MOEC_SWIZZLED * 2 };
 };
 
@@ -166,7 +167,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         moec_barrier();
     }
 
-    /* The sum goes on with `more` terms of a second pair of operands. */
+    /* The sum continues with `more` terms of a second pair of operands. */
     template <class LeftLine, class RightLine, class MoreLeft, class MoreRight, class Store>
     MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right,
                                   long more, MoreLeft more_left, MoreRight more_right,
@@ -225,9 +226,10 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
 
 /* ---- over packed rows ---- */
 
-/* See moec_by_weight, moec_by_rows, moec_by_weight_twice. What is not gathered comes in boxes. */
+/* See moec_by_weight, moec_by_rows, moec_by_weight_twice. Operands that are not gathered are copied
+ * in boxes. */
 
-/* Packed rows from `first` on, or what they gather, whose lines lie along the sum. */
+/* Packed rows from `first`, or the rows that they gather, with lines along the sum. */
 MOEC_DEVICE auto moec_boxed_rows(const int32_t *gather, const MoecBf16 *from, long row, long first,
                                  const MoecMap &map) {
     return moec_boxed_or(gather, MoecBoxed{&map, 0, (int)first, 0},

@@ -1,5 +1,5 @@
-/* routing: what kernels call that choose and that add up packed rows. One block makes one choice:
- * no order depends on chance. */
+/* routing: top-k selection and sums of packed rows for device kernels. One thread block makes one
+ * selection, so the order is fixed. */
 #ifndef MOEC_ROUTING_CUH
 #define MOEC_ROUTING_CUH
 
@@ -32,16 +32,17 @@ MOEC_DEVICE void moec_add_rows(const int32_t *start, const int32_t *list, long r
     }
 }
 
-/* A number of the same order: negative ones reversed, both zeros one, what is not a number
- * smallest. */
+/* Maps a float to an integer with the same order: the bits of negative numbers are inverted, both
+ * zeros are equal, NaN is smallest. */
 MOEC_DEVICE uint32_t moec_order(float x) {
     const uint32_t bits = __float_as_uint(x + 0.0f);
     const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
     return x == x ? order : 0u;
 }
 
-/* The k-th largest order of p[size], found digit by digit by a whole block, and in *equal how many
- * of that order are among the k. Counts are integers: adding them in any order gives the same. */
+/* Returns the k-th largest order of p[size], which a whole thread block finds digit by digit.
+ * *equal receives how many elements of that order are among the k. Counts are integers, so the
+ * order of additions does not matter. */
 MOEC_DEVICE uint32_t moec_threshold(long size, long stride, long k, const float *p, long *equal) {
     __shared__ int count[256];
     uint32_t prefix = 0, known = 0;
@@ -63,8 +64,8 @@ MOEC_DEVICE uint32_t moec_threshold(long size, long stride, long k, const float 
     return prefix;
 }
 
-/* Calls take(i) for the k largest of p, by index within a thread; of equals the first ones are
- * taken. take(i, false) for the others. */
+/* Calls `take(i)` for the k largest of p, by index within a thread; on a tie, the lowest indices
+ * are selected. Calls `take(i, false)` for the others. */
 template <class Take>
 MOEC_DEVICE void moec_choose(long size, long stride, long k, const float *p, Take take) {
     long equal = 0;

@@ -6,8 +6,8 @@
 
 /* ---- choosing ---- */
 
-/* A number of the same order: negative ones reversed, both zeros one, what is not a number
- * smallest. */
+/* Maps a float to an integer with the same order: the bits of negative numbers are inverted, both
+ * zeros are equal, NaN is smallest. */
 MOEC_INLINE uint32_t moec_order(float x) {
     const uint32_t bits = moec_bits(x + 0.0f);
     const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
@@ -32,7 +32,7 @@ MOEC_FUNCTION uint32_t moec_threshold(long size, long stride, long k, const floa
     return prefix;
 }
 
-/* One choice: what is above the k-th largest, and of its equals the first ones. */
+/* One selection: all values above the k-th largest, and the first of those equal to it. */
 MOEC_FUNCTION void moec_top_one(long size, long stride, long k, const float *p, float *mask) {
     long equal = 0;
     const uint32_t least = moec_threshold(size, stride, k, p, &equal);
@@ -202,8 +202,8 @@ MOEC_INLINE long moec_row_blocks(const int *group, long g, long most) {
 
 enum { MOEC_SHARES = 8 }; /* tasks for a thread, about: groups differ in size */
 
-/* How many rows a task takes at most: many, since a weight is packed for each, and no more than
- * leave tasks for all threads. */
+/* Maximum number of rows per task: many, since a weight is packed for each task, but few enough
+ * that all threads have tasks. */
 MOEC_FUNCTION long moec_task_rows(long rows, long block) {
     const long share = moec_ceil_div(rows, MOEC_SHARES * moec_threads()),
                blocks = moec_ceil_div(share, block);
@@ -213,7 +213,7 @@ MOEC_FUNCTION long moec_task_rows(long rows, long block) {
 /* How products of rows by weight are cut: parts of the depth, of each block of rows, of columns. */
 typedef struct MoecRowCuts {
     long depths, blocks, columns;
-    long most, height; /* rows of a block; what blocks begin at multiples of */
+    long most, height; /* rows of a block; alignment of block starts */
     float *sums;       /* of parts of the depth, where there are several */
 } MoecRowCuts;
 

@@ -46,9 +46,9 @@ static __device__ float moec_number_at(const void *numbers, long long i, int rou
     return __uint_as_float((unsigned)((const unsigned short *)numbers)[i] << 16);
 }
 
-/* most[0] = the largest of |one|, most[1] = the largest of |one - other|; a NaN on one side alone
- * is infinite. rounded: they are bf16. Begins with what stands there: as whole numbers, floats that
- * are not negative have the same order. */
+/* most[0] = the maximum of |one|, most[1] = the maximum of |one - other|; a NaN on only one side
+ * counts as infinite. rounded: the operands are bf16. Starts with the present values of `most`.
+ * Nonnegative floats compare like their bits as integers. */
 extern "C" __global__ void moec_apart(const void *one, const void *other, long long count,
                                       int rounded, unsigned *most) {
     float largest = 0, apart = 0;

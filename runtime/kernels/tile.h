@@ -1,10 +1,10 @@
-/* tile: the part of c that lives in registers while k runs.
+/* tile: the part of c that is kept in registers while k runs.
  *
- * MOEC_TILE_M rows of a times two vectors of columns of b, words of either kind (see operands.h).
- * Pairs of bf16 are multiplied by the tile registers of AMX where the processor has them and the
- * system lets this process use them, MOEC_AMX_ROWS rows at a time: eight times as many pairs in a
- * cycle as vectors. Such a register holds 16 rows of 16 words; of a, a row is one lane; of b, one
- * word of 16 lanes, as panels have them anyhow.
+ * A tile has MOEC_TILE_M rows of a times two vectors of columns of b; the words are floats or pairs
+ * (see operands.h). Pairs of bf16 are multiplied by the tile registers of AMX if the processor has
+ * them and the system permits their use, MOEC_AMX_ROWS rows at a time. This is eight times as many
+ * pairs per cycle as with vectors. An AMX register has 16 rows of 16 words. For a, a row is one
+ * lane; for b, a row is one word of 16 lanes, the order of panels.
  */
 #ifndef MOEC_TILE_H
 #define MOEC_TILE_H
@@ -28,7 +28,7 @@ typedef struct MoecTile {
     long b_step;
     float *c;
     long c_m;
-    int add; /* to what stands in c */
+    int add; /* adds to the contents of c */
 } MoecTile;
 
 /* ---- by AMX ---- */
@@ -53,8 +53,8 @@ MOEC_FUNCTION int moec_has_amx(void) {
     return known == 2;
 }
 
-/* All eight registers with all their rows, until moec_tiles_end. Who else multiplies in this thread
- * sets them up for himself. */
+/* Configures all eight registers with all their rows, until moec_tiles_end. Other code that uses
+ * the registers in this thread configures them itself. */
 MOEC_FUNCTION void moec_tiles_begin(MoecForm form) {
     static const struct {
         uint8_t palette, start, none[14];
@@ -81,7 +81,9 @@ MOEC_INLINE void moec_tile_amx(const MoecTile *tile, const int both) {
             __builtin_prefetch(c + i * tile->c_m + 2 * MOEC_LANES, 1);
             __builtin_prefetch(c + i * tile->c_m + 3 * MOEC_LANES, 1);
         }
-    __asm__ volatile("" ::: "memory"); /* what loads registers does not say that it reads memory */
+    __asm__ volatile("" ::
+                         : "memory"); /* the intrinsics that load registers do not declare that
+                                          they read memory */
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -124,7 +126,7 @@ MOEC_INLINE void moec_tile_amx(const MoecTile *tile, const int both) { (void)til
 
 #endif
 
-/* What the words of a product are; rounded: what it multiplies may be rounded to bf16. */
+/* Form of the words of a product; rounded: its operands may be rounded to bf16. */
 MOEC_INLINE MoecForm moec_form(int rounded) {
     if (!MOEC_HAS_PAIRS || !rounded) return MOEC_FLOATS;
     if (moec_has_amx()) return MOEC_PAIRS_AMX;

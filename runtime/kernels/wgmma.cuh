@@ -16,9 +16,9 @@
 
 #ifdef MOEC_WGMMA
 
-/* What tensor cores read by themselves are lines of 128 bytes, eight of them a block of 1024 bytes
- * that begins at a multiple of that. Its vectors of 16 bytes are permuted: vector p of line i of
- * the block stands at p ^ i (9.7.15.5.1.2, the swizzle of 128 bytes, Swizzle<3,4,3>). */
+/* Memory layout for tensor cores: lines of 128 bytes, eight of them in a block of 1024 bytes that
+ * begins at a multiple of its size. Its vectors of 16 bytes are permuted: vector p of line i of the
+ * block is at p ^ i (9.7.15.5.1.2, the swizzle of 128 bytes, Swizzle<3,4,3>). */
 
 /* An address in shared memory as descriptors have it. */
 MOEC_DEVICE unsigned moec_shared_place(const void *at) {
@@ -34,13 +34,13 @@ MOEC_DEVICE unsigned moec_to_block(const void *at) {
     return -moec_shared_place(at) % MOEC_SWIZZLED_ALIGN;
 }
 
-/* The descriptor (9.7.15.5.1.2.2) of a matrix that begins at `at`: bits 0 to 13 the address, 16 to
- * 29 the leading and 32 to 45 the stride byte offset, all without their last 4 bits; bits 62 and 63
- * the swizzle, 1 for 128 bytes.
+/* The descriptor (9.7.15.5.1.2.2) of a matrix that begins at `at`. Bits 0 to 13 are the address, 16
+ * to 29 the leading and 32 to 45 the stride byte offset, all without their last 4 bits. Bits 62 and
+ * 63 are the swizzle, 1 for 128 bytes.
  *
- * Lines along the sum (K-major): eight lines further on is `stride`; the leading offset has no
- * meaning. Lines across (MN-major): eight terms further on is `stride`, 64 rows or columns further
- * on `leading`. */
+ * Lines along the sum (K-major): `stride` is the offset of eight lines; the leading offset has no
+ * meaning. Lines across it (MN-major): `stride` is the offset of eight terms, `leading` that of 64
+ * rows or columns. */
 MOEC_DEVICE uint64_t moec_matrix(const void *at, unsigned leading, unsigned stride) {
     const unsigned address = moec_shared_place(at);
     return (uint64_t)(address >> 4) | (uint64_t)(leading >> 4) << 16 |
@@ -52,8 +52,8 @@ MOEC_DEVICE uint64_t moec_matrix_at(uint64_t matrix, unsigned bytes) {
     return matrix + (bytes >> 4);
 }
 
-/* What this thread has written to shared memory, and what its copies brought there, may be read by
- * tensor cores after the next barrier (9.7.13.4, a proxy fence). */
+/* Makes this thread's writes to shared memory, and the data from its copies, visible to tensor
+ * cores after the next barrier (9.7.13.4, a proxy fence). */
 MOEC_DEVICE void moec_fence_async() {
 #ifdef MOEC_SIM
     sim_fence_async();
@@ -80,8 +80,8 @@ MOEC_DEVICE void moec_wgmma_commit() {
 #endif
 }
 
-/* Until all groups but the last GROUPS are done: before that nobody may touch their sums, nor write
- * what they read. */
+/* Waits until all but the last GROUPS groups are done. Before that, no thread may access their sums
+ * or overwrite their operands. */
 template <int GROUPS> MOEC_DEVICE void moec_wgmma_wait() {
 #ifdef MOEC_SIM
     sim_wgmma_wait(GROUPS);
@@ -130,9 +130,9 @@ template <int COUNT> MOEC_DEVICE void moec_hold(unsigned (&operand)[COUNT][4]) {
     "%126, %127"
 #define MOEC_PRODUCT(columns) "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 "
 
-/* d[64,N] += a[64,16] b[16,N], FRESH: = instead of +=. TRANSPOSED_A, TRANSPOSED_B: the lines of the
- * operand lie across the sum (imm-trans-a, imm-trans-b). Thread i of the warpgroup has of rows 16
- * (i / 32) + i % 32 / 4 + 8 h and columns 8 j + 2 (i % 4) + c the sums d[4 j + 2 h + c]
+/* d[64,N] += a[64,16] b[16,N]; with FRESH, = instead of +=. TRANSPOSED_A, TRANSPOSED_B: the lines
+ * of the operand run across the sum (imm-trans-a, imm-trans-b). Thread i of the warpgroup has the
+ * sums d[4 j + 2 h + c] of rows 16 (i / 32) + i % 32 / 4 + 8 h and columns 8 j + 2 (i % 4) + c
  * (9.7.15.5.1.1.1). */
 #ifdef MOEC_SIM
 template <bool TRANSPOSED_A, bool TRANSPOSED_B, bool FRESH = false, int COUNT>
@@ -155,9 +155,9 @@ MOEC_WGMMA_FORM(256, 128, "%128, %129, %130, 1, 1, %131, %132", MOEC_HALF(d, 0),
 #undef MOEC_WGMMA_FORM
 #endif
 
-/* The same into the sums from FROM on with a in registers: thread i has of rows as above and terms
- * 8 j + 2 (i % 4) + c the halves c of a[2 j + h] (9.7.15.5.1.1): two of the above next to each
- * other, rounded. N: 16, 32, 48, 64 or 128. */
+/* The same into the sums from FROM, with a in registers. Thread i has rows as above. Element a[2 j
+ * + h] has the halves c of terms 8 j + 2 (i % 4) + c (9.7.15.5.1.1): two adjacent results of the
+ * above, rounded. N: 16, 32, 48, 64 or 128. */
 template <int N, int FROM, bool TRANSPOSED_B, int COUNT>
 MOEC_DEVICE void moec_wgmma_kept(float (&d)[COUNT], const unsigned (&a)[4], uint64_t b) {
     static_assert(FROM + N / 2 <= COUNT, "sums");

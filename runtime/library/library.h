@@ -1,9 +1,8 @@
 /* library: the model of moec.h and the frame of every call.
  *
- * A call is a function on a Request. library_run collects its messages, switches this thread to the
- * C locale and, in a forked child, moves to a thread with its own OpenMP threads. library_call also
- * holds the lock of the model.
- */
+ * A call is a function on a Request. The function `library_run` collects its messages, switches
+ * this thread to the C locale and, in a forked child, moves to a thread with its own OpenMP
+ * threads. `library_call` also holds the lock of the model. */
 #ifndef LIBRARY_H
 #define LIBRARY_H
 

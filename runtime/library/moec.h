@@ -15,8 +15,8 @@
  *
  * Threads: any thread may call any function. Calls with different models run at the same time.
  * Calls with one model run one after the other. Results in memory of the model (moec_logits,
- * moec_array) are overwritten by the next call with this model from any thread; threads that share
- * a model hold a lock of their own from the call until they have read the results, or copy them.
+ * moec_array) are overwritten by the next call with this model from any thread. Threads that share
+ * a model must hold their own lock from the call until they have read or copied the results.
  * Only one thread may call moec_free, after the last call of the others. Each call computes with
  * the OpenMP threads of its calling thread.
  *
@@ -126,12 +126,12 @@ int moec_bind(MoecModel *model, MoecKind kind, int index, void *data);
 int moec_run(MoecModel *model, uint64_t seed);
 int moec_differentiate(MoecModel *model, uint64_t seed);
 
-/* The two halves of moec_differentiate, for a model with a cotangent. moec_forward computes the
- * outputs of the model, which are among those of training. moec_backward computes the gradients; it
- * reads the cotangent, and the inputs and outputs of moec_forward at the same addresses. tape:
- * moec_tape_bytes of memory of the caller, aligned to 64 bytes, for the values that moec_backward
- * reads. With other tapes, other calls may run between the two. moec_backward overwrites the tape.
- */
+/* The two halves of moec_differentiate, for a model with a cotangent. The function `moec_forward`
+ * computes the outputs of the model, which are among those of training. The function
+ * `moec_backward` computes the gradients. It reads the cotangent, and the inputs and outputs of
+ * moec_forward at the same addresses. The argument `tape` is memory of the caller of
+ * moec_tape_bytes bytes, aligned to 64 bytes, for the values that moec_backward reads and
+ * overwrites. With other tapes, other calls may run between the two. */
 size_t moec_tape_bytes(const MoecModel *model);
 int moec_forward(MoecModel *model, uint64_t seed, void *tape);
 int moec_backward(MoecModel *model, uint64_t seed, void *tape);

@@ -46,7 +46,8 @@ typedef struct Said {
  * multiplied (CTRL, arXiv:1909.05858). */
 const float *sample_adjust(const Sampling *sampling, const float *logits, float *changed,
                            long vocabulary, const Said *said);
-/* Samples a token. `place`: index of the token; the result depends on (seed, place, logits) only. */
+/* Samples a token. `place`: index of the token. The result depends only on `seed`, `place` and
+ * `logits`. */
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,
                      uint64_t place);
 

@@ -1,4 +1,4 @@
-/* page: the HTML file: page/page.html with style, library, script and data in their places. */
+/* page: the HTML file: page/page.html with style, library, script and data inserted. */
 #include "report/report.h"
 
 #include "abi/embedded_file.h"

@@ -1,4 +1,4 @@
-/* page_data: what the page shows, as JSON. */
+/* page_data: the data of the page as JSON. */
 #include "report/report.h"
 
 #include "abi/json_make.h"
@@ -16,7 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_POINTS = 1000, MAX_PICTURES = 60 }; /* of a series; of what has many values each time */
+enum {
+    MAX_POINTS = 1000,
+    MAX_PICTURES = 60
+}; /* points per series; maps per probe with many values
+                                                  per step */
 
 static void add_point(json_t *series, double step, double value) {
     json_array_append_new(series, json_make("[o, o]", json_number(step), json_number(value)));
@@ -71,7 +75,7 @@ static json_t *member(json_t *object, const char *name, json_t *fresh) {
     return there ? there : fresh;
 }
 
-/* Of as many measurements as fit: their steps, or what they say. */
+/* Samples as many measurements as fit: their steps, or their values. */
 static json_t *thinned(const History *history, int column, bool steps) {
     const double *values = history->values[column];
     json_t *list = json_array();
@@ -84,8 +88,7 @@ static json_t *thinned(const History *history, int column, bool steps) {
     return list;
 }
 
-/* What a probe says value by value, of one run: its values are numbered anew in each. NULL where
- * there is none. */
+/* Per-element values of a probe, of one run. NULL if there are none. */
 static json_t *values_json(const Run *run) {
     History history;
     if (!history_open(&history, run->folder, true)) return NULL;
@@ -123,7 +126,7 @@ typedef struct Ceilings {
     double products[2], memory;
 } Ceilings;
 
-/* What the compiler makes of a step; NULL where this version cannot read the spec. */
+/* Layer graph and kernels of a step; NULL if this version cannot read the spec. */
 static json_t *graph_json(const Group *group, const Ceilings *ceilings) {
     if (!group->options) return NULL;
     MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
@@ -134,7 +137,7 @@ static json_t *graph_json(const Group *group, const Ceilings *ceilings) {
     return graph;
 }
 
-/* Models that differ in what is tuned alone have one picture, that of the first. */
+/* Models that differ only in tuned settings share the graph of the first. */
 static bool has_own_graph(const Gathering *gathering, int number) {
     const char *structure = gathering->groups[number].structure;
     for (int i = 0; structure && i < number; i++) {

@@ -1,11 +1,11 @@
-/* report: runs beside each other as one HTML file that needs nothing else: no network, no folder
- * beside it. */
+/* report: a comparison of runs as one self-contained HTML file, without network access or other
+ * files. */
 #ifndef REPORT_H
 #define REPORT_H
 
 #include "experiment/gather.h"
 
-/* All that the page shows, as JSON:
+/* Returns all data of the page as JSON:
  *
  *     { "comparison": see comparison.h, "version", "commit",
  *       "models": [ { "name", "sets", "options": {path: text}, "layers": [cost by layer],
@@ -15,9 +15,8 @@
  *                     "runs": [ { "seed", "folder", "diverged", "starts", "clock": [[step, s]],
  *                                 "series": { name: [[step, value]] } } ] } ] }
  *
- * "values" are those of a probe that has several in a layer, of the first run alone. Of long logs
- * a series holds means of as many steps as fit; "clock" says how many seconds had passed by a
- * step. */
+ * "values" contains the probes with several values per layer, of the first run only. For long logs,
+ * a point of a series is the mean of several steps. "clock" has the elapsed seconds at a step. */
 json_t *report_json(const Gathering *gathering, int base);
 /* Writes the page; false after a message. */
 bool report_write(const char *path, const json_t *data);

@@ -38,9 +38,9 @@ typedef struct NormaliserList {
 /* Frees the items and the array. */
 void normalisers_free(NormaliserList *list);
 
-/* Normalizes and overwrites `text`; spare: scratch. continues: the text continues an earlier one, so
- * nothing is prepended. *begins: the result still starts with text of the first character. False
- * after a message: a pattern fails, or the text grows too much. */
+/* Normalizes and overwrites `text`; spare: scratch. continues: the text continues an earlier one,
+ * and nothing is prepended. *begins: the result still starts with text of the first character.
+ * False after a message: a pattern fails, or the text grows too much. */
 bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *spare,
                bool continues, bool *begins);
 

@@ -113,7 +113,8 @@ static bool same_model(const char *name, const char *bundle) {
            strncmp(line + 7, name, length) == 0 && line[7 + length] == '\n';
 }
 
-/* The first note that is present and malformed, or NULL. Missing notes keep the value in `*place`. */
+/* Returns the first note that is present and malformed, or NULL. Missing notes keep the value in
+ * `*place`. */
 static const char *wrong_note(const Safetensors *file, Place *place) {
     uint64_t step = (uint64_t)place->step;
     const struct {

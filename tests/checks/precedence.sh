@@ -90,8 +90,8 @@ sets() { # EXPECTED ARGUMENTS...: `moec diff` of the model and the same with the
     rm -r flagged
     grep -qx "  + $expected" log || wrong "$*: no '$expected': $(cat log)"
 }
-sets 'train.batch = 3' -b 3
-sets 'train.context = 8' --context-length 8
+sets 'train.batch_size = 3' -b 3
+sets 'train.context_length = 8' --context-length 8
 sets 'train.lr = 0.5' --lr 0.5
 sets 'train.precision = bf16' --precision bf16
 moec train p.moe:small --data text --out seeded --seed 9 >log 2>&1 && grep -q '"seed": 9' seeded/run.json || wrong "--seed has no effect"

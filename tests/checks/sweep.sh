@@ -44,7 +44,7 @@ until [ -e killed/gate_at_v/seed_1/last.safetensors ]; do
 done
 # Another one in the same folder is refused at once.
 sweep gate killed > second.log 2>&1 && wrong "two sweeps in one folder"
-grep -q 'another sweep is at work' second.log || wrong "two sweeps: $(cat second.log)"
+grep -q 'another sweep is running' second.log || wrong "two sweeps: $(cat second.log)"
 kill -9 $process 2> /dev/null || wrong "the sweep was over before it could be killed"
 wait $process || true
 [ -e killed/table.json ] && wrong "the sweep was over before it was killed"

@@ -188,6 +188,14 @@ complete -c moec -n '__fish_seen_subcommand_from explain' -l verbose -s v -d 'co
 complete -c moec -n '__fish_seen_subcommand_from explain' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
 complete -c moec -n '__fish_seen_subcommand_from explain' -l help -s h -d 'this text'
 
+complete -c moec -f -n __fish_use_subcommand -a doc -d 'Describe layers, optimizers, schedules, functions and their options.'
+complete -c moec -n '__fish_seen_subcommand_from doc' -l json -d 'result as JSON'
+complete -c moec -n '__fish_seen_subcommand_from doc' -l markdown -d 'result as Markdown, as in stdlib/OPTIONS.md'
+complete -c moec -n '__fish_seen_subcommand_from doc' -l quiet -s q -d 'errors and the result only'
+complete -c moec -n '__fish_seen_subcommand_from doc' -l verbose -s v -d 'compiler commands, cache hits and phase times'
+complete -c moec -n '__fish_seen_subcommand_from doc' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
+complete -c moec -n '__fish_seen_subcommand_from doc' -l help -s h -d 'this text'
+
 complete -c moec -f -n __fish_use_subcommand -a tensors -d 'List the tensors of a file, a model directory or a run.'
 complete -c moec -n '__fish_seen_subcommand_from tensors' -l json -d 'list of name, type, shape and bytes as JSON'
 complete -c moec -n '__fish_seen_subcommand_from tensors' -l quiet -s q -d 'errors and the result only'

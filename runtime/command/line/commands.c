@@ -142,7 +142,7 @@ static const Command commands[] = {
      SET_SIZES | SET_TRAINING | SET_PRECISION,
      "SPEC [options]",
      "Show how settings transfer from the tuned model, per parameter.",
-     {"transfer models/wide.moe", "transfer models/wide.moe --set dim=1024"},
+     {"transfer models/complete_mue.moe", "transfer models/complete_mue.moe -v"},
      NULL},
     {"coordcheck",
      command_coordcheck,
