@@ -16,8 +16,8 @@ static const struct {
 static Setting settings[] = {
     {SET_SIZES, OPTION_COUNT, "train.batch_size", "--batch-size", "N", "sequences per micro-batch",
      NULL},
-    {SET_SIZES, OPTION_COUNT, "train.context_length", "--context-length", "N", "positions per sequence",
-     NULL},
+    {SET_SIZES, OPTION_COUNT, "train.context_length", "--context-length", "N",
+     "positions per sequence", NULL},
     {SET_TRAINING, OPTION_NUMBER, "train.lr", "--lr", "X", "peak learning rate", NULL},
     {SET_TRAINING, OPTION_COUNT, "train.steps", "--steps", "N", "optimizer steps", NULL},
     {SET_PRECISION, OPTION_TEXT, "train.precision", "--precision", "f32|bf16",
