@@ -88,7 +88,7 @@ sets() { # EXPECTED ARGUMENTS...: `moec diff` of the model and the same with the
     moec train p.moe:small --data text --out flagged --steps 0 "$@" >log 2>&1 || wrong "train $*: $(cat log)"
     moec diff p.moe:small flagged >log 2>&1
     rm -r flagged
-    grep -qx "  + $expected" log || wrong "$*: no '$expected': $(cat log)"
+    grep -qx "    ${expected% = *}  *[^ ]* -> ${expected#* = }" log || wrong "$*: no '$expected': $(cat log)"
 }
 sets 'train.batch_size = 3' -b 3
 sets 'train.context_length = 8' --context-length 8
@@ -158,7 +158,7 @@ row 'the spec in a run, with its `--set` < `--set` of the next command'
 rm -rf run
 moec train p.moe:small --data text --out run --set train.batch_size=3 --set train.steps=2 >log 2>&1 || wrong "$(cat log)"
 moec diff run p.moe:small >log 2>&1
-grep -q -- '- train.batch_size = 3' log || wrong "the run has lost its --set: $(cat log)"
+grep -q '^    train.batch_size  *3 -> 2$' log || wrong "the run has lost its --set: $(cat log)"
 moec diff run p.moe:small --set train.batch_size=5 >log 2>&1
 grep -q 'train.batch_size' log && wrong "--set has no effect on a run: $(cat log)"
 row 'the spec in a run < the spec and the options of `train --resume`'
