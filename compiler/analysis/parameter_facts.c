@@ -4,7 +4,7 @@
  * alone that is summed over one of its own axes with other factors is the operand of a product;
  * otherwise it scales them. A term of its own is added.
  *
- *     sum[d] x[s,d] * stop_gradient(w[d,f])         terms: 1; factors: x[s,d], stop_gradient(w[d,f])
+ *     sum[d] x[s,d] * tanh(w[d,f])         terms: 1; factors: x[s,d], tanh(w[d,f])
  *     h[s,f] + bias[f]                     terms: h[s,f], bias[f]
  *
  * A product of two equations, p[s,d,f] = x[s,d] * w[d,f] and sum[d] p[s,d,f], counts as a product

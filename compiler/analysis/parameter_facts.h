@@ -7,8 +7,8 @@
  *     x[s,d]   = embedding[tokens[s],d]          embedding: lookup; its first axis looked up
  *     x[s,d]   = x[s,d] + place[s,d]             place: lookup, by the position in the sequence
  *
- * Expressions of parameters alone count as their parameters: `stop_gradient(w)`, `1 + w`, a low-rank
- * product, a normalized weight.
+ * Expressions of parameters alone count as their parameters: `stop_gradient(w)`, `1 + w`, a
+ * low-rank product, a normalized weight.
  */
 #ifndef PARAMETER_FACTS_H
 #define PARAMETER_FACTS_H

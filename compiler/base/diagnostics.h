@@ -59,8 +59,8 @@ void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Notes the use of a deprecated name: "option 'top' is now 'top_k'". One line on stderr per name and
- * process; in an editor a warning at the span. */
+/* Notes the use of a deprecated name: "option 'top' is now 'top_k'". One line on stderr per name
+ * and process; in an editor a warning at the span. */
 void report_renamed(Reports *reports, Span span, const char *kind, const char *old,
                     const char *now);
 

@@ -1,10 +1,10 @@
-/* suggest: the help line of an unknown option, value or layer. For an option of a decoder, the first
+/* suggest: the help line of an unknown option, value or layer. For an option, the first
  * of these that exists:
  *
  *     lr                option of an inner layer                         train.lr
  *     d_model           option that declares it: `suggest [d_model]`     dim
  *     layer             similar option of the layer                      layers
- *     gate_count        longest common part                              attention.gate
+ *     bias_count        longest common part                              ffn.bias
  *     anything else     all options of the layer
  */
 #include "elaborate/elaborate.h"

@@ -2,7 +2,7 @@
  *
  *     from hidden_size = dim                       dim has the value of hidden_size
  *     from rope_theta = attention.rotary.theta else 10000
- *     from rotary_pct = attention.rotary.rotary_dim / attention.head_dim   solved for the unknown option
+ *     from rotary_pct = attention.rotary.rotary_dim / attention.head_dim   solved for the unknown
  *     from hidden_act = "silu"                     holds in every model of the family
  *     norm = layer_norm                            holds in every model of moec
  *     from max_length = attention.rotary.factor if attention.rotary == dynamic_rotary

@@ -205,7 +205,7 @@ suggests "'train.lr'" learning_rate max_lr
 suggests "'train.schedule.min_lr_ratio'" min_lr
 suggests "'train.schedule.warmup_steps'" warmup_steps warmup_iters num_warmup_steps
 suggests "'train.schedule'" lr_scheduler scheduler
-suggests "the schedules are constant, cosine, wsd" lr_scheduler
+suggests "use one of the schedules: constant, cosine, wsd" lr_scheduler
 suggests "'train.optimizer.weight_decay'" weight_decay
 suggests "'train.optimizer.beta1' and 'train.optimizer.beta2'" betas
 suggests "'train.optimizer.beta1'" adam_beta1
