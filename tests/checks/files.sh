@@ -51,11 +51,11 @@ ends 1 "weights is a safetensors file, not training data" moec train small.moe -
 ends 1 "weights is a safetensors file, not training data" moec eval run --data weights
 ends 1 "weights is a safetensors file, not training data" moec run small.moe --weights weights --tokens weights --want loss --out out
 moec init small.moe --seed 1 --out deeper --set layers=2
-ends 0 "deeper holds 9 tensors that the model does not read, such as block.1" \
+ends 0 "deeper contains 9 tensors that the model does not read, such as block.1" \
     moec run small.moe --weights deeper --tokens text --want loss --out out
 [ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are told of more than once"
 moec init small.moe --seed 1 --out wide.safetensors --set vocab=300
-ends 1 "no tokenizer, so text cannot be converted" moec generate wide.safetensors --prompt x --tokens 2
+ends 1 "no tokenizer" moec generate wide.safetensors --prompt x --tokens 2
 
 # A run in place of a spec, and a spec in place of a run.
 for run in run run/last.safetensors; do
