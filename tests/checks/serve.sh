@@ -129,7 +129,7 @@ same "text of events" "$(echo "$events" | grep -o '"content":"[^"]*"' | field co
 refuse 400 'must be a list of objects' "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d '{"messages":[{"role":"user"}]}'
 printf '{%% macro f() %%}{%% endmacro %%}' >"$work/macro.jinja"
 moec serve "$work/run" --port 0 --chat-template "$work/macro.jinja" >"$work/out" 2>&1 && wrong "a macro was taken"
-grep -q "the block 'macro' is not supported" "$work/out" || wrong "$(cat "$work/out")"
+grep -q "block 'macro' is not supported" "$work/out" || wrong "$(cat "$work/out")"
 refuse 401 'invalid_api_key' "$at/v1/completions" -d '{"prompt":"x"}'
 refuse 401 'invalid_api_key' "$at/v1/models" -H 'Authorization: Bearer secreT'
 refuse 200 '"ok"' "$at/health"
