@@ -34,9 +34,9 @@ typedef enum ContractionKind {
 
 /* A statement as a matrix product. The operands are reads of the statement, `a` and `b` possibly
  * swapped. An address is that of the element where all loops are 0. In a grouped product,
- * `product.k` and `product.n` are the sizes, `a_m` the row stride of a, `b_k` and `b_n` the strides
- * of b, and `c_m` the row stride of c. The number of groups is `batch[0]`. The stride between groups is
- * `b_batch[0]` or `c_batch[0]`. */
+ * `product.k` and `product.n` are the sizes, `a_m` the row stride of a, `b_k` and `b_n` the
+ * strides of b, and `c_m` the row stride of c. The number of groups is `batch[0]`. The stride
+ * between groups is `b_batch[0]` or `c_batch[0]`. */
 typedef struct Contraction {
     ContractionKind kind;
     Product product;

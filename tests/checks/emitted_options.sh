@@ -38,8 +38,8 @@ done
 for value in nan inf -1 "" 1e999 x 0.5x; do
     ends 2 "--temperature expects a number of at least 0" generate --prompt x --temperature "$value"
 done
-ends 2 "--tokens takes" generate --prompt x --tokens
-ends 2 "there is no option --token" generate --prompt x --token 5
+ends 2 "--tokens expects a whole number" generate --prompt x --tokens
+ends 2 "unknown option --token" generate --prompt x --token 5
 ends 2 "--out expects a text" draw --out ""
 ends 1 "out of memory" draw --out ../drawn --count 4611686018427387904
 

@@ -51,9 +51,9 @@ ends 1 "weights is a safetensors file, not training data" moec train small.moe -
 ends 1 "weights is a safetensors file, not training data" moec eval run --data weights
 ends 1 "weights is a safetensors file, not training data" moec forward small.moe --weights weights --input weights --outputs loss --out out
 moec init small.moe --seed 1 --out deeper --set layers=2
-ends 0 "deeper holds 9 tensors that the model does not read, such as block.1" \
+ends 0 "deeper contains 9 tensors that the model does not read, such as block.1" \
     moec forward small.moe --weights deeper --input text --outputs loss --out out
-[ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are told of more than once"
+[ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are reported more than once"
 moec init small.moe --seed 1 --out wide.safetensors --set vocab_size=300
 ends 1 "no tokenizer, so text cannot be converted" moec generate wide.safetensors --prompt x -n 2
 

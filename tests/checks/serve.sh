@@ -72,24 +72,24 @@ grep -q 'bad.jsonl:1: invalid question' "$work/out" || wrong "$(cat "$work/out")
 at1=$at/v1/completions
 refuse 400 'is not valid JSON' "$at1" -d '{'
 refuse 400 'a JSON object' "$at1" -d '[]'
-refuse 400 "unknown argument 'promt'" "$at1" -d '{"promt":"x"}'
+refuse 400 "unknown field 'promt'" "$at1" -d '{"promt":"x"}'
 refuse 400 "'prompt' is missing" "$at1" -d '{}'
 refuse 400 'at least one token' "$at1" -d '{"prompt":""}'
 refuse 400 'is not a token id' "$at1" -d '{"prompt":[1,256]}'
 refuse 400 'is not a token id' "$at1" -d '{"prompt":[[1],[-1]]}'
 refuse 400 "'temperature' must be a number from 0 to 2" "$at1" -d '{"prompt":"x","temperature":"hot"}'
-refuse 400 'token numbers below 256' "$at1" -d '{"prompt":"x","logit_bias":{"256":5}}'
+refuse 400 'token ids below 256' "$at1" -d '{"prompt":"x","logit_bias":{"256":5}}'
 refuse 400 'from -100 to 100' "$at1" -d '{"prompt":"x","logit_bias":{"1":101}}'
 refuse 400 'must map token ids' "$at1" -d '{"prompt":"x","logit_bias":[1]}'
 refuse 400 "'presence_penalty' must be a number from -2 to 2" "$at1" -d '{"prompt":"x","presence_penalty":3}'
 refuse 400 "'response_format' is not supported" "$at1" -d '{"prompt":"x","response_format":{"type":"json_object"}}'
 refuse 400 'context_length_exceeded' "$at1" -d '{"prompt":"x","max_tokens":33}'
-refuse 400 'at most 128 texts' "$at1" -d '{"prompt":["x","y"],"n":100}'
+refuse 400 'at most 128 completions' "$at1" -d '{"prompt":["x","y"],"n":100}'
 refuse 400 'must be a non-empty string' "$at1" -d '{"prompt":"x","stop":""}'
 refuse 404 'model_not_found' "$at1" -d '{"model":"other","prompt":"x"}'
 refuse 404 'unknown path' "$at/v1/embeddings" -d '{}'
-refuse 405 'takes POST' "$at1"
-refuse 405 'takes GET' "$at/health" -d x
+refuse 405 'supports only the method POST' "$at1"
+refuse 405 'supports only the method GET' "$at/health" -d x
 refuse 400 'no_chat_template' "$at/v1/chat/completions" -d '{"messages":[{"role":"user","content":"x"}]}'
 head -c 4000 "$work/text" >"$work/long"
 refuse 413 'the body is too large' "$at1" --data-binary "@$work/long"
@@ -129,7 +129,7 @@ same "text of events" "$(echo "$events" | grep -o '"content":"[^"]*"' | field co
 refuse 400 'must be a list of objects' "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d '{"messages":[{"role":"user"}]}'
 printf '{%% macro f() %%}{%% endmacro %%}' >"$work/macro.jinja"
 moec serve "$work/run" --port 0 --chat-template "$work/macro.jinja" >"$work/out" 2>&1 && wrong "a macro was taken"
-grep -q "the block 'macro' is not supported" "$work/out" || wrong "$(cat "$work/out")"
+grep -q "block 'macro' is not supported" "$work/out" || wrong "$(cat "$work/out")"
 refuse 401 'invalid_api_key' "$at/v1/completions" -d '{"prompt":"x"}'
 refuse 401 'invalid_api_key' "$at/v1/models" -H 'Authorization: Bearer secreT'
 refuse 200 '"ok"' "$at/health"

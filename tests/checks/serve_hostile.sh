@@ -53,8 +53,8 @@ curl -K "$work/requests" >"$work/answers" || wrong "curl ends with $?: $(tail -1
 iconv -f UTF-8 -t UTF-8 "$work/answers" >/dev/null || wrong "an answer is not UTF-8"
 [ "$(find "$work/bodies" -type f | wc -l)" -gt 600 ] || wrong "too few bodies"
 same "answers" "$(grep -cE '^\{.*\} [24][0-9][0-9]$' "$work/answers")" "$(find "$work/bodies" -type f | wc -l)"
-grep -q "unknown argument 'aaaaaaaaaaaaaaaé'" "$work/answers" || wrong "a short name is cut"
-grep -q "unknown argument '$(printf %.59s "$name")'" "$work/answers" || wrong "a name is not cut before its last character"
+grep -q "unknown field 'aaaaaaaaaaaaaaaé'" "$work/answers" || wrong "a short name is cut"
+grep -q "unknown field '$(printf %.59s "$name")'" "$work/answers" || wrong "a name is not cut before its last character"
 refuse 200 '"ok"' "$at/health"
 
 # ---- Hosts, origins, types ----

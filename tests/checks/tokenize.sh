@@ -92,7 +92,7 @@ for token in -1 '"x"' 9223372036854775807 4294967297; do
     refuses "'post_processor' is malformed" "$work/text" --tokenizer "$work/changed.json"
 done
 added '{"type": "BertProcessing", "sep": ["b", 7], "cls": ["a", 600]}'
-refuses "adds the token 600, which does not exist" "$work/text" --tokenizer "$work/changed.json"
+refuses "adds token 600, which does not exist" "$work/text" --tokenizer "$work/changed.json"
 for tokens in 7 '{"a": 1}' '[7]' '[{"id": -1, "content": "x"}]' '[{"id": 1, "content": 2}]'; do
     printf '{"added_tokens": %s, "model": {"type": "WordLevel", "vocab": {"a": 0}}}' "$tokens" > "$work/changed.json"
     refuses "'added_tokens' is malformed" "$work/text" --tokenizer "$work/changed.json"

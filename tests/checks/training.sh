@@ -116,7 +116,7 @@ grep -q 'has 56 of the 60 steps' "$work/log" || fail "missing steps are not told
 [ "$(grep -c '"loss"' "$log")" -eq 57 ] || fail "a mended log has lost sound lines"
 : > "$log"
 train mended --resume --steps 62 || fail "a run without a log does not go on"
-grep -q 'holds 0 of the 61 steps' "$work/log" || fail "a lost log is not told of"
+grep -q 'has 0 of the 61 steps' "$work/log" || fail "a lost log is not told of"
 
 refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.grad_clip=0
 refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab_size=100
@@ -131,4 +131,4 @@ moec train $images --out "$work/drawing" > "$work/log" 2>&1 || fail "images do n
 moec eval "$work/drawing" --data "$work/images" > "$work/log" 2>&1 || fail "a model of images is not measured"
 grep -q 'on 200 examples' "$work/log" || fail "the measure does not count examples"
 eval_text() { moec eval "$work/drawing" --data "$work/text" > "$work/log" 2>&1; }
-refuses "a text for images" "a safetensors file that holds 'image'" eval_text
+refuses "a text for images" "a safetensors file with tensor 'image'" eval_text
