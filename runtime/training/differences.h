@@ -2,8 +2,8 @@
 #ifndef DIFFERENCES_H
 #define DIFFERENCES_H
 
-/* Two specs as moec_bundle gives them. Says which lines only one of them has; nothing when they
- * differ in the places of their files alone. */
+/* Two specs as moec_bundle gives them. If they do not train the same model in the same way: prints
+ * the lines that only one of them has, those of the standard library only if no others differ. */
 void differences_tell(const char *then, const char *now);
 
 #endif
