@@ -2,8 +2,9 @@
 #ifndef DIFFERENCES_H
 #define DIFFERENCES_H
 
-/* Prints a note with the lines that occur in only one of two specs, as returned by moec_bundle.
- * Prints nothing if only file paths differ. */
+/* Compares two specs, as returned by moec_bundle. If they do not train the same model in the same
+ * way, prints a note with the lines that occur in only one of them; lines of the standard library
+ * only if no others differ. */
 void differences_tell(const char *then, const char *now);
 
 #endif
