@@ -192,11 +192,12 @@ static void report_differences(MoecCompiler *compiler, const Layout *layout, Moe
     int told = 0;
     for (int i = 0; i < settings->count && told < 8; i++) {
         const Setting *setting = settings->items[i];
-        const char *other = moec_option(again, setting->path);
+        const Setting *other = find_setting(again, setting->path);
         if (!strncmp(setting->path, "train", 5) || setting->kind == VALUE_OTHER) continue;
-        if (other && !strcmp(setting->text, other)) continue;
-        report_note(reports, (Span){0}, "%s is %s, but %s after export", setting->path,
-                    setting->text, other ? other : "nothing");
+        if (other && same_value(moec_unit(compiler), setting, other)) continue;
+        report_note(reports, (Span){0}, "%s is %s, but %s after export",
+                    other ? other->path : setting->path, setting->text,
+                    other ? other->text : "nothing");
         told++;
     }
     report_help(reports, "write a custom layout, or train a model of this family");

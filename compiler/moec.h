@@ -40,7 +40,10 @@ MoecCompiler *moec_open(const char *file, const char *model, const char *const *
 /* The same from a spec that was saved with moec_bundle (checkpoints). */
 MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets,
                                int set_count);
-/* The same for moec_log_name alone. */
+/* Whether two specs train the same model in the same way, whatever their options and files are
+ * called; an option that only one of them has is not compared. */
+bool moec_same_training(MoecCompiler *then, MoecCompiler *now);
+/* The same as moec_open_bundle for moec_log_name alone. */
 MoecCompiler *moec_open_names(const char *bundle);
 /* The current form of a name in a log of this model: the standard library renames probes. `name`
  * itself if there is no other. */

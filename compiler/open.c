@@ -376,86 +376,6 @@ const char *moec_model(const MoecCompiler *compiler) {
     return compiler->model;
 }
 
-static const Setting *setting_at(const MoecCompiler *compiler, const char *path) {
-    for (int i = 0; i < compiler->settings.count; i++) {
-        const Setting *setting = compiler->settings.items[i];
-        if (!strcmp(setting->path, path)) return setting;
-    }
-    return NULL;
-}
-
-/* ---- settings under other names, as in a checkpoint with an older library ---- */
-
-static bool has_group(const MoecCompiler *compiler, const char *path) {
-    size_t length = strlen(path);
-    for (int i = 0; i < compiler->settings.count; i++) {
-        const char *one = ((const Setting *)compiler->settings.items[i])->path;
-        if (!strncmp(one, path, length) && one[length] == '.') return true;
-    }
-    return false;
-}
-
-/* Former names of `name`, and names of options that were called so. */
-static List other_names(MoecCompiler *compiler, const char *name) {
-    List names = {0};
-    const Unit *standard = standard_unit(compiler->unit);
-    const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < lists[i]->count; k++) {
-            const Node *layer = lists[i]->items[k], *body = layer->kids[layer->count - 1];
-            for (int j = 0; j < body->count; j++) {
-                const Node *option = body->kids[j], *aliases = option->aliases;
-                for (int a = 0; option->kind == NODE_OPTION && aliases && a < aliases->count; a++) {
-                    const Node *alias = aliases->kids[a];
-                    if (alias->number == 1 || alias->count) continue;
-                    if (!strcmp(option->name, name))
-                        list_push(compiler->arena, &names, (void *)alias->name);
-                    if (!strcmp(alias->name, name))
-                        list_push(compiler->arena, &names, (void *)option->name);
-                }
-            }
-        }
-    return names;
-}
-
-/* `done` is known, `rest` has to be found below it. */
-static const Setting *setting_below(MoecCompiler *compiler, const char *done, const char *rest) {
-    size_t length = strcspn(rest, ".");
-    const char *head = arena_copy(compiler->arena, rest, length);
-    List names = other_names(compiler, head);
-    for (int i = -1; i < names.count; i++) {
-        const char *name = i < 0 ? head : names.items[i];
-        const char *path = *done ? arena_format(compiler->arena, "%s.%s", done, name) : name;
-        const Setting *found = !rest[length] ? setting_at(compiler, path)
-                               : has_group(compiler, path)
-                                   ? setting_below(compiler, path, rest + length + 1)
-                                   : NULL;
-        if (found) return found;
-    }
-    return NULL;
-}
-
-static const Setting *find_setting(MoecCompiler *compiler, const char *path) {
-    const Setting *setting = setting_at(compiler, path);
-    if (setting || !compiler->unit || !compiler->settings.count) return setting;
-    const char *dot = strrchr(path, '.');
-    List names = other_names(compiler, dot ? dot + 1 : path);
-    for (int i = 0; i < names.count && !setting; i++) /* it was in another group */
-        if (strchr(names.items[i], '.')) setting = setting_at(compiler, names.items[i]);
-    if (setting) return setting;
-    return setting_below(compiler, "", path);
-}
-
-const char *moec_option(MoecCompiler *compiler, const char *path) {
-    const Setting *setting = find_setting(compiler, path);
-    return setting ? setting->text : NULL;
-}
-
-bool moec_option_real(MoecCompiler *compiler, const char *path) {
-    const Setting *setting = find_setting(compiler, path);
-    return setting && setting->real;
-}
-
 void moec_mark_units(MoecCompiler *compiler) {
     compiler->marks = true;
 }
@@ -467,11 +387,6 @@ void moec_trains(MoecCompiler *compiler) {
 bool moec_rounded(MoecCompiler *compiler) {
     const char *precision = moec_option(compiler, "train.precision");
     return precision && !strcmp(precision, "bf16");
-}
-
-double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise) {
-    const Setting *setting = find_setting(compiler, path);
-    return setting && setting->kind == VALUE_NUMBER ? setting->number : otherwise;
 }
 
 MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *const *sets,

@@ -269,6 +269,10 @@ const Experiment *moec_asked(struct MoecCompiler *compiler);
 const List *moec_layout_list(struct MoecCompiler *compiler);
 /* Its settings, Setting *. */
 const List *moec_settings(struct MoecCompiler *compiler);
+/* The setting of this path, under its current or a former name; or NULL. */
+const Setting *find_setting(struct MoecCompiler *compiler, const char *path);
+/* Whether two settings of an option have the same value, under its current or a former name. */
+bool same_value(Unit *unit, const Setting *one, const Setting *other);
 /* The same model with more overrides (Node * NODE_ENTRY). Its errors are in its reports, and in
  * those of `compiler` if `tell`. Close it before `compiler`. */
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);

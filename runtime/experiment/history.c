@@ -122,8 +122,7 @@ char *run_spec(const char *folder) {
 /* Numbers under a former name of a probe join those under its current name. */
 static void join_columns(History *history, int from, int to) {
     for (long row = 0; row < history->rows; row++)
-        if (isnan(history->values[to][row]))
-            history->values[to][row] = history->values[from][row];
+        if (isnan(history->values[to][row])) history->values[to][row] = history->values[from][row];
     if (!history->former[to]) {
         history->former[to] = history->former[from];
         history->former[from] = NULL;

@@ -2,6 +2,7 @@
 
 #include "base/message.h"
 #include "base/memory.h"
+#include "moec.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -43,8 +44,9 @@ static void add_lines(Lines *lines, const char *text, size_t length) {
     }
 }
 
-/* Lines of all files and settings, without the headers "file LENGTH PATH" and "set LENGTH". */
-static Lines lines_of(const char *bundle) {
+/* Lines of all files and settings, without the headers "file LENGTH PATH" and "set LENGTH"; those of
+ * the standard library only with `library`. */
+static Lines lines_of(const char *bundle, bool library) {
     Lines lines = {0};
     const char *end = bundle + strlen(bundle), *at = strchr(bundle, '\n');
     size_t length;
@@ -54,7 +56,9 @@ static Lines lines_of(const char *bundle) {
            (sscanf(at + 1, "file %zu", &length) == 1 || sscanf(at + 1, "set %zu", &length) == 1)) {
         const char *text = strchr(at + 1, '\n');
         if (!text || length >= (size_t)(end - text)) break;
-        add_lines(&lines, text + 1, length);
+        const char *path = strchr(at + 6, ' ');
+        bool standard = !strncmp(at + 1, "file ", 5) && path && !strncmp(path, " std/", 5);
+        if (library || !standard) add_lines(&lines, text + 1, length);
         at = text + 1 + length;
     }
     return lines;
@@ -104,15 +108,27 @@ static char *own_lines(const Lines *lines) {
     return longer;
 }
 
-void differences_tell(const char *then, const char *now) {
-    Lines before = lines_of(then), after = lines_of(now);
+/* False if there are none. */
+static bool tell_lines(const char *then, const char *now, bool library) {
+    Lines before = lines_of(then, library), after = lines_of(now, library);
     if (before.count && after.count) pair_up(&before, &after);
     char *old = own_lines(&before), *new = own_lines(&after);
-    if (old || new)
+    bool found = old || new;
+    if (found)
         note_message("the spec has changed since the run started%s%s%s%s", old ? "\n  was: " : "",
                      old ? old : "", new ? "\n  now: " : "", new ? new : "");
     free(old);
     free(new);
     free(before.items);
     free(after.items);
+    return found;
+}
+
+void differences_tell(const char *then, const char *now) {
+    if (!strcmp(then, now)) return;
+    MoecCompiler *old = moec_open_bundle(then, strlen(then), NULL, 0);
+    MoecCompiler *new = moec_open_bundle(now, strlen(now), NULL, 0);
+    if (!moec_same_training(old, new) && !tell_lines(then, now, false)) tell_lines(then, now, true);
+    moec_close(old);
+    moec_close(new);
 }

@@ -2,8 +2,8 @@
 #ifndef DIFFERENCES_H
 #define DIFFERENCES_H
 
-/* Prints a note with the lines that occur in only one of two specs, as returned by moec_bundle.
- * Prints nothing if only file paths differ. */
+/* Two specs as moec_bundle gives them. If they do not train the same model in the same way: prints
+ * the lines that only one of them has, those of the standard library only if no others differ. */
 void differences_tell(const char *then, const char *now);
 
 #endif

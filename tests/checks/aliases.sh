@@ -264,3 +264,39 @@ done
 ! grep -q '^\(load\|busiest\|first_token\|largest_activation\)\>' "$work/out" || wrong "an old name of a probe: $(cat "$work/out")"
 moec generate "$work/moe" --prompt "$(printf '\1\2')" --tokens 6 --temperature 0 >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
 [ "$(od -An -tu1 "$work/out" | tr -s ' \n' ' ')" = " 1 2 6 31 1 6 6 6 " ] || wrong "another text: $(od -An -tu1 "$work/out")"
+moec log "$work/moe" --csv >"$work/out"
+head -n 1 "$work/out" | grep -q ',max_expert_load,.*,val_expert_load.layer.0.0,.*,val_max_expert_load,' || wrong "a log has no current names: $(head -n 1 "$work/out")"
+
+# It goes on with the same losses; only what differs otherwise is printed; old and new names are one column.
+cp -r "$work/moe" "$work/more"
+moec train tests/old_run/moe/old_moe.moe --data "$work/text" --out "$work/more" --resume --set train.steps=3 >/dev/null 2>"$work/log" || :
+! grep -q 'spec is not the one' "$work/log" || wrong "new names are another spec: $(cat "$work/log")"
+moec train tests/old_run/moe/old_moe.moe --data "$work/text" --out "$work/more" --resume >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+[ "$(grep -A 2 'spec is not the one' "$work/log" | sed -n '2,$p')" = "  was: train.steps=3" ] || wrong "other differences: $(cat "$work/log")"
+moec log "$work/more" --csv >"$work/out"
+awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next } { print $1, $column["loss"], $column["max_expert_load"] }' "$work/out" >"$work/losses"
+printf '1 3.49841261 1.375\n2 3.48151994 1.375\n3 3.47422171 1.125\n4 3.49302197 1.625\n5 3.4586544 1.125\n6 3.48710489 1.375\n' |
+    awk 'NR == FNR { loss[$1] = $2; load[$1] = $3; next } { d = loss[$1] - $2; if (d * d > 1e-10 || load[$1] != $3) exit 1; seen++ } END { if (seen != 6) exit 1 }' - "$work/losses" ||
+    wrong "the mixture resumes to other numbers: $(cat "$work/losses")"
+cp -r "$work/moe" "$work/faster"
+moec train tests/old_run/moe/old_moe.moe --data "$work/text" --out "$work/faster" --resume --set train.lr=2e-2 >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+grep -A 2 'spec is not the one' "$work/log" | grep -q '^  now: train.lr=2e-2' || wrong "another learning rate is not printed: $(cat "$work/log")"
+
+# A sweep of an earlier version that compares by an old name; a model's own probe of that name keeps it.
+mkdir -p "$work/sweep/base"
+mv "$work/moe" "$work/sweep/base/seed_1"
+echo '{ "experiment": "e", "metric": "val_busiest", "better": "high", "variants": { "base": { "sets": [] } } }' >"$work/sweep/sweep.json"
+moec compare "$work/sweep" --json >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
+grep -q '"metric": "val_max_expert_load"' "$work/out" && grep -q '"loss": 1.25' "$work/out" && grep -q '"max_expert_load": 1.125' "$work/out" ||
+    wrong "another comparison: $(cat "$work/out")"
+cat >"$work/probed.moe" <<'EOF2'
+use decoder
+layer own(x[s,d]) -> y[s,d] {
+  y = x
+  probe busiest = max[batch,s,d] x
+}
+model m = decoder { vocab_size = 32, dim = 8, layers = 1, attention.heads.q = 1, ffn = own, train = { batch_size = 2, context_length = 8, steps = 1 } }
+EOF2
+moec train "$work/probed.moe" --data "$work/text" --out "$work/own" >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+moec log "$work/own" --csv | head -n 1 | grep -q ',busiest,' || wrong "a probe of a model's own layer is renamed: $(moec log "$work/own" --csv | head -n 1)"
+moec eval "$work/own" --data "$work/text" --probes | grep -q '^busiest ' || wrong "eval renames a probe of a model's own layer"

@@ -1,0 +1,139 @@
+/* settings: the options of a model by their paths, under current or former names: a checkpoint may
+ * hold an older standard library.
+ */
+#include "driver.h"
+
+#include "elaborate/elaborate.h"
+
+#include <string.h>
+
+static const Setting *setting_at(const MoecCompiler *compiler, const char *path) {
+    for (int i = 0; i < compiler->settings.count; i++) {
+        const Setting *setting = compiler->settings.items[i];
+        if (!strcmp(setting->path, path)) return setting;
+    }
+    return NULL;
+}
+
+/* ---- settings under other names, as in a checkpoint with an older library ---- */
+
+static bool has_group(const MoecCompiler *compiler, const char *path) {
+    size_t length = strlen(path);
+    for (int i = 0; i < compiler->settings.count; i++) {
+        const char *one = ((const Setting *)compiler->settings.items[i])->path;
+        if (!strncmp(one, path, length) && one[length] == '.') return true;
+    }
+    return false;
+}
+
+/* Former names of `name`, and names of options that were called so. */
+static List other_names(MoecCompiler *compiler, const char *name) {
+    List names = {0};
+    const Unit *standard = standard_unit(compiler->unit);
+    const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < lists[i]->count; k++) {
+            const Node *layer = lists[i]->items[k], *body = layer->kids[layer->count - 1];
+            for (int j = 0; j < body->count; j++) {
+                const Node *option = body->kids[j], *aliases = option->aliases;
+                for (int a = 0; option->kind == NODE_OPTION && aliases && a < aliases->count; a++) {
+                    const Node *alias = aliases->kids[a];
+                    if (alias->number == 1 || alias->count) continue;
+                    if (!strcmp(option->name, name))
+                        list_push(compiler->arena, &names, (void *)alias->name);
+                    if (!strcmp(alias->name, name))
+                        list_push(compiler->arena, &names, (void *)option->name);
+                }
+            }
+        }
+    return names;
+}
+
+/* `done` is known, `rest` has to be found below it. */
+static const Setting *setting_below(MoecCompiler *compiler, const char *done, const char *rest) {
+    size_t length = strcspn(rest, ".");
+    const char *head = arena_copy(compiler->arena, rest, length);
+    List names = other_names(compiler, head);
+    for (int i = -1; i < names.count; i++) {
+        const char *name = i < 0 ? head : names.items[i];
+        const char *path = *done ? arena_format(compiler->arena, "%s.%s", done, name) : name;
+        const Setting *found = !rest[length] ? setting_at(compiler, path)
+                               : has_group(compiler, path)
+                                   ? setting_below(compiler, path, rest + length + 1)
+                                   : NULL;
+        if (found) return found;
+    }
+    return NULL;
+}
+
+const Setting *find_setting(MoecCompiler *compiler, const char *path) {
+    const Setting *setting = setting_at(compiler, path);
+    if (setting || !compiler->unit || !compiler->settings.count) return setting;
+    const char *dot = strrchr(path, '.');
+    List names = other_names(compiler, dot ? dot + 1 : path);
+    for (int i = 0; i < names.count && !setting; i++) /* it was in another group */
+        if (strchr(names.items[i], '.')) setting = setting_at(compiler, names.items[i]);
+    if (setting) return setting;
+    return setting_below(compiler, "", path);
+}
+
+const char *moec_option(MoecCompiler *compiler, const char *path) {
+    const Setting *setting = find_setting(compiler, path);
+    return setting ? setting->text : NULL;
+}
+
+bool moec_option_real(MoecCompiler *compiler, const char *path) {
+    const Setting *setting = find_setting(compiler, path);
+    return setting && setting->real;
+}
+
+double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise) {
+    const Setting *setting = find_setting(compiler, path);
+    return setting && setting->kind == VALUE_NUMBER ? setting->number : otherwise;
+}
+
+/* ---- comparison ---- */
+
+/* Whether an option of this name had the value `old` for `now`. */
+static bool value_was(Unit *unit, const char *name, const char *old, const char *now) {
+    const Unit *standard = standard_unit(unit);
+    const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < lists[i]->count; k++) {
+            const Node *option = option_called(lists[i]->items[k], name);
+            const Node *alias = option ? alias_find(option, old, false) : NULL;
+            if (alias && alias->count && !strcmp(alias->kids[0]->name, now)) return true;
+        }
+    return false;
+}
+
+static const char *last_part(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* Of a layer its name is compared: what it is given are settings, too. */
+bool same_value(Unit *unit, const Setting *one, const Setting *other) {
+    const char *text = one->text;
+    size_t length = strcspn(text, " {");
+    if (one->kind == VALUE_OTHER && *text != '[' && length == strcspn(other->text, " {"))
+        return !strncmp(text, other->text, length);
+    return !strcmp(text, other->text) || value_was(unit, last_part(one->path), other->text, text) ||
+           value_was(unit, last_part(other->path), text, other->text);
+}
+
+bool moec_same_training(MoecCompiler *then, MoecCompiler *now) {
+    static const MoecGraph graphs[] = {MOEC_TRAIN, MOEC_UPDATE, MOEC_STEP};
+    for (int i = 0; i < 3; i++) {
+        const char *was = moec_dump(then, graphs[i], "elaborate", false);
+        const char *is = moec_dump(now, graphs[i], "elaborate", false);
+        if (!was || !is || strcmp(was, is) != 0) return false;
+    }
+    for (int i = 0; i < now->settings.count; i++) {
+        const Setting *setting = now->settings.items[i];
+        const Setting *was = find_setting(then, setting->path);
+        if (strncmp(setting->path, "train.", 6) || !was) continue;
+        if (!same_value(now->unit, was, setting)) return false;
+    }
+    return true;
+}
