@@ -44,8 +44,8 @@ static void add_lines(Lines *lines, const char *text, size_t length) {
     }
 }
 
-/* Lines of all files and settings, without the headers "file LENGTH PATH" and "set LENGTH"; those of
- * the standard library only with `library`. */
+/* Lines of all files and settings, without the headers "file LENGTH PATH" and "set LENGTH"; those
+ * of the standard library only with `library`. */
 static Lines lines_of(const char *bundle, bool library) {
     Lines lines = {0};
     const char *end = bundle + strlen(bundle), *at = strchr(bundle, '\n');
