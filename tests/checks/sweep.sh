@@ -68,7 +68,7 @@ cmp whole/table.csv killed/table.csv || wrong "another table after a kill"
 # On a finished folder: the table alone.
 sweep gate whole > table.log 2>&1
 grep -q '^gate_at_v seed' table.log && wrong "a finished sweep makes runs"
-grep -q '+- ' table.log || wrong "no interval: $(cat table.log)"
+grep -qE '[-+][0-9.]+ \[[-+][0-9.]+, [-+][0-9.]+\]' table.log || wrong "no interval: $(cat table.log)"
 
 # What moec compare says of it, costs, speed and account included; seeds that were trained one by one are one model, too.
 moec compare whole --json > found || wrong "no comparison"
@@ -77,7 +77,7 @@ grep -qE '"(parameters|flops|cache|speed|seconds|flops_total)": null' found && w
 grep -q '"--seed",' whole/base/seed_2/run.json || wrong "the account has no command: $(cat whole/base/seed_2/run.json)"
 moec compare whole/gate_at_v/seed_2 whole/gate_at_v/seed_1 whole/base > found || wrong "no comparison"
 grep -qE '^  gate_at_v +2 ' found || wrong "seeds of one model stand apart: $(cat found)"
-grep -qE '^  base +2 .*-[0-9.]+ \+- |^  base +2 .*\+[0-9.]+ \+- ' found || wrong "no interval: $(cat found)"
+grep -qE '^  base +2 .*[-+][0-9.]+ \[[-+][0-9.]+, [-+][0-9.]+\]' found || wrong "no interval: $(cat found)"
 
 sed -i 's/lr = 1e-2, batch/lr = 2e-2, batch/' small.moe
 sweep gate whole > changed.log 2>&1 && wrong "a changed spec goes on"
@@ -85,11 +85,11 @@ grep -q 'variant base is not the same' changed.log || wrong "changed: $(cat chan
 
 # Of what is tuned the best counts, and one at the edge is called so.
 sweep rates tuned > tuned.log 2>&1 || wrong "a sweep with a tuned setting fails: $(cat tuned.log)"
-[ "$(grep -c 'train.lr = 1e-2, the best of 3$' tuned.log)" = 2 ] || wrong "not the best of each: $(cat tuned.log)"
+[ "$(grep -c 'train.lr = 1e-2, best of 3$' tuned.log)" = 2 ] || wrong "not the best of each: $(cat tuned.log)"
 grep -q '"tuned": "train.lr = 1e30"' tuned/table.json || wrong "the table leaves out what was tried"
 
 sweep diverging apart > apart.log 2>&1 || wrong "a sweep in which runs diverge fails: $(cat apart.log)"
-grep -q 'diverged: 2 of 2' apart.log || wrong "runs that diverged are not told: $(cat apart.log)"
+grep -q '2 of 2 diverged' apart.log || wrong "runs that diverged are not told: $(cat apart.log)"
 grep -q '"diverged"' apart/lr_1e30/seed_1/log.jsonl || wrong "the log does not say that the run diverged"
 
 # Halving: of four the two best go on at a quarter, the best at half, and the base; what has stopped is told and not compared.
