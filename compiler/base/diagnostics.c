@@ -274,7 +274,7 @@ static void add_reports(Text *text, Arena *arena, const List *list) {
     for (int i = 0; i < list->count; i++) {
         const Report *report = list->items[i];
         if (report->severity == SEVERITY_HELP) {
-            text_add(&out, "    help: %s\n", shown(arena, report->message));
+            text_add(&out, "  help: %s\n", shown(arena, report->message));
             continue;
         }
         if (report->span.source)
