@@ -130,9 +130,9 @@ both p.moe:tuned --set train.lr=1e-2
 plan 'hidden_dim_24' p.moe:fixed --set ffn=swiglu
 row 'the base < `match`, for variants other than the base'
 plan 'base +[0-9.]+ ' p.moe:matched
-sed -n 's/^  base *\([0-9]*\) .*/\1/p' log >plain
+sed -n 's/^  base *\([0-9.]*\) .*/\1/p' log >plain
 plan 'ffn.hidden_dim=' p.moe:matched --set ffn.hidden_dim=40
-sed -n 's/^  base *\([0-9]*\) .*/\1/p' log | cmp -s - plain && wrong "--set does not change the size of the base"
+sed -n 's/^  base *\([0-9.]*\) .*/\1/p' log | cmp -s - plain && wrong "--set does not change the size of the base"
 row 'the base < `budget`'
 steps 6 moec sweep p.moe:spent
 row '`budget` and `--set train.steps`'
