@@ -129,7 +129,7 @@ static const MoecAttend moec_options_decode_3 = {
 };
 
 /* act_y[b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:41
-   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:89 */
+   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:92 */
 static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict sdpa_gate_y)
 {

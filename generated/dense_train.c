@@ -197,7 +197,7 @@ static const MoecAttend moec_options_train_3 = {
 };
 
 /* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:41
-   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89 */
+   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:92 */
 static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict act_y, float *restrict sdpa_gate_y)
 {
@@ -459,8 +459,8 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
 
 /* act_y_2_again[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
           -- std/activations.moe:21
-   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:52
-   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:52 */
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:57
+   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:57 */
 static void kernel_train_14_d_ffn_up_product(long i, const float *restrict ffn_gate_product,
         const float *restrict ffn_up_product, const float *restrict d_ffn_h,
         float *restrict d_ffn_up_product, float *restrict ffn_h_again)
@@ -579,7 +579,7 @@ static void kernel_train_17_d_x_3(long i, const float *restrict x_3, const float
     }
 }
 
-/* sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89
+/* sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:92
    d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:41
    d_sdpa_gate_weight_product[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
           -- std/gate.moe:66 */

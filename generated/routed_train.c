@@ -584,7 +584,7 @@ static void kernel_train_17_d_ffn_total_4(long i, const float *restrict ffn_load
 
 /* act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
           -- std/activations.moe:21
-   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:52 */
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57 */
 static void kernel_train_18_expert_h_again(long i, const float *restrict expert_gate_product,
         const float *restrict expert_up_product, float *restrict act_y_again, float *restrict expert_h_again)
 {
@@ -632,8 +632,8 @@ static void kernel_train_19_d_ffn_norm_y_2(long i, const float *restrict ffn_val
         * expert_h_again[r,f]   -- std/moe.moe:109
    d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:109
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:52
-   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:52
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:57
+   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:57
    d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:21
    d_expert_gate_product[r,f] = d_act_y[r,f]
         * (sigmoid(expert_gate_product[i,r,f])
