@@ -67,7 +67,7 @@ static bool is_of_layers(const char *name) {
 }
 
 /* What a step says of each layer becomes a column for each: "gate.layer.0", "gate.layer.1"; of
- * values in a layer "load.layer.0.0", "load.layer.0.1" where they are wanted. */
+ * values in a layer "expert_load.layer.0.0" where they are wanted. */
 static void add_value(History *history, const char *name, const json_t *value) {
     bool parts = json_is_array(value) || json_is_object(value);
     if (parts && !history->whole && !is_of_layers(name)) return;

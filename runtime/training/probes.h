@@ -40,7 +40,7 @@ bool probes_add(Probes *probes);
  *     "gate.layer": [0.3, 0.5]                 each of them, where there are several
  *     "gate.layer": {"2": 0.3, "5": 0.5}       where others lie between
  *     "sdpa_gate.gate", "sdpa_gate.gate.layer" where a layer has several of the name
- *     "load.layer": [[0.7, 0.3], [0.5, 0.5]]   of a probe with axes: its values, of every layer
+ *     "expert_load.layer": [[0.7, 0.3], [0.5, 0.5]]   of a probe with axes: of every layer
  *
  * *wrong: the name of one that is no finite number, else NULL; it lives as long as the probes. */
 json_t *probes_json(const Probes *probes, const char **wrong);

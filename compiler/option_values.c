@@ -1,6 +1,5 @@
-/* settings: the options of a model by their paths, under current or former names: a checkpoint may
- * hold an older standard library.
- */
+/* option_values: the options of a model by their paths, under current or former names, because a
+ * checkpoint may hold an older standard library. */
 #include "driver.h"
 
 #include "elaborate/elaborate.h"
