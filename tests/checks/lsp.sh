@@ -76,7 +76,7 @@ typed() {
     { say "$hello"; opened t.moe "$1"; ask 1 completion t.moe "$2" "$3"; say "$goodbye" "$leave"; } | answered || wrong "typing"
     has 1 "\"label\":\"$4\""
 }
-typed 'use decoder\nmodel m = decoder { ffn = moe { experts = 4, to' 1 47 top
+typed 'use decoder\nmodel m = decoder { ffn = moe { experts = 4, to' 1 47 top_k
 typed 'use decoder\nmodel m = decoder { attention = { gate = { at = ' 1 49 sdpa
 typed 'use decoder\nmodel a = decoder { ffn = moe { experts = 4 } }\nmodel b = a { ffn = { ' 2 22 experts
 typed 'use decoder\nmodel a = decoder { attention.' 1 30 attention.heads.q
