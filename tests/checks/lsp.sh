@@ -80,8 +80,8 @@ typed 'use decoder\nmodel m = decoder { ffn = moe { experts = 4, to' 1 47 top_k
 typed 'use decoder\nmodel m = decoder { attention = { gate = { at = ' 1 49 sdpa
 typed 'use decoder\nmodel a = decoder { ffn = moe { experts = 4 } }\nmodel b = a { ffn = { ' 2 22 experts
 typed 'use decoder\nmodel a = decoder { attention.' 1 30 attention.heads.q
-typed 'use decoder\nmodel a = decoder { tied = ' 1 27 true
-typed 'use decoder\nlayer l(x[s,d]) -> y[s,d] {\n  param weight[d]\n  y = swiglu(x; hi' 3 18 hidden
+typed 'use decoder\nmodel a = decoder { tie_embeddings = ' 1 37 true
+typed 'use decoder\nlayer l(x[s,d]) -> y[s,d] {\n  param weight[d]\n  y = swiglu(x; hi' 3 18 hidden_dim
 typed 'mo' 0 2 model
 
 # What is no message, no JSON, too long, cut off.
