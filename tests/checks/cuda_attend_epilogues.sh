@@ -37,7 +37,7 @@ same() {
     number=$((number + 1))
     model "$2" "${3:-2}" "${4:-8}" >"$work/$number.moe"
     for graph in train decode; do
-        moec emit "$work/$number.moe" --target cuda --mode $graph --out "$work/$number" >/dev/null
+        moec emit "$work/$number.moe" --target cuda --mode $graph --force --out "$work/$number" >/dev/null 2>&1
         count=$(grep -c 'moec_attend.*\[&\]' "$work/$number/kernels.cu" || true)
         [ "$count" -eq "$1" ] || { echo "$graph: $count stores compute instead of $1: $2"; exit 1; }
         for precision in $(precisions "$number"); do

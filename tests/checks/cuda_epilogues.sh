@@ -38,7 +38,7 @@ number=0
 same() {
     number=$((number + 1))
     model "$1" >"$work/$number.moe"
-    moec emit "$work/$number.moe" --target cuda --mode train --out "$work/$number" >/dev/null
+    moec emit "$work/$number.moe" --target cuda --mode train --force --out "$work/$number" >/dev/null 2>&1
     count=$(grep -c '__global__.* product_train_' "$work/$number/kernels.cu" || true)
     [ "$count" -ge "$2" ] || { echo "$count stores compute instead of $2: $1"; exit 1; }
     for precision in $(precisions "$number"); do

@@ -33,7 +33,7 @@ number=0
 same() {
     number=$((number + 1))
     model "$3" "${4:-24}" >"$work/$number.moe"
-    moec emit "$work/$number.moe" --target cuda --mode train --out "$work/$number" >/dev/null
+    moec emit "$work/$number.moe" --target cuda --mode train --force --out "$work/$number" >/dev/null 2>&1
     found=$(sed -n 's/.*\.epilogue_ops = \([0-9]*\),.*/\1/p' "$work/$number/program.c" | sort -n | uniq -c | awk '{ printf "%sx%s ", $1, $2 }')
     [ "$found" = "$1 " ] || { echo "epilogues $found instead of $1: $3"; exit 1; }
     [ "$2" ] || return 0
