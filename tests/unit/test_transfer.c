@@ -66,8 +66,8 @@ typedef struct Expected {
 /* Complete-muE's page, "a worked example": proxy of width 128, 25k steps; 128e8a1s of width 1024,
  * 100k steps. */
 static const Expected worked[] = {
-    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "forward", 8.0 / 9),            /* A = 1/9, R = 8 */
-    IS("lm_e128a8s1", BLOCK "ffn.shared.down", "forward", 1.0 / 9),            /* A = 1/9, R = 1 */
+    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "multiplier", 8.0 / 9),         /* A = 1/9, R = 8 */
+    IS("lm_e128a8s1", BLOCK "ffn.shared.down", "multiplier", 1.0 / 9),         /* A = 1/9, R = 1 */
     TIMES("lm_e128a8s1", BLOCK "ffn.expert.down", "init", 1.0606601717798212), /* 3 / sqrt(8) */
     IS("lm_e128a8s1", BLOCK "ffn.expert.down", "init", 0.010606601717798212),
     IS("lm_e128a8s1", BLOCK "ffn.shared.down", "init", 0.010606601717798212),
@@ -82,20 +82,20 @@ static const Expected worked[] = {
     IS("lm_e128a8s1", BLOCK "attention.value", "init", 0.0035355339059327377),
     IS("lm_e128a8s1", BLOCK "attention.output", "init", 0.0035355339059327377),
     IS("lm_e128a8s1", BLOCK "attention.output", "lr", 6.25e-5),
-    IS("lm_e128a8s1", BLOCK "attention.output", "forward", 1),
+    IS("lm_e128a8s1", BLOCK "attention.output", "multiplier", 1),
     IS("lm_e128a8s1", BLOCK "attention_norm.weight", "lr", 5e-4),
     IS("lm_e128a8s1", "unembedding", "lr", 6.25e-5),
     IS("lm_e128a8s1", "unembedding", "init", 0.0035355339059327377),
-    IS("lm_e128a8s1", "unembedding", "forward", 0.125),
-    IS("lm_e128a8s1", "unembedding", "decay", 0.05),
-    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "decay", 0.05),
+    IS("lm_e128a8s1", "unembedding", "multiplier", 0.125),
+    IS("lm_e128a8s1", "unembedding", "weight_decay", 0.05),
+    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "weight_decay", 0.05),
     IS("lm_e128a8s1", "embedding", "lr", 5e-4),
     IS("lm_e128a8s1", "embedding", "init", 0.01),
     IS("lm_e128a8s1", "embedding", "eps", 2e-8),
     IS("lm_e128a8s1", "embedding", "beta1", 0.975),  /* 1 - 0.1 / 4 */
     IS("lm_e128a8s1", "embedding", "beta2", 0.9875), /* 1 - 0.05 / 4 */
-    IS("images_e128a8s1", BLOCK "ffn.expert.down", "forward", 8.0 / 9),
-    IS("images_e128a8s1", BLOCK "ffn.shared.down", "forward", 1.0 / 9),
+    IS("images_e128a8s1", BLOCK "ffn.expert.down", "multiplier", 8.0 / 9),
+    IS("images_e128a8s1", BLOCK "ffn.shared.down", "multiplier", 1.0 / 9),
     IS("images_e128a8s1", BLOCK "ffn.expert.down", "init", 0.021213203435596424),
     IS("images_e128a8s1", BLOCK "ffn.expert.down", "lr", 2.825e-4), /* 2.26e-3 / 8 */
     IS("images_e128a8s1", BLOCK "ffn.expert.up", "init", 0.0070710678118654755),
@@ -103,8 +103,8 @@ static const Expected worked[] = {
     IS("images_e128a8s1", BLOCK "attention.query", "init", 0.0070710678118654755),
     IS("images_e128a8s1", BLOCK "attention.output", "lr", 2.825e-4),
     IS("images_e128a8s1", "head", "lr", 2.825e-4),
-    IS("images_e128a8s1", "head", "forward", 0.125),
-    IS("images_e128a8s1", "head", "decay", 0.01),
+    IS("images_e128a8s1", "head", "multiplier", 0.125),
+    IS("images_e128a8s1", "head", "weight_decay", 0.01),
     IS("images_e128a8s1", "patch", "lr",
        2.26e-3), /* reads numbers of a patch, whose count is the same */
     IS("images_e128a8s1", "patch", "init", 0.02),
@@ -136,10 +136,10 @@ static const Expected changes[] = {
     TIMES("wide", BLOCK "attention.output", "eps", 0.25),
     TIMES("wide", "unembedding", "lr", 0.25),
     TIMES("wide", "unembedding", "init", 0.5),
-    TIMES("wide", "unembedding", "forward", 0.25),
+    TIMES("wide", "unembedding", "multiplier", 0.25),
     /* depth 4, alpha 1: branches by 1/4, learning rates as they were */
-    TIMES("deep", BLOCK "ffn.down", "forward", 0.25),
-    TIMES("deep", BLOCK "attention.output", "forward", 0.25),
+    TIMES("deep", BLOCK "ffn.down", "multiplier", 0.25),
+    TIMES("deep", BLOCK "attention.output", "multiplier", 0.25),
     TIMES("deep", BLOCK "ffn.up", "eps", 0.25),
     TIMES("deep", BLOCK "ffn.gate", "eps", 0.25),
     TIMES("deep", BLOCK "ffn.down", "eps", 0.25),
@@ -152,27 +152,27 @@ static const Expected changes[] = {
     /* experts 4 times: nothing. Active ones 4 times: A 1/4, R 4, deviation 2 */
     TIMES("more_active", BLOCK "ffn.expert.down", "init", 2),
     /* 4 times as many and as fine: R 4 */
-    TIMES("finer", BLOCK "ffn.expert.down", "forward", 4),
+    TIMES("finer", BLOCK "ffn.expert.down", "multiplier", 4),
     /* two groups, one sum of weights: nothing; one sum each: R is 4 / 2, before it was 4 */
-    TIMES("grouped_weights", BLOCK "ffn.expert.down", "forward", 0.5),
+    TIMES("grouped_weights", BLOCK "ffn.expert.down", "multiplier", 0.5),
     /* a shared expert beside 4: A 4/5; it has all of what a routed one has a fourth of */
-    TIMES("sharing", BLOCK "ffn.expert.down", "forward", 0.8),
+    TIMES("sharing", BLOCK "ffn.expert.down", "multiplier", 0.8),
     TIMES("sharing", BLOCK "ffn.expert.down", "init", 1.118033988749895),
-    TIMES("sharing", BLOCK "ffn.shared.down", "forward", 0.2),
+    TIMES("sharing", BLOCK "ffn.shared.down", "multiplier", 0.2),
     TIMES("sharing", BLOCK "ffn.shared.down", "init", 1.118033988749895),
     /* a dense block 4 times as wide: A 1/4, deviation 2 */
-    TIMES("wide_ffn", BLOCK "ffn.down", "forward", 0.25),
+    TIMES("wide_ffn", BLOCK "ffn.down", "multiplier", 0.25),
     TIMES("wide_ffn", BLOCK "ffn.down", "init", 2),
     /* the same width as four experts, all active: R 4 */
-    TIMES("bridge", BLOCK "ffn.expert.down", "forward", 4),
+    TIMES("bridge", BLOCK "ffn.expert.down", "multiplier", 4),
     /* 4 of 16 of that width: A 1/4, R 4 */
     TIMES("routed", BLOCK "ffn.expert.down", "init", 2),
     /* no R: weights without a sum, a model that has its own, experts that choose */
-    TIMES("raw_weights", BLOCK "ffn.expert.down", "forward", 0.25),
+    TIMES("raw_weights", BLOCK "ffn.expert.down", "multiplier", 0.25),
     TIMES("raw_weights", BLOCK "ffn.expert.down", "init", 2),
-    TIMES("own_route", BLOCK "ffn.expert.down", "forward", 0.25),
+    TIMES("own_route", BLOCK "ffn.expert.down", "multiplier", 0.25),
     TIMES("own_route", BLOCK "ffn.expert.down", "init", 2),
-    TIMES("choosing", BLOCK "ffn.expert.down", "forward", 0.25),
+    TIMES("choosing", BLOCK "ffn.expert.down", "multiplier", 0.25),
     TIMES("choosing", BLOCK "ffn.expert.down", "init", 2),
 };
 
@@ -186,19 +186,19 @@ static const char *const changed_models[] = {
 static const Expected horizons[] = {
     /* a batch 4 times as large, a fourth of the steps */
     TIMES("large_batch", "*", "lr", 2),
-    TIMES("large_batch", "*", "decay", 2),
+    TIMES("large_batch", "*", "weight_decay", 2),
     TIMES("large_batch", "*", "eps", 0.5),
     IS("large_batch", "*", "beta1", 0.6),
     IS("large_batch", "*", "beta2", 0.8),
     /* and the same number of steps: nothing */
     TIMES("more_data", "*", "lr", 1),
-    TIMES("more_data", "*", "decay", 1),
+    TIMES("more_data", "*", "weight_decay", 1),
     TIMES("more_data", "*", "eps", 1),
     IS("more_data", "*", "beta1", 0.9),
     IS("more_data", "*", "beta2", 0.95),
     /* 4 times the steps */
     TIMES("long", "*", "lr", 0.5),
-    TIMES("long", "*", "decay", 0.5),
+    TIMES("long", "*", "weight_decay", 0.5),
     TIMES("long", "*", "eps", 2),
     IS("long", "*", "beta1", 0.975),
     IS("long", "*", "beta2", 0.9875),
@@ -206,27 +206,27 @@ static const Expected horizons[] = {
 
 /* Other rules, and options. */
 static const Expected rules[] = {
-    TIMES("deep_half", BLOCK "ffn.down", "forward", 0.5),
+    TIMES("deep_half", BLOCK "ffn.down", "multiplier", 0.5),
     TIMES("deep_half", BLOCK "ffn.down", "lr", 0.5),
     TIMES("deep_half", BLOCK "attention_norm.weight", "lr", 0.5),
     TIMES("deep_half", "embedding", "lr", 1),
     TIMES("deep_half", BLOCK "ffn.up", "eps", 0.5),
     TIMES("wide_mup", BLOCK "ffn.up", "lr", 0.25),
     TIMES("wide_mup", BLOCK "ffn.up", "init", 0.5),
-    TIMES("wide_mup", BLOCK "ffn.up", "decay", 1),
+    TIMES("wide_mup", BLOCK "ffn.up", "weight_decay", 1),
     TIMES("wide_mup", "unembedding", "lr", 1),
-    TIMES("wide_mup", "unembedding", "forward", 0.25),
+    TIMES("wide_mup", "unembedding", "multiplier", 0.25),
     TIMES("wide_mup", "unembedding", "init", 1),
     TIMES("wide_mup", "embedding", "lr", 1),
-    TIMES("wide_completep", BLOCK "ffn.down", "forward", 0.25),
+    TIMES("wide_completep", BLOCK "ffn.down", "multiplier", 0.25),
     TIMES("wide_completep", BLOCK "ffn.down", "lr", 0.25),
-    TIMES("wide_completep", BLOCK "ffn.down", "decay", 4),
+    TIMES("wide_completep", BLOCK "ffn.down", "weight_decay", 4),
     TIMES("wide_completep", BLOCK "ffn.up", "eps", 0.0625),
-    TIMES("wide_completep", BLOCK "ffn.up", "forward", 1),
-    TIMES("wide_completep", "unembedding", "forward", 0.25),
+    TIMES("wide_completep", BLOCK "ffn.up", "multiplier", 1),
+    TIMES("wide_completep", "unembedding", "multiplier", 0.25),
     TIMES("wide_tied", "embedding", "lr", 1),
     TIMES("wide_tied", "embedding", "init", 1),
-    TIMES("wide_tied", "embedding", "forward", 0.25),
+    TIMES("wide_tied", "embedding", "multiplier", 0.25),
 };
 
 static void check_number(json_t *row, const Expected *expected) {
@@ -383,7 +383,7 @@ static void test_scores(void **state) {
         json_t *root = transfer_of(one->model, NULL, 0),
                *row = row_of(root, BLOCK "ffn.expert.down");
         const Expected init = TIMES(one->model, BLOCK "ffn.expert.down", "init", spread);
-        const Expected forward = IS(one->model, BLOCK "ffn.expert.down", "forward",
+        const Expected forward = IS(one->model, BLOCK "ffn.expert.down", "multiplier",
                                     factor_of(&one->block) / factor_of(&one->base));
         check_number(row, &init);
         check_number(row, &forward);
@@ -396,8 +396,8 @@ static void test_overrides(void **state) {
     (void)state;
     const char *const sets[] = {"ffn.top_k=16"};
     json_t *root = transfer_of("lm_e128a8s1", sets, 1);
-    const Expected down = IS("lm_e128a8s1", BLOCK "ffn.expert.down", "forward", 16.0 / 17);
-    const Expected shared = IS("lm_e128a8s1", BLOCK "ffn.shared.down", "forward", 1.0 / 17);
+    const Expected down = IS("lm_e128a8s1", BLOCK "ffn.expert.down", "multiplier", 16.0 / 17);
+    const Expected shared = IS("lm_e128a8s1", BLOCK "ffn.shared.down", "multiplier", 1.0 / 17);
     const Expected init = IS("lm_e128a8s1", BLOCK "ffn.expert.down", "init",
                              0.014577379737113251); /* 0.01 sqrt(17) / sqrt(8) */
     check_number(row_of(root, down.path), &down);
