@@ -40,8 +40,8 @@ MoecCompiler *moec_open(const char *file, const char *model, const char *const *
 /* The same from a spec that was saved with moec_bundle (checkpoints). */
 MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets,
                                int set_count);
-/* Whether two specs train the same model in the same way, whatever their options and files are
- * called; an option that only one of them has is not compared. */
+/* Whether two specs train the same model with the same train options. Names of options and files
+ * may differ. Options that only one of the specs has are not compared. */
 bool moec_same_training(MoecCompiler *then, MoecCompiler *now);
 /* The same as moec_open_bundle for moec_log_name alone. */
 MoecCompiler *moec_open_names(const char *bundle);

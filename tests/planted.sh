@@ -198,7 +198,7 @@ moe|s/p\[s,all\] = sigmoid/p[s,all] = tanh/
 moe|s/softmax\[all\](logit\[s,all\])/softmax[all](2 * logit[s,all])/
 moe|s/state bias\[all\] = 0/state bias[all] = 0.1/
 moe|s/state loads\[all\] = 1 \/ experts/state loads[all] = 0/
-moe|s/busiest = experts \*/busiest =/
+moe|s/max_expert_load = experts \*/max_expert_load =/
 mlp|s/act:        layer = silu/act:        layer = relu/
 dropout|s/uniform(x) >= rate) \/ (1 - rate)/uniform(x) >= rate)/
 dropout|s/uniform(x) >= rate/uniform(x) < rate/

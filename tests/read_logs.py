@@ -39,8 +39,8 @@ def single(line, between):
 
 rows, log = [single(line, ".") for line in log], [single(line, "/") for line in log]
 names = {name for line in log for name in line} - {"step"}
-assert "first_token.layer/1" in names
-assert "val_loss" not in names or {"val_first_token.layer/0", "val_load.layer/1/2"} <= names
+assert "first_token_attention.layer/1" in names
+assert "val_loss" not in names or {"val_first_token_attention.layer/0", "val_expert_load.layer/1/2"} <= names
 assert set(events.Tags()["scalars"]) == names, (events.Tags()["scalars"], names)
 count = 0
 for name in names:

@@ -40,12 +40,12 @@ def check_loads(page):
     """The picture of every expert's load is of the log of the first seed."""
     for variant in comparison["variants"]:
         with open(os.path.join(variant["runs"][0]["folder"], "log.jsonl")) as log:
-            lines = [json.loads(line) for line in log if "val_load.layer" in line]
-        for layer, loads in enumerate(lines[-1]["val_load.layer"] if lines else []):
-            shown = page.evaluate("([name, layer]) => byName.get(name).values.val_load.layers[layer].map((one) => one[one.length - 1])",
+            lines = [json.loads(line) for line in log if "val_expert_load.layer" in line]
+        for layer, loads in enumerate(lines[-1]["val_expert_load.layer"] if lines else []):
+            shown = page.evaluate("([name, layer]) => byName.get(name).values.val_expert_load.layers[layer].map((one) => one[one.length - 1])",
                                   [variant["variant"], str(layer)])
             assert shown == loads, (variant["variant"], layer, shown, loads)
-            assert page.get_by_role("img", name=f"load, layer {layer}", exact=True).count() == 1
+            assert page.get_by_role("img", name=f"expert_load, layer {layer}", exact=True).count() == 1
 
 
 def check_use(page):
@@ -66,7 +66,7 @@ def check_use(page):
         assert drawn > 100, (name, drawn)
     for name in page.locator("#probe_model option").all_inner_texts():
         page.select_option("#probe_model", name)
-    assert page.get_by_text("first_token, by layer").count() == page.get_by_text("first_token, mean of the layers").count()
+    assert page.get_by_text("first_token_attention, by layer").count() == page.get_by_text("first_token_attention, mean of the layers").count()
     canvas = page.locator("#curves canvas").first
     canvas.focus()
     for key in ("ArrowRight", "ArrowRight", "End", "ArrowLeft"):

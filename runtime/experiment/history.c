@@ -67,7 +67,7 @@ static bool is_of_layers(const char *name) {
 }
 
 /* Each layer's value in a step has its own column: "gate.layer.0", "gate.layer.1". Several values
- * per layer have columns "load.layer.0.0", "load.layer.0.1" if they are requested. */
+ * per layer have columns "expert_load.layer.0.0", "expert_load.layer.0.1" if they are requested. */
 static void add_value(History *history, const char *name, const json_t *value) {
     bool parts = json_is_array(value) || json_is_object(value);
     if (parts && !history->whole && !is_of_layers(name)) return;

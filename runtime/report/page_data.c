@@ -61,7 +61,8 @@ static json_t *clock_json(const History *history) {
     return clock;
 }
 
-/* "val_load.layer.2.5": value 5 of layer 2, and the length of "val_load". False of other names. */
+/* "val_expert_load.layer.2.5": value 5 of layer 2, and the length of "val_expert_load". False of
+ * other names. */
 static bool is_value(const char *name, size_t *length, int *layer, int *place) {
     const char *at = strstr(name, ".layer.");
     *length = at ? (size_t)(at - name) : 0;

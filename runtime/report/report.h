@@ -10,7 +10,7 @@
  *     { "comparison": see comparison.h, "version", "commit",
  *       "models": [ { "name", "sets", "options": {path: text}, "layers": [cost by layer],
  *                     "tokens_per_step", "flops", "graph": SVG of moec explain,
- *                     "values": { "val_load": { "steps": [...],
+ *                     "values": { "val_expert_load": { "steps": [...],
  *                                               "layers": {"0": [[value at each step]]} } },
  *                     "runs": [ { "seed", "folder", "diverged", "starts", "clock": [[step, s]],
  *                                 "series": { name: [[step, value]] } } ] } ] }

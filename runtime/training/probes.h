@@ -40,7 +40,7 @@ bool probes_add(Probes *probes);
  *     "gate.layer": [0.3, 0.5]                 each of them, where there are several
  *     "gate.layer": {"2": 0.3, "5": 0.5}       where others lie between
  *     "sdpa_gate.gate", "sdpa_gate.gate.layer" where a layer has several of the name
- *     "load.layer": [[0.7, 0.3], [0.5, 0.5]]   of a probe with axes: its values, of every layer
+ *     "expert_load.layer": [[0.7, 0.3], [0.5, 0.5]]   of a probe with axes: of every layer
  *
  * *wrong: name of a probe with a value that is not finite, else NULL; valid as long as the
  * probes. */

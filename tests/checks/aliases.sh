@@ -58,7 +58,7 @@ for layer in $(cut -d' ' -f1 "$work/declared" | sort -u); do
     done
 done
 
-# ---- an independent list, in whole models: old names and values mean what the new ones do ----
+# ---- an independent list, in whole models: old names and values have the same effect as new ones ----
 
 # same OLD NEW: both records make the same model, the first with notes.
 same() {
@@ -267,7 +267,7 @@ moec generate "$work/moe" --prompt "$(printf '\1\2')" --tokens 6 --temperature 0
 moec log "$work/moe" --csv >"$work/out"
 head -n 1 "$work/out" | grep -q ',max_expert_load,.*,val_expert_load.layer.0.0,.*,val_max_expert_load,' || wrong "a log has no current names: $(head -n 1 "$work/out")"
 
-# It goes on with the same losses; only what differs otherwise is printed; old and new names are one column.
+# It resumes to the same losses. Only other differences are printed. Old and new names are one column.
 cp -r "$work/moe" "$work/more"
 moec train tests/old_run/moe/old_moe.moe --data "$work/text" --out "$work/more" --resume --set train.steps=3 >/dev/null 2>"$work/log" || :
 ! grep -q 'spec is not the one' "$work/log" || wrong "new names are another spec: $(cat "$work/log")"

@@ -13,7 +13,7 @@ train() {
         --set dim=80 --set layers=1 --set ffn.experts=4 --set train.batch_size=2 --set train.context_length=20 --set vocab_size=131 \
         --set train.precision=bf16 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
     # without what jumps when a choice is nearly a tie and rounding decides it
-    sed 's/"\(val_\)\{0,1\}\(seconds\|balance\|busiest\|load\)\(\.layer\)\{0,1\}":\(\[[^"]*\]\|[^,}]*\)//g; s/[^-+.0-9e]/ /g' "$work/$name/log.jsonl" >"$work/$name.numbers"
+    sed 's/"\(val_\)\{0,1\}\(seconds\|balance\|max_expert_load\|expert_load\)\(\.layer\)\{0,1\}":\(\[[^"]*\]\|[^,}]*\)//g; s/[^-+.0-9e]/ /g' "$work/$name/log.jsonl" >"$work/$name.numbers"
 }
 
 # same ONE OTHER [LIMIT]: the losses and norms of two runs

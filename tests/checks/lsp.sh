@@ -45,7 +45,7 @@ part='layer other(x[s,d]) -> y[s,d] { y[s,d] = 2 * x[s,d] }\n'
 has 0 '"hoverProvider":true'
 tells 'all.moe","diagnostics":[]'
 tells 'part.moe","diagnostics":[]'
-has 1 'option vocab: int'
+has 1 'option vocab_size:'
 has 2 'option by: float = 0.5'
 has 3 'param w[d] ~ ones'
 has 4 'part.moe'
@@ -76,12 +76,12 @@ typed() {
     { say "$hello"; opened t.moe "$1"; ask 1 completion t.moe "$2" "$3"; say "$goodbye" "$leave"; } | answered || wrong "typing"
     has 1 "\"label\":\"$4\""
 }
-typed 'use decoder\nmodel m = decoder { ffn = moe { experts = 4, to' 1 47 top
+typed 'use decoder\nmodel m = decoder { ffn = moe { experts = 4, to' 1 47 top_k
 typed 'use decoder\nmodel m = decoder { attention = { gate = { at = ' 1 49 sdpa
 typed 'use decoder\nmodel a = decoder { ffn = moe { experts = 4 } }\nmodel b = a { ffn = { ' 2 22 experts
 typed 'use decoder\nmodel a = decoder { attention.' 1 30 attention.heads.q
-typed 'use decoder\nmodel a = decoder { tied = ' 1 27 true
-typed 'use decoder\nlayer l(x[s,d]) -> y[s,d] {\n  param weight[d]\n  y = swiglu(x; hi' 3 18 hidden
+typed 'use decoder\nmodel a = decoder { tie_embeddings = ' 1 37 true
+typed 'use decoder\nlayer l(x[s,d]) -> y[s,d] {\n  param weight[d]\n  y = swiglu(x; hi' 3 18 hidden_dim
 typed 'mo' 0 2 model
 
 # What is no message, no JSON, too long, cut off.

@@ -29,7 +29,7 @@ grep -q '"layers":\[{"path":"embedding"' data.json || wrong "no cost by layer"
 grep -q '"graph":"\\u003csvg' data.json || wrong "no graph of the compiler"
 grep -q '"attention.rotary.theta":' data.json || wrong "not the options as resolved"
 grep -q '"gate.layer.1":' data.json || wrong "no probe by layer"
-grep -q '"values":{"val_load":{"steps":\[.*"layers":{"0":\[\[' data.json || wrong "no load of every expert"
+grep -q '"values":{"val_expert_load":{"steps":\[.*"layers":{"0":\[\[' data.json || wrong "no load of every expert"
 grep -q '"command":\["train",' data.json || wrong "no command"
 
 # A probe is the mean of what its layers have.

@@ -127,7 +127,7 @@ def softmax_attention(row, q, k, v, log, best):
     score = torch.einsum("bihe,bjhe->bhij", q, k) / math.sqrt(q.shape[-1])
     future = torch.ones(places, places, dtype=torch.bool).triu(1)
     weight = (score.masked_fill(future, -math.inf) if row["causal"] else score).softmax(-1)
-    log.setdefault("first_token", []).append(weight[..., 0].mean())
+    log.setdefault("first_token_attention", []).append(weight[..., 0].mean())
     if best and best < places:  # the values of the largest weights only, weights as they are
         kept = torch.zeros_like(weight).scatter(-1, weight.topk(best, -1).indices, 1.0)
         weight = weight * kept
@@ -306,7 +306,7 @@ def forward(w, row, windows, decoding=False):
         if row["sandwich"]:
             f = norm(w, path + ".ffn_out_norm", f, kind)
         x = x + row["branch"] * f
-        log.setdefault("largest_activation", []).append(x.abs().max())
+        log.setdefault("max_activation", []).append(x.abs().max())
     x = norm(w, "final_norm", x, kind)
     logits = row["head"] * (x @ (embedding.T if row["tied"] else w.get("unembedding", row["dim"], row["vocab"])))
     return logits, log
@@ -349,7 +349,7 @@ def losses(row, logits, log, windows):
             out[name] = sum(log[name])
             total = total + out[name]
     out["total"] = total
-    for name in ("first_token", "gate", "largest_activation"):
+    for name in ("first_token_attention", "gate", "max_activation"):
         if name in log and row["probes"]:
             out[name] = sum(log[name]) / len(log[name])
     return out

@@ -235,7 +235,7 @@ static void check_mixture(const char *model, Mixture mixture) {
     rules_get(&rules, "y", y, XS);
     for (int i = 0; i < XS; i++) near(model, y[i], mixture.y[i]);
     for (int n = 0; n < EXPERTS; n++) most = fmax(most, mixture.load[n]);
-    rules_get(&rules, "part.busiest", &busiest, 1);
+    rules_get(&rules, "part.max_expert_load", &busiest, 1);
     near("busiest", busiest, EXPERTS * most);
     rules_get(&rules, "balance", &value, 1);
     near("load-balancing loss", value, 0.1 * balance_of(&mixture, mixture.load));

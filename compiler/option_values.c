@@ -1,6 +1,5 @@
-/* settings: the options of a model by their paths, under current or former names: a checkpoint may
- * hold an older standard library.
- */
+/* option_values: the options of a model by their paths, under current or former names, because a
+ * checkpoint may hold an older standard library. */
 #include "driver.h"
 
 #include "elaborate/elaborate.h"
@@ -112,7 +111,7 @@ static const char *last_part(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* Of a layer its name is compared: what it is given are settings, too. */
+/* Of layers, only the names are compared. Their options are settings, too. */
 bool same_value(Unit *unit, const Setting *one, const Setting *other) {
     const char *text = one->text;
     size_t length = strcspn(text, " {");
