@@ -66,12 +66,12 @@ plant_compiler() {
     programs=$BUILD/tests/unit
 }
 
-# Every `~` of a file and every parameter without one, by line.
+# Every `~` of a file and every declaration of parameters without one, by line; a line that ends with a comma continues.
 plant_starts() {
-    for line in $(grep -n '^ *param ' "stdlib/$1.moe" | cut -d : -f 1); do
+    for line in $(awk '/^ *param / || more { print FNR; more = /,$/ }' "stdlib/$1.moe"); do
         text=$(sed -n "${line}p" "stdlib/$1.moe")
         count=$(printf '%s\n' "$text" | grep -o '~' | wc -l)
-        case $text in *'~'*) ;; *) plant "$1" "${line}s/ *\(#.*\)*\$/ ~ zeros/" ;; esac
+        case $text in *'~'* | *,) ;; *) plant "$1" "${line}s/ *\(#.*\)*\$/ ~ zeros/" ;; esac
         for number in $(seq "$count"); do
             case $(printf '%s\n' "$text" | sed "s/^\([^~]*~\)\{$number\} *//") in
             zeros*) plant "$1" "${line}s/~ *zeros/~ ones/$(printf '%s\n' "$text" | nth zeros "$number")" ;;
