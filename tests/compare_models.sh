@@ -41,8 +41,10 @@ sizes() {
 options() {
     for model in models/hybrid.moe:hybrid_small models/hybrid.moe:mamba2_small models/hybrid.moe:rwkv7_small models/tiny.moe:tiny_moe \
         models/tiny.moe:tiny_lore models/gpt2.moe:gpt2; do
-        for set in precision=bf16 remat=layer chunk=32 places=16 places=1 weights=int8 weights=bf16 cache=int8 cache=bf16; do
-            echo "$model -b 2 -c 80 --set dim=64 --set layers=4 --set vocab_size=256 --set train.$set"
+        for set in train.precision=bf16 train.activation_checkpointing=layer train.logits_chunk_size=32 train.scan_chunk_size=16 \
+            train.scan_chunk_size=1 inference.weight_dtype=int8 inference.weight_dtype=bf16 inference.kv_cache_dtype=int8 \
+            inference.kv_cache_dtype=bf16; do
+            echo "$model -b 2 -c 80 --set dim=64 --set layers=4 --set vocab_size=256 --set $set"
         done
     done
     for model in hybrid_small retnet_small rwkv7_small gated_delta_small; do

@@ -30,7 +30,7 @@ same_losses() {
 
 # same_text: the emitted decoder against `moec generate`; a model that cannot be decoded passes.
 same_text() {
-    moec check "$work/spec.moe" 2>/dev/null | grep -q '^  decoding  *none' && return
+    moec check "$work/spec.moe" 2>/dev/null | grep -q '^  decoding  *not possible' && return
     step moec emit --force "$work/run" --target c --mode decode --out "$work/decode" &&
         step make -s -C "$work/decode" CFLAGS="-O1 -march=native" &&
         moec generate "$work/run" --prompt "The " -n 8 --temperature 0 >"$work/hosted" 2>"$work/output" &&
@@ -42,7 +42,7 @@ end=$((seed + count))
 while [ "$seed" -lt "$end" ]; do
     rm -rf "$work/run" "$work/train" "$work/decode"
     MOEC_SHOW=only MOEC_MODELS=1 MOEC_SEED=$seed "$BUILD/tests/unit/test_models" forms |
-        sed '/^[0-9]* of [0-9]* models/,$d; s/^  axis v = .*/  axis v = 256/; s/context = [0-9]*/context = 16/; s/{ batch/{ steps = 5, evaluate = 0, batch/' >"$work/spec.moe"
+        sed '/^[0-9]* of [0-9]* models/,$d; s/^  axis v = .*/  axis v = 256/; s/context_length = [0-9]*/context_length = 16/; s/{ batch/{ steps = 5, eval_interval = 0, batch/' >"$work/spec.moe"
     if grep -q '^  input \(numbers\|source\|label\)' "$work/spec.moe"; then
         :
     elif step moec train "$work/spec.moe" --data "$work/text" --out "$work/run" && same_losses && same_text; then

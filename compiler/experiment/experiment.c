@@ -3,8 +3,8 @@
  */
 #include "experiment/experiment.h"
 
-#include "describe.h"
 #include "base/table.h"
+#include "describe/describe.h"
 #include "explain/explain.h"
 #include "syntax/format.h"
 

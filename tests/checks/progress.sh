@@ -6,7 +6,7 @@ export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 cat stdlib/*.moe >"$work/text"
 cat >"$work/small.moe" <<'SPEC'
 use decoder
-model small = decoder { vocab = 256, dim = 16, layers = 1, attention.heads.q = 2, ffn.hidden = 16, train = { batch = 2, context = 16, steps = 400, evaluate = 200 } }
+model small = decoder { vocab_size = 256, dim = 16, layers = 1, attention.heads.q = 2, ffn.hidden_dim = 16, train = { batch_size = 2, context_length = 16, steps = 400, eval_interval = 200 } }
 SPEC
 cd "$work"
 printf '#!/bin/sh\ncase "$*" in *-shared*) [ -e '$PWD'/slept ] || { touch '$PWD'/slept; sleep 11; } ;; esac\nexec cc "$@"\n' >slow_cc && chmod +x slow_cc

@@ -81,7 +81,7 @@ generate text --prompt "5 6 7" --token-ids -n 9 > "$work/hosted"
 # Refusals.
 generate plain --prompt "use decoder" > "$work/out"
 [ $? -eq 1 ] && grep -q "no tokenizer" "$work/log" || fail "bytes are taken for tokens"
-sed 's/vocab = 400/vocab = 300/' "$work/m.moe" > "$work/small.moe"
+sed 's/vocab_size = 400/vocab_size = 300/' "$work/m.moe" > "$work/small.moe"
 moec train "$work/small.moe" --data "$work/words" --tokenizer "$work/t.json" --out "$work/small" > "$work/log" 2>&1
 [ $? -eq 1 ] && grep -q "the tokenizer has 400 tokens, but the model has vocab_size = 300" "$work/log" || fail "a vocabulary too small"
 exit 0

@@ -99,7 +99,7 @@ verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole
 
 # Many different blocks: the programs of both sides are within the limit of one compiler, as those of `train` are.
 {
-    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab_size = 16, dim = 16, layers = 13\n  mixers = [\n'
+    printf 'use decoder\nuse recurrent\nmodel m = decoder {\n  vocab_size = 16, dim = 16, layers = 13\n  token_mixers = [\n'
     for i in 1 2 3 4; do
         for k in 1 2 3; do echo '    gated_delta { heads = { k = 1, v = 2 }, head_dim = 8 },'; done
         echo '    attention { heads.q = 2, head_dim = 8 },'

@@ -120,13 +120,13 @@ def compare(name, folder):
         file.write(struct.pack("<256I", 20240520, 1, len(numbers), *[0] * 253))
         file.write(struct.pack(f"<{len(numbers)}H", *numbers))
     moec("forward", folder / "run" / f"{name.replace('-', '_')}.moe", "--weights", folder / "run" / "last.safetensors", "--input",
-         folder / "tokens.bin", "--set", f"train.context={CONTEXT}", "--outputs", "logits", "--out", folder / "out.safetensors")
+         folder / "tokens.bin", "--set", f"train.context_length={CONTEXT}", "--outputs", "logits", "--out", folder / "out.safetensors")
     ours = load_file(folder / "out.safetensors")["logits"]
     theirs = logits_of(model, [row[:CONTEXT] for row in tokens])
     error = (ours - theirs).abs().max().item() / theirs.abs().max().item()
     begin = tokens[0][:9]
     said = moec("generate", folder / "run", "--token-ids", "--prompt", " ".join(map(str, begin)), "-n", "30",
-                "--temperature", "0", "--set", f"train.context={CONTEXT}").split()
+                "--temperature", "0", "--set", f"train.context_length={CONTEXT}").split()
     assert name in GROWS or list(map(int, said)) == greedy(model, begin, 30), "another text"
     moec("export", folder / "run", "--format", name.split("-")[0], "--out", folder / "again")
     before, after = {}, load_file(folder / "again" / "model.safetensors")

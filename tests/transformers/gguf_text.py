@@ -17,19 +17,19 @@ import xllamacpp
 
 MODELS = """use decoder
 model llama = decoder {
-  vocab_size = 400, dim = 64, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 16 }, ffn.hidden = 96
+  vocab_size = 400, dim = 64, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 16 }, ffn.hidden_dim = 96
   train = { context_length = 256, batch_size = 2, lr = 3e-3, steps = 60 }
 }
-model llama_tied = llama { tied = true }
+model llama_tied = llama { tie_embeddings = true }
 model llama_linear = llama { attention.rotary = linear_rotary { factor = 4 } }
-model llama_yarn = llama { attention.rotary = yarn_rotary { factor = 8, original = 32 } }
-model llama_three = llama { attention.rotary = llama3_rotary { base = 10000, factor = 8, original = 256 } }
-model mixtral = llama { ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden = 48 }, weights = renormalised } }
-model qwen2 = llama { attention = { bias = true, out_bias = false } }
+model llama_yarn = llama { attention.rotary = yarn_rotary { factor = 8, original_context_length = 32 } }
+model llama_three = llama { attention.rotary = llama3_rotary { theta = 10000, factor = 8, original_context_length = 256 } }
+model mixtral = llama { ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 48 }, route_norm = top_k } }
+model qwen2 = llama { attention = { bias = true, output_projection_bias = false } }
 model qwen3 = llama { attention.qk_norm = true }
 model qwen3moe = mixtral { attention.qk_norm = true }
 model gpt2 = llama {
-  positions = learned, norm = layer_norm, ffn = mlp { act = gelu_tanh, bias = true, hidden = 96 }
+  position_embedding = learned, norm = layer_norm, ffn = mlp { act = gelu_tanh, bias = true, hidden_dim = 96 }
   attention = { heads = { q = 4, k = 4 }, bias = true, rotary = none }
 }
 """
@@ -139,7 +139,7 @@ def ours(run, name, tokens, before):
         file.write(struct.pack("<256I", 20240520, 1, len(padded), *[0] * 253))
         file.write(struct.pack(f"<{len(padded)}H", *padded))
     moec("forward", f"{run.parent / 'models.moe'}:{name}", "--weights", run / "last.safetensors", "--input", run / "tokens.bin", "--outputs",
-         "logits", "--out", out, "--set", "train.batch=1")
+         "logits", "--out", out, "--set", "train.batch_size=1")
     logits = floats(out)["logits"].reshape(CONTEXT, VOCABULARY).astype(float)[before - 1:len(tokens) - 1]
     logits -= logits.max(-1, keepdims=True)
     return logits - numpy.log(numpy.exp(logits).sum(-1, keepdims=True))

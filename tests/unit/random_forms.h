@@ -198,7 +198,7 @@ static const char *const pointwise_sides[] = {
     "sin(A) * cos(B) + atan(A)",
     "erf(A) + softplus(B) * 0.3",
     "log(1 + abs(A)) + sign(B) * 0.1",
-    "stop(A) * B + floor(A) * 0.1",
+    "stop_gradient(A) * B + floor(A) * 0.1",
     "A / (1 + abs(B))",
     "A * pi / 4 - B",
     "where(A < 0 or B >= 0.2, A, B) * (A != B)",
@@ -298,7 +298,7 @@ static void form_attention(Forms *forms) {
             : chance(random, 40)                ? "mask = window, window = 3"
                                                 : "mask = causal");
     if (chance(random, 30)) add(spec, ", scale = 0.7");
-    if (chance(random, 30)) add(spec, ", cap = 3");
+    if (chance(random, 30)) add(spec, ", softcap = 3");
     if (chance(random, 30)) add(spec, ", sink = sink%d", n);
     add(spec, ")\n");
     add_target(forms, made);
@@ -357,7 +357,7 @@ static void form_route(Forms *forms) {
     add(spec, "  a%d[s, m%d] = sum[d] x[s, d] * rt%d[d, m%d]\n", n, n, n, n);
     add(spec, "  p%d[s, n%d] = %s(a%d[s, n%d + %ld])\n", n, n,
         chance(random, 50) ? "sigmoid" : "tanh", n, n, between(random, 0, 2));
-    add(spec, "  b%d[s, n%d] = top[n%d](p%d[s, n%d], %ld)\n", n, n, n, n, n, top);
+    add(spec, "  b%d[s, n%d] = top_k[n%d](p%d[s, n%d], %ld)\n", n, n, n, n, n, top);
     add_target(forms, made);
     if (chance(random, 25)) {
         add(spec, "%s[n%d in b%d] p%d[s, n%d] * ", PICK(random, "mean", "max", "logsumexp"), n, n,
@@ -423,7 +423,7 @@ static const char *const other_statements[] = {
     "  axis hn# = 2\n  axis en# = 3\n  param wn#[d, hn#, en#]\n"
     "  kn#[s, hn#, en#] = sum[d] x[s, d] * wn#[d, hn#, en#]\n"
     "  page#[s] = sum[t] (tokens[t] == 3 and t <= s)\n"
-    "  on# = attend(kn#, kn#, kn#; documents = page#)\n"
+    "  on# = attend(kn#, kn#, kn#; document_ids = page#)\n"
     "  x[s, d] = x[s, d] + 0.2 * (sum[hn#, en#] on#[s, hn#, en#] * wn#[d, hn#, en#])\n",
     "  scan A#[d] from 0.2, B#[d] from vd[d] over s {\n    A#[d] = 0.6 * A#[d] + 0.2 * tanh(B#[d]) "
     "+ "
@@ -473,7 +473,7 @@ static void add_inputs(Forms *forms) {
     add(spec, "  sequence s = train.context_length\n  input tokens[s]: token\n  input targets[s]: next_token\n");
     add(spec, "  param embedding[v, d] ~ normal(0.5), df[d, f] ~ uniform(0.5), dg[d, g] ~ "
               "uniform(-1, 1)\n");
-    add(spec, "  param w3[f, g, h] ~ normal(0.1, 0.4), w2[c, d] { decay = 0 }\n");
+    add(spec, "  param w3[f, g, h] ~ normal(0.1, 0.4), w2[c, d] { weight_decay = 0 }\n");
     add(spec, "  all = [g, c]\n  param w4[all] ~ 0.3\n");
     for (int i = 0; i < FORM_AXES; i++)
         add(spec, "  param v%s[%s] ~ ones\n", form_axes[i], form_axes[i]);
@@ -550,7 +550,7 @@ static void make_forms(Spec *spec, uint64_t seed) {
     begin_tensors(&forms);
     for (long i = between(random, 3, 8); i > 0; i--) ANY_OF(random, form_makers)(&forms);
     add_end(&forms);
-    spec->differentiable = !strstr(spec->text, "stop(");
+    spec->differentiable = !strstr(spec->text, "stop_gradient(");
     add(spec, "model random = whole {\n");
     add_training(spec);
 }
@@ -597,7 +597,7 @@ static const Form form_table[] = {
     {"logsumexp", "= logsumexp["},
     {"softmax", "= softmax["},
     {"concat", "= concat["},
-    {"top", "= top["},
+    {"top_k", "= top_k["},
     {"sum of chosen", "= sum[n"},
     {"mean of chosen", "= mean[n"},
     {"max of chosen", "= max[n"},
@@ -605,10 +605,10 @@ static const Form form_table[] = {
     {"attend", "= attend("},
     {"attend with a condition", "= attend[t]("},
     {"attend without a mask", "mask = none"},
-    {"documents", "documents = "},
+    {"document_ids", "document_ids = "},
     {"lse", ".lse["},
     {"sink", "sink = "},
-    {"cap", "cap = "},
+    {"softcap", "softcap = "},
     {"scale", "scale = "},
     {"window", "window = "},
     {"slice f + c", "f + "},
@@ -627,7 +627,7 @@ static const Form form_table[] = {
     {"axis list by name", "  both"},
     {"uniform", "uniform() >="},
     {"normal", "normal() *"},
-    {"stop", "stop("},
+    {"stop_gradient", "stop_gradient("},
     {"where", "where("},
     {"training", "if training"},
 };

@@ -298,7 +298,7 @@ static void add_gate(Spec *spec) {
         PICK(random, "sigmoid", "silu", "ns_sigmoid", "identity", "tanh"),
         PICK(random, "multiply", "add"));
     if (chance(random, 25))
-        add(spec, ", reads = %s", out ? "itself" : PICK(random, "nothing", "itself"));
+        add(spec, ", source = %s", out ? "self" : PICK(random, "constant", "self"));
     if (chance(random, 25)) add(spec, ", average = logits");
     if (chance(random, 25)) add(spec, ", after = norm");
     add(spec, " }");
@@ -310,7 +310,7 @@ static long divisor(Random *random, long of) {
     return one;
 }
 
-/* Heads of any numbers that may be shared; key_dim below head_dim widens kept keys. */
+/* Heads of any numbers that may be shared; cached_key_dim below head_dim expands cached keys. */
 static void add_heads(Spec *spec) {
     Random *random = &spec->random;
     long width = between(random, 1, 8);
@@ -323,10 +323,10 @@ static void add_heads(Spec *spec) {
     if (!rotated)
         add(spec, "    rotary = none\n");
     else if (width % 2 || chance(random, 30))
-        add(spec, "    rotary = { dim = 2, base = %ld }\n", between(random, 10, 10000));
+        add(spec, "    rotary = { rotary_dim = 2, theta = %ld }\n", between(random, 10, 10000));
     if (width > 1 && chance(random, 15)) {
-        add(spec, "    key_dim = %ld\n", between(random, 1, width - 1));
-        add(spec, "    widen = { per = %s, hidden_dim = %s }\n", PICK(random, "shared", "head"),
+        add(spec, "    cached_key_dim = %ld\n", between(random, 1, width - 1));
+        add(spec, "    key_expansion = { per = %s, hidden_dim = %s }\n", PICK(random, "shared", "head"),
             PICK(random, "0", "3"));
     }
     if (chance(random, 15))
@@ -349,17 +349,17 @@ static void add_attention(Spec *spec) {
     }
     if (chance(random, 30)) add(spec, "    qk_norm = true\n");
     if (chance(random, 20))
-        add(spec, "    out_norm = true\n    out_scale = %s\n", PICK(random, "head", "shared"));
+        add(spec, "    output_norm = true\n    output_norm_scale = %s\n", PICK(random, "head", "shared"));
     if (!spec->causal && chance(random, 30))
         add(spec, "    mask = none\n");
     else if (chance(random, 20))
         add(spec, "    mask = window\n    window = %ld\n", between(random, 1, 6));
-    if (chance(random, 20)) add(spec, "    cap = 3\n");
+    if (chance(random, 20)) add(spec, "    softcap = 3\n");
     if (chance(random, 20)) add(spec, "    sink = true\n");
     if (chance(random, 20)) add(spec, "    bias = true\n");
     if (chance(random, 20)) add(spec, "    probes = true\n");
     if (chance(random, 10)) add(spec, "    scale = 0.7\n");
-    if (chance(random, 10)) add(spec, "    best = 72\n"); /* no less than the context */
+    if (chance(random, 10)) add(spec, "    top_values = 72\n"); /* no less than the context */
     add(spec, "  }\n");
 }
 
@@ -384,18 +384,18 @@ static void add_moe(Spec *spec, int depth) {
          each = between(random, 1 + (groups == 1), groups > 1 ? 3 : 6);
     long top = between(random, 1, each < 3 ? each : 3);
     add(spec, "moe {\n    experts = %ld\n    top_k = %ld\n", groups * each, groups * top);
-    if (groups > 1) add(spec, "    groups = %ld\n", groups);
-    add(spec, "    score = %s\n    weights = %s\n", PICK(random, "softmax", "sigmoid"),
-        PICK(random, "raw", "renormalised"));
-    if (chance(random, 30)) add(spec, "    balance = 0.01\n");
-    if (chance(random, 30)) add(spec, "    z = 0.001\n");
-    if (chance(random, 15)) add(spec, "    route = 1.5\n");
+    if (groups > 1) add(spec, "    uniform_groups = %ld\n", groups);
+    add(spec, "    score = %s\n    route_norm = %s\n", PICK(random, "softmax", "sigmoid"),
+        PICK(random, "none", "top_k"));
+    if (chance(random, 30)) add(spec, "    aux_loss_coef = 0.01\n");
+    if (chance(random, 30)) add(spec, "    z_loss_coef = 0.001\n");
+    if (chance(random, 15)) add(spec, "    route_scale = 1.5\n");
     if (chance(random, 15)) add(spec, "    multiplier = 0.7\n");
     if (!spec->causal && chance(random, 40) && spec->context * top >= each)
-        add(spec, "    choice = expert\n");
+        add(spec, "    routing = expert_choice\n");
     else if (chance(random, 20) && top < each)
-        add(spec, "    steer = 0.01\n");
-    if (chance(random, 30)) add(spec, "    shared = swiglu { hidden_dim = 5 }\n");
+        add(spec, "    bias_update_rate = 0.01\n");
+    if (chance(random, 30)) add(spec, "    shared_expert = swiglu { hidden_dim = 5 }\n");
     add(spec, "    expert = ");
     add_block(spec, depth + 1);
     add(spec, "\n  }");
@@ -462,11 +462,11 @@ static void add_training(Spec *spec) {
             PICK(random, "true", "false"));
         break;
     case 1:
-        add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, decay = 0.3 }");
+        add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, weight_decay = 0.3 }");
         break;
     default:
         if (chance(&apart, 30))
-            add(spec, ", optimizer = muon { iterations = %ld }", between(&apart, 1, 5));
+            add(spec, ", optimizer = muon { ns_steps = %ld }", between(&apart, 1, 5));
         else if (chance(&apart, 30))
             add(spec, ", optimizer = adafactor");
     }
@@ -496,14 +496,14 @@ static void add_transfer(Spec *spec) {
     Random *random = &spec->random;
     if (!chance(random, 40)) return;
     add(spec, "\nparametrization mixed {\n  lr = lr * %s\n", PICK(random, "0.5", "2"));
-    add(spec, "  kind last if last { forward = 0.7  lr = lr / 3 }\n");
-    add(spec, "  kind branch if product and joins { forward = forward * 1.5 / share  decay = decay "
+    add(spec, "  kind last if last { multiplier = 0.7  lr = lr / 3 }\n");
+    add(spec, "  kind branch if matmul and residual { multiplier = multiplier * 1.5 / route_weight  weight_decay = weight_decay "
               "* 3  eps = eps * 10 }\n");
-    add(spec, "  kind matrix if product { forward = 0.8  beta1 = 0.7  init = init * 2 }\n");
+    add(spec, "  kind matrix if matmul { multiplier = 0.8  beta1 = 0.7  init = init * 2 }\n");
     add(spec, "  kind other { eps = 1e-4 }\n}\nmodel tuned = random {");
     if (chance(random, 50))
         add(spec, " parameters = [{ of = \"%s\", %s }] ", PICK(random, "*", "*weight"),
-            PICK(random, "freeze = true", "lr = 0.25", "decay = 0.5, lr = 3"));
+            PICK(random, "freeze = true", "lr = 0.25", "weight_decay = 0.5, lr = 3"));
     add(spec, "} transfer mixed from random\n");
 }
 
@@ -534,12 +534,12 @@ static void make_model(Spec *spec, uint64_t seed) {
     add_block(spec, 0);
     add(spec, "\n  norm = %s\n", PICK(random, "rms_norm", "layer_norm"));
     if (!stack) {
-        add(spec, "  vocab = %ld\n  dim = %ld\n  layers = %ld\n", spec->vocabulary, spec->dim,
+        add(spec, "  vocab_size = %ld\n  dim = %ld\n  layers = %ld\n", spec->vocabulary, spec->dim,
             between(random, 1, 4));
-        add(spec, "  sandwich = %s\n  tied = %s\n  cap = %s\n", PICK(random, "false", "true"),
+        add(spec, "  post_norm = %s\n  tie_embeddings = %s\n  softcap = %s\n", PICK(random, "false", "true"),
             PICK(random, "false", "true"), PICK(random, "0", "0", "5"));
-        if (chance(random, 15)) add(spec, "  separator = %ld\n", between(random, 0, 5));
-        add(spec, "  positions = %s\n  probes = %s\n", PICK(random, "none", "none", "learned"),
+        if (chance(random, 15)) add(spec, "  document_start_token = %ld\n", between(random, 0, 5));
+        add(spec, "  position_embedding = %s\n  probes = %s\n", PICK(random, "none", "none", "learned"),
             PICK(random, "false", "true"));
     }
     add_training(spec);
@@ -561,7 +561,7 @@ static void make_recurrence(Spec *spec, uint64_t seed) {
     int chosen = chance(random, 25), two = chance(random, 20), linear = chance(random, 60);
     spec->resets = chance(random, 40);
     add(spec, "use adafactor\nuse decoder\nuse muon\nuse recurrent\n\nlayer made(x[s,d]) -> y[s,d] "
-              "{\n  option documents: "
+              "{\n  option document_ids: "
               "any = none\n");
     add(spec, "  axis f = %ld\n  axis r = %ld\n",
         wide ? between(&apart, 8, 20) : between(random, 2, 5),
@@ -570,7 +570,7 @@ static void make_recurrence(Spec *spec, uint64_t seed) {
         "  param a[d,f], b[f,d], c[f] ~ normal(1), e[r] ~ ones\n  param w[f,r], u[r,f], m[f,f]\n");
     if (spec->resets)
         add(spec,
-            "  if documents != none { on = goes_on(documents) } else { on[s] = s %% 5 != 3 }\n");
+            "  if document_ids != none { on = same_document(document_ids) } else { on[s] = s %% 5 != 3 }\n");
     add(spec,
         "  t0[s,f] = sum[d] x[s,d] * a[d,f]\n  t1[s,f] = t0[s,f] * c[f] + 0.3 * t0[s - 1,f]\n");
     const char *way = !spec->causal && chance(random, 60) ? " reversed" : "";
@@ -579,7 +579,7 @@ static void make_recurrence(Spec *spec, uint64_t seed) {
     add(spec, "  y[s,d] = sum[f] t%d[s,f] * b[f,d]\n}\n\n", 2 + (linear && two));
     add(spec, "model random = decoder {\n  vocab_size = %ld\n  dim = %ld\n  layers = %ld\n",
         spec->vocabulary, spec->dim, between(random, 1, 2));
-    if (spec->resets && !chosen) add(spec, "  separator = %ld\n", between(random, 0, 3));
+    if (spec->resets && !chosen) add(spec, "  document_start_token = %ld\n", between(random, 0, 3));
     if (chosen)
         add(spec,
             "  attention = { heads.q = 1, rotary = none }\n  ffn = moe { experts = 3, top_k = %ld, "

@@ -30,7 +30,7 @@ static const char text[] =
     "  update weight = weight - 0.01 * m\n"
     "}\n"
     "model frozen = decoder {\n"
-    "  vocab = 32, dim = 16, layers = 3, attention.heads.q = 2, ffn = part\n"
+    "  vocab_size = 32, dim = 16, layers = 3, attention.heads.q = 2, ffn = part\n"
     "  train = { batch_size = 2, context_length = 8, optimizer = eager }\n"
     "  parameters = [{ of = \"embedding\", freeze = true }, { of = \"*.attention.*\", freeze = "
     "true }]\n"

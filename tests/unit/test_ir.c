@@ -170,7 +170,7 @@ static void test_program_prints(void **state) {
                         "  axis d = 4\n"
                         "  axis f = 5\n"
                         "  axis layer = 2 (repeat)\n"
-                        "  input x[s=3,d=4] real\n"
+                        "  input x[s=3,d=4] float\n"
                         "  parameter w[d=4,f=5] ~ normal(0, 0.02) \"block.w\"\n"
                         "  output y[s=3,f=5]\n"
                         "  temp mask[s=3,f=5]\n"
@@ -179,7 +179,7 @@ static void test_program_prints(void **state) {
                         "  repeat i < 2 downwards {\n"
                         "    y[s,f] += i\n"
                         "  }\n"
-                        "  mask[s,f] = top(y[s,f]; k = 2, dimension = 1)\n");
+                        "  mask[s,f] = top_k(y[s,f]; k = 2, dimension = 1)\n");
     arena_free(small.arena);
 }
 

@@ -22,7 +22,7 @@ static const char spec[] =
     "use mlp\n"
     "use train\n"
     "layer inside {\n"
-    "  option train: layer = train { batch = 2, context = 5 }\n"
+    "  option train: layer = train { batch_size = 2, context_length = 5 }\n"
     "  option inner: layer = attention\n"
     "  axis d = 8\n"
     "  sequence s = train.context_length\n"
@@ -192,8 +192,8 @@ static void test_parts(void **state) {
 static const char balanced[] =
     "use decoder\n"
     "model balanced = decoder {\n"
-    "  vocab = 32, dim = 16, layers = 2, attention.heads.q = 2\n"
-    "  ffn = moe { experts = 8, top_k = 1, expert = swiglu { hidden_dim = 8 }, balance = 1 }\n"
+    "  vocab_size = 32, dim = 16, layers = 2, attention.heads.q = 2\n"
+    "  ffn = moe { experts = 8, top_k = 1, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 1 }\n"
     "  train = { batch_size = 8, context_length = 6, lr = 1e-2 }\n"
     "}\n";
 

@@ -538,7 +538,7 @@ static void test_bridge(void **state) {
 
 enum { LOSSES = 100, WINDOW = 10, DRAWS = 2 };
 
-/* Means over some initialisations; all of them see the same data. */
+/* Means over some initializations; all of them see the same data. */
 static void losses_of(const char *name, bool uneven, double *losses) {
     memset(losses, 0, LOSSES * sizeof *losses);
     for (uint64_t seed = 1; seed <= DRAWS; seed++) {

@@ -1,5 +1,5 @@
 /* describe: cost of a model: computation, memory, decoding; as JSON. */
-#include "describe.h"
+#include "describe/describe.h"
 
 #include "abi/json_make.h"
 #include "schedule/kernel.h"

@@ -3,7 +3,7 @@
  *     block.0.ffn  4.1 k                 layer          count  parameters
  *     block.1.ffn  4.1 k        -->      block.0-1.ffn      2       8.2 k
  */
-#include "describe.h"
+#include "describe/describe.h"
 
 #include "abi/quantity.h"
 
