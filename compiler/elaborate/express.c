@@ -21,6 +21,9 @@ void report_unknown_name(Elaborator *e, const Value *value) {
             names[count++] = ((Binding *)scope->bindings.items[i])->name;
     const char *near = did_you_mean(value->word, names, count);
     if (near) report_help(e->reports, "did you mean '%s'?", near);
+    if (!strcmp(value->word, "nn") || !strcmp(value->word, "F") || !strcmp(value->word, "torch"))
+        report_help(e->reports, "PyTorch is not available here: write an equation, such as "
+                                "y[s, f] = sum[d] x[s, d] * w[d, f]");
 } /* A layer without a result is applied only for its probes and loss terms. */
 static void report_no_result(Elaborator *e, const Value *value) {
     const Node *layer = value->layer;

@@ -166,6 +166,8 @@ static void advise_spelling(Parser *parser, const Expectation *expectation) {
         report_help(reports, "write '=' before the value");
     else if (found->kind == '/' && (before->kind == '/' || strchr("*/", text[found->span.end])))
         report_help(reports, "write '#' to begin a comment");
+    else if (found->kind == '(' && has(expectation, "'{'") && has(expectation, "use"))
+        report_help(reports, "write the options in braces: { dim = 64 }");
     else if (found->kind == '*' && before->kind == '*')
         report_help(reports, "write '^' for a power");
     else if (found->kind == ';' && has(expectation, "require"))
@@ -181,6 +183,7 @@ static void advise_keyword(Parser *parser, const Expectation *expectation) {
                                              "input",  "update", "loss",     "aux",   "probe",
                                              "output", "cache",  "repeat",   "scan",  "if",
                                              "match",  "for",    "require",  "else",  "kind"};
+    static const char *const python[] = {"import", "class", "def", NULL};
     const Token *found = &parser->last, *before = &parser->before_last;
     const char *near = NULL;
     if (found->kind == NAME && has(expectation, "use") && !has(expectation, "or"))
@@ -188,6 +191,10 @@ static void advise_keyword(Parser *parser, const Expectation *expectation) {
     else if (before->kind == NAME && has(expectation, "'='") && has(expectation, "'['"))
         near = did_you_mean(before->text, statements, sizeof statements / sizeof *statements);
     if (near) report_help(parser->reports, "did you mean '%s'?", near);
+    if (!near && (found->kind == FROM || (found->kind == NAME && among(found->text, python))) &&
+        has(expectation, "use") && !has(expectation, "or"))
+        report_help(parser->reports, "a spec is not Python: write 'use decoder', then "
+                                     "model NAME = decoder { ... }");
 }
 
 /* Points at the innermost open bracket if the unexpected token indicates that it is not closed. */
