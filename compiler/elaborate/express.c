@@ -45,6 +45,10 @@ Expr *value_expr(Elaborator *e, Value *value) {
     else if (value->kind != KIND_ERROR)
         report_error(e->reports, value->span, "%s cannot be used as a number in an equation",
                      value_shown(e, value));
+    if (value->kind == KIND_AXIS && value->span.source)
+        report_help(e->reports, "write size(%.*s) for the size of the axis",
+                    value->span.end - value->span.start,
+                    value->span.source->text + value->span.start);
     return NULL;
 }
 
