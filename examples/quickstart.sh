@@ -17,6 +17,7 @@ run() {
 
 run "sh .ci/setup quickstart"
 start=$(date +%s)
+printf '\nThe build takes about a minute or more and prints nothing.\n'
 run "make -s ${JOBS--j$(nproc)} all"
 built=$(date +%s)
 run "export PATH=\"$build:\$PATH\""

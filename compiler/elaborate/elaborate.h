@@ -293,7 +293,7 @@ void suggest_option(Elaborator *e, const Node *layer, const Record *given, const
 const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
                              const char *name, const char *prefix, const Node **option);
 const char *suggested_value(Elaborator *e, const Node *option, const char *word);
-const char *suggested_layer(Elaborator *e, const char *name);
+const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);

@@ -21,6 +21,9 @@ void report_unknown_name(Elaborator *e, const Value *value) {
             names[count++] = ((Binding *)scope->bindings.items[i])->name;
     const char *near = did_you_mean(value->word, names, count);
     if (near) report_help(e->reports, "did you mean '%s'?", near);
+    if (!strcmp(value->word, "nn") || !strcmp(value->word, "F") || !strcmp(value->word, "torch"))
+        report_help(e->reports, "PyTorch is not available here: write an equation, such as "
+                                "y[s, f] = sum[d] x[s, d] * w[d, f]");
 } /* A layer without a result is applied only for its probes and loss terms. */
 static void report_no_result(Elaborator *e, const Value *value) {
     const Node *layer = value->layer;
@@ -42,6 +45,10 @@ Expr *value_expr(Elaborator *e, Value *value) {
     else if (value->kind != KIND_ERROR)
         report_error(e->reports, value->span, "%s cannot be used as a number in an equation",
                      value_shown(e, value));
+    if (value->kind == KIND_AXIS && value->span.source)
+        report_help(e->reports, "write size(%.*s) for the size of the axis",
+                    value->span.end - value->span.start,
+                    value->span.source->text + value->span.start);
     return NULL;
 }
 

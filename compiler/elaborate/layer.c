@@ -147,6 +147,9 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
         report_error(e->reports, value->span, "'%s' of layer '%s' expects %d dimensions, got %d",
                      formal->name, e->frame->layer->name, count, value->rank);
         report_note(e->reports, formal->span, "declared here");
+        const char *first = subs->kids[0]->name;
+        if (count == value->rank + 1 && first && (!strcmp(first, "b") || !strcmp(first, "batch")))
+            report_help(e->reports, "layers declare no batch axis: it is implicit");
         return false;
     }
     int place = skip;

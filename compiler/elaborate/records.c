@@ -186,7 +186,7 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
     NodeKind kind = wanted_kind(e, option);
     report_error(e->reports, value->span, "unknown %s '%s'", node_kind_name(kind), value->word);
     const char *inner = option_of_word(e, option, value->word);
-    const char *similar = suggested_layer(e, value->word);
+    const char *similar = suggested_layer(e, kind, value->word);
     if (similar)
         report_help(e->reports, "did you mean '%s'?", similar);
     else if (inner)

@@ -107,6 +107,12 @@ bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **di
                          sub->kind == NODE_NAME ? arena_format(e->arena, ", got '%s'", sub->name)
                                                 : "");
             if (sub->kind == NODE_NAME) report_help(e->reports, "declare axis %s = ...", sub->name);
+            if (sub->kind == NODE_NUMBER)
+                report_help(e->reports,
+                            "declare an axis with this size, such as axis f = %.*s, and "
+                            "write its name",
+                            sub->span.end - sub->span.start,
+                            sub->span.source->text + sub->span.start);
             return false;
         }
         dims[(*rank)++] = index_new(e->program, value->axis->name, value->axis);

@@ -221,6 +221,27 @@ Axis *axis_subscripted(Elaborator *e, const char *name) {
     return axis || join_compared(e, whole, whole, name, &axis) ? axis : NULL;
 }
 
+/* x[d,s] for x[s,d]: proposes the order in which the indices match the dimensions, if it exists. */
+static void advise_order(Elaborator *e, const Node *subs, const Value *value) {
+    Text order = {.arena = e->arena};
+    bool used[MAX_RANK] = {false};
+    if (subs->count != value->rank) return;
+    for (int i = 0; i < value->rank; i++) {
+        int j = 0;
+        for (; j < subs->count; j++) {
+            const Node *sub = subs->kids[j];
+            const EquationIndex *entry =
+                sub->kind == NODE_NAME ? equation_find(e, sub->name) : NULL;
+            Axis *axis = entry ? entry->index->axis : NULL;
+            if (!used[j] && axis && axes_match(e, axis, value->dims[i]->axis)) break;
+        }
+        if (j == subs->count) return;
+        used[j] = true;
+        text_add(&order, "%s%s", i ? ", " : "", subs->kids[j]->name);
+    }
+    report_help(e->reports, "did you mean [%s]?", order.text);
+}
+
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
     if (value->kind == KIND_ERROR) return value;
     if (value->kind != KIND_TENSOR) {
@@ -241,8 +262,10 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
             count++;
             break;
         }
-        if (!one_subscript(e, result, sub, value->dims[count]->axis, &to[count]))
+        if (!one_subscript(e, result, sub, value->dims[count]->axis, &to[count])) {
+            advise_order(e, subs, value);
             return value_error(e, span);
+        }
         count++;
     }
     if (count != value->rank) {

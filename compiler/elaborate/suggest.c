@@ -83,14 +83,15 @@ const char *suggested_value(Elaborator *e, const Node *option, const char *word)
     return alias && alias->count ? value_of(e->arena, alias) : NULL;
 }
 
-const char *suggested_layer(Elaborator *e, const char *name) {
+const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
     const Unit *units[] = {e->unit, standard_unit(e->unit)};
     for (int u = 0; u < 2; u++) {
         const List *lists[] = {&units[u]->layers, &units[u]->optimizers, &units[u]->schedules};
         for (int i = 0; i < 3; i++)
             for (int k = 0; k < lists[i]->count; k++) {
                 const Node *layer = lists[i]->items[k], *alias = alias_find(layer, name, true);
-                if (alias) return alias->count ? value_of(e->arena, alias) : layer->name;
+                if (!alias || layer->kind != kind) continue;
+                return alias->count ? value_of(e->arena, alias) : layer->name;
             }
     }
     return NULL;

@@ -153,19 +153,47 @@ static bool is_comparison(int kind) {
            kind == AT_LEAST;
 }
 
+/* y = softmax[d] x[s,d]: the token before the error ends a line with an equation. */
+static bool follows_equation(const Parser *parser) {
+    const char *text = parser->source->text, *end = text + parser->before_last.span.start;
+    for (const char *at = end; at > text && at[-1] != '\n'; at--)
+        if (at[-1] == '=') return parser->last.first;
+    return false;
+}
+
 /* Fixes for spellings of other languages. */
 static void advise_spelling(Parser *parser, const Expectation *expectation) {
     const Token *found = &parser->last, *before = &parser->before_last;
     const char *text = parser->source->text;
     Reports *reports = parser->reports;
-    if (found->kind == '=' && has(expectation, "=="))
+    if (found->kind == '=' && has(expectation, "')'") && before->kind == NAME)
+        report_help(reports,
+                    "write '==' to compare, { %s = ... } for options, or (x; %s = ...) for "
+                    "options of a call",
+                    before->text, before->text);
+    else if (found->kind == '=' && has(expectation, "=="))
         report_help(reports, "write '==' to compare");
     else if (found->kind == EQUAL && has(expectation, "'='"))
         report_help(reports, "write '=' to define a name");
     else if (found->kind == ':' && has(expectation, "'='"))
         report_help(reports, "write '=' before the value");
+    else if (before->kind == NAME && !strcmp(before->text, "return"))
+        report_help(reports, "assign the result: y = ...");
+    else if (before->kind == NAME && !strcmp(before->text, "self"))
+        report_help(reports, "declare a parameter with its axes: param w[d, f]");
+    else if (found->kind == ':' && has(expectation, "..."))
+        report_help(reports, "name an index for each dimension: x[s, d]");
+    else if (found->kind == '(' && expectation->count == 1 && has(expectation, "'['"))
+        report_help(reports, "write the index to reduce over: %.*s[d] x[s, d]",
+                    before->span.end - before->span.start, text + before->span.start);
+    else if (before->kind == ']' && expectation->count == 1 && has(expectation, "'='") &&
+             follows_equation(parser))
+        report_help(reports,
+                    "write the argument of a function in parentheses: softmax[d](x[s, d])");
     else if (found->kind == '/' && (before->kind == '/' || strchr("*/", text[found->span.end])))
         report_help(reports, "write '#' to begin a comment");
+    else if (found->kind == '(' && has(expectation, "'{'") && has(expectation, "use"))
+        report_help(reports, "write the options in braces: { dim = 64 }");
     else if (found->kind == '*' && before->kind == '*')
         report_help(reports, "write '^' for a power");
     else if (found->kind == ';' && has(expectation, "require"))
@@ -181,6 +209,7 @@ static void advise_keyword(Parser *parser, const Expectation *expectation) {
                                              "input",  "update", "loss",     "aux",   "probe",
                                              "output", "cache",  "repeat",   "scan",  "if",
                                              "match",  "for",    "require",  "else",  "kind"};
+    static const char *const python[] = {"import", "class", "def", NULL};
     const Token *found = &parser->last, *before = &parser->before_last;
     const char *near = NULL;
     if (found->kind == NAME && has(expectation, "use") && !has(expectation, "or"))
@@ -188,6 +217,10 @@ static void advise_keyword(Parser *parser, const Expectation *expectation) {
     else if (before->kind == NAME && has(expectation, "'='") && has(expectation, "'['"))
         near = did_you_mean(before->text, statements, sizeof statements / sizeof *statements);
     if (near) report_help(parser->reports, "did you mean '%s'?", near);
+    if (!near && (found->kind == FROM || (found->kind == NAME && among(found->text, python))) &&
+        has(expectation, "use") && !has(expectation, "or"))
+        report_help(parser->reports, "a spec is not Python: write 'use decoder', then "
+                                     "model NAME = decoder { ... }");
 }
 
 /* Points at the innermost open bracket if the unexpected token indicates that it is not closed. */

@@ -593,7 +593,10 @@ int command_train(int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.data || !options.out)
-        return arguments_wrong(command, NULL, "moec train requires --data and --out");
+        return arguments_wrong(command, NULL, "moec train requires %s",
+                               options.data  ? "--out"
+                               : options.out ? "--data"
+                                             : "--data and --out");
     if (options.missing && !options.from)
         return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
     return train(&options);

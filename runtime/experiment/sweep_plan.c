@@ -111,9 +111,7 @@ bool plan_print_time(const Plan *plan) {
     }
     if (!time_at_peak(plan, &seconds, peak, sizeof peak)) return false;
     if (!isfinite(seconds)) return true;
-    printf("lower bound: %s", quantity(seconds / 60, "min").text);
-    if (seconds >= 3600) printf(" (%s)", quantity_seconds(seconds).text);
-    printf(" at %s (measured peak)\n", peak);
+    printf("lower bound: %s at %s (measured peak)\n", quantity_seconds(seconds).text, peak);
     fflush(stdout);
     return true;
 }

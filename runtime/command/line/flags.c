@@ -93,6 +93,7 @@ static const struct {
     {"--output-dir", "--out"},
     {"--learning-rate", "--lr"},
     {"--max-steps", "--steps"},
+    {"--epochs", "--steps"},
     {"--num-threads", "--threads"},
     {"--repetition-penalty", "--repeat-penalty"},
 };
