@@ -21,7 +21,7 @@ static const struct {
 };
 
 static const char *const remedy_damaged =
-    "use another copy; moec never leaves a partially written file";
+    "the file is damaged, or has another format";
 
 static bool damaged(const Safetensors *file, const char *what) {
     return error_message(remedy_damaged, "%s is not a valid safetensors file: %s", file->path,
