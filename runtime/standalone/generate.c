@@ -210,7 +210,8 @@ int main(int count, char **arguments) {
     Model *model;
     Lexicon *lexicon = NULL;
     int error = model_open(&model, options.weights);
-    const char *unread = error ? options.weights : "";
+    int of_file = error == MODEL_NO_FILE || error == MODEL_NOT_OURS || error == MODEL_DAMAGED;
+    const char *file = of_file ? options.weights : "";
     const char *problem = error ? model_error(error) : open_lexicon(&lexicon, model, &options);
     double began = seconds_now();
     if (!problem) {
@@ -218,8 +219,7 @@ int main(int count, char **arguments) {
         if (!error) finish(model, &options, began);
         problem = error ? model_error(error) : streams_end();
     }
-    if (problem)
-        fprintf(stderr, "%s: %s%s%s\n", arguments[0], unread, *unread ? ": " : "", problem);
+    if (problem) fprintf(stderr, "%s: %s%s%s\n", arguments[0], file, *file ? ": " : "", problem);
     lexicon_free(lexicon);
     model_free(model);
     return problem ? 1 : 0;
