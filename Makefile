@@ -8,7 +8,7 @@
 ## make test-oracle  compute the results of published systems in PyTorch again and compare
 ## make bench        print training and decoding speed with the measured limits of the machine
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
-## make install      install to PREFIX (default /usr/local)
+## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages
 ## make setup        install missing packages (Debian and Ubuntu)
 ## make clean        remove the build folder; trained runs stay
 ##

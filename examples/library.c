@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
 
     double loss;
     check(moec_loss(model, window, &loss));
-    printf("loss %.4f, %d parameters\n", loss, moec_count(model, MOEC_WEIGHT));
+    printf("loss %.4f, %d parameter tensors\n", loss, moec_count(model, MOEC_WEIGHT));
     char *text;
     check(moec_generate(model, argv[2], &(MoecGeneration){.tokens = 8}, &text));
     printf("%s%s\n", argv[2], text);

@@ -357,12 +357,14 @@ Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *sear
     const char *problem;
     char *text = read_text(arena, path, &length, &problem);
     /* A user folder can have the name of the standard library. */
-    if (text)
+    if (text) {
         add_source(resolver.unit,
                    arena_format(arena, "%s%s", path_is_standard(path) ? "./" : "", path), text,
                    length);
-    else
+    } else {
         report_error(reports, (Span){NULL, 0, 0}, "cannot read '%s': %s", path, problem);
+        report_help(reports, "check the path");
+    }
     return resolve_all(&resolver, sets, set_count);
 }
 

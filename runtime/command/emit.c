@@ -68,6 +68,7 @@ static const struct {
     {"blocks.c", ALL, "c"},
     {"Makefile", ALL, "c"},
     {"blocks_cuda.cu", ALL, "cuda"},
+    {"products_cuda.cu", ALL, "cuda"},
     {"cuda.mk", ALL, "cuda"},
     {"cuda.md", ALL, "cuda"},
     {"shapes.h", ALL, "cuda"},

@@ -237,7 +237,7 @@ static bool generate(const Options *options) {
 static int check_options(const Command *command, Options *options) {
     const Sampling *sampling = &options->sampling;
     if (!options->prompts && (!options->prompt || !*options->prompt))
-        return arguments_wrong(command, "a prompt has at least one character",
+        return arguments_wrong(command, "add -p TEXT, not empty, or -p - for stdin",
                                "moec generate requires --prompt or --prompts");
     if (options->chat && options->numbers)
         return arguments_wrong(command, NULL, "--chat and --token-ids exclude each other");

@@ -20,8 +20,7 @@ static const struct {
     [NUMBER_I16] = {"I16", 2},   [NUMBER_U8] = {"U8", 1},
 };
 
-static const char *const remedy_damaged =
-    "use another copy; moec never leaves a partially written file";
+static const char *const remedy_damaged = "the file is damaged, or has another format";
 
 static bool damaged(const Safetensors *file, const char *what) {
     return error_message(remedy_damaged, "%s is not a valid safetensors file: %s", file->path,

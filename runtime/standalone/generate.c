@@ -1,10 +1,11 @@
 /* generate: completes a text. Tokens are those of tokenizer.bin, or bytes without that file.
  *
- *     ./generate --prompt TEXT [--numbers 1] [--tokens N] [--temperature T] [--seed N]
- *     [--weights weights.bin] [--tokenizer tokenizer.bin] [--speed 1]
+ *     ./generate -p TEXT [-n N] [--temperature T] [--seed N] [--numbers 1] [--speed 1]
+ *     [--weights weights.bin] [--tokenizer tokenizer.bin]
  *
- * --numbers 1: the prompt is a list of token ids, separated by spaces. --temperature 0: greedy
- * sampling. --speed 1: prints the tokens per second at the end. */
+ * -p and -n are also --prompt and --max-tokens, as in moec generate. --temperature 0: greedy
+ * sampling. --numbers 1: the prompt is a list of token ids, separated by spaces. --speed 1: prints
+ * the tokens per second at the end. */
 #include "lexicon.h"
 #include "model.h"
 #include "streams.h"
@@ -161,10 +162,13 @@ static int generate(Model *model, const Lexicon *lexicon, const Options *options
 static int read_options(Options *options, int count, char **arguments) {
     const Option known[] = {
         {.name = "--prompt", .text = &options->prompt},
+        {.name = "-p", .text = &options->prompt},
         {.name = "--weights", .text = &options->weights},
         {.name = "--tokenizer", .text = &options->tokenizer},
         {.name = "--numbers", .whole = &options->numbers},
-        {.name = "--tokens", .whole = &options->tokens},
+        {.name = "--max-tokens", .whole = &options->tokens},
+        {.name = "--tokens", .whole = &options->tokens}, /* former name */
+        {.name = "-n", .whole = &options->tokens},
         {.name = "--speed", .whole = &options->speed},
         {.name = "--temperature", .real = &options->temperature},
         {.name = "--seed", .seed = &options->seed},
@@ -198,14 +202,16 @@ int main(int count, char **arguments) {
     Options options = {.weights = "weights.bin", .tokenizer = "tokenizer.bin", .tokens = 100};
     if (!read_options(&options, count, arguments)) {
         fprintf(stderr,
-                "usage: %s --prompt TEXT [--numbers 1] [--tokens N] [--temperature T] [--seed N] "
-                "[--weights FILE] [--tokenizer FILE] [--speed 1]\n",
+                "usage: %s -p, --prompt TEXT [-n, --max-tokens N] [--temperature T] [--seed N] "
+                "[--numbers 1] [--speed 1] [--weights FILE] [--tokenizer FILE]\n",
                 arguments[0]);
         return 2;
     }
     Model *model;
     Lexicon *lexicon = NULL;
     int error = model_open(&model, options.weights);
+    int of_file = error == MODEL_NO_FILE || error == MODEL_NOT_OURS || error == MODEL_DAMAGED;
+    const char *file = of_file ? options.weights : "";
     const char *problem = error ? model_error(error) : open_lexicon(&lexicon, model, &options);
     double began = seconds_now();
     if (!problem) {
@@ -213,7 +219,7 @@ int main(int count, char **arguments) {
         if (!error) finish(model, &options, began);
         problem = error ? model_error(error) : streams_end();
     }
-    if (problem) fprintf(stderr, "%s: %s\n", arguments[0], problem);
+    if (problem) fprintf(stderr, "%s: %s%s%s\n", arguments[0], file, *file ? ": " : "", problem);
     lexicon_free(lexicon);
     model_free(model);
     return problem ? 1 : 0;

@@ -18,6 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct Lexicon Lexicon;
 
 enum { LEXICON_FINE, LEXICON_NO_FILE, LEXICON_DAMAGED, LEXICON_NO_MEMORY };
@@ -32,5 +36,9 @@ long lexicon_encode(const Lexicon *lexicon, const char *text, int32_t **tokens);
 /* The bytes of a token, which may end inside a character; length 0 for those that are not
  * written. */
 const char *lexicon_text(const Lexicon *lexicon, int32_t token, size_t *length);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

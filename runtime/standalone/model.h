@@ -15,6 +15,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct Model Model;
 
 enum {
@@ -39,5 +43,9 @@ long model_vocabulary(const Model *model);
 long model_context(const Model *model);  /* how many tokens it can read before a reset */
 long model_position(const Model *model); /* how many it has read */
 const char *model_error(int error);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -31,12 +31,14 @@ static int option_take(const Option *option, const char *text) {
     return number && !*end && !errno && (!option->real || isfinite(*option->real));
 }
 
-/* Parses all arguments. Returns 1 if they are pairs with known names; otherwise prints an error. */
+/* Parses all arguments. Returns 1 if they are pairs with known names; otherwise prints an error,
+ * except for -h and --help: the caller prints the usage. */
 static int options_read(const Option *options, int known, int count, char **arguments) {
     for (int i = 1; i < count; i += 2) {
         const char *value = i + 1 < count ? arguments[i + 1] : NULL;
         const Option *option = options;
         while (option < options + known && strcmp(option->name, arguments[i]) != 0) option++;
+        if (!strcmp(arguments[i], "-h") || !strcmp(arguments[i], "--help")) return 0;
         if (option == options + known) {
             fprintf(stderr, "%s: unknown option %s\n", arguments[0], arguments[i]);
             return 0;

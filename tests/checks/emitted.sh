@@ -73,7 +73,7 @@ refuses() {
 }
 head -c 5000 "$work/images" >"$work/short"
 sed 's/"label"/"Label"/' "$work/images" >"$work/renamed"
-refuses "$work/short" 'cut off'
+refuses "$work/short" 'truncated'
 refuses "$work/renamed" 'lacks a tensor for an input'
 refuses "$work/text" 'must be a safetensors file'
 refuses "$work/nothing" 'cannot open'

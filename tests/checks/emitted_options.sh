@@ -39,6 +39,13 @@ for value in nan inf -1 "" 1e999 x 0.5x; do
     ends 2 "--temperature expects a number of at least 0" generate --prompt x --temperature "$value"
 done
 ends 2 "--tokens expects a whole number" generate --prompt x --tokens
+ends 0 "" generate -p x -n 5
+cp out short
+ends 0 "" generate --prompt x --max-tokens 5
+cmp -s out short || wrong "-p and -n are not --prompt and --max-tokens"
+ends 2 "usage:" generate --help
+grep -q "unknown option" log && wrong "--help is an unknown option"
+ends 1 "nothing.bin: cannot open" generate -p x --weights nothing.bin
 ends 2 "unknown option --token" generate --prompt x --token 5
 ends 2 "--out expects a text" draw --out ""
 ends 1 "out of memory" draw --out ../drawn --count 4611686018427387904

@@ -55,7 +55,7 @@ ends 0 "deeper contains 9 tensors that the model does not read, such as block.1"
     moec forward small.moe --weights deeper --input text --outputs loss --out out
 [ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are reported more than once"
 moec init small.moe --seed 1 --out wide.safetensors --set vocab_size=300
-ends 1 "no tokenizer, so text cannot be converted" moec generate wide.safetensors --prompt x -n 2
+ends 1 "the checkpoint has no tokenizer" moec generate wide.safetensors --prompt x -n 2
 
 # A run in place of a spec, and a spec in place of a run.
 for run in run run/last.safetensors; do

@@ -122,13 +122,19 @@ static bool is_value(const char *argument, const char *text) {
     return false;
 }
 
+/* Whether the option names a directory, which cannot be stdin or stdout. */
+static bool is_directory(const char *argument) {
+    return !strcmp(argument, "DIR") || !strcmp(argument, "RUN");
+}
+
 /* Stores the value; false if the option does not accept it. */
 static bool take_value(const Option *option, const char *text) {
     char *end = NULL;
     switch (option->kind) {
     case OPTION_TEXT:
         *(const char **)option->value = text;
-        return *text && (!strchr(option->argument, '|') || is_value(option->argument, text));
+        return *text && (!strchr(option->argument, '|') || is_value(option->argument, text)) &&
+               !(is_directory(option->argument) && !strcmp(text, "-"));
     case OPTION_COUNT: {
         double number = strtod(text, &end); /* accepts 4e6 */
         *(long *)option->value = (long)number;

@@ -126,7 +126,8 @@ static int print_cli(void) {
            "Results go to stdout. Progress, notes and errors go to stderr.\n\n## Commands\n\n");
     print_groups(commands, count);
     print_operands();
-    printf("A path `-` reads stdin (specs, data, prompts, questions) or writes stdout (`-o -`).\n\n"
+    printf("A path `-` reads stdin (specs, data, prompts, questions) or writes "
+           "stdout (`-o -` for a file, not for a directory).\n\n"
            "## Flags of every command\n\n");
     arguments_describe(commands, print_common, NULL);
     for (int i = 0; i < count && commands[i].group; i++) {
@@ -136,7 +137,8 @@ static int print_cli(void) {
     }
     printf("## Exit codes\n\n| code | meaning |\n|---|---|\n| 0 | success |\n"
            "| 1 | invalid input, failed verification or diverged training |\n| 2 | usage error |\n"
-           "| 130, 143 | SIGINT, SIGTERM; `moec train` writes a checkpoint first |\n\n");
+           "| 130, 143 | SIGINT, SIGTERM; `moec train` writes a checkpoint first. `moec serve` "
+           "returns 0 |\n\n");
     print_environment();
     print_settings();
     printf("Next: [guides](../examples/guides/README.md).\n");
