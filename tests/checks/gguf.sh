@@ -76,11 +76,11 @@ rotated() { # NAME ROTATION
         case $word in *[a-z0-9]*) grep -qwF "${word%,}" "back_$1/$1.moe" || wrong "$1 comes back without $word: $(cat "back_$1/$1.moe")" ;; esac
     done
 }
-rotated linear 'linear_rotary { base = 10000, factor = 4 }'
-rotated yarn 'yarn_rotary { base = 10000, factor = 8, original = 512, fast = 24, slow = 2 }'
-rotated turned3 'llama3_rotary { base = 500000, factor = 8, low = 1, high = 4, original = 8192 }'
-rotated other3 'llama3_rotary { base = 500000, factor = 32, low = 1, high = 3, original = 5000 }'
-rotated few3 'llama3_rotary { base = 50000000, factor = 2.5, low = 1, high = 4, original = 8192 }'
+rotated linear 'linear_rotary { theta = 10000, factor = 4 }'
+rotated yarn 'yarn_rotary { theta = 10000, factor = 8, original_context_length = 512, beta_fast = 24, beta_slow = 2 }'
+rotated turned3 'llama3_rotary { theta = 500000, factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_context_length = 8192 }'
+rotated other3 'llama3_rotary { theta = 500000, factor = 32, low_freq_factor = 1, high_freq_factor = 3, original_context_length = 5000 }'
+rotated few3 'llama3_rotary { theta = 50000000, factor = 2.5, low_freq_factor = 1, high_freq_factor = 4, original_context_length = 8192 }'
 grep -qa rope_freqs.weight gguf_turned3/model.gguf || wrong "there is no tensor of the rotation"
 grep -qa rope.scaling gguf_turned3/model.gguf && wrong "llama.cpp knows no such key"
 printf 'use turned3\nmodel asked = turned3 { attention.qk_norm = true }\n' > asked.moe
@@ -152,7 +152,7 @@ moec import bad.gguf --out bare --no-tokenizer > log 2>&1 || wrong "--no-tokeniz
 size=$(wc -c < $file)
 for length in 0 3 12 30 200 $((name + 30)) $((size - 1)); do
     head -c "$length" $file > bad.gguf
-    fails "error:" moec import bad.gguf --out nowhere
+    fails "error[" moec import bad.gguf --out nowhere
 done
 printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0x' > bad.gguf
 for i in 1 2 3 4 5 6 7 8; do printf '\011\0\0\0\001\0\0\0\0\0\0\0' | { [ $i = 1 ] && printf '\011\0\0\0'; head -c 4; }; printf '\001\0\0\0\0\0\0\0'; done >> bad.gguf

@@ -212,8 +212,8 @@ spoilt "use one of default, linear, dynamic, llama3, yarn" config.json 's/"rope_
 spoilt "layer 'rotary' has no option 'factor'" config.json 's/"rope_type": "default"/"factor": 8/'
 spoilt "option 'factor' of layer 'yarn_rotary' is required" config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
 spoilt "does not support" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'
-spoilt "error:" config.json 's/"hidden_size": 16/"hidden_size": 1e300/'
-spoilt "error:" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": -1/'
+spoilt "error[" config.json 's/"hidden_size": 16/"hidden_size": 1e300/'
+spoilt "error[" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": -1/'
 spoilt "the header length" model.safetensors '1s/^......../\xff\xff\xff\xff\xff\xff\xff\xff/'
 spoilt "not a valid safetensors file" model.safetensors 's/q_proj/k_proj/'
 rm bad/model.safetensors
