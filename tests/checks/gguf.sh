@@ -85,7 +85,7 @@ grep -qa rope_freqs.weight gguf_turned3/model.gguf || wrong "there is no tensor 
 grep -qa rope.scaling gguf_turned3/model.gguf && wrong "llama.cpp knows no such key"
 printf 'use turned3\nmodel asked = turned3 { attention.qk_norm = true }\n' > asked.moe
 moec init asked.moe --seed 3 --out asked.safetensors
-fails "attention.rotary.factor is 8 here" moec export asked.safetensors --format gguf_qwen3 --out nowhere
+fails "attention.rotary.factor is 8, but nothing after export" moec export asked.safetensors --format gguf_qwen3 --out nowhere
 data=$(($(wc -c < gguf_turned3/model.gguf) - 64)) # 16 factors, which come last
 cp gguf_turned3/model.gguf bad.gguf
 printf '\0\0\100\100' | dd of=bad.gguf bs=1 seek="$data" conv=notrunc 2> log
