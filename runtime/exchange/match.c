@@ -31,7 +31,7 @@ static bool told(const Match *match, const char *remedy) {
     if (!match->wrong) return true;
     if (match->wrong > LISTED)
         fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
-    return error_message(remedy, "%d tensor%s not fit layout '%s'", match->wrong,
+    return error_message(remedy, "%d tensor%s not match layout '%s'", match->wrong,
                          match->wrong == 1 ? " does" : "s do", match->layout);
 }
 
