@@ -101,5 +101,5 @@ printf '#!/bin/sh\nexit 1\n' >bin/squeue
 chmod +x bin/*
 out="a b%j'c\"d#"
 PATH=$PWD/bin:$PATH moec sweep small.moe --slurm none --data text --out "$out" >log 2>&1 || wrong "by jobs: $(cat log; cat "$out"/*.out)"
-[ -e "$out/table.json" ] && [ -e "$out/hidden_12/seed_1/last.safetensors" ] || wrong "the runs are in another folder: $(find . -name table.json)"
+[ -e "$out/table.json" ] && [ -e "$out/hidden_dim_12/seed_1/last.safetensors" ] || wrong "the runs are in another folder: $(find . -name table.json)"
 exit 0
