@@ -18,7 +18,7 @@ copy() {
 }
 copy runtime/python/moec/library.py '__version__ = "' '"'
 copy runtime/library/moec.h 'library, "' '"'
-copy README.md 'version ' '\.'
+copy README.md 'version ' '[ .]'
 [ -z "${UPDATE:-}" ] || sed -i "s/(libmoec\.so\.$number)/(libmoec.so.$minor)/" runtime/library/moec.h
 [ -z "${UPDATE:-}" ] || sed -i "s/\`libmoec\.so\.$number\`/\`libmoec.so.$minor\`/" runtime/CHANGELOG.md
 grep -qF "(libmoec.so.$minor)" runtime/library/moec.h || wrong "runtime/library/moec.h has another SONAME"
