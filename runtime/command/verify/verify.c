@@ -123,8 +123,10 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
                       comparison->shape.context, comparison->shape.source, problem);
     else
         verify_print_skipped(comparison, problem, json), good = true;
-    if (good && fits) verify_print(comparison, json);
-    good = good && verify_agrees(comparison);
+    if (good && fits) {
+        verify_print(comparison, json);
+        good = verify_agrees(comparison);
+    }
     free(problem);
     free(help);
     free(comparison->undecided);
