@@ -40,6 +40,7 @@ typedef struct Entry {
 struct Products {
     const MoecProduct *products;
     int count;
+    bool rounded; /* some product has bf16 operands */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     void *scratch; /* workspace shared by all products, as large as the largest request */
@@ -60,6 +61,10 @@ static bool library_has_amx(void) {
 #endif
 }
 
+static bool is_rounded(const MoecProduct *product) {
+    return product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16;
+}
+
 /* True if rows of b evict each other from the second-level cache and oneDNN does not copy them: it
  * copies b only if the row stride is a power of two. */
 static bool rows_collide(const MoecProduct *product) {
@@ -71,11 +76,13 @@ static bool rows_collide(const MoecProduct *product) {
  * below a size where the call overhead of oneDNN dominates. Without AMX, oneDNN accumulates into c
  * in a separate pass. It transposes a bf16 operand `a` slowly, as weight gradients require; in f32
  * it is no faster and needs compilation. Some strides run at half speed. Measured with
- * tests/bench/kernels.c. */
-static bool is_ours(const MoecProduct *product) {
+ * tests/bench/kernels.c. In a bf16 program the few f32 products, such as those of routers, stay with
+ * the own kernel, because the result of oneDNN in f32 depends on the number of threads. */
+static bool is_ours(const Products *products, const MoecProduct *product) {
     if (product->b_type == MOEC_INT8) return true;
-    bool rounded = product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16;
+    const bool rounded = is_rounded(product);
     if (rounded && !products_of_bf16()) return true;
+    if (!rounded && products->rounded) return true;
     bool columns = product->a_k != 1;
     if ((product->accumulate || columns) && !(rounded && library_has_amx())) return true;
     if (!rounded && rows_collide(product)) return true;
@@ -244,8 +251,9 @@ static bool entry_fill(Products *products, Entry *entry, const MoecProduct *prod
 static void entry_make(Products *products, Entry *entry, const MoecProduct *product) {
     MoecProduct single = *product;
     single.batch[0] = single.batch[1] = 1;
-    bool made = !is_ours(product) && entry_fill(products, entry, product);
-    if (!made && !is_ours(product) && product->batch[0] * product->batch[1] > 1) {
+    const bool ours = is_ours(products, product);
+    bool made = !ours && entry_fill(products, entry, product);
+    if (!made && !ours && product->batch[0] * product->batch[1] > 1) {
         entry_free(entry);
         made = entry->apart = entry_fill(products, entry, &single);
     }
@@ -269,6 +277,7 @@ Products *products_new(const MoecTable *table) {
     if (!products) return NULL;
     products->products = table->products;
     products->count = table->product_count;
+    for (int i = 0; i < products->count; i++) products->rounded |= is_rounded(&table->products[i]);
     if (dnnl.engine_create(&products->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl.stream_create(&products->stream, products->engine, dnnl_stream_default_flags) !=
             dnnl_success) {
