@@ -28,23 +28,21 @@ static bool has_group(const MoecCompiler *compiler, const char *path) {
 /* Former names of `name`, and names of options that were called so. */
 static List other_names(MoecCompiler *compiler, const char *name) {
     List names = {0};
-    const Unit *standard = standard_unit(compiler->unit);
-    const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < lists[i]->count; k++) {
-            const Node *layer = lists[i]->items[k], *body = layer->kids[layer->count - 1];
-            for (int j = 0; j < body->count; j++) {
-                const Node *option = body->kids[j], *aliases = option->aliases;
-                for (int a = 0; option->kind == NODE_OPTION && aliases && a < aliases->count; a++) {
-                    const Node *alias = aliases->kids[a];
-                    if (alias->number == 1 || alias->count) continue;
-                    if (!strcmp(option->name, name))
-                        list_push(compiler->arena, &names, (void *)alias->name);
-                    if (!strcmp(alias->name, name))
-                        list_push(compiler->arena, &names, (void *)option->name);
-                }
+    const List *declared = &standard_unit(compiler->unit)->declared;
+    for (int i = 0; i < declared->count; i++) {
+        const Node *body = layer_body(declared->items[i]);
+        for (int j = 0; j < body->count; j++) {
+            const Node *option = body->kids[j], *aliases = option->aliases;
+            for (int a = 0; option->kind == NODE_OPTION && aliases && a < aliases->count; a++) {
+                const Node *alias = aliases->kids[a];
+                if (alias->number == 1 || alias->count) continue;
+                if (!strcmp(option->name, name))
+                    list_push(compiler->arena, &names, (void *)alias->name);
+                if (!strcmp(alias->name, name))
+                    list_push(compiler->arena, &names, (void *)option->name);
             }
         }
+    }
     return names;
 }
 
@@ -95,14 +93,12 @@ double moec_option_number(MoecCompiler *compiler, const char *path, double other
 
 /* Whether an option of this name had the value `old` for `now`. */
 static bool value_was(Unit *unit, const char *name, const char *old, const char *now) {
-    const Unit *standard = standard_unit(unit);
-    const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < lists[i]->count; k++) {
-            const Node *option = option_called(lists[i]->items[k], name);
-            const Node *alias = option ? alias_find(option, old, false) : NULL;
-            if (alias && alias->count && !strcmp(alias->kids[0]->name, now)) return true;
-        }
+    const List *declared = &standard_unit(unit)->declared;
+    for (int i = 0; i < declared->count; i++) {
+        const Node *option = option_called(declared->items[i], name);
+        const Node *alias = option ? alias_find(option, old, false) : NULL;
+        if (alias && alias->count && !strcmp(alias->kids[0]->name, now)) return true;
+    }
     return false;
 }
 

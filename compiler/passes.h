@@ -19,7 +19,8 @@ typedef struct Unit {
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
     struct Unit *standard; /* see standard_unit */
-    Table layers_by_name;  /* Node *: layers, then optimizers, then schedules */
+    List declared;         /* Node *: layers, then optimizers, then schedules */
+    Table layers_by_name;  /* the same by name */
     List overrides;        /* Node * NODE_ENTRY, from --set */
     /* Program whose axis sizes the outermost layer uses; NULL: its own sizes. */
     const struct Program *shape;

@@ -265,7 +265,7 @@ static const Node *own_option(const Renaming *renaming, const char *name) {
     return NULL;
 }
 
-/* The layer that a name in a body stands for. */
+/* The layer that a name in a body refers to. */
 static const Node *layer_meant(const Renaming *renaming, const Node *name) {
     const Node *option = own_option(renaming, name->name);
     return option ? default_of(renaming, option) : layer_named(renaming, name->name);

@@ -55,18 +55,16 @@ static const Node *option_formerly(const Node *layer, const char *name) {
 
 /* The option of `layer` under a former name of the standard option `name`, or NULL. */
 static const Node *option_still(Unit *unit, const Node *layer, const char *name) {
-    const Unit *standard = standard_unit(unit);
-    const List *lists[] = {&standard->layers, &standard->optimizers, &standard->schedules};
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < lists[i]->count; k++) {
-            const Node *option = option_called(lists[i]->items[k], name);
-            for (int j = 0; option && option->aliases && j < option->aliases->count; j++) {
-                const Node *alias = option->aliases->kids[j];
-                const Node *found =
-                    alias->number == 1 || alias->count ? NULL : option_called(layer, alias->name);
-                if (found) return found;
-            }
+    const List *declared = &standard_unit(unit)->declared;
+    for (int i = 0; i < declared->count; i++) {
+        const Node *option = option_called(declared->items[i], name);
+        for (int j = 0; option && option->aliases && j < option->aliases->count; j++) {
+            const Node *alias = option->aliases->kids[j];
+            const Node *found =
+                alias->number == 1 || alias->count ? NULL : option_called(layer, alias->name);
+            if (found) return found;
         }
+    }
     return NULL;
 }
 
@@ -175,14 +173,12 @@ Value *renamed_value(Elaborator *e, const Node *option, Value *value) {
 }
 
 const Node *layer_formerly(Elaborator *e, const char *name) {
-    const List *lists[] = {&e->unit->layers, &e->unit->optimizers, &e->unit->schedules};
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < lists[i]->count; k++) {
-            const Node *layer = lists[i]->items[k];
-            if (!layer->aliases || !alias_find(layer, name, false)) continue;
-            report_renamed(e->reports, layer->name_span, node_kind_name(layer->kind), name,
-                           layer->name);
-            return layer;
-        }
+    for (int i = 0; i < e->unit->declared.count; i++) {
+        const Node *layer = e->unit->declared.items[i];
+        if (!alias_find(layer, name, false)) continue;
+        report_renamed(e->reports, layer->name_span, node_kind_name(layer->kind), name,
+                       layer->name);
+        return layer;
+    }
     return NULL;
 }

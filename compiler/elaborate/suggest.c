@@ -85,15 +85,12 @@ const char *suggested_value(Elaborator *e, const Node *option, const char *word)
 
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
     const Unit *units[] = {e->unit, standard_unit(e->unit)};
-    for (int u = 0; u < 2; u++) {
-        const List *lists[] = {&units[u]->layers, &units[u]->optimizers, &units[u]->schedules};
-        for (int i = 0; i < 3; i++)
-            for (int k = 0; k < lists[i]->count; k++) {
-                const Node *layer = lists[i]->items[k], *alias = alias_find(layer, name, true);
-                if (!alias || layer->kind != kind) continue;
+    for (int u = 0; u < 2; u++)
+        for (int i = 0; i < units[u]->declared.count; i++) {
+            const Node *layer = units[u]->declared.items[i], *alias = alias_find(layer, name, true);
+            if (alias && layer->kind == kind)
                 return alias->count ? value_of(e->arena, alias) : layer->name;
-            }
-    }
+        }
     return NULL;
 }
 

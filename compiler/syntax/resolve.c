@@ -298,6 +298,7 @@ static void index_names(Unit *unit) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (int j = 0; j < lists[i]->count; j++) {
             Node *node = lists[i]->items[j];
+            list_push(unit->arena, &unit->declared, node);
             table_add(unit->arena, &unit->layers_by_name, hash_text(HASH_START, node->name), node);
         }
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* The path "-" stands for stdin in functions that open a file for reading, and for stdout in
+/* The path "-" means stdin in functions that open a file for reading, and stdout in
  * file_write and aside_open. */
 bool file_is_standard(const char *path);
 /* Copies stdin to memory unless it is a file, so that it can be opened several times as

@@ -76,8 +76,8 @@ static bool rows_collide(const MoecProduct *product) {
  * below a size where the call overhead of oneDNN dominates. Without AMX, oneDNN accumulates into c
  * in a separate pass. It transposes a bf16 operand `a` slowly, as weight gradients require; in f32
  * it is no faster and needs compilation. Some strides run at half speed. Measured with
- * tests/bench/kernels.c. In a bf16 program the few f32 products, such as those of routers, stay with
- * the own kernel, because the result of oneDNN in f32 depends on the number of threads. */
+ * tests/bench/kernels.c. The few f32 products of a bf16 program, such as those of routers, use the
+ * own kernel, because the results of oneDNN in f32 depend on the number of threads. */
 static bool is_ours(const Products *products, const MoecProduct *product) {
     if (product->b_type == MOEC_INT8) return true;
     const bool rounded = is_rounded(product);
