@@ -29,6 +29,8 @@ ideas tests/checks/ideas.sh all
 gpu_script tests/gpu_script.sh all
 planted tests/planted.sh
 checks_fail tests/checks_fail.sh
+analyze tests/analyze.sh
+clang make -s -j2 CC=clang WERROR=1 BUILD=build/clang all units
 docs tests/docs.sh
 tsan tests/tsan.sh
 tsan_library tests/tsan_library.sh
