@@ -1,0 +1,18 @@
+/* call: the properties and hooks of an operation with a kernel of its own. A stage asks the row of
+ * a statement, Statement.row, and names no operation. The rows are in compiler/calls, in the order
+ * of call.def; the driver gives their table to each program. Every row sets every member. */
+#ifndef CALL_H
+#define CALL_H
+
+#include "ir/ir.h"
+
+struct CallRow {
+    const char *name; /* in a printed program */
+    bool has_body;    /* runs its body for every position of an axis: a recurrence */
+    bool selects;     /* marks the largest values, as statement->top specifies */
+    bool fuses_store; /* the store of its first result can compute other statements */
+    bool recomputed;  /* the backward pass may compute its results again instead of saving them */
+    ProgramForm form; /* noted for a schedule with this call; PROGRAM_FORMS: none */
+};
+
+#endif
