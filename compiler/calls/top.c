@@ -1,5 +1,24 @@
 /* top: the selection of the largest values. */
 #include "calls/calls.h"
+#include "ir/well_formed.h"
+
+static void check(Verify *verify, const Statement *statement) {
+    if (!verify_counts(verify, statement->inputs.count == 1 && statement->outputs.count == 1))
+        return;
+    CallShape p = verify_operand(verify, call_input(statement, 0));
+    CallShape mask = verify_operand(verify, call_output(statement, 0));
+    verify_like(verify, "the marks of top", &p, &mask);
+    if (verify->message) return;
+    int dimension = statement->top.dimension;
+    if (dimension < 0 || dimension >= p.rank)
+        verify_error(verify, "top goes along dimension %d of %d", dimension, p.rank);
+    else if (statement->top.k < 1 || statement->top.k > p.size[dimension])
+        verify_error(verify, "top marks %ld of %ld", statement->top.k, p.size[dimension]);
+}
+
+static void print(Text *text, const Statement *statement) {
+    text_add(text, "; k = %ld, dimension = %d", statement->top.k, statement->top.dimension);
+}
 
 const CallRow call_top = {
     .name = "top_k",
@@ -8,4 +27,6 @@ const CallRow call_top = {
     .fuses_store = false,
     .recomputed = false, /* rounding could change the selection */
     .form = HAS_TOP,
+    .check = check,
+    .print = print,
 };

@@ -6,6 +6,8 @@
 
 #include "ir/ir.h"
 
+typedef struct Verify Verify;
+
 struct CallRow {
     const char *name; /* in a printed program */
     bool has_body;    /* runs its body for every position of an axis: a recurrence */
@@ -13,6 +15,19 @@ struct CallRow {
     bool fuses_store; /* the store of its first result can compute other statements */
     bool recomputed;  /* the backward pass may compute its results again instead of saving them */
     ProgramForm form; /* noted for a schedule with this call; PROGRAM_FORMS: none */
+
+    /* Checks the counts, shapes and types of its operands: see well_formed.h. */
+    void (*check)(Verify *verify, const Statement *statement);
+    /* Appends its options to the list of its operands: "; k = 2". */
+    void (*print)(Text *text, const Statement *statement);
 };
+
+static inline const Expr *call_input(const Statement *call, int place) {
+    return call->inputs.items[place];
+}
+
+static inline const Expr *call_output(const Statement *call, int place) {
+    return call->outputs.items[place];
+}
 
 #endif

@@ -1,0 +1,11 @@
+/* attention: hooks of the rows of attention, see ir/call.h. */
+#ifndef ATTENTION_H
+#define ATTENTION_H
+
+#include "ir/call.h"
+
+/* attention_check.c */
+void check_attend(Verify *verify, const Statement *statement);
+void check_attend_grad(Verify *verify, const Statement *statement);
+
+#endif
