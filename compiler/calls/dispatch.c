@@ -75,6 +75,10 @@ const CallRow call_pack = {
     .fuses_store = false,
     .recomputed = true,
     .form = PROGRAM_FORMS, /* DISPATCHED, which route notes */
+    .kind = "pack",
+    .title = "dispatch",
+    .backward = 0,
     .check = check,
     .print = print,
+    .flops = NULL,
 };

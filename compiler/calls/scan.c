@@ -1,6 +1,7 @@
 /* scan: a recurrence. See ir/scan.c for its operands. */
 #include "calls/calls.h"
 #include "ir/well_formed.h"
+#include "passes.h"
 
 /* Its body and operands are checked with those of repeats. */
 static void check(Verify *verify, const Statement *statement) {
@@ -12,6 +13,14 @@ static void print(Text *text, const Statement *statement) {
              statement->reverse ? " downwards" : "");
 }
 
+/* Its equations run once for every position. */
+static double flops(const Program *program, const Statement *scan) {
+    double each = 0;
+    for (int i = 0; i < scan->body.statements.count; i++)
+        each += statement_flops(program, scan->body.statements.items[i]);
+    return each * (double)scan->index->axis->size;
+}
+
 const CallRow call_scan = {
     .name = "scan",
     .has_body = true,
@@ -19,6 +28,10 @@ const CallRow call_scan = {
     .fuses_store = false,
     .recomputed = true,
     .form = PROGRAM_FORMS, /* SCAN, unless it is chunked */
+    .kind = "scan",
+    .title = "scan",
+    .backward = 0, /* its equations count */
     .check = check,
     .print = print,
+    .flops = flops,
 };

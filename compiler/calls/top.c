@@ -1,6 +1,7 @@
 /* top: the selection of the largest values. */
 #include "calls/calls.h"
 #include "ir/well_formed.h"
+#include "passes.h"
 
 static void check(Verify *verify, const Statement *statement) {
     if (!verify_counts(verify, statement->inputs.count == 1 && statement->outputs.count == 1))
@@ -20,6 +21,12 @@ static void print(Text *text, const Statement *statement) {
     text_add(text, "; k = %ld, dimension = %d", statement->top.k, statement->top.dimension);
 }
 
+/* One comparison per value. */
+static double flops(const Program *program, const Statement *statement) {
+    (void)program;
+    return access_elements(call_input(statement, 0), true);
+}
+
 const CallRow call_top = {
     .name = "top_k",
     .has_body = false,
@@ -27,6 +34,10 @@ const CallRow call_top = {
     .fuses_store = false,
     .recomputed = false, /* rounding could change the selection */
     .form = HAS_TOP,
+    .kind = "top",
+    .title = "top-k",
+    .backward = 0,
     .check = check,
     .print = print,
+    .flops = flops,
 };

@@ -9,17 +9,22 @@
 typedef struct Verify Verify;
 
 struct CallRow {
-    const char *name; /* in a printed program */
-    bool has_body;    /* runs its body for every position of an axis: a recurrence */
-    bool selects;     /* marks the largest values, as statement->top specifies */
-    bool fuses_store; /* the store of its first result can compute other statements */
-    bool recomputed;  /* the backward pass may compute its results again instead of saving them */
-    ProgramForm form; /* noted for a schedule with this call; PROGRAM_FORMS: none */
+    const char *name;  /* in a printed program */
+    const char *kind;  /* in the JSON of `moec explain` */
+    const char *title; /* in its table */
+    bool has_body;     /* runs its body for every position of an axis: a recurrence */
+    bool selects;      /* marks the largest values, as statement->top specifies */
+    bool fuses_store;  /* the store of its first result can compute other statements */
+    bool recomputed;   /* the backward pass may compute its results again instead of saving them */
+    ProgramForm form;  /* noted for a schedule with this call; PROGRAM_FORMS: none */
+    double backward;   /* floating-point operations of its gradient per operation of its own */
 
     /* Checks the counts, shapes and types of its operands: see well_formed.h. */
     void (*check)(Verify *verify, const Statement *statement);
     /* Appends its options to the list of its operands: "; k = 2". */
     void (*print)(Text *text, const Statement *statement);
+    /* Floating-point operations of one run; NULL: none. */
+    double (*flops)(const Program *program, const Statement *statement);
 };
 
 static inline const Expr *call_input(const Statement *call, int place) {

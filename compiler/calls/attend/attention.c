@@ -2,6 +2,7 @@
 #include "calls/attend/attention.h"
 
 #include "calls/calls.h"
+#include "passes.h"
 
 static void print(Text *text, const Statement *statement) {
     const AttendOptions *attention = &statement->attention;
@@ -18,6 +19,37 @@ static void print(Text *text, const Statement *statement) {
     if (attention->best) text_add(text, ", best = %ld", attention->best);
 }
 
+/* The average number of keys of a position over the sequence. */
+static double average_keys(const AttendOptions *options, double places) {
+    if (options->mask == MASK_NONE) return places;
+    double window = options->mask == MASK_WINDOW && (double)options->window < places
+                        ? (double)options->window
+                        : places;
+    return (window * (window + 1) / 2 + (places - window) * window) / places;
+}
+
+/* Scores and weighted values are products; the weight of a key is an exponential and its sum. */
+static double attend_flops(const Program *program, const Statement *statement) {
+    const Expr *query = statement->inputs.items[0], *key = statement->inputs.items[1],
+               *value = statement->inputs.items[2];
+    const AttendOptions *options = &statement->attention;
+    long places = options->position ? program->context : key->tensor->axes[key->count - 3]->size;
+    double each = 2 * (double)key->tensor->axes[key->count - 1]->size +
+                  2 * (double)value->tensor->axes[value->count - 1]->size + op_table[OP_EXP].cost +
+                  2;
+    double keys = average_keys(options, (double)places);
+    double queries =
+        access_elements(query, true) / (double)query->tensor->axes[query->count - 1]->size;
+    return each * keys * queries;
+}
+
+/* Of the forward pass: its two products again, and four more. */
+#define GRADIENT_PART 2.5
+
+static double attend_grad_flops(const Program *program, const Statement *statement) {
+    return GRADIENT_PART * attend_flops(program, statement);
+}
+
 const CallRow call_attend = {
     .name = "attend",
     .has_body = false,
@@ -25,8 +57,12 @@ const CallRow call_attend = {
     .fuses_store = true,
     .recomputed = true,
     .form = HAS_ATTENTION,
+    .kind = "attention",
+    .title = "attention",
+    .backward = GRADIENT_PART,
     .check = check_attend,
     .print = print,
+    .flops = attend_flops,
 };
 
 const CallRow call_attend_grad = {
@@ -36,6 +72,10 @@ const CallRow call_attend_grad = {
     .fuses_store = false,
     .recomputed = true,
     .form = HAS_ATTENTION_GRADIENT,
+    .kind = "attention, backward",
+    .title = "attention backward",
+    .backward = 0,
     .check = check_attend_grad,
     .print = print,
+    .flops = attend_grad_flops,
 };
