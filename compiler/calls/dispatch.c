@@ -81,4 +81,9 @@ const CallRow call_pack = {
     .check = check,
     .print = print,
     .flops = NULL,
+    .along = NULL,
+    .sees = NULL,
+    .ahead = NULL,
+    .causal_form = NULL,
+    .sums = NULL,
 };

@@ -34,4 +34,9 @@ const CallRow call_scan = {
     .check = check,
     .print = print,
     .flops = flops,
+    .along = NULL,
+    .sees = NULL,
+    .ahead = NULL,
+    .causal_form = NULL,
+    .sums = NULL,
 };

@@ -27,6 +27,18 @@ static double flops(const Program *program, const Statement *statement) {
     return access_elements(call_input(statement, 0), true);
 }
 
+static void along(const Statement *statement, const Index **here, const Index **there) {
+    const Expr *p = call_input(statement, 0);
+    const int dimension = top_dimension(statement, p);
+    (void)here;
+    if (dimension >= 0) *there = p->args[dimension]->index;
+}
+
+static bool sees(const Statement *statement, long here, long there) {
+    (void)statement, (void)here, (void)there;
+    return true;
+}
+
 const CallRow call_top = {
     .name = "top_k",
     .has_body = false,
@@ -40,4 +52,9 @@ const CallRow call_top = {
     .check = check,
     .print = print,
     .flops = flops,
+    .along = along,
+    .sees = sees,
+    .ahead = "compares all positions of %s",
+    .causal_form = "choose along another axis, for each position of '%s'",
+    .sums = NULL,
 };

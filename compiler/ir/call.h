@@ -25,6 +25,17 @@ struct CallRow {
     void (*print)(Text *text, const Statement *statement);
     /* Floating-point operations of one run; NULL: none. */
     double (*flops)(const Program *program, const Statement *statement);
+
+    /* Sets the index of the position that a result is for (NULL: all have the same), and the index
+     * along which operands of several positions are combined; NULL: each position alone. `sees`:
+     * whether a result reads an operand at another position. `ahead`: what the user did if it reads
+     * later ones; %s is the axis. `causal_form`: what to do instead. */
+    void (*along)(const Statement *statement, const Index **here, const Index **there);
+    bool (*sees)(const Statement *statement, long here, long there);
+    const char *ahead, *causal_form;
+    /* The dimension of an input that is summed over in a product, -1: it is added to a term; NULL:
+     * its operands are neither. */
+    int (*sums)(const Statement *statement, int input);
 };
 
 static inline const Expr *call_input(const Statement *call, int place) {

@@ -50,6 +50,24 @@ static double attend_grad_flops(const Program *program, const Statement *stateme
     return GRADIENT_PART * attend_flops(program, statement);
 }
 
+static void along(const Statement *statement, const Index **here, const Index **there) {
+    const Expr *query = call_input(statement, 0), *key = call_input(statement, 1);
+    const Expr *from = query->args[query->count - 3], *to = key->args[key->count - 3];
+    if (from->kind == EXPR_INDEX) *here = from->index;
+    if (to->kind == EXPR_INDEX) *there = to->index;
+}
+
+static bool sees(const Statement *statement, long here, long there) {
+    const AttendOptions *options = &statement->attention;
+    return options->mask == MASK_NONE ||
+           (there <= here && (options->mask == MASK_CAUSAL || there > here - options->window));
+}
+
+/* Scores sum over the width of queries and keys, results over the positions of values. */
+static int sums(const Statement *statement, int input) {
+    return input > 2 ? -1 : call_input(statement, input)->count - (input == 2 ? 3 : 1);
+}
+
 const CallRow call_attend = {
     .name = "attend",
     .has_body = false,
@@ -63,6 +81,11 @@ const CallRow call_attend = {
     .check = check_attend,
     .print = print,
     .flops = attend_flops,
+    .along = along,
+    .sees = sees,
+    .ahead = "attends to later positions of %s",
+    .causal_form = "use mask = causal, or a mask with t <= %s",
+    .sums = sums,
 };
 
 const CallRow call_attend_grad = {
@@ -78,4 +101,10 @@ const CallRow call_attend_grad = {
     .check = check_attend_grad,
     .print = print,
     .flops = attend_grad_flops,
+    /* the stages of these hooks run before the backward pass */
+    .along = NULL,
+    .sees = NULL,
+    .ahead = NULL,
+    .causal_form = NULL,
+    .sums = NULL,
 };
