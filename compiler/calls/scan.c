@@ -39,4 +39,5 @@ const CallRow call_scan = {
     .ahead = NULL,
     .causal_form = NULL,
     .sums = NULL,
+    .interpret = NULL,
 };

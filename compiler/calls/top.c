@@ -1,5 +1,6 @@
 /* top: the selection of the largest values. */
 #include "calls/calls.h"
+#include "interpret/interpreter.h"
 #include "ir/well_formed.h"
 #include "passes.h"
 
@@ -57,4 +58,5 @@ const CallRow call_top = {
     .ahead = "compares all positions of %s",
     .causal_form = "choose along another axis, for each position of '%s'",
     .sums = NULL,
+    .interpret = interpreter_top,
 };

@@ -6,6 +6,7 @@
 
 #include "ir/ir.h"
 
+typedef struct Interpreter Interpreter;
 typedef struct Verify Verify;
 
 struct CallRow {
@@ -36,6 +37,9 @@ struct CallRow {
     /* The dimension of an input that is summed over in a product, -1: it is added to a term; NULL:
      * its operands are neither. */
     int (*sums)(const Statement *statement, int input);
+
+    /* The definition: computes the results in double precision; NULL: the body defines them. */
+    void (*interpret)(Interpreter *interpreter, const Statement *statement);
 };
 
 static inline const Expr *call_input(const Statement *call, int place) {

@@ -86,6 +86,7 @@ const CallRow call_attend = {
     .ahead = "attends to later positions of %s",
     .causal_form = "use mask = causal, or a mask with t <= %s",
     .sums = sums,
+    .interpret = interpret_attend,
 };
 
 const CallRow call_attend_grad = {
@@ -107,4 +108,5 @@ const CallRow call_attend_grad = {
     .ahead = NULL,
     .causal_form = NULL,
     .sums = NULL,
+    .interpret = interpret_attend_grad,
 };

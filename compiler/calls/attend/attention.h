@@ -8,4 +8,8 @@
 void check_attend(Verify *verify, const Statement *statement);
 void check_attend_grad(Verify *verify, const Statement *statement);
 
+/* attention_interpret.c */
+void interpret_attend(Interpreter *interpreter, const Statement *statement);
+void interpret_attend_grad(Interpreter *interpreter, const Statement *statement);
+
 #endif
