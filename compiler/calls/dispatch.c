@@ -221,4 +221,5 @@ const CallRow call_pack = {
     .causal_form = NULL,
     .sums = NULL,
     .interpret = interpret,
+    .gradient = NULL,
 };

@@ -2,6 +2,7 @@
 #include "calls/calls.h"
 #include "ir/well_formed.h"
 #include "passes.h"
+#include "transform/autodiff/gradient.h"
 
 /* Its body and operands are checked with those of repeats. */
 static void check(Verify *verify, const Statement *statement) {
@@ -40,4 +41,5 @@ const CallRow call_scan = {
     .causal_form = NULL,
     .sums = NULL,
     .interpret = NULL,
+    .gradient = reverse_scan,
 };

@@ -59,4 +59,5 @@ const CallRow call_top = {
     .causal_form = "choose along another axis, for each position of '%s'",
     .sums = NULL,
     .interpret = interpreter_top,
+    .gradient = NULL,
 };

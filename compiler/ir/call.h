@@ -6,6 +6,7 @@
 
 #include "ir/ir.h"
 
+typedef struct Backward Backward;
 typedef struct Interpreter Interpreter;
 typedef struct Verify Verify;
 
@@ -40,6 +41,8 @@ struct CallRow {
 
     /* The definition: computes the results in double precision; NULL: the body defines them. */
     void (*interpret)(Interpreter *interpreter, const Statement *statement);
+    /* Appends the backward pass of the call; NULL: no gradient passes it. */
+    void (*gradient)(Backward *backward, const Statement *statement);
 };
 
 static inline const Expr *call_input(const Statement *call, int place) {

@@ -87,6 +87,7 @@ const CallRow call_attend = {
     .causal_form = "use mask = causal, or a mask with t <= %s",
     .sums = sums,
     .interpret = interpret_attend,
+    .gradient = attend_gradient,
 };
 
 const CallRow call_attend_grad = {
@@ -109,4 +110,5 @@ const CallRow call_attend_grad = {
     .causal_form = NULL,
     .sums = NULL,
     .interpret = interpret_attend_grad,
+    .gradient = NULL,
 };

@@ -12,4 +12,7 @@ void check_attend_grad(Verify *verify, const Statement *statement);
 void interpret_attend(Interpreter *interpreter, const Statement *statement);
 void interpret_attend_grad(Interpreter *interpreter, const Statement *statement);
 
+/* attention_gradient.c */
+void attend_gradient(Backward *backward, const Statement *statement);
+
 #endif
