@@ -222,4 +222,6 @@ const CallRow call_pack = {
     .sums = NULL,
     .interpret = interpret,
     .gradient = NULL,
+    .decode = NULL,
+    .store_caches = NULL,
 };

@@ -42,4 +42,6 @@ const CallRow call_scan = {
     .sums = NULL,
     .interpret = NULL,
     .gradient = reverse_scan,
+    .decode = NULL, /* see decode.c for scans */
+    .store_caches = NULL,
 };

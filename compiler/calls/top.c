@@ -60,4 +60,6 @@ const CallRow call_top = {
     .sums = NULL,
     .interpret = interpreter_top,
     .gradient = NULL,
+    .decode = NULL,
+    .store_caches = NULL,
 };

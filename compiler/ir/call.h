@@ -7,7 +7,9 @@
 #include "ir/ir.h"
 
 typedef struct Backward Backward;
+typedef struct Decode Decode;
 typedef struct Interpreter Interpreter;
+typedef struct Region Region;
 typedef struct Verify Verify;
 
 struct CallRow {
@@ -43,6 +45,10 @@ struct CallRow {
     void (*interpret)(Interpreter *interpreter, const Statement *statement);
     /* Appends the backward pass of the call; NULL: no gradient passes it. */
     void (*gradient)(Backward *backward, const Statement *statement);
+    /* Makes the call read the caches of a decoding step; NULL: it is the same for new positions. */
+    void (*decode)(Decode *decode, Statement *statement, const Region *region);
+    /* Sets the types of the caches that it reads and adds their scales as operands; NULL: none. */
+    void (*store_caches)(Decode *decode, Statement *statement);
 };
 
 static inline const Expr *call_input(const Statement *call, int place) {

@@ -362,7 +362,7 @@ typedef struct Program {
     List masked;                   /* MaskedReduction * */
     List scores;                   /* Tensor *: attention scores outside of the attention kernel,
                                       stored in full */
-    bool by_training, by_decoding; /* the spec tests for this mode */
+    bool by_training, by_decoding; /* the spec tests for this mode, or its calls differ in it */
     bool gathers;                  /* some state is a step_mean */
     long context;                  /* decode: length of the caches */
     bool input_gradients; /* training also returns the gradients of real inputs as outputs */

@@ -88,6 +88,8 @@ const CallRow call_attend = {
     .sums = sums,
     .interpret = interpret_attend,
     .gradient = attend_gradient,
+    .decode = attend_decode,
+    .store_caches = attend_store_caches,
 };
 
 const CallRow call_attend_grad = {
@@ -111,4 +113,6 @@ const CallRow call_attend_grad = {
     .sums = NULL,
     .interpret = interpret_attend_grad,
     .gradient = NULL,
+    .decode = NULL,
+    .store_caches = NULL,
 };

@@ -15,4 +15,8 @@ void interpret_attend_grad(Interpreter *interpreter, const Statement *statement)
 /* attention_gradient.c */
 void attend_gradient(Backward *backward, const Statement *statement);
 
+/* attention_decode.c */
+void attend_decode(Decode *decode, Statement *attend, const Region *region);
+void attend_store_caches(Decode *decode, Statement *attend);
+
 #endif
