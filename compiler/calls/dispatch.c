@@ -224,4 +224,5 @@ const CallRow call_pack = {
     .gradient = NULL,
     .decode = NULL,
     .store_caches = NULL,
+    .rounds = NULL,
 };

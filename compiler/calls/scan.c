@@ -44,4 +44,5 @@ const CallRow call_scan = {
     .gradient = reverse_scan,
     .decode = NULL, /* see decode.c for scans */
     .store_caches = NULL,
+    .rounds = NULL,
 };

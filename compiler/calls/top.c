@@ -62,4 +62,5 @@ const CallRow call_top = {
     .gradient = NULL,
     .decode = NULL,
     .store_caches = NULL,
+    .rounds = NULL,
 };

@@ -49,6 +49,10 @@ struct CallRow {
     void (*decode)(Decode *decode, Statement *statement, const Region *region);
     /* Sets the types of the caches that it reads and adds their scales as operands; NULL: none. */
     void (*store_caches)(Decode *decode, Statement *statement);
+
+    /* The operands that it rounds to bf16 and that may be stored so: a bit for each input, then for
+     * each output; NULL: none. */
+    unsigned (*rounds)(const Program *program, const Statement *statement);
 };
 
 static inline const Expr *call_input(const Statement *call, int place) {

@@ -1,6 +1,7 @@
 /* attention: the rows of attention and of its gradient. */
 #include "calls/attend/attention.h"
 
+#include "analysis/attend.h"
 #include "calls/calls.h"
 #include "passes.h"
 
@@ -68,6 +69,20 @@ static int sums(const Statement *statement, int input) {
     return input > 2 ? -1 : call_input(statement, input)->count - (input == 2 ? 3 : 1);
 }
 
+/* Queries, keys, values and the output. */
+static unsigned attend_rounded(const Program *program, const Statement *statement) {
+    return attend_rounds(program, statement) ? 7 | 1u << statement->inputs.count : 0;
+}
+
+/* Also the output of the forward pass and its gradient. A sum in f32 reads both as well, for which
+ * the saved bf16 values are accurate enough. */
+static unsigned attend_grad_rounded(const Program *program, const Statement *statement) {
+    const int own = attend_operands(&statement->attention);
+    const unsigned gradients = program->target->rounded_gradients ? 7 : 0;
+    return attend_rounds(program, statement) ? 7 | 5u << own | gradients << statement->inputs.count
+                                             : 0;
+}
+
 const CallRow call_attend = {
     .name = "attend",
     .has_body = false,
@@ -90,6 +105,7 @@ const CallRow call_attend = {
     .gradient = attend_gradient,
     .decode = attend_decode,
     .store_caches = attend_store_caches,
+    .rounds = attend_rounded,
 };
 
 const CallRow call_attend_grad = {
@@ -115,4 +131,5 @@ const CallRow call_attend_grad = {
     .gradient = NULL,
     .decode = NULL,
     .store_caches = NULL,
+    .rounds = attend_grad_rounded,
 };
