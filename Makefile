@@ -49,7 +49,7 @@ PIC := -fPIC -fno-semantic-interposition
 OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_OPENMP),-fopenmp)
 $(BUILD)/runtime/device/products.o: OURS += $(if $(HAVE_DNNL),-DHAVE_DNNL)
 $(BUILD)/runtime/device/own_product.o: OURS += $(if $(LEVELS),-DOWN_LEVELS)
-$(BUILD)/runtime/server/http.o $(BUILD)/runtime/server/http_library.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
+$(BUILD)/runtime/tools/server/http.o $(BUILD)/runtime/tools/server/http_library.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
@@ -61,17 +61,17 @@ LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread $(if $(SAN),$(if $(HAV
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
-all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)))
+all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c $(1)/*/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
-RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/% \
-             $(if $(HAVE_MICROHTTPD),,runtime/server/http_library.c) $(if $(HAVE_DNNL),,runtime/device/dnnl_library.c))
+RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/% \
+             $(if $(HAVE_MICROHTTPD),,runtime/tools/server/http_library.c) $(if $(HAVE_DNNL),,runtime/device/dnnl_library.c))
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
-PAGE := $(patsubst %,runtime/report/page/%,page.html page.css page.js layers.js chart.min.js)
-SIMULATED := $(sort $(wildcard runtime/sim/*.c))
+PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
+SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
@@ -118,10 +118,10 @@ $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o): $(BUILD)/runtime/device/own
 	$(CC) $(OURS) -ffp-contract=fast $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) $(LEVEL_$*) -DOWN_LEVEL=own_product_$* -MMD -MP -c -o $@ $<
 
 # The simulated CUDA driver: a library that MOEC_CUDA names. Kernels are compiled against the header that it carries.
-$(BUILD)/sim_text.c: $(BUILD)/embed runtime/sim/sim.h runtime/sim/cuda_sim.h
-	$(BUILD)/embed sim_file runtime sim/sim.h sim/cuda_sim.h > $@
+$(BUILD)/sim_text.c: $(BUILD)/embed runtime/device/sim/sim.h runtime/device/sim/cuda_sim.h
+	$(BUILD)/embed sim_file runtime/device sim/sim.h sim/cuda_sim.h > $@
 
-$(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/sim/*.h)
+$(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/device/sim/*.h)
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -o $@ \
 	    $(SIMULATED) $(BUILD)/sim_text.c -ldl -lm
 
@@ -165,10 +165,10 @@ $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@
 
 $(BUILD)/report_text.c: $(BUILD)/embed $(PAGE)
-	$(BUILD)/embed report_file runtime/report/page $(notdir $(PAGE)) > $@
+	$(BUILD)/embed report_file runtime/tools/report/page $(notdir $(PAGE)) > $@
 
 # Unit tests are linked with everything but the command's main.
-$(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/command/main.o,$(RUNTIME_OBJECTS))
+$(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/tools/command/main.o,$(RUNTIME_OBJECTS))
 	@rm -f $@
 	$(AR) rcs $@ $^
 
@@ -222,8 +222,8 @@ bench: all
 KIT := $(BUILD)/gpu-kit
 KIT_LIBS = -Wl,-Bstatic $(filter-out -Wl$(,)--no-as-needed -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
 # What does without a library where there is none, made anew; all else is that of the command.
-KIT_OWN := runtime/device/products.o runtime/server/http.o
-KIT_WITHOUT := runtime/device/dnnl_library.o runtime/server/http_library.o
+KIT_OWN := runtime/device/products.o runtime/tools/server/http.o
+KIT_WITHOUT := runtime/device/dnnl_library.o runtime/tools/server/http_library.o
 KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \
                $(filter-out $(patsubst %,$(BUILD)/%,$(KIT_OWN) $(KIT_WITHOUT)),$(RUNTIME_OBJECTS))
 $(BUILD)/kit-objects/%.o: %.c $(BUILD)/flags.list
@@ -266,10 +266,10 @@ install: all
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	install -m 644 runtime/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 runtime/command/completion/moec.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
-	install -m 644 runtime/command/completion/_moec $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moec
-	install -m 644 runtime/command/completion/moec.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
+	install -m 644 runtime/tools/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 runtime/tools/command/completion/moec.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
+	install -m 644 runtime/tools/command/completion/_moec $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moec
+	install -m 644 runtime/tools/command/completion/moec.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
 
 .PHONY: clean
 clean:

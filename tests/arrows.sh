@@ -3,16 +3,16 @@
 # line. A folder may include itself and what stands before it in its list; a printer of codegen/ nothing of another one; only the
 # files beside the driver include calls/. The compiler may include of the runtime only what both sides share, abi/. Exits 1 when there is one.
 cd "${1:-$(dirname "$0")/..}" || exit 2
-find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runtime/sim/*' ! -path 'runtime/standalone/*' |
+find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*' |
     sort | xargs grep -n '^#include "' |
     awk -F: '
         BEGIN {
             count = split("base syntax layout ir analysis elaborate editor interpret transform schedule loop codegen calls explain describe experiment", order, " ")
             for (i = 1; i <= count; i++) rank["compiler/" order[i]] = i
-            count = split("abi base data tokenizer device model training exchange experiment report lsp server command library", order, " ")
+            count = split("abi base data tokenizer device model training library tools/exchange tools/experiment tools/report tools/lsp tools/server tools/command", order, " ")
             for (i = 1; i <= count; i++) rank["runtime/" order[i]] = i
         }
-        function folder(path, parts) { split(path, parts, "/"); return parts[1] "/" parts[2] }
+        function folder(path, parts) { split(path, parts, "/"); return parts[1] "/" parts[2] (parts[2] == "tools" ? "/" parts[3] : "") }
         function printer(path, parts) { split(path, parts, "/"); return parts[2] == "codegen" && parts[4] ? parts[3] : "" }
         {
             side = $1; sub("/.*", "", side)

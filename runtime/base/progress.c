@@ -2,7 +2,7 @@
 
 #include "abi/quantity.h"
 #include "base/message.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <stdarg.h>

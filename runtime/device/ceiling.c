@@ -1,6 +1,6 @@
 #include "device/ceiling.h"
 
-#include "base/seconds.h"
+#include "base/clock.h"
 #include "device/own_product.h"
 #include "device/products.h"
 #include "prelude.h"

@@ -1,7 +1,7 @@
 #include "device/kernel_times.h"
 
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 
 #include <omp.h>
 #include <stdlib.h>

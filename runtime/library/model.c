@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "base/message.h"
-#include "command/spec.h"
+#include "training/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 #include "model/toolchain.h"
 
 #include <dlfcn.h>

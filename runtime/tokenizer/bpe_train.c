@@ -6,7 +6,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 #include "tokenizer/parts.h"
 
 #include <stdlib.h>

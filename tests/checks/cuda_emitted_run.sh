@@ -20,7 +20,7 @@ emitted() {
     echo "const void *const moec_kernel_functions[] = {$(cat names)};" >functions.c
     for source in *.c; do "${CC:-cc}" -std=c11 -O1 -w -I. -c "$source"; done
     for source in blocks_cuda.cu "$root/tests/stand_in/cuda_runtime.cpp"; do
-        "${MOEC_CXX:-c++}" -std=c++17 -O1 -w -I. -I"$root/tests/stand_in" -I"$root/runtime/sim" -x c++ -c "$source"
+        "${MOEC_CXX:-c++}" -std=c++17 -O1 -w -I. -I"$root/tests/stand_in" -I"$root/runtime/device/sim" -x c++ -c "$source"
     done
     "${MOEC_CXX:-c++}" -rdynamic -o "${name%_*}" ./*.o "$BUILD/libmoec_sim.so" -Wl,-rpath,"$BUILD" -ldl -lm
     cd "$root"

@@ -59,24 +59,24 @@ same checkpoint
 # ---- server ----
 
 page=runtime/SERVER.md
-sed -n '/^static const Field fields/,/^};/s/^ *{"\([a-z_]*\)", \([A-Z]*\), \([A-Z]*\)},$/\1 \2 \3/p' runtime/server/request.c |
+sed -n '/^static const Field fields/,/^};/s/^ *{"\([a-z_]*\)", \([A-Z]*\), \([A-Z]*\)},$/\1 \2 \3/p' runtime/tools/server/request.c |
     sed 's/BOTH/both/; s/COMPLETION/completions/; s/CHAT/chat/; s/USED/used/; s/IGNORED/ignored/; s/NOTHING/rejected/' >"$work/found"
 awk -F' *[|] *' '/^## /{ inside = $0 == "## Request fields" } inside && /^\| `/ { gsub(/`/, "", $2); print $2, $3, $4 }' $page | LC_ALL=C sort >"$work/expected"
 same "request fields"
-sed -n 's/^ *{"\(\/[a-z0-9/]*\)", "\([A-Z]*\)", .*, \(true\|false\)},$/\2 \1 \3/p' runtime/server/http.c | sed 's/ true$/ no/; s/ false$/ yes/' >"$work/found"
+sed -n 's/^ *{"\(\/[a-z0-9/]*\)", "\([A-Z]*\)", .*, \(true\|false\)},$/\2 \1 \3/p' runtime/tools/server/http.c | sed 's/ true$/ no/; s/ false$/ yes/' >"$work/found"
 awk -F' *[|] *' '/^## /{ inside = $0 == "## Endpoints" } inside && /^\| `/ { gsub(/`/, "", $2); print $2, $3 }' $page | LC_ALL=C sort >"$work/expected"
 same endpoints
-grep -oE '"(moec|process)_[a-z_]*"' runtime/server/metrics.c | tr -d '"' >"$work/found"
+grep -oE '"(moec|process)_[a-z_]*"' runtime/tools/server/metrics.c | tr -d '"' >"$work/found"
 table $page '## Metrics' metric >"$work/expected"
 same metrics
 # 499 is for clients that have gone, which receive nothing.
-grep -ohE '(problem_set|fail|fail_all)[(][^"]*' runtime/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
+grep -ohE '(problem_set|fail|fail_all)[(][^"]*' runtime/tools/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
 awk '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { print $2 }' $page >"$work/expected"
 same statuses
-grep -ohE 'code = "[a-z_]*"' runtime/server/*.c | cut -d'"' -f2 | while read -r code; do
+grep -ohE 'code = "[a-z_]*"' runtime/tools/server/*.c | cut -d'"' -f2 | while read -r code; do
     grep -q "\`$code\`" $page || wrong "$page lacks the code $code"
 done
 for limit in MAX_LOGPROBS MAX_STOPS MAX_CHOICES; do
-    value=$(grep -oE "$limit = [0-9]+" runtime/server/request.h | grep -oE '[0-9]+$')
+    value=$(grep -oE "$limit = [0-9]+" runtime/tools/server/request.h | grep -oE '[0-9]+$')
     grep -qE "\b$value\b" $page || wrong "$page lacks the value $value of $limit"
 done

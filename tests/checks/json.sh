@@ -2,7 +2,7 @@
 # JSON is made by abi/json_make.h alone: the functions of jansson return NULL for text that is not UTF-8, and text that a message
 # shows is cut at the end of a character (abi/utf8_cut.h).
 . "$(dirname "$0")/../begin.sh"
-sources() { find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runtime/sim/*' ! -path 'runtime/standalone/*'; }
+sources() { find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*'; }
 sources | grep -vE "json_(make|escaped)\.[ch]$" | xargs grep -nE '\bjson_(pack|string|dumps)\(' >"$work/found" &&
     wrong "use json_make, json_text or json_write: $(cat "$work/found")"
 sources | xargs grep -nE '%\.[0-9]+s' >"$work/found" && wrong "use %.*s with utf8_cut: $(cat "$work/found")"

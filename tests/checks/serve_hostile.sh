@@ -34,8 +34,8 @@ for depth in 100 2000 50000; do
     printf '{"messages":[{"role":"user","content":%s}],"max_tokens":1}' "$(nested $depth '[' ']')" | body chat:completions
     nested $depth '{"a":' '}' | body completions
 done
-fields=$(sed -n 's/^    {"\([a-z_]*\)", [A-Z]*, [A-Z]*},$/\1/p' runtime/server/request.c)
-[ "$(echo "$fields" | wc -l)" -gt 30 ] || wrong "the fields are not found in runtime/server/request.c"
+fields=$(sed -n 's/^    {"\([a-z_]*\)", [A-Z]*, [A-Z]*},$/\1/p' runtime/tools/server/request.c)
+[ "$(echo "$fields" | wc -l)" -gt 30 ] || wrong "the fields are not found in runtime/tools/server/request.c"
 for field in $fields; do
     case $field in messages | prompt) continue ;; esac
     for value in null -1 1e999 -1e308 1e-400 99999999999999999999999 9223372036854775807 -9223372036854775808 '"é"' '[]' '{"é":[1e300]}' '[[1],"\u0000"]'; do

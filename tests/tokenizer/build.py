@@ -34,7 +34,7 @@ SCRIPTS = [(0x61, 0x7A), (0x61, 0x7A), (0xE0, 0xFF), (0x3B1, 0x3C9), (0x430, 0x4
 def corpus():
     """Text of this repository and made-up words of many scripts."""
     texts = []
-    for pattern in ("*.md", "*/*.md", "stdlib/*.moe", "runtime/command/*.c"):
+    for pattern in ("*.md", "*/*.md", "stdlib/*.moe", "runtime/tools/command/*.c"):
         for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
             with open(path, encoding="utf-8") as file:
                 texts += file.read().splitlines(keepends=True)

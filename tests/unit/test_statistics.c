@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "experiment/statistics.h"
+#include "tools/experiment/statistics.h"
 
 static void quantiles(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
 /* Templates of chats: what Jinja makes of them (tests/serve/templates.json), and what is refused. */
-#include "server/template.h"
+#include "tools/server/template.h"
 
 #include <jansson.h>
 #include <setjmp.h>

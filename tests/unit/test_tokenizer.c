@@ -6,7 +6,7 @@
  */
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 #include "data/random.h"
 #include "model/speech.h"
 #include "tokenizer/tokenizer.h"

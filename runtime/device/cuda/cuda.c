@@ -2,7 +2,7 @@
 
 #include "base/message.h"
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_products.h"
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 #include "device/products.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "base/cache.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>

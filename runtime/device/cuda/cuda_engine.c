@@ -16,7 +16,7 @@
 #include "device/cuda/cuda_products.h"
 #include "device/cuda/cuda_variants.h"
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <stdio.h>

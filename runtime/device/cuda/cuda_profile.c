@@ -1,6 +1,6 @@
 #include "device/cuda/cuda_profile.h"
 
-#include "base/median.h"
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

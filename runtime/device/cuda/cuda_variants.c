@@ -6,7 +6,7 @@
 #include "base/files.h"
 #include "base/hashing.h"
 #include "base/memory.h"
-#include "base/seconds.h"
+#include "base/clock.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,0 +1,82 @@
+/* compare: moec compare: tables of several runs. */
+#include "abi/json_make.h"
+#include "base/message.h"
+#include "tools/command/line/commands.h"
+#include "training/spec.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "tools/experiment/comparison.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first argument that is a spec instead of a run, or NULL. */
+static const char *spec_among(const TextList *operands) {
+    for (int i = 0; i < operands->count; i++) {
+        const char *dot = strrchr(operands->items[i], '.');
+        if (dot && strncmp(dot, ".moe", 4) == 0 && !file_is_folder(operands->items[i]))
+            return operands->items[i];
+    }
+    return NULL;
+}
+
+static char *indented_json(const json_t *comparison) {
+    char *text = json_write(comparison, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    size_t length = strlen(text);
+    text = realloc(text, length + 2);
+    if (text) strcpy(text + length, "\n");
+    return text;
+}
+
+typedef char *Print(const json_t *comparison);
+
+static int compare(const TextList *folders, const char *base, Print *print) {
+    Gathering gathering;
+    bool good = gather(&gathering, folders->items, folders->count);
+    int number = good && base ? gathering_find(&gathering, base) : -1;
+    good = good && (!base || number >= 0);
+    if (good) {
+        json_t *comparison = comparison_json(&gathering, number, false);
+        char *text = print(comparison);
+        fputs(text, stdout);
+        free(text);
+        json_decref(comparison);
+    }
+    gathering_free(&gathering);
+    return good ? 0 : EXIT_INPUT;
+}
+
+int command_compare(int argc, char **argv) {
+    const Command *command = command_row("compare");
+    const char *base = NULL;
+    bool markdown = false, csv = false, json = false, svg = false;
+    TextList folders = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--baseline", "NAME", &base,
+         "model to compare with (default: the first one)"},
+        {OPTION_FLAG, "--markdown", NULL, &markdown, "tables as Markdown"},
+        {OPTION_FLAG, "--csv", NULL, &csv, "one CSV line per model, with a header"},
+        {OPTION_FLAG, "--json", NULL, &json, "all values as JSON, including those of each run"},
+        {OPTION_FLAG, "--svg", NULL, &svg, "loss curves of all seeds as SVG"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read_all(command, table, argc, argv, &folders);
+    if (code >= 0) return code;
+    const char *spec = spec_among(&folders);
+    if (spec) {
+        char *help = memory_format("to compare a device with the reference: moec verify %s", spec);
+        error_message(help, "%s is a spec, not a run", spec);
+        free(help);
+        return EXIT_INPUT;
+    }
+    if (markdown + csv + json + svg > 1)
+        return arguments_wrong(command, NULL,
+                               "--markdown, --csv, --json and --svg exclude each other");
+    return compare(&folders, base,
+                   json       ? indented_json
+                   : csv      ? comparison_csv
+                   : svg      ? comparison_svg
+                   : markdown ? comparison_markdown
+                              : comparison_text);
+}

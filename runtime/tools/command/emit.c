@@ -1,0 +1,326 @@
+/* emit: moec emit: writes a standalone program with its weights. Files that do not depend on the
+ * model come from standalone/ and kernels/. */
+#include "training/checkpoint.h"
+#include "tools/command/line/commands.h"
+#include "tools/command/line/flags.h"
+#include "base/message.h"
+#include "base/embedded.h"
+#include "base/memory.h"
+#include "base/version.h"
+#include "training/settings.h"
+#include "training/spec.h"
+#include "model/weights.h"
+#include "tokenizer/portable.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Options {
+    const char *operand, *target, *graph, *out;
+    long context; /* positions of the KV caches; 0: train.context_length */
+    TextList sets;
+} Options;
+
+/* The values of --mode. */
+static const char *const graphs[] = {"decode", "train", "sample"};
+enum { DECODE = 1, TRAIN = 2, DRAW = 4, ALL = 7, GRAPHS = 3 };
+
+/* Batch size of an emitted sampler. */
+enum { DRAWN_AT_ONCE = 8 };
+
+/* The modes of a file of standalone/ or kernels/, and its target if it has one. Other files belong
+ * to all modes and targets, except those of embedded_is_cuda. */
+static const struct {
+    const char *name;
+    int graphs;
+    const char *target;
+} parts[] = {
+    {"model.h", DECODE, NULL},
+    {"model.c", DECODE, NULL},
+    {"generate.c", DECODE, NULL},
+    {"lexicon.h", DECODE, NULL},
+    {"lexicon.c", DECODE, NULL},
+    {"decode.md", DECODE, "c"},
+    {"train.c", TRAIN, NULL},
+    {"data.h", TRAIN, NULL},
+    {"data.c", TRAIN, NULL},
+    {"order.h", TRAIN, NULL},
+    {"order.c", TRAIN, NULL},
+    {"train.md", TRAIN, "c"},
+    {"draw.c", DRAW, NULL},
+    {"draw.md", DRAW, "c"},
+    {"tensors.h", TRAIN | DRAW, NULL},
+    {"tensors.c", TRAIN | DRAW, NULL},
+    {"random.h", TRAIN | DRAW, NULL},
+    {"random.c", TRAIN | DRAW, NULL},
+    {"kernels.h", ALL, "c"},
+    {"calls.h", ALL, "c"},
+    {"matmul.h", ALL, "c"},
+    {"few_rows.h", ALL, "c"},
+    {"tile.h", ALL, "c"},
+    {"operands.h", ALL, "c"},
+    {"attention.h", ALL, "c"},
+    {"attention_grad.h", ALL, "c"},
+    {"attention_step.h", ALL, "c"},
+    {"routing.h", ALL, "c"},
+    {"blocks.c", ALL, "c"},
+    {"Makefile", ALL, "c"},
+    {"blocks_cuda.cu", ALL, "cuda"},
+    {"products_cuda.cu", ALL, "cuda"},
+    {"cuda.mk", ALL, "cuda"},
+    {"cuda.md", ALL, "cuda"},
+    {"shapes.h", ALL, "cuda"},
+};
+
+/* DECODE, TRAIN or DRAW; 0 for another name. */
+static int graph_of(const char *name) {
+    for (int i = 0; i < GRAPHS; i++)
+        if (strcmp(graphs[i], name) == 0) return 1 << i;
+    return 0;
+}
+
+static bool is_cuda(const Options *options) {
+    return strcmp(options->target, "cuda") == 0;
+}
+
+static bool write_text(const char *folder, const char *name, const char *text) {
+    char *path = path_join(folder, name);
+    bool good = file_write(path, text, strlen(text));
+    free(path);
+    return good;
+}
+
+static bool belongs(const EmbeddedFile *file, const Options *options) {
+    const char *name = embedded_base(file);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strcmp(parts[i].name, name) == 0)
+            return (parts[i].graphs & graph_of(options->graph)) &&
+                   (!parts[i].target || strcmp(parts[i].target, options->target) == 0);
+    return !embedded_is_cuda(file) || is_cuda(options);
+}
+
+/* Whether the weights are random: from a spec, or from a file of moec init, which has no step. */
+static bool is_untrained(const Safetensors *file) {
+    return !file || !safetensors_note(file, "step");
+}
+
+/* Where the weights come from, for the README. A new string. */
+static char *origin_of(const Options *options, const Safetensors *file) {
+    bool trains = graph_of(options->graph) == TRAIN;
+    long step = file ? checkpoint_step(file) : 0;
+    if (step > 0)
+        return memory_format("`weights.bin` holds the weights of training step %ld.", step);
+    if (!is_untrained(file))
+        return memory_format("`weights.bin` holds the weights of a checkpoint without training "
+                             "steps of its own.");
+    return memory_format("**The weights in `weights.bin` are random: this model is not trained.**"
+                         "%s",
+                         trains ? "" : " `moec emit RUN` of a trained run writes its weights.");
+}
+
+/* The README of the template, with the origin of the weights. */
+static bool write_readme(const Options *options, const char *text, const char *origin) {
+    static const char mark[] = "@WEIGHTS@";
+    const char *at = strstr(text, mark);
+    char *whole = at ? memory_format("%.*sWritten by moec %s. %s%s", (int)(at - text), text,
+                                     MOEC_VERSION, origin, at + sizeof mark - 1)
+                     : memory_format("%s", text);
+    bool good = write_text(options->out, "README.md", whole);
+    free(whole);
+    return good;
+}
+
+static bool write_common(const Options *options, const Safetensors *checkpoint) {
+    char *origin = origin_of(options, checkpoint);
+    bool good = true;
+    for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
+        if (!belongs(file, options)) continue;
+        const char *name = embedded_base(file), *ending = strrchr(name, '.');
+        if (ending && strcmp(ending, ".mk") == 0) name = "Makefile";
+        good = ending && strcmp(ending, ".md") == 0 ? write_readme(options, file->text, origin)
+                                                    : write_text(options->out, name, file->text);
+    }
+    free(origin);
+    return good;
+}
+
+static bool write_settings(const char *folder, const Settings *settings) {
+    char *text = memory_format("/* training: training options of the spec. Written by moec %s. */\n"
+                               "#ifndef TRAINING_H\n"
+                               "#define TRAINING_H\n\n"
+                               "#define SETTING_RATE %.17g\n"
+                               "#define SETTING_CLIP %.17g\n"
+                               "#define SETTING_STEPS %ld\n"
+                               "#define SETTING_ACCUMULATE %ld\n"
+                               "#define SETTING_SEED %ld\n\n"
+                               "#endif\n",
+                               MOEC_VERSION, settings->rate, settings->clip, settings->steps,
+                               settings->accumulate, settings->seed);
+    bool good = write_text(folder, "training.h", text);
+    free(text);
+    return good;
+}
+
+/* The weights of the checkpoint, or initial ones, in the memory layout of the same program. */
+static bool write_weights(const Options *options, Model *model, const Safetensors *file,
+                          uint64_t seed) {
+    model_initialise(model, seed);
+    if (file && !model_read(model, file, false)) return false;
+    char *path = path_join(options->out, "weights.bin");
+    bool good = file_replaceable(path) &&
+                (weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
+                     WEIGHTS_FINE ||
+                 error_message("is there space left on the disk?", "cannot write %s", path));
+    free(path);
+    return good;
+}
+
+static bool write_program(const Options *options, MoecCompiler *compiler, const GraphShape *shapes,
+                          int count) {
+    MoecProgram *programs[2];
+    for (int i = 0; i < count; i++) {
+        programs[i] = moec_compile(compiler, shapes[i].graph, shapes[i].batch, shapes[i].context,
+                                   shapes[i].tokens);
+        if (!programs[i]) return reports_good(compiler);
+    }
+    MoecKernels kernels = {0};
+    const char *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
+                                        : moec_emit_c(compiler, programs, count, true);
+    if (!text) return reports_good(compiler);
+    return write_text(options->out, "program.c", text) &&
+           (!kernels.text || write_text(options->out, "kernels.cu", kernels.text));
+}
+
+/* The programs of a mode; returns their number. */
+static int shapes_of(const Options *options, const Settings *settings, GraphShape shapes[2]) {
+    switch (graph_of(options->graph)) {
+    case TRAIN:
+        shapes[0] = (GraphShape){.graph = MOEC_TRAIN};
+        shapes[1] = (GraphShape){.graph = MOEC_UPDATE};
+        return 2;
+    case DRAW:
+        shapes[0] = (GraphShape){.graph = MOEC_FORWARD, .batch = DRAWN_AT_ONCE};
+        return 1;
+    default:
+        shapes[0] = (GraphShape){.graph = MOEC_DECODE, .batch = 1, .tokens = 1};
+        shapes[0].context = options->context ? options->context : settings->context;
+        return 1;
+    }
+}
+
+/* The tokenizer of the checkpoint, as a stand-alone program reads it. */
+static bool write_tokenizer(const Options *options, const Safetensors *file) {
+    Tokenizer *tokenizer = NULL;
+    if (!file || graph_of(options->graph) != DECODE) return true;
+    if (!checkpoint_tokenizer(file, &tokenizer)) return false;
+    if (!tokenizer) return true;
+    Text text = {0};
+    const char *why;
+    if (!portable_write(tokenizer, &text, &why))
+        note_message(
+            "the program cannot tokenize text, because %s; run ./generate with token ids and "
+            "--numbers 1",
+            why);
+    char *path = path_join(options->out, "tokenizer.bin");
+    bool good = file_write(path, text.bytes, text.length);
+    free(path);
+    text_free(&text);
+    tokenizer_close(tokenizer);
+    return good;
+}
+
+static bool write_folder(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
+    bool trains = graph_of(options->graph) == TRAIN;
+    Settings settings = settings_of(compiler);
+    GraphShape shapes[2];
+    int count = shapes_of(options, &settings, shapes);
+    Model *model = model_open(device_cpu(), compiler, shapes, count, true);
+    bool good = model && folder_make(options->out) &&
+                write_program(options, compiler, shapes, count) && write_common(options, file) &&
+                (!trains || write_settings(options->out, &settings)) &&
+                write_weights(options, model, file, (uint64_t)settings.seed) &&
+                write_tokenizer(options, file);
+    model_close(model);
+    if (good) written_message(options->out, "make -C %s", options->out);
+    if (good && !trains && is_untrained(file))
+        note_message("%s is not a trained run: the weights in %s are random", options->operand,
+                     options->out);
+    return good;
+}
+
+/* The spec of a checkpoint or of a file. */
+static MoecCompiler *open_spec(const Options *options, const Safetensors *file) {
+    const TextList *sets = &options->sets;
+    return file ? checkpoint_spec(file, sets->items, sets->count)
+                : spec_open(options->operand, sets);
+}
+
+static bool can_train(const MoecCompiler *compiler) {
+    return !moec_gathers(compiler) ||
+           error_message(
+               "train it with moec train, or set balance_over = batch",
+               "an emitted program does not support step_mean, which needs all micro-batches");
+}
+
+static bool emit(Options *options) {
+    bool trained = spec_is_run(options->operand);
+    Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
+    if (trained && !file) return false;
+    MoecCompiler *compiler = open_spec(options, file);
+    if (compiler && graph_of(options->graph) == DRAW) {
+        bool draws = spec_draws(compiler);
+        moec_close(compiler);
+        options->sets.items[options->sets.count++] = SPEC_DRAWS;
+        compiler = draws ? open_spec(options, file) : NULL;
+    }
+    bool good = compiler && (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
+                (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
+                write_folder(options, compiler, file);
+    moec_close(compiler);
+    safetensors_close(file);
+    return good;
+}
+
+/* Whether the directory is missing or empty; false after a message. */
+static bool is_empty(const char *path) {
+    DIR *folder = opendir(path);
+    int count = 0;
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) count++;
+    if (folder) closedir(folder);
+    return count <= 2 || error_message("add --force to replace its files, or choose another --out",
+                                       "the directory %s is not empty", path);
+}
+
+/* Programs other than that of decoding have the context length as an option of the model. */
+static void keep_context(Options *options) {
+    static char set[64];
+    if (!options->context || graph_of(options->graph) == DECODE) return;
+    snprintf(set, sizeof set, "%s=%ld", flag_path("--context-length"), options->context);
+    options->sets.items[options->sets.count++] = set;
+}
+
+int command_emit(int argc, char **argv) {
+    const Command *command = command_row("emit");
+    Options options = {.target = "c", .graph = "decode"};
+    bool force = false;
+    const Option table[] = {
+        {OPTION_TEXT, "--target", "c|cuda", &options.target,
+         "language: c needs a C compiler, cuda needs nvcc (default c)"},
+        {OPTION_TEXT, "--mode", "decode|train|sample", &options.graph,
+         "program: decode generates text, train trains, sample draws samples (default decode)"},
+        {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
+        {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
+        {OPTION_COUNT, "--context-length", "N", &options.context,
+         "positions of the KV cache (default train.context_length)"},
+        SET_OPTION(&options.sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code >= 0) return code;
+    if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
+    if (!force && !is_empty(options.out)) return EXIT_INPUT;
+    keep_context(&options);
+    return emit(&options) ? 0 : EXIT_INPUT;
+}

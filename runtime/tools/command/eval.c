@@ -1,0 +1,210 @@
+/* eval: moec eval: the loss of a trained model on data, or its accuracy on questions. */
+#include "abi/json_make.h"
+#include "training/checkpoint.h"
+#include "training/questions.h"
+#include "tools/command/line/commands.h"
+#include "training/spec.h"
+#include "base/message.h"
+#include "model/examples.h"
+#include "training/decoded.h"
+#include "training/measure.h"
+#include "training/texts.h"
+#include "base/clock.h"
+#include "base/json_number.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static double bits_per_byte(const Data *data, double bits) {
+    return bits * (double)data->count / (double)data->text_bytes;
+}
+
+/* Form of the report. */
+typedef struct Telling {
+    bool json;
+    long step;      /* of the weights */
+    Probes *probes; /* or NULL */
+} Telling;
+
+static void tell(const Data *data, const Evaluation *found, double seconds,
+                 const Telling *telling) {
+    bool apart = data->record > 0; /* examples: the loss has no bits per token */
+    uint64_t count = apart ? data->count / data->record : found->tokens;
+    const char *what = apart ? "examples" : "tokens";
+    double bits = found->nats / log(2);
+    if (telling->json) {
+        json_t *object = json_make("{s:o}", "loss", json_number(found->nats));
+        if (!apart)
+            json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
+                                json_number(bits));
+        if (data->text_bytes)
+            json_object_set_new(object, "bits_per_byte", json_number(bits_per_byte(data, bits)));
+        if (!apart) json_object_set_new(object, "perplexity", json_number(exp(found->nats)));
+        json_object_set_new(object, what, json_integer((json_int_t)count));
+        json_object_set_new(object, "seconds", json_real(seconds));
+        json_object_set_new(object, "step", json_integer((json_int_t)telling->step));
+        const char *wrong; /* it is null in the output */
+        if (telling->probes)
+            json_object_set_new(object, "probes", probes_json(telling->probes, &wrong));
+        json_dumpf(object, stdout, JSON_INDENT(2));
+        puts("");
+        json_decref(object);
+        return;
+    }
+    char unit[80] = "";
+    if (data->text_bytes)
+        snprintf(unit, sizeof unit, "  %.4f bits/token, %.4f bits/byte", bits,
+                 bits_per_byte(data, bits));
+    else if (!apart)
+        snprintf(unit, sizeof unit, "  %.4f %s", bits, data->bytes ? "bits/byte" : "bits/token");
+    printf("loss %.4f%s", found->nats, unit);
+    if (!apart) printf(", perplexity %.5g", exp(found->nats));
+    printf("  on %" PRIu64 " %s, weights of step %ld\n", count, what, telling->step);
+    if (telling->probes) probes_print(telling->probes);
+}
+
+/* decoder: NULL, or the decoder for evaluation token by token; `call` is its step. */
+static bool measure(Call *call, Decoder *decoder, const char *path, const Tokenizer *tokenizer,
+                    const Telling *telling) {
+    Data *data = texts_open(path, tokenizer, call);
+    if (!data) return false;
+    uint64_t context = (uint64_t)(decoder ? decoder->length : call_context(call));
+    /* Adjacent sequences of tokens share one token, examples none. */
+    uint64_t stride = data->record ? data->record : context;
+    uint64_t windows = (data->count - !data->record) / stride;
+    Evaluation found;
+    double began = seconds_now();
+    bool good = data->count > context ||
+                error_message("use more data or a shorter context: -c N",
+                              "%s has %" PRIu64 " tokens, but one sequence needs %" PRIu64, path,
+                              data->count, context + 1);
+    if (good && decoder)
+        good = measure_decoded(decoder, data, windows, &found);
+    else if (good)
+        good = measure_loss(call, data, 0, stride, windows, telling->probes, &found);
+    if (good) tell(data, &found, seconds_now() - began, telling);
+    good = good && (isfinite(found.nats) || model_tell_nonsense(call->model, "the loss is"));
+    data_close(data);
+    return good;
+}
+
+typedef struct Options {
+    const char *operand, *path, *choices, *device;
+    bool json, probes, decoding;
+    TextList sets;
+} Options;
+
+static bool measure_data(const Options *options, Safetensors *file, MoecCompiler *compiler,
+                         Device *device, const Tokenizer *tokenizer) {
+    const GraphShape shape = {.graph = MOEC_MEASURE};
+    if (options->probes) moec_probe(compiler);
+    Model *model = model_open(device, compiler, &shape, 1, true);
+    bool good = model && model_read(model, file, false);
+    Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
+    Telling telling = {.json = options->json, .step = call ? checkpoint_step(file) : 0};
+    if (call && options->probes) telling.probes = probes_open(call);
+    good = call && measure(call, NULL, options->path, tokenizer, &telling);
+    probes_close(telling.probes);
+    call_close(call);
+    model_close(model);
+    return good;
+}
+
+static bool measure_decoding(const Options *options, Safetensors *file, MoecCompiler *compiler,
+                             Device *device, const Tokenizer *tokenizer) {
+    const long rows = (long)moec_option_number(compiler, "train.batch_size", 1);
+    const long context = (long)moec_option_number(compiler, "train.context_length", 256);
+    Model *model =
+        spec_generates(compiler) ? decoder_model(device, compiler, &rows, 1, context) : NULL;
+    bool good = model && model_read(model, file, false);
+    Decoder *decoder = good ? decoder_over(model, 0, context) : NULL;
+    const Telling telling = {.json = options->json, .step = decoder ? checkpoint_step(file) : 0};
+    good = decoder && measure(decoder->step, decoder, options->path, tokenizer, &telling);
+    decoder_close(decoder);
+    model_close(model);
+    return good;
+}
+
+static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, long step) {
+    double all = (double)accuracy->questions, right = (double)accuracy->right / all;
+    double by_length = (double)accuracy->right_by_length / all;
+    if (!json) {
+        printf("accuracy %.4f, by length %.4f  on %ld questions, weights of step %ld\n", right,
+               by_length, accuracy->questions, step);
+        return;
+    }
+    json_t *object = json_make("{s:f, s:f, s:I, s:f, s:I}", "accuracy", right, "accuracy_by_length",
+                               by_length, "questions", (json_int_t)accuracy->questions, "seconds",
+                               seconds, "step", (json_int_t)step);
+    json_dumpf(object, stdout, JSON_INDENT(2));
+    puts("");
+    json_decref(object);
+}
+
+static bool measure_choices(const Options *options, Safetensors *file, MoecCompiler *compiler,
+                            Device *device, const Tokenizer *tokenizer) {
+    const long rows = 16;
+    Questions *questions = questions_read(options->choices, tokenizer);
+    long length = questions ? questions_length(questions) : 0;
+    long places = (length + PREFILL_TOKENS - 1) / PREFILL_TOKENS * PREFILL_TOKENS;
+    bool good = questions && spec_generates(compiler) && spec_length_fits(compiler, length);
+    Model *model = good ? decoder_model(device, compiler, &rows, 1, places) : NULL;
+    good = model && model_read(model, file, false);
+    Decoder *decoder = good ? decoder_over(model, 0, places) : NULL;
+    Accuracy accuracy;
+    double began = seconds_now();
+    good = decoder && questions_measure(questions, decoder, &accuracy);
+    if (good) tell_accuracy(&accuracy, seconds_now() - began, options->json, checkpoint_step(file));
+    decoder_close(decoder);
+    model_close(model);
+    questions_free(questions);
+    return good;
+}
+
+static bool evaluate(const Options *options) {
+    Safetensors *file = checkpoint_open(options->operand);
+    MoecCompiler *compiler =
+        file ? checkpoint_spec(file, options->sets.items, options->sets.count) : NULL;
+    Device *device = compiler ? device_open(options->device) : NULL;
+    Tokenizer *tokenizer = NULL;
+    bool good = device && checkpoint_tokenizer(file, &tokenizer);
+    if (good)
+        good = (options->choices    ? measure_choices
+                : options->decoding ? measure_decoding
+                                    : measure_data)(options, file, compiler, device, tokenizer);
+    moec_close(compiler);
+    tokenizer_close(tokenizer);
+    device_close(device);
+    safetensors_close(file);
+    return good;
+}
+
+int command_eval(int argc, char **argv) {
+    const Command *command = command_row("eval");
+    Options options = {.device = "cpu"};
+    const Option table[] = {
+        {OPTION_TEXT, "--data", "DATA", &options.path, "evaluation data; see moec train"},
+        {OPTION_TEXT, "--multiple-choice", "FILE", &options.choices,
+         "questions, a JSON object per line, - for stdin: {\"context\": \"Water is\", \"choices\": "
+         "[\" wet\", \" dry\"], \"answer\": 0}"},
+        {OPTION_FLAG, "--probes", NULL, &options.probes,
+         "per-layer probes: attention sinks, gate scores, maximum activations, expert load"},
+        {OPTION_FLAG, "--incremental", NULL, &options.decoding,
+         "evaluation token by token, as in generation, including its approximations"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
+        DEVICE_OPTION(&options.device),
+        SET_OPTION(&options.sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code >= 0) return code;
+    if (!options.path == !options.choices)
+        return arguments_wrong(command, NULL,
+                               "moec eval requires either --data or --multiple-choice");
+    if (options.probes + options.decoding + !!options.choices > 1)
+        return arguments_wrong(command, NULL,
+                               "--probes, --incremental and --multiple-choice exclude each other");
+    return evaluate(&options) ? 0 : EXIT_INPUT;
+}

@@ -1,0 +1,190 @@
+/* export: moec export: writes a trained model for other programs. */
+#include "abi/json_make.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "tools/command/line/commands.h"
+#include "tools/exchange/config.h"
+#include "tools/exchange/folder.h"
+#include "tools/exchange/gguf.h"
+#include "tools/exchange/match.h"
+#include "model/reports.h"
+#include "training/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Export {
+    const char *run, *out, *layout, *layouts_file;
+    bool bare; /* without a tokenizer */
+    Safetensors *file;
+    MoecCompiler *compiler, *layouts;
+    Model *model;
+    Conversion *conversion;
+    const MoecPair *pairs;
+    int pair_count;
+} Export;
+
+static bool find_layout(const Export *export) {
+    int count;
+    const char *const *names = moec_layouts(export->layouts, &count);
+    char *known = memory_format("%s", "");
+    bool found = false;
+    for (int i = 0; i < count; i++) {
+        char *longer = memory_format("%s%s%s", known, i ? ", " : "", names[i]);
+        free(known);
+        known = longer;
+        found = found || strcmp(names[i], export->layout) == 0;
+    }
+    char *remedy = memory_format("known layouts: %s", known);
+    if (!found) error_message(remedy, "unknown layout '%s'", export->layout);
+    free(remedy);
+    free(known);
+    return found;
+}
+
+static bool open_layouts(Export *export) {
+    if (export->layouts) moec_close(export->layouts);
+    export->layouts = moec_open_layouts(export->layouts_file, getenv("MOEC_PATH"));
+    return reports_good(export->layouts);
+}
+
+/* "gguf" selects the first architecture that can express the model. */
+static bool find_architecture(Export *export) {
+    int count, pairs;
+    if (strcmp(export->layout, "gguf") != 0) return true;
+    const char *const *names = moec_layouts(export->layouts, &count);
+    for (int i = 0; i < count; i++) {
+        if (strncmp(names[i], "gguf_", 5) != 0) continue;
+        MoecCompiler *layouts = moec_open_layouts(export->layouts_file, getenv("MOEC_PATH"));
+        bool says = moec_layout_pairs(layouts, names[i], export->compiler, &pairs) != NULL;
+        moec_close(layouts);
+        if (!says) continue;
+        export->layout = names[i];
+        return true;
+    }
+    return error_message(
+        "--format gguf_llama, gguf_qwen3 ... list the differences to each",
+        "cannot export to GGUF: no supported GGUF architecture matches this model");
+}
+
+/* Options are checked only if all tensors fit: the message about a tensor is the clearer one. */
+static bool look(Export *export) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    export->file = checkpoint_open(export->run);
+    export->compiler = export->file ? checkpoint_spec(export->file, NULL, 0) : NULL;
+    if (!export->compiler || !open_layouts(export) || !find_architecture(export) ||
+        !find_layout(export))
+        return false;
+    export->model = model_describe(export->compiler, &shape);
+    if (!export->model) return false;
+    export->conversion = match_export(export->layouts, export->layout, export->compiler,
+                                      export->model, export->file);
+    if (moec_failed(export->layouts) || !export->conversion) return false;
+    export->pairs =
+        moec_layout_pairs(export->layouts, export->layout, export->compiler, &export->pair_count);
+    return reports_good(export->layouts) && export->pairs;
+}
+
+static bool write_text(const char *folder, const char *name, const char *text, size_t length) {
+    char *path = path_join(folder, name);
+    bool written = file_write(path, text, length);
+    free(path);
+    return written;
+}
+
+static bool write_tokenizer(const Export *export) {
+    static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
+    const char *json = safetensors_note(export->file, "tokenizer");
+    bool good = !json || write_text(export->out, "tokenizer.json", json, strlen(json));
+    if (good && json && !checkpoint_file(export->file, "tokenizer_config.json"))
+        good = write_text(export->out, "tokenizer_config.json", config, strlen(config));
+    return good && folder_write_files(export->out, export->file);
+}
+
+/* next: format of the next command. */
+static void report_export(const Export *export, const char *path, const char *type,
+                          const char *next) {
+    printf("%s: %d tensors in %s, layout '%s'\n", path, export->conversion->count, type,
+           export->layout);
+    written_message(path, next, path);
+}
+
+/* config.json comes last: without it the folder is not a model. */
+static bool write_folder(const Export *export) {
+    char *weights = path_join(export->out, "model.safetensors"),
+         *config = path_join(export->out, "config.json");
+    const NewConfig said = {.pairs = export->pairs,
+                            .count = export->pair_count,
+                            .type = conversion_type(export->conversion),
+                            .before = checkpoint_file(export->file, "config.json"),
+                            .layout = export->layout,
+                            .layouts = export->layouts};
+    json_t *notes = json_make("{s:s}", "format", "pt"); /* required by the transformers library */
+    bool good = (!file_exists(config) && !file_exists(weights)) ||
+                error_message("choose another --out", "%s already contains a model", export->out);
+    good = good && folder_make(export->out) &&
+           conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
+           config_write(config, &said);
+    if (good)
+        report_export(export, export->out, conversion_type(export->conversion),
+                      "moec import %s --out DIR");
+    json_decref(notes);
+    free(weights);
+    free(config);
+    return good;
+}
+
+/* One file; "DIR/model.gguf". */
+static bool write_gguf(const Export *export) {
+    char *path = path_join(export->out, "model.gguf");
+    const Safetensors *file = export->file;
+    Gguf gguf = {0};
+    const char *type = conversion_type(export->conversion); /* before vectors are widened */
+    const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
+    Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
+    long vocabulary = (long)moec_option_number(export->compiler, "vocab_size", 0);
+    gguf_text(&gguf, "general.name", moec_model(export->compiler));
+    bool good =
+        (!json || tokenizer) &&
+        (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
+        gguf_tokenizer(&gguf, tokenizer, vocabulary) && folder_make(export->out);
+    if (good && tokenizer)
+        gguf_specials(&gguf, tokenizer, checkpoint_file(file, "config.json"),
+                      checkpoint_file(file, "tokenizer_config.json"),
+                      checkpoint_file(file, "chat_template.jinja"));
+    good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
+                              checkpoint_file(file, "config.json"));
+    if (good) report_export(export, path, type, "llama-cli -m %s");
+    tokenizer_close(tokenizer);
+    free(path);
+    return good;
+}
+
+int command_export(int argc, char **argv) {
+    const Command *command = command_row("export");
+    Export export = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--format", "LAYOUT", &export.layout,
+         "model family: llama, qwen3, gpt2 ..., or gguf for llama.cpp"},
+        {OPTION_TEXT, "--out", "DIR", &export.out, "directory to create"},
+        {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
+         "custom layouts (default: those of the standard library)"},
+        {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &export.run);
+    if (code >= 0) return code;
+    if (!export.layout || !export.out)
+        return arguments_wrong(command, NULL, "moec export requires --format and --out");
+    bool good = look(&export) && (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
+                                                                         : write_folder(&export));
+    conversion_free(export.conversion);
+    model_close(export.model);
+    if (export.layouts) moec_close(export.layouts);
+    if (export.compiler) moec_close(export.compiler);
+    safetensors_close(export.file);
+    return good ? 0 : EXIT_INPUT;
+}

@@ -1,0 +1,295 @@
+/* import: moec import: converts a Hugging Face model directory or a GGUF file to a run: spec,
+ * weights, tokenizer. Everything is checked before the first write. */
+#include "abi/json_make.h"
+#include "abi/quantity.h"
+#include "abi/utf8_cut.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "tools/command/line/commands.h"
+#include "tools/exchange/config.h"
+#include "tools/exchange/folder.h"
+#include "tools/exchange/gguf.h"
+#include "tools/exchange/match.h"
+#include "model/reports.h"
+#include "training/checkpoint.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Import {
+    const char *folder, *out, *file;
+    bool bare; /* without a tokenizer */
+    TextList sets;
+    MoecCompiler *layouts, *compiler;
+    const char *layout;
+    char *name; /* of the model */
+    const char *spec;
+    Config *config;
+    Shards *shards;
+    Model *model;
+    Tokenizer *tokenizer;
+    json_t *files; /* stored with the weights */
+    Conversion *conversion;
+} Import;
+
+/* "Qwen3-0.6B" becomes "qwen3_0_6b". */
+static char *model_name(const char *folder) {
+    char *copy = memory_format("%s", folder);
+    for (size_t end = strlen(copy); end > 0 && copy[end - 1] == '/';) copy[--end] = 0;
+    const char *slash = strrchr(copy, '/');
+    const char *base = slash ? slash + 1 : copy;
+    size_t length = gguf_is(base) ? strlen(base) - 5 : strlen(base);
+    char *name = memory_format("%s%.*s", isalpha((unsigned char)*base) ? "" : "model_",
+                               length < 60 ? (int)length : 60, base);
+    for (char *at = name; *at; at++)
+        *at = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : '_';
+    free(copy);
+    return name;
+}
+
+/* "decoder", which specs use, and "if", a keyword, become "decoder_model" and "if_model". */
+static void free_name(Import *import) {
+    if (moec_layout_name(import->layouts, import->name)) return;
+    char *longer = memory_format("%s_model", import->name);
+    free(import->name);
+    import->name = longer;
+}
+
+/* NULL for a folder. */
+static const GgufFile *gguf_of(const Import *import) {
+    return import->shards ? import->shards->gguf : NULL;
+}
+
+/* "llama, mistral and qwen3" */
+static char *layout_names(MoecCompiler *layouts) {
+    int count;
+    const char *const *names = moec_layouts(layouts, &count);
+    char *text = memory_format("%s", "");
+    for (int i = 0; i < count; i++) {
+        char *longer = memory_format("%s%s%s", text,
+                                     !i               ? ""
+                                     : i == count - 1 ? " and "
+                                                      : ", ",
+                                     names[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static bool recognise(Import *import) {
+    const Config *config = import->config;
+    import->layout = moec_layout_of(import->layouts, config->pairs, config->count);
+    if (import->layout) return true;
+    const char *key = gguf_of(import) ? "general.architecture" : "model_type",
+               *type = config_text(config, key);
+    const char *shown = type ? type : "(none)";
+    char *names = layout_names(import->layouts);
+    char *remedy = memory_format("known layouts: %s; --layout FILE adds custom ones", names);
+    error_message(remedy, "%s: no layout supports %s '%.*s'", config->path, key,
+                  utf8_cut(shown, 60), shown);
+    free(remedy);
+    free(names);
+    return false;
+}
+
+static bool make_spec(Import *import) {
+    const char *const *others = NULL;
+    int count = 0;
+    import->spec = moec_layout_spec(import->layouts, import->layout, import->name,
+                                    import->config->pairs, import->config->count, &others, &count);
+    if (!import->spec) {
+        char *text = memory_format("%s: %s", import->config->path, moec_reports(import->layouts));
+        message_reports(text);
+        free(text);
+        return false;
+    }
+    for (int i = 0; i < count; i++)
+        note_message("%s: layout '%s' does not use the key '%.*s'; it is ignored",
+                     import->config->path, import->layout, utf8_cut(others[i], 60), others[i]);
+    return true;
+}
+
+static bool open_spec(Import *import) {
+    const char *bundle = moec_layout_bundle(import->layouts, import->name, import->spec);
+    import->compiler =
+        moec_open_bundle(bundle, strlen(bundle), import->sets.items, import->sets.count);
+    return reports_good(import->compiler);
+}
+
+/* The tokenizer of the GGUF file. */
+static bool read_tokenizer(Import *import) {
+    bool none;
+    json_t *object = gguf_tokenizer_json(import->shards->gguf, &none);
+    if (!object) return none;
+    char *text = json_write(object, JSON_COMPACT);
+    import->tokenizer = tokenizer_read(import->folder, text, strlen(text));
+    free(text);
+    json_decref(object);
+    return import->tokenizer || error_message("--no-tokenizer imports without it",
+                                              "the tokenizer of %s cannot be used", import->folder);
+}
+
+/* The tokenizer of the directory, if there is one. */
+static bool open_tokenizer_json(Import *import) {
+    char *path = path_join(import->folder, "tokenizer.json");
+    bool there = file_exists(path);
+    import->tokenizer = there ? tokenizer_open(path) : NULL;
+    bool good = !there || import->tokenizer ||
+                error_message("--no-tokenizer imports without it", "%s cannot be used", path);
+    free(path);
+    return good;
+}
+
+static bool open_tokenizer(Import *import) {
+    if (import->bare) return true;
+    if (!(gguf_of(import) ? read_tokenizer(import) : open_tokenizer_json(import))) return false;
+    long vocabulary = (long)moec_option_number(import->compiler, "vocab_size", 0);
+    long size = import->tokenizer ? tokenizer_size(import->tokenizer) : 0;
+    return !vocabulary || size <= vocabulary ||
+           error_message("it belongs to another model; --no-tokenizer imports without it",
+                         "the tokenizer of %s has %ld tokens, but the embedding has %ld rows",
+                         import->folder, size, vocabulary);
+}
+
+/* A GGUF file is opened as a whole; the weights of a directory are opened last. */
+static bool open_config(Import *import) {
+    if (gguf_is(import->folder)) {
+        import->shards = shards_open(import->folder);
+        import->config = import->shards ? gguf_config(import->shards->gguf) : NULL;
+        return import->config != NULL;
+    }
+    char *path = path_join(import->folder, "config.json");
+    import->config = config_open(path);
+    free(path);
+    return import->config != NULL;
+}
+
+static bool read_files(Import *import) {
+    const GgufFile *gguf = gguf_of(import);
+    import->files =
+        gguf ? gguf_files(gguf, import->bare) : folder_files(import->folder, import->bare);
+    return import->files != NULL;
+}
+
+static bool look(Import *import) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    bool good = open_config(import);
+    if (good) import->layouts = moec_open_layouts(import->file, getenv("MOEC_PATH"));
+    good = good && reports_good(import->layouts);
+    if (good) free_name(import);
+    good = good && recognise(import) && make_spec(import) && open_spec(import) &&
+           open_tokenizer(import) && read_files(import) &&
+           (import->shards || (import->shards = shards_open(import->folder))) &&
+           (import->model = model_describe(import->compiler, &shape)) != NULL;
+    if (good)
+        import->conversion = match_import(import->layouts, import->layout, import->compiler,
+                                          import->model, import->shards);
+    return import->conversion != NULL;
+}
+
+static bool write_weights(Import *import, const char *path) {
+    json_t *notes = json_object();
+    const Place place = {.seed = 1, .best = INFINITY};
+    size_t length;
+    const Companions companions = {
+        .tokenizer = import->tokenizer ? tokenizer_json(import->tokenizer, &length) : NULL,
+        .files = import->files};
+    for (int i = 0; i < import->model->parameter_count; i++) {
+        const PublicTensor *one = &import->model->parameters[i];
+        char *key = memory_format("axes:%s", one->name);
+        json_object_set_new(notes, key, json_text(one->axes));
+        free(key);
+    }
+    checkpoint_note(notes, moec_model(import->compiler), moec_bundle(import->compiler), &companions,
+                    &place);
+    bool written = conversion_write(import->conversion, path, notes);
+    json_decref(notes);
+    return written;
+}
+
+/* Writes the files outside of the standard library that the spec uses next to it, or removes
+ * them. */
+static bool each_used(const Import *import, bool write) {
+    int count;
+    const MoecDocument *files = moec_layout_files(import->layouts, &count);
+    bool good = true;
+    for (int i = 0; i < count && good; i++) {
+        const char *slash = strrchr(files[i].path, '/');
+        char *path = path_join(import->out, slash ? slash + 1 : files[i].path);
+        good = write ? file_write(path, files[i].text, files[i].length) : remove(path) == 0;
+        free(path);
+    }
+    return good;
+}
+
+/* The weights contain the spec, too; the file next to them is for the user. */
+static bool write_run(Import *import) {
+    bool made = !file_exists(import->out);
+    char *weights = path_join(import->out, "last.safetensors");
+    char *base = memory_format("%s.moe", import->name), *spec = path_join(import->out, base);
+    bool good = folder_make(import->out) && write_weights(import, weights) &&
+                file_write(spec, import->spec, strlen(import->spec)) && each_used(import, true);
+    if (good) {
+        double count = 0;
+        for (int i = 0; i < import->model->parameter_count; i++)
+            count += (double)import->model->parameters[i].count;
+        printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
+               import->name, import->layout, quantity_count(count).text, import->shards->count,
+               import->tokenizer ? ", with tokenizer" : "", spec);
+        written_message(import->out, "moec generate %s --prompt TEXT", import->out);
+    } else if (made) {
+        remove(weights);
+        remove(spec);
+        each_used(import, false);
+        rmdir(import->out);
+    }
+    free(weights);
+    free(base);
+    free(spec);
+    return good;
+}
+
+static void release(Import *import) {
+    conversion_free(import->conversion);
+    model_close(import->model);
+    shards_close(import->shards);
+    tokenizer_close(import->tokenizer);
+    json_decref(import->files);
+    config_close(import->config);
+    if (import->compiler) moec_close(import->compiler);
+    if (import->layouts) moec_close(import->layouts);
+    free(import->name);
+}
+
+int command_import(int argc, char **argv) {
+    const Command *command = command_row("import");
+    Import import = {0};
+    const char *name = NULL;
+    const Option table[] = {
+        {OPTION_TEXT, "--out", "RUN", &import.out, "run directory to create"},
+        {OPTION_TEXT, "--layout", "FILE", &import.file,
+         "custom layouts (default: those of the standard library)"},
+        {OPTION_TEXT, "--name", "NAME", &name, "name of the model (default: of the directory)"},
+        {OPTION_FLAG, "--no-tokenizer", NULL, &import.bare, "import without the tokenizer"},
+        SET_OPTION(&import.sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &import.folder);
+    if (code >= 0) return code;
+    if (!import.out) return arguments_wrong(command, NULL, "moec import requires --out");
+    import.name = model_name(name ? name : import.folder);
+    bool good = (file_is_folder(import.folder) || gguf_is(import.folder) ||
+                 error_message("use a directory with config.json and safetensors, or a .gguf file",
+                               "%s is not a directory", import.folder)) &&
+                (!checkpoint_within(import.out) ||
+                 error_message("choose another --out", "%s already contains a run", import.out)) &&
+                look(&import) && write_run(&import);
+    release(&import);
+    return good ? 0 : EXIT_INPUT;
+}

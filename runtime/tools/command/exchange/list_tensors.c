@@ -1,0 +1,86 @@
+/* list_tensors: moec tensors: the tensors of a safetensors file, a model directory or a run. */
+#include "abi/json_make.h"
+#include "abi/quantity.h"
+#include "base/memory.h"
+#include "tools/command/line/commands.h"
+#include "data/shards.h"
+#include "training/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Control characters in names are printed as question marks. */
+static void print_name(const char *name, int width) {
+    for (; *name; name++, width--)
+        putchar((unsigned char)*name < ' ' || *name == 127 ? '?' : *name);
+    printf("%*s", width > 0 ? width : 0, "");
+}
+
+static void print_entry(const Entry *entry, int width) {
+    print_name(entry->name, width);
+    printf("  %-5s [", safetensors_type(entry));
+    for (int i = 0; i < entry->rank; i++) printf("%s%ld", i ? ", " : "", entry->shape[i]);
+    printf("]  %zu\n", entry->bytes);
+}
+
+static json_t *entry_json(const Entry *entry) {
+    json_t *shape = json_array();
+    for (int i = 0; i < entry->rank; i++)
+        json_array_append_new(shape, json_integer(entry->shape[i]));
+    return json_make("{s:s, s:s, s:o, s:I}", "name", entry->name, "type", safetensors_type(entry),
+                     "shape", shape, "bytes", (json_int_t)entry->bytes);
+}
+
+static void print_json(const Shards *shards) {
+    json_t *list = json_array();
+    for (int i = 0; i < shards->count; i++)
+        json_array_append_new(list, entry_json(shards->entries[i]));
+    json_dumpf(list, stdout, JSON_INDENT(2));
+    puts("");
+    json_decref(list);
+}
+
+static void print_table(const Shards *shards) {
+    size_t width = 0;
+    double bytes = 0, elements = 0;
+    for (int i = 0; i < shards->count; i++) {
+        const Entry *entry = shards->entries[i];
+        size_t length = strlen(entry->name);
+        width = length > width ? length : width;
+        double count = 1;
+        for (int j = 0; j < entry->rank; j++) count *= (double)entry->shape[j];
+        elements += count;
+        bytes += (double)entry->bytes;
+    }
+    for (int i = 0; i < shards->count; i++) print_entry(shards->entries[i], (int)width);
+    printf("%d tensors, %.0f elements, %s\n", shards->count, elements, quantity(bytes, "B").text);
+}
+
+/* The checkpoint of a run, or the path itself: a new string. */
+static char *path_of(const char *operand) {
+    char *run = file_is_folder(operand) ? checkpoint_path(operand) : NULL;
+    return run ? run : memory_format("%s", operand);
+}
+
+int command_tensors(int argc, char **argv) {
+    const char *operand;
+    bool json = false;
+    const Option table[] = {
+        {OPTION_FLAG, "--json", NULL, &json, "list of name, type, shape and bytes as JSON"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command_row("tensors"), table, argc, argv, &operand);
+    if (code >= 0) return code;
+    char *path = path_of(operand);
+    Shards *shards = shards_open(path);
+    free(path);
+    if (!shards) return EXIT_INPUT;
+    if (json)
+        print_json(shards);
+    else
+        print_table(shards);
+    shards_close(shards);
+    return 0;
+}

@@ -1,0 +1,77 @@
+/* explain: moec explain: the compiled program of a model. */
+#include "base/files.h"
+#include "base/message.h"
+#include "tools/command/line/commands.h"
+#include "training/spec.h"
+#include "device/device.h"
+#include "device/ceiling.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Requested outputs; without any, the table is printed. */
+typedef struct Outputs {
+    const char *svg, *dot;
+    bool json;
+} Outputs;
+
+static bool write_form(MoecCompiler *compiler, MoecGraph graph, bool device, MoecCeilings ceilings,
+                       MoecExplainForm form, const char *path) {
+    const char *text = moec_explain(compiler, graph, device, ceilings, form);
+    if (!text) return reports_good(compiler);
+    if (!path) return fputs(text, stdout) >= 0;
+    if (!file_write(path, text, strlen(text))) return false;
+    written_message(path, form == MOEC_EXPLAIN_DOT ? "dot -Tsvg -O %s" : NULL, path);
+    return true;
+}
+
+static bool write_all(MoecCompiler *compiler, MoecGraph graph, bool device, MoecCeilings ceilings,
+                      const Outputs *outputs) {
+    bool good = true;
+    if (outputs->svg)
+        good = write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_SVG, outputs->svg);
+    if (good && outputs->dot)
+        good = write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_DOT, outputs->dot);
+    if (good && outputs->json)
+        good = write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_JSON, NULL);
+    if (outputs->svg || outputs->dot || outputs->json) return good;
+    return write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_TEXT, NULL);
+}
+
+int command_explain(int argc, char **argv) {
+    const Command *command = command_row("explain");
+    const char *operand, *graph_name = "train", *target = "c";
+    double products = 0, memory = 0;
+    Outputs outputs = {0};
+    TextList sets = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--mode", "forward|train|decode|eval", &graph_name,
+         "program variant (default train)"},
+        {OPTION_TEXT, "--target", "c|cuda", &target, "target language (default c)"},
+        {OPTION_TEXT, "--svg", "FILE", &outputs.svg,
+         "picture of layers, time and memory; - for stdout"},
+        {OPTION_TEXT, "--dot", "FILE", &outputs.dot, "layer graph for Graphviz; - for stdout"},
+        {OPTION_FLAG, "--json", NULL, &outputs.json, "result as JSON"},
+        {OPTION_NUMBER, "--peak-gflops", "N", &products,
+         "peak of matrix products in GFLOP/s (default: measured)"},
+        {OPTION_NUMBER, "--peak-gbytes", "N", &memory,
+         "peak memory bandwidth in GB/s (default: measured)"},
+        SET_OPTION(&sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    bool device = strcmp(target, "cuda") == 0;
+    MoecGraph graph = MOEC_TRAIN;
+    graph_named(graph_name, &graph);
+    if (products < 0 || memory < 0)
+        return arguments_wrong(command, NULL, "--peak-gflops and --peak-gbytes must be above 0");
+    MoecCompiler *compiler = spec_open(operand, &sets);
+    if (!compiler) return EXIT_INPUT;
+    if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
+    if (memory == 0) memory = device_ceiling_read(device_cpu());
+    bool good =
+        write_all(compiler, graph, device, (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}

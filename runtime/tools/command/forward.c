@@ -1,0 +1,335 @@
+/* forward: moec forward: runs one batch of tokens and writes tensors: "logits", "loss", "total"
+ * (the loss with auxiliary terms, which is differentiated), each auxiliary term by its name,
+ * "gradient:NAME".
+ *
+ * The token file is text or has the format of llm.c: batch * (context length + 1) tokens, one
+ * sequence after the other. The context length is --context-length or that of the spec, at most the
+ * length of the file. The batch size follows from the length of the file.
+ */
+#include "abi/json_make.h"
+#include "tools/command/line/commands.h"
+#include "base/message.h"
+#include "data/data.h"
+#include "training/measure.h"
+#include "base/memory.h"
+#include "training/spec.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Options {
+    const char *operand, *weights, *tokens, *want, *out, *device;
+    long context, seed;
+    Device *on; /* NULL: the interpreter */
+    bool logits, loss, total, aux, gradients;
+    TextList sets;
+} Options;
+
+/* Tensors of the output file; values are owned. */
+typedef struct Results {
+    Entry *entries;
+    int count;
+    json_t *notes;
+} Results;
+
+typedef struct Batch {
+    long batch, context;
+    int32_t *tokens; /* [batch, context + 1] */
+} Batch;
+
+static bool read_batch(const Options *options, long context, Batch *batch) {
+    Data *data = data_open(options->tokens, 0);
+    if (!data) return false;
+    bool good =
+        data->count >= 2 || error_message("use at least two tokens",
+                                          "%s: a single token has no next token", options->tokens);
+    if (good) {
+        batch->context = (uint64_t)context + 1 > data->count ? (long)data->count - 1 : context;
+        batch->batch = (long)(data->count / (uint64_t)(batch->context + 1));
+        size_t count = (size_t)(batch->batch * (batch->context + 1));
+        batch->tokens = memory_new(sizeof(int32_t) * count);
+        good = data_read(data, 0, count, batch->tokens);
+    }
+    data_close(data);
+    return good;
+}
+
+/* Adds a result; the caller fills in its values. */
+static float *add_result(Results *results, char *name, int rank, const long *shape,
+                         const char *axes) {
+    results->entries = memory_grow(results->entries, sizeof(Entry) * (size_t)(results->count + 1));
+    Entry *entry = &results->entries[results->count++];
+    *entry = (Entry){.name = name, .number = NUMBER_F32, .rank = rank, .bytes = sizeof(float)};
+    for (int i = 0; i < rank; i++) {
+        entry->shape[i] = shape[i];
+        entry->bytes *= (size_t)shape[i];
+    }
+    float *values = memory_new(entry->bytes);
+    entry->data = values;
+    char *key = memory_format("axes:%s", name);
+    json_object_set_new(results->notes, key, json_text(axes));
+    free(key);
+    return values;
+}
+
+static void release_results(Results *results) {
+    for (int i = 0; i < results->count; i++) {
+        free(results->entries[i].name);
+        free((void *)(uintptr_t)results->entries[i].data);
+    }
+    free(results->entries);
+    json_decref(results->notes);
+}
+
+static void take_output(const Call *call, int slot, const char *name, Results *results) {
+    const MoecTensor *output = &call->graph->outputs[slot];
+    memcpy(
+        add_result(results, memory_format("%s", name), output->rank, output->shape, output->axes),
+        call->outputs[slot], sizeof(float) * tensor_count(output));
+}
+
+/* The slot of the loss with its auxiliary terms. Named outputs come first, then the loss, these
+ * terms and, where there are any, their total, then probes (abi.h). */
+static int total_slot(const Call *call) {
+    int loss = call_output(call, "loss"), total = call_output(call, "total");
+    return total > loss + 1 ? total : loss;
+}
+
+static void take_outputs(const Options *options, const Call *call, Results *results) {
+    const Model *model = call->model;
+    const int loss = call_output(call, "loss"), total = total_slot(call),
+              logits = call_output(call, "logits");
+    if (options->logits && logits >= 0) take_output(call, logits, "logits", results);
+    if (options->loss && loss >= 0) take_output(call, loss, "loss", results);
+    for (int i = loss + 1; options->aux && i < total; i++)
+        take_output(call, i, call->graph->outputs[i].name, results);
+    if (options->total && total >= 0) take_output(call, total, "total", results);
+    for (int i = 0;
+         call->graph->kind == MOEC_GRAPH_TRAIN && options->gradients && i < model->parameter_count;
+         i++) {
+        const PublicTensor *one = &model->parameters[i];
+        memcpy(add_result(results, memory_format("gradient:%s", one->name), one->rank, one->shape,
+                          one->axes),
+               model->gradients + one->offset / sizeof(float), sizeof(float) * one->count);
+    }
+}
+
+static bool run_hosted(const Options *options, Call *call, const Batch *batch, Results *results) {
+    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
+    call_set_windows(call, batch->tokens);
+    bool good = call_run(call, (uint64_t)options->seed, true);
+    for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
+    if (good && call->graph->kind == MOEC_GRAPH_TRAIN) good = model_get_gradients(call->model);
+    if (!good) return false;
+    take_outputs(options, call, results);
+    return true;
+}
+
+static bool set_values(MoecInterpreter *interpreter, const char *name, const float *values,
+                       size_t count) {
+    double *wide = memory_new(sizeof *wide * (count + 1));
+    for (size_t i = 0; i < count; i++) wide[i] = (double)values[i];
+    bool good = moec_interpreter_set(interpreter, name, wide, count);
+    free(wide);
+    return good;
+}
+
+static void set_tensors(MoecInterpreter *interpreter, const PublicTensor *tensors, int count,
+                        const float *block) {
+    for (int i = 0; i < count; i++)
+        set_values(interpreter, tensors[i].name, block + tensors[i].offset / sizeof(float),
+                   tensors[i].count);
+}
+
+static void set_inputs(MoecInterpreter *interpreter, const Call *call, const Batch *batch) {
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        size_t count = tensor_count(input);
+        double *values = memory_new(sizeof *values * (count + 1));
+        int shift = input->input == MOEC_INPUT_NEXT;
+        if (input->input == MOEC_INPUT_SCALAR)
+            values[0] = input->scalar == MOEC_SCALAR_LOSS_SCALE;
+        else
+            for (size_t j = 0; j < count; j++)
+                values[j] =
+                    batch->tokens[j / (size_t)batch->context * (size_t)(batch->context + 1) +
+                                  j % (size_t)batch->context + (size_t)shift];
+        char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
+                                   input->name);
+        moec_interpreter_set(interpreter, name, values, count);
+        free(name);
+        free(values);
+    }
+}
+
+/* Fills `to` with a result of the interpreter. */
+static bool get_values(MoecInterpreter *interpreter, const char *name, float *to, size_t count) {
+    bool gradient = strncmp(name, "gradient:", 9) == 0;
+    char *result = memory_format("%s%s", gradient ? "" : "output:", name);
+    double *wide = memory_new(sizeof *wide * (count + 1));
+    bool good = moec_interpreter_get(interpreter, result, wide, count);
+    free(result);
+    for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
+    free(wide);
+    return good || error_message(NULL, "the interpreter has no tensor %s", name);
+}
+
+/* The same tensors as run_hosted, computed by the interpreter. */
+static bool run_defined(const Options *options, MoecCompiler *compiler, Call *call,
+                        const Batch *batch, Results *results) {
+    MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
+    MoecProgram *program = moec_define(compiler, graph, batch->batch, batch->context, 0);
+    MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
+    if (!interpreter)
+        return reports_good(compiler) &&
+               error_message(NULL, "the interpreter does not support this program");
+    const Model *model = call->model;
+    set_tensors(interpreter, model->parameters, model->parameter_count, model->weights);
+    set_tensors(interpreter, model->states, model->state_count, model->layer_states);
+    set_inputs(interpreter, call, batch);
+    const char *problem = moec_interpreter_run(interpreter, (uint64_t)options->seed, true);
+    bool good = !problem || error_message(NULL, "%s", problem);
+    int first = results->count;
+    if (good) take_outputs(options, call, results);
+    for (int i = first; i < results->count && good; i++) {
+        const Entry *entry = &results->entries[i];
+        bool total = strcmp(entry->name, "total") == 0;
+        good = get_values(interpreter,
+                          total ? call->graph->outputs[total_slot(call)].name : entry->name,
+                          (float *)(uintptr_t)entry->data, entry->bytes / sizeof(float));
+    }
+    moec_interpreter_free(interpreter);
+    return good;
+}
+
+/* Checks that the program reads tokens only and that the file has tokens of its vocabulary. */
+static bool check_inputs(const Options *options, const Call *call) {
+    const MoecTensor *foreign = call_foreign_input(call);
+    if (foreign)
+        return error_message("moec forward provides token inputs only",
+                             "the input '%s' is not a token", foreign->name);
+    Data *data = data_open(options->tokens, call_vocabulary(call));
+    data_close(data);
+    return data != NULL;
+}
+
+static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *model,
+                       const Batch *batch, Results *results) {
+    Call *call = call_open(model, &model->table->graphs[0], NULL);
+    bool good = call && check_inputs(options, call) &&
+                (options->on ? run_hosted(options, call, batch, results)
+                             : run_defined(options, compiler, call, batch, results));
+    call_close(call);
+    return good;
+}
+
+/* One graph on the batch. */
+static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph graph, long context,
+                      Results *results) {
+    Batch batch = {0};
+    Safetensors *file = safetensors_open(options->weights);
+    bool good = file && read_batch(options, context, &batch);
+    const GraphShape shape = {.graph = graph, .batch = batch.batch, .context = batch.context};
+    Model *model = !good         ? NULL
+                   : options->on ? model_open(options->on, compiler, &shape, 1, true)
+                                 : model_describe(compiler, &shape);
+    good = model != NULL;
+    if (good) {
+        model_initialise(model, 0);
+        good =
+            model_read(model, file, false) && run_loaded(options, compiler, model, &batch, results);
+    }
+    free(batch.tokens);
+    model_close(model);
+    safetensors_close(file);
+    return good;
+}
+
+static bool run(const Options *options) {
+    MoecCompiler *compiler = spec_open(options->operand, &options->sets);
+    if (!compiler) return false;
+    long context = options->context
+                       ? options->context
+                       : (long)moec_option_number(compiler, "train.context_length", 256);
+    Results results = {.notes = json_object()};
+    Options forward = *options, training = *options;
+    training.logits = false;
+    if (options->gradients) forward.loss = forward.total = forward.aux = false;
+    bool good = true;
+    if (forward.logits || forward.loss || forward.total || forward.aux)
+        good = run_graph(&forward, compiler, MOEC_FORWARD, context, &results);
+    if (good && options->gradients)
+        good = run_graph(&training, compiler, MOEC_TRAIN, context, &results);
+    if (good && !results.count)
+        good = error_message("request another of logits, loss, total, aux, grads",
+                             "the model has none of the requested outputs");
+    if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
+    if (good) written_message(options->out, "moec tensors %s", options->out);
+    release_results(&results);
+    moec_close(compiler);
+    return good;
+}
+
+/* "logits,loss,grads" */
+static bool read_wants(Options *options) {
+    const struct {
+        const char *word;
+        bool *wanted;
+    } words[] = {{"logits", &options->logits},
+                 {"loss", &options->loss},
+                 {"total", &options->total},
+                 {"aux", &options->aux},
+                 {"grads", &options->gradients}};
+    enum { COUNT = sizeof words / sizeof *words };
+    char *copy = memory_format("%s", options->want), *rest = NULL;
+    bool good = true, any = false;
+    for (char *word = strtok_r(copy, ",", &rest); word && good; word = strtok_r(NULL, ",", &rest)) {
+        int i = 0;
+        while (i < COUNT && strcmp(word, words[i].word) != 0) i++;
+        good = any = i < COUNT;
+        if (good) *words[i].wanted = true;
+    }
+    free(copy);
+    return good && any;
+}
+
+int command_forward(int argc, char **argv) {
+    const Command *command = command_row("forward");
+    Options options = {.device = "cpu", .seed = 1};
+    const Option table[] = {
+        {OPTION_TEXT, "--weights", "FILE", &options.weights,
+         "safetensors file, as moec init writes"},
+        {OPTION_TEXT, "--input", "FILE", &options.tokens,
+         "batch * (context length + 1) tokens: text or token file, - for stdin"},
+        {OPTION_TEXT, "--outputs", "LIST", &options.want,
+         "comma-separated list of logits, loss, total (loss with auxiliary terms), aux (auxiliary "
+         "terms), grads"},
+        {OPTION_TEXT, "--out", "FILE", &options.out,
+         "safetensors file with logits, loss, total, terms, gradient:NAME; - for stdout"},
+        {OPTION_TEXT, "--device", "DEVICE", &options.device,
+         "cpu (default), cuda, cuda:N, or reference: interpreter in double precision"},
+        {OPTION_COUNT, "--context-length", "N", &options.context,
+         "positions per sequence (default train.context_length)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "seed of dropout (default 1)"},
+        SET_OPTION(&options.sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code >= 0) return code;
+    if (!options.weights || !options.tokens || !options.want || !options.out)
+        return arguments_wrong(command, NULL,
+                               "moec forward requires --weights, --input, --outputs and --out");
+    if (!read_wants(&options))
+        return arguments_wrong(command, "for example --outputs logits,loss",
+                               "--outputs expects logits, loss, total, aux or grads, got '%s'",
+                               options.want);
+    bool defined = strcmp(options.device, "reference") == 0;
+    if (!defined && strcmp(options.device, "cpu") != 0 && strncmp(options.device, "cuda", 4) != 0)
+        return arguments_wrong(command, "use cpu, cuda, cuda:N or reference", "unknown device '%s'",
+                               options.device);
+    options.on = defined ? NULL : device_open(options.device);
+    bool good = (defined || options.on) && run(&options);
+    device_close(options.on);
+    return good ? 0 : EXIT_INPUT;
+}

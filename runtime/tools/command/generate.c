@@ -1,0 +1,309 @@
+/* generate: moec generate: generates text with the decode graph of a trained model. */
+#include "abi/json_make.h"
+#include "training/checkpoint.h"
+#include "tools/command/line/commands.h"
+#include "base/message.h"
+#include "model/decoder.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "tools/command/prompt.h"
+#include "model/sample.h"
+#include "tools/server/template.h"
+#include "base/clock.h"
+#include "training/spec.h"
+#include "training/texts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Options {
+    const char *operand, *prompt, *prompts, *tokenizer, *device;
+    long tokens, samples, seed;
+    bool speed, numbers, json, chat;
+    TextList stops, sets;
+    Sampling sampling;
+} Options;
+
+typedef struct Generation {
+    const Options *options;
+    Safetensors *file;
+    Tokenizer *tokenizer; /* NULL: tokens are bytes, or numbers */
+    Writing writing;
+    PromptList prompts;
+    Device *device;
+    Decoder *decoder;
+    Speech *speech;
+    float *logits; /* changed by penalties */
+    long made;     /* tokens of all texts */
+    double seconds;
+} Generation;
+
+/* Without a tokenizer, only models of bytes accept text. */
+static bool check_vocabulary(const Generation *generation) {
+    long vocabulary = decoder_vocabulary(generation->decoder);
+    if (generation->tokenizer && generation->writing == WRITING_TEXT &&
+        !texts_fit(generation->tokenizer, vocabulary))
+        return false;
+    if (generation->writing == WRITING_BYTES && vocabulary > 256)
+        return error_message(
+            "add --tokenizer FILE, or --token-ids and a prompt of token ids",
+            "the model has a vocabulary of %ld tokens, but the checkpoint has no tokenizer",
+            vocabulary);
+    return prompts_fit(&generation->prompts, generation->writing, vocabulary);
+}
+
+static int32_t choose(Generation *generation, const float *logits, const TokenList *text,
+                      uint64_t seed, long place) {
+    long vocabulary = decoder_vocabulary(generation->decoder);
+    Sampling sampling = generation->options->sampling;
+    sampling.seed = seed;
+    const Said said = {text->items, text->count, text->count - (size_t)place};
+    logits = sample_adjust(&sampling, logits, generation->logits, vocabulary, &said);
+    return sample_token(&sampling, logits, vocabulary, (uint64_t)place);
+}
+
+/* Prints the text so far, unless it becomes part of a JSON object. */
+static void show(const Generation *generation, Text *text) {
+    if (generation->options->json) return;
+    fwrite(text->bytes ? text->bytes : "", 1, text->length, stdout);
+    text->length = 0;
+    if (isatty(1)) fflush(stdout);
+}
+
+/* Generates one completion. text: the tokens so far. */
+static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out,
+                                long *made, bool *ended) {
+    Decoder *decoder = generation->decoder;
+    const Options *options = generation->options;
+    const float *logits = decoder_feed(decoder, text->items, (long)text->count);
+    double began = seconds_now();
+    for (*made = 0; *made < options->tokens && !*ended && !interrupt_signal() && !ferror(stdout);) {
+        if (!logits) return false;
+        if (!sample_possible(logits, decoder_vocabulary(decoder)))
+            return model_tell_nonsense(decoder->model, "a logit is");
+        int32_t token = choose(generation, logits, text, seed, *made);
+        tokens_add(text, token);
+        if (options->chat && generation->tokenizer &&
+            tokenizer_is_special(generation->tokenizer, token)) {
+            *ended = true; /* end of the answer */
+            break;
+        }
+        if (!speech_add(generation->speech, token, out, ended)) return false;
+        show(generation, out);
+        if (++*made < options->tokens && !*ended) logits = decoder_feed(decoder, &token, 1);
+    }
+    generation->seconds += seconds_now() - began;
+    generation->made += *made;
+    bool good = *ended || speech_end(generation->speech, out);
+    show(generation, out);
+    return good && logits;
+}
+
+static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
+                         bool ended) {
+    json_t *object = json_make("{s:o, s:I, s:o, s:I, s:s}", "prompt",
+                               text_json(prompt->text, strlen(prompt->text)), "sample",
+                               (json_int_t)sample, "text", text_json(out->bytes, out->length),
+                               "tokens", (json_int_t)made, "end", ended ? "stop" : "length");
+    json_dumpf(object, stdout, JSON_COMPACT);
+    puts("");
+    json_decref(object);
+}
+
+static bool one_text(Generation *generation, const Prompt *prompt, long sample) {
+    const Options *options = generation->options;
+    TokenList text = {0};
+    Text out = {0};
+    long made = 0;
+    bool ended = false, good = decoder_reset(generation->decoder) &&
+                               speech_begin(generation->speech, &prompt->tokens);
+    tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
+    if (!options->json && !options->chat) fputs(prompt->text, stdout);
+    fflush(stdout);
+    good = good && generate_completion(generation, &text, (uint64_t)(options->seed + sample), &out,
+                                       &made, &ended);
+    if (good && options->json) print_object(prompt, sample, &out, made, ended);
+    if (good && !options->json && isatty(1)) putchar('\n');
+    fflush(stdout);
+    tokens_free(&text);
+    text_free(&out);
+    return good;
+}
+
+static bool all_texts(Generation *generation) {
+    const Options *options = generation->options;
+    generation->speech = speech_new(generation->writing, generation->tokenizer,
+                                    options->stops.items, options->stops.count);
+    generation->logits =
+        memory_new(sizeof(float) * (size_t)decoder_vocabulary(generation->decoder));
+    bool good = true;
+    interrupt_watch();
+    for (int i = 0; i < generation->prompts.count && good; i++)
+        for (long k = 0; k < options->samples && good && !interrupt_signal(); k++)
+            good = one_text(generation, &generation->prompts.items[i], k);
+    if (!good || !options->speed) return good;
+    fflush(stdout);
+    fprintf(stderr, "%s%ld tokens, %.1f tokens/s\n", options->json || isatty(1) ? "" : "\n",
+            generation->made, (double)generation->made / generation->seconds);
+    return good;
+}
+
+/* Replaces each prompt by a user message in the chat template of the model. */
+static bool write_chats(Generation *generation) {
+    const Safetensors *file = generation->file;
+    bool wrong, good = true;
+    Template *template =
+        template_of_folder(file->path, checkpoint_file(file, "chat_template.jinja"),
+                           checkpoint_file(file, "tokenizer_config.json"), &wrong);
+    if (!template && !wrong)
+        return error_message("leave --chat out; moec import keeps the template of a folder",
+                             "%s holds no chat template", file->path);
+    for (int i = 0; template && good && i < generation->prompts.count; i++) {
+        Prompt *prompt = &generation->prompts.items[i];
+        Text text = {0};
+        Problem problem = {0};
+        json_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
+                                     text_json(prompt->text, strlen(prompt->text)));
+        good = template_chat(template, messages, &text, &problem) ||
+               error_message("leave --chat out", "%s", problem.text);
+        free(prompt->text);
+        prompt->text = memory_format("%.*s", (int)text.length, text.bytes ? text.bytes : "");
+        free(problem.text);
+        text_free(&text);
+        json_decref(messages);
+    }
+    template_free(template);
+    return good && !wrong;
+}
+
+/* The prompts and their tokens. */
+static bool open_prompts(Generation *generation) {
+    const Options *options = generation->options;
+    PromptList *prompts = &generation->prompts;
+    bool good = prompts_read(prompts, options->prompt, options->prompts) &&
+                (!options->chat || write_chats(generation)) &&
+                prompts_encode(prompts, generation->writing, generation->tokenizer);
+    for (int i = 0; good && options->chat && generation->tokenizer && i < prompts->count; i++)
+        template_begin_once(generation->tokenizer, &prompts->items[i].tokens);
+    return good;
+}
+
+static bool open_tokenizer(Generation *generation) {
+    const Options *options = generation->options;
+    bool good = true;
+    if (options->tokenizer) {
+        generation->tokenizer = tokenizer_open(options->tokenizer);
+        good = generation->tokenizer != NULL;
+    } else {
+        good = checkpoint_tokenizer(generation->file, &generation->tokenizer);
+    }
+    generation->writing = options->numbers        ? WRITING_TOKENS
+                          : generation->tokenizer ? WRITING_TEXT
+                                                  : WRITING_BYTES;
+    return good && open_prompts(generation);
+}
+
+static bool open_decoder(Generation *generation) {
+    const Options *options = generation->options;
+    const TextList *sets = &options->sets;
+    MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
+    long length = prompts_length(&generation->prompts);
+    bool talks = compiler && spec_generates(compiler) && spec_length_fits(compiler, length);
+    generation->device = talks ? device_open(options->device) : NULL;
+    if (generation->device)
+        generation->decoder =
+            decoder_open(generation->device, compiler, 1, length, length + options->tokens);
+    moec_close(compiler);
+    return generation->decoder && check_vocabulary(generation) &&
+           model_read(generation->decoder->model, generation->file, false);
+}
+
+static bool generate(const Options *options) {
+    Generation generation = {.options = options, .file = checkpoint_open(options->operand)};
+    bool good = generation.file && open_tokenizer(&generation) && open_decoder(&generation) &&
+                all_texts(&generation);
+    speech_free(generation.speech);
+    prompts_free(&generation.prompts);
+    tokenizer_close(generation.tokenizer);
+    decoder_close(generation.decoder);
+    device_close(generation.device);
+    safetensors_close(generation.file);
+    free(generation.logits);
+    return good;
+}
+
+static int check_options(const Command *command, Options *options) {
+    const Sampling *sampling = &options->sampling;
+    if (!options->prompts && (!options->prompt || !*options->prompt))
+        return arguments_wrong(command, "add -p TEXT, not empty, or -p - for stdin",
+                               "moec generate requires --prompt or --prompts");
+    if (options->chat && options->numbers)
+        return arguments_wrong(command, NULL, "--chat and --token-ids exclude each other");
+    if (options->prompt && options->prompts)
+        return arguments_wrong(command, NULL, "--prompt and --prompts exclude each other");
+    if (sampling->temperature < 0 || sampling->top_p <= 0 || sampling->top_p > 1)
+        return arguments_wrong(command, NULL,
+                               "--temperature must be at least 0, --top-p above 0 and at most 1");
+    if (sampling->min_p < 0 || sampling->min_p > 1 || sampling->repetition <= 0)
+        return arguments_wrong(command, NULL,
+                               "--min-p must be from 0 to 1, --repeat-penalty above 0");
+    for (int i = 0; i < options->stops.count; i++)
+        if (!*options->stops.items[i])
+            return arguments_wrong(command, NULL, "--stop expects at least one character");
+    if (!options->samples)
+        return arguments_wrong(command, NULL, "--num-samples must be at least 1");
+    options->json = options->json || options->prompts || options->samples > 1;
+    return -1;
+}
+
+int command_generate(int argc, char **argv) {
+    const Command *command = command_row("generate");
+    Options options = {.device = "cpu",
+                       .seed = 1,
+                       .tokens = 256,
+                       .samples = 1,
+                       .sampling = {.temperature = 0.8, .top_p = 1, .repetition = 1}};
+    Sampling *sampling = &options.sampling;
+    const Option table[] = {
+        {OPTION_GROUP, "prompts and output", NULL, NULL, NULL},
+        {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "prompt; - reads stdin"},
+        {OPTION_TEXT, "--prompts", "FILE", &options.prompts,
+         "file with a prompt per line, - for stdin; the output is a JSON object per line"},
+        {OPTION_FLAG, "--chat", NULL, &options.chat,
+         "prompts as user messages; the output is the answer of a chat model"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer,
+         "tokenizer.json (default: of the checkpoint, else tokens are bytes)"},
+        {OPTION_FLAG, "--token-ids", NULL, &options.numbers, "token ids as prompt and output"},
+        {OPTION_FLAG, "--json", NULL, &options.json,
+         "prompt, completion and finish reason as JSON"},
+        {OPTION_FLAG, "--perf", NULL, &options.speed, "tokens/s on stderr"},
+        {OPTION_GROUP, "sampling", NULL, NULL, NULL},
+        {OPTION_COUNT, "--max-tokens", "N", &options.tokens,
+         "maximum number of generated tokens (default 256)"},
+        {OPTION_LIST, "--stop", "TEXT", &options.stops,
+         "stop sequence or name of a token; repeatable"},
+        {OPTION_NUMBER, "--temperature", "T", &sampling->temperature,
+         "sampling temperature; 0 = most likely token (default 0.8)"},
+        {OPTION_COUNT, "--top-k", "K", &sampling->top_k,
+         "sampling from the K most likely tokens; 0 = all (default 0)"},
+        {OPTION_NUMBER, "--top-p", "P", &sampling->top_p,
+         "sampling from the most likely tokens with total probability P (default 1)"},
+        {OPTION_NUMBER, "--min-p", "P", &sampling->min_p,
+         "sampling from tokens with at least P times the highest probability (default 0)"},
+        {OPTION_NUMBER, "--repeat-penalty", "R", &sampling->repetition,
+         "repetition penalty; above 1, earlier tokens are less likely (default 1)"},
+        {OPTION_COUNT, "--num-samples", "N", &options.samples,
+         "number of completions per prompt; above 1 as JSON (default 1)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the sampling (default 1)"},
+        DEVICE_OPTION(&options.device),
+        SET_OPTION(&options.sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code < 0) code = check_options(command, &options);
+    if (code >= 0) return code;
+    if (!generate(&options)) return EXIT_INPUT;
+    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+}

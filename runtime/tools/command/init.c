@@ -1,0 +1,61 @@
+/* init: moec init: initial random weights. The values of a tensor depend on the seed and its
+ * public name only. */
+#include "abi/json_make.h"
+#include "base/message.h"
+#include "tools/command/line/commands.h"
+#include "base/memory.h"
+#include "model/model.h"
+#include "training/spec.h"
+#include "base/version.h"
+
+#include <stdlib.h>
+
+static bool write_weights(const Model *model, const char *bundle, long seed, const char *path) {
+    json_t *notes = json_object();
+    int count;
+    Entry *entries = model_entries(model, false, notes, &count);
+    char *digits = memory_format("%ld", seed);
+    json_object_set_new(notes, "format", json_text("moec"));
+    json_object_set_new(notes, "version", json_text(MOEC_VERSION));
+    json_object_set_new(notes, "model", json_text(model->table->model));
+    json_object_set_new(notes, "spec", json_text(bundle));
+    json_object_set_new(notes, "seed", json_text(digits));
+    bool written = safetensors_write(path, entries, count, notes);
+    free(digits);
+    entries_free(entries, count);
+    json_decref(notes);
+    return written;
+}
+
+int command_init(int argc, char **argv) {
+    const Command *command = command_row("init");
+    const char *operand, *out = NULL;
+    long seed = 1;
+    bool force = false;
+    TextList sets = {0};
+    const Option table[] = {
+        {OPTION_COUNT, "--seed", "N", &seed, "seed of the weights (default 1)"},
+        {OPTION_TEXT, "--out", "FILE", &out, "safetensors file, - for stdout"},
+        {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
+        SET_OPTION(&sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    if (!out) return arguments_wrong(command, NULL, "moec init requires --out");
+    if (!spec_may_write(out, force)) return EXIT_INPUT;
+    MoecCompiler *compiler = spec_open(operand, &sets);
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    Model *model = compiler ? model_describe(compiler, &shape) : NULL;
+    bool good = model != NULL;
+    if (good) {
+        model_initialise(model, (uint64_t)seed);
+        good = write_weights(model, moec_bundle(compiler), seed, out);
+        if (good)
+            written_message(out, "moec train %s --init-from %s --data PATH --out DIR", operand,
+                            out);
+    }
+    model_close(model);
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}

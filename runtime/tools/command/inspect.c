@@ -1,0 +1,199 @@
+/* inspect: moec check, transfer, fmt and dump: commands that need the compiler only. */
+#include "tools/command/line/commands.h"
+#include "base/message.h"
+#include "base/files.h"
+#include "training/spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Lists the layouts of a file that has layouts only. */
+static bool check_layouts(const char *file, bool json) {
+    MoecCompiler *layouts = moec_open_layouts(file, getenv("MOEC_PATH"));
+    bool good = json ? !moec_failed(layouts) : reports_good(layouts);
+    int count;
+    const char *const *names = moec_layouts(layouts, &count);
+    if (json) {
+        printf("%s", good ? "{\"layouts\": [" : moec_reports_json(layouts));
+        for (int i = 0; good && i < count; i++) printf("%s\"%s\"", i ? ", " : "", names[i]);
+        puts(good ? "]}" : "");
+    }
+    for (int i = 0; good && !json && i < count; i++) printf("layout %s\n", names[i]);
+    moec_close(layouts);
+    return good;
+}
+
+static bool check_experiment(const char *file, const char *name, bool json) {
+    MoecCompiler *compiler = moec_open_experiment(file, name, NULL, 0, getenv("MOEC_PATH"));
+    bool good = moec_check_experiment(compiler);
+    if (!good && json)
+        puts(moec_reports_json(compiler));
+    else if (!good)
+        reports_good(compiler);
+    moec_close(compiler);
+    return good;
+}
+
+/* Checks the experiments of a file up to the first one with an error. */
+static bool check_experiments(MoecCompiler *compiler, const char *file, bool json) {
+    int count;
+    if (spec_is_run(file) || !(file_exists(file) || file_is_standard(file))) return true;
+    const char *const *names = moec_experiments(compiler, &count);
+    for (int i = 0; i < count; i++)
+        if (!check_experiment(file, names[i], json)) return false;
+    return true;
+}
+
+int command_check(int argc, char **argv) {
+    const Command *command = command_row("check");
+    const char *operand;
+    bool json = false;
+    TextList sets = {0};
+    const Option table[] = {
+        SET_OPTION(&sets),
+        {OPTION_FLAG, "--json", NULL, &json, "costs, or errors, as JSON"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    if (!compiler) return EXIT_INPUT;
+    bool good;
+    if (moec_only_layouts(compiler)) {
+        good = check_layouts(operand, json);
+    } else if (json) {
+        const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
+        good = text && !moec_failed(compiler);
+        if (!good) puts(moec_reports_json(compiler));
+        good = good && check_experiments(compiler, operand, true);
+        if (good) puts(text);
+    } else {
+        const char *text = reports_good(compiler) ? moec_cost_text(compiler) : NULL;
+        good = text && reports_good(compiler);
+        if (good) fputs(text, stdout);
+        fflush(stdout);
+        if (good && !message_is_quiet()) message_reports(moec_warnings(compiler));
+        good = good && check_experiments(compiler, operand, false);
+    }
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}
+
+int command_transfer(int argc, char **argv) {
+    const Command *command = command_row("transfer");
+    const char *operand;
+    bool json = false;
+    TextList sets = {0};
+    const Option table[] = {
+        SET_OPTION(&sets),
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    MoecTransferForm form = json                   ? MOEC_TRANSFER_JSON
+                            : message_is_verbose() ? MOEC_TRANSFER_FORMULAS
+                                                   : MOEC_TRANSFER_FACTORS;
+    MoecCompiler *compiler = spec_open(operand, &sets);
+    const char *text = compiler ? moec_transfer(compiler, form) : NULL;
+    bool good = compiler && reports_good(compiler) && text;
+    if (good)
+        fputs(text, stdout);
+    else if (compiler && reports_good(compiler))
+        error_message("write model NAME = BASE { ... } transfer complete_mue from BASE",
+                      "model '%s' has no transfer clause", moec_model(compiler));
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}
+
+int command_fmt(int argc, char **argv) {
+    const Command *command = command_row("fmt");
+    const char *operand;
+    bool check = false;
+    const Option table[] = {
+        {OPTION_FLAG, "--check", NULL, &check,
+         "check only: exit code 1 if the file is not in the canonical format"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    Mapping now;
+    if (!file_map(operand, "check the path", &now)) return EXIT_INPUT;
+    MoecCompiler *compiler = moec_open(operand, NULL, NULL, 0, getenv("MOEC_PATH"));
+    const char *text = moec_format(compiler);
+    bool same = text && strlen(text) == now.length && memcmp(text, now.bytes, now.length) == 0;
+    file_unmap(&now);
+    bool good = text != NULL;
+    if (!text)
+        message_reports(moec_reports(compiler));
+    else if (check && !same)
+        good = error_message("run moec fmt without --check", "%s is not in the canonical format",
+                             operand);
+    else if (file_is_standard(operand) && !check)
+        fputs(text, stdout);
+    else if (!same)
+        good = file_edit(operand, text, strlen(text));
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}
+
+bool graph_named(const char *name, MoecGraph *graph) {
+    static const char *const names[] = {
+        [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train",  [MOEC_DECODE] = "decode",
+        [MOEC_UPDATE] = "update",   [MOEC_MEASURE] = "eval", [MOEC_GATHER] = "gather",
+        [MOEC_STEP] = "step"};
+    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
+        if (strcmp(names[i], name) == 0) {
+            *graph = (MoecGraph)i;
+            return true;
+        }
+    return false;
+}
+
+static void list_passes(void) {
+    int count;
+    const char *const *passes = moec_passes(&count);
+    fprintf(stderr, "  help: the passes are");
+    for (int i = 0; i < count; i++) fprintf(stderr, " %s", passes[i]);
+    fputc('\n', stderr);
+}
+
+static bool is_pass(const char *name) {
+    int count;
+    const char *const *passes = moec_passes(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(passes[i], name) == 0) return true;
+    return false;
+}
+
+int command_dump(int argc, char **argv) {
+    const Command *command = command_row("dump");
+    const char *operand, *pass = NULL, *graph_name = "train", *target = "c";
+    TextList sets = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--after", "PASS", &pass, "name of a pass"},
+        {OPTION_TEXT, "--mode", "forward|train|decode|eval|update|gather|step", &graph_name,
+         "program variant (default train)"},
+        {OPTION_TEXT, "--target", "c|cuda", &target, "target language (default c)"},
+        SET_OPTION(&sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    bool device = strcmp(target, "cuda") == 0;
+    MoecGraph graph = MOEC_TRAIN;
+    graph_named(graph_name, &graph);
+    if (!pass || !is_pass(pass)) {
+        code = pass ? arguments_wrong(command, NULL, "unknown pass '%s'", pass)
+                    : arguments_wrong(command, NULL, "moec dump requires --after PASS");
+        list_passes();
+        return code;
+    }
+    MoecCompiler *compiler = spec_open(operand, &sets);
+    const char *text = compiler ? moec_dump(compiler, graph, pass, device) : NULL;
+    bool good = compiler && reports_good(compiler) && text;
+    if (good) fputs(text, stdout);
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}

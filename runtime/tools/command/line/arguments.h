@@ -1,0 +1,83 @@
+/* arguments: the command line of one command, described by tables.
+ *
+ * The complete table of a command has its own options, the settings that it accepts (flags.h) and
+ * the options of every command: -h, -q, -v, --color, and -t where it uses threads. Parsing, help,
+ * CLI.md, man pages and shell completion read this table. */
+#ifndef ARGUMENTS_H
+#define ARGUMENTS_H
+
+#include "base/text_list.h"
+
+#include <stdbool.h>
+
+typedef enum OptionKind {
+    OPTION_END,
+    OPTION_GROUP,  /* heading in `name` for the following options */
+    OPTION_FLAG,   /* bool * */
+    OPTION_TEXT,   /* const char **; `argument` a|b|c lists the possible values */
+    OPTION_COUNT,  /* long *: an integer from 0 */
+    OPTION_NUMBER, /* double * */
+    OPTION_LIST,   /* TextList *: repeatable */
+    OPTION_SETTING /* Setting *, see flags.h */
+} OptionKind;
+
+typedef struct Option {
+    OptionKind kind;
+    const char *name;     /* "--steps"; flags.h has its short name */
+    const char *argument; /* "N"; NULL for flags */
+    void *value;
+    const char *help; /* noun phrase, default in parentheses */
+} Option;
+
+/* Settings that a command accepts as flags; see flags.h. */
+enum {
+    SET_SIZES = 1,     /* --batch-size, --context-length */
+    SET_TRAINING = 2,  /* --lr, --steps */
+    SET_PRECISION = 4, /* --precision */
+    SET_STORAGE = 8,   /* --weight-dtype, --kv-cache-dtype */
+    SET_THREADS = 16,  /* --threads */
+    SET_WAIT = 32      /* a short active wait of threads: the command runs kernels */
+};
+
+typedef struct Command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *group;       /* heading in `moec help`; NULL: not listed */
+    unsigned settings;       /* of the enum above */
+    const char *forms;       /* the part of the usage line after the name */
+    const char *summary;     /* one line, imperative */
+    const char *examples[2]; /* without "moec " */
+    const char *failure;     /* meaning of exit code 1; NULL: invalid input */
+} Command;
+
+enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
+
+/* Reads argv[1..] and starts the process again if the number of threads changes. Exactly one
+ * argument is an operand, or none if `operand` is NULL. options ends with OPTION_END. Settings are
+ * appended to the list of --set. Returns -1 to continue, otherwise the exit code: 0 after --help,
+ * EXIT_USAGE after a message. */
+int arguments_read(const Command *command, const Option *options, int argc, char **argv,
+                   const char **operand);
+/* The same for commands with one operand or more. */
+int arguments_read_all(const Command *command, const Option *options, int argc, char **argv,
+                       TextList *operands);
+/* Prints an error and the usage line; returns EXIT_USAGE. */
+int arguments_wrong(const Command *command, const char *help, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Sets the whole command line, argv[0] included, and the old name of the command that was used, or
+ * NULL. */
+void arguments_begin(char **argv, const char *old_name);
+
+enum { TABLE_LIMIT = 64 };
+
+/* Calls `show` with the complete table of the command. */
+typedef void ShowOptions(const Command *command, const Option *options, void *data);
+void arguments_describe(const Command *command, ShowOptions *show, void *data);
+
+#define DEVICE_OPTION(value)                                                                       \
+    { OPTION_TEXT, "--device", "DEVICE", value, "device: cpu, cuda or cuda:N (default cpu)" }
+#define SET_OPTION(value)                                                                          \
+    { OPTION_LIST, "--set", "PATH=VALUE", value, "model option; repeatable" }
+
+#endif

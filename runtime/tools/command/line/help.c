@@ -1,0 +1,152 @@
+#include "tools/command/line/help.h"
+
+#include "base/memory.h"
+#include "base/version.h"
+#include "tools/command/line/commands.h"
+#include "tools/command/line/environment.h"
+#include "tools/command/line/flags.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 79, LEFT = 32 };
+
+static const struct {
+    const char *name, *meaning;
+} operands[] = {
+    {"SPEC", "spec file, FILE.moe:MODEL, run directory, checkpoint, or - for stdin"},
+    {"RUN", "run directory or checkpoint, as moec train and moec import write them"},
+    {"DATA", "text, token file, directory, quoted pattern, or examples (safetensors)"},
+    {"NAME", "layer, optimizer, schedule, function or option; default: all names"},
+    {"INPUT", "text file, directory, quoted pattern, or - for stdin"},
+};
+
+const char *help_operand(const char *name) {
+    for (size_t i = 0; i < sizeof operands / sizeof operands[0]; i++)
+        if (strcmp(operands[i].name, name) == 0) return operands[i].meaning;
+    return NULL;
+}
+
+int help_operands(const Command *command, char names[OPERAND_LIMIT][OPERAND_BYTES]) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    int count = 0;
+    for (const char *at = command->forms; *at && count < OPERAND_LIMIT;) {
+        const size_t length = strspn(at, letters);
+        bool apart = at == command->forms || strchr(" |[", at[-1]);
+        if (length > 1 && length < OPERAND_BYTES && apart) {
+            snprintf(names[count], OPERAND_BYTES, "%.*s", (int)length, at);
+            bool known = false;
+            for (int i = 0; i < count; i++) known |= !strcmp(names[i], names[count]);
+            count += !known && help_operand(names[count]);
+        }
+        at += length ? length : 1;
+    }
+    return count;
+}
+
+char *help_flag(const Option *option) {
+    char letter = flag_letter(option->name), start[8] = "    ";
+    if (letter) snprintf(start, sizeof start, "-%c, ", letter);
+    const char *argument = option->argument ? option->argument : "";
+    return memory_format("%s%s%s%s", start, option->name, *argument ? " " : "", argument);
+}
+
+char *help_exit_codes(const Command *command) {
+    return memory_format("0 success; 1 %s; 2 usage error; 130 or 143 after SIGINT or SIGTERM",
+                         command->failure ? command->failure : "invalid input");
+}
+
+/* Prints the text in columns from `left` on, where the cursor is. */
+static void print_wrapped(const char *text, int left) {
+    int column = left;
+    while (*text) {
+        const int length = (int)strcspn(text, " ");
+        if (column > left && column + 1 + length > WIDTH) {
+            printf("\n%*s", left, "");
+            column = left;
+        } else if (column > left) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", length, text);
+        column += length;
+        text += length + (text[length] == ' ');
+    }
+    putchar('\n');
+}
+
+static void print_row(const char *left, const char *right) {
+    if (strlen(left) > LEFT - 4)
+        printf("  %s\n%*s", left, LEFT, "");
+    else
+        printf("  %-*s", LEFT - 2, left);
+    print_wrapped(right, LEFT);
+}
+
+static void print_options(const Option *options) {
+    bool headed = options->kind == OPTION_GROUP;
+    for (const Option *option = options; option->kind != OPTION_END; option++) {
+        if (option->kind == OPTION_GROUP) {
+            printf("\n%s:\n", option->name);
+            continue;
+        }
+        if (!headed) printf("\noptions:\n");
+        headed = true;
+        char *left = help_flag(option);
+        print_row(left, option->help);
+        free(left);
+    }
+}
+
+void help_print(const Command *command, const Option *options) {
+    char names[OPERAND_LIMIT][OPERAND_BYTES];
+    const int count = help_operands(command, names);
+    printf("usage: moec %s %s\n\n%s\n", command->name, command->forms, command->summary);
+    if (count) printf("\narguments:\n");
+    for (int i = 0; i < count; i++) print_row(names[i], help_operand(names[i]));
+    print_options(options);
+    printf("\nexamples:\n");
+    for (int i = 0; i < 2 && command->examples[i]; i++) printf("  moec %s\n", command->examples[i]);
+    char *codes = help_exit_codes(command);
+    printf("\nexit codes:\n  ");
+    print_wrapped(codes, 2);
+    free(codes);
+}
+
+static void print_group(FILE *file, const Command *first, int count) {
+    char heading[16];
+    snprintf(heading, sizeof heading, "%s:", first->group);
+    fprintf(file, "  %-9s", heading);
+    for (int i = 0; i < count; i++) fprintf(file, " %s", first[i].name);
+    fputc('\n', file);
+}
+
+void help_overview(FILE *file) {
+    int count;
+    const Command *commands = command_table(&count);
+    fprintf(
+        file,
+        "moec %s: compiler and runtime for sequence models\n\nusage: moec COMMAND [options]\n\n",
+        MOEC_VERSION);
+    for (int i = 0, next; i < count && commands[i].group; i = next) {
+        for (next = i + 1;
+             commands[next].group && !strcmp(commands[next].group, commands[i].group);)
+            next++;
+        print_group(file, &commands[i], next - i);
+    }
+    fprintf(file, "\nexamples:\n"
+                  "  moec check examples/first.moe                 parameters, FLOPs, memory\n"
+                  "  moec train examples/first.moe -d text.txt -o run\n"
+                  "  moec generate run -p 'Once upon a time'\n"
+                  "  moec COMMAND --help                           options and examples\n"
+                  "\n"
+                  "options: -h help, -V version, -q quiet, -v verbose, --color auto|always|never\n"
+                  "environment variables: moec help environment; reference: man moec\n");
+}
+
+void help_environment(void) {
+    int count;
+    const EnvironmentVariable *variables = environment_variables(&count);
+    for (int i = 0; i < count; i++) print_row(variables[i].name, variables[i].meaning);
+}

@@ -1,0 +1,117 @@
+/* sweep: moec sweep: trains the variants of an experiment and compares them. */
+#include "base/memory.h"
+#include "base/message.h"
+#include "tools/command/line/commands.h"
+#include "training/spec.h"
+#include "tools/experiment/sweep_plan.h"
+#include "tools/experiment/runs.h"
+#include "tools/experiment/sweep_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int sweep(const Plan *plan) {
+    int lock = runs_lock(plan->out);
+    if (lock < 0) return EXIT_INPUT;
+    int code = plan_keep(plan) ? runs_make(plan) : EXIT_INPUT;
+    if (code == 0 && !table_write(plan)) code = EXIT_INPUT;
+    runs_unlock(lock);
+    return code;
+}
+
+static int sweep_by_jobs(Plan *plan, bool dry_run) {
+    if (plan->experiment->seconds > 0) {
+        error_message("set the budget in tokens, steps or flops",
+                      "a budget of %g s cannot be converted to steps: the speed of the machines of "
+                      "the jobs is unknown here",
+                      plan->experiment->seconds);
+        return EXIT_INPUT;
+    }
+    if (!dry_run) return sweep(plan);
+    plan->plain_program = true;
+    char *text = runs_as_jobs(plan);
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+/* Splits "cuda:0,cuda:1"; returns a new block with the list and the names. */
+static const char **devices_of(const char *text, int *count) {
+    size_t length = strlen(text) + 1;
+    const char **names = memory_new(length * (sizeof *names + 1));
+    char *copy = memcpy(names + length, text, length);
+    *count = 0;
+    for (char *at = strtok(copy, ","); at; at = strtok(NULL, ",")) names[(*count)++] = at;
+    return names;
+}
+
+static int check_options(const Command *command, Plan *plan, bool dry_run) {
+    if (!dry_run && (!plan->data || !plan->out))
+        return arguments_wrong(command, NULL, "moec sweep requires --data and --out, or --dry-run");
+    if (plan->jobs == 0)
+        return arguments_wrong(command, NULL, "--jobs expects an integer from 1, got 0");
+    if (plan->slurm && !strcmp(plan->slurm, "none")) plan->slurm = "";
+    if (plan->slurm && (strpbrk(plan->slurm, "\n\r") || !plan->out))
+        return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
+                               "--slurm expects one line of options and requires --out");
+    if (plan->slurm && strpbrk(plan->out, "\n\r\\"))
+        return arguments_wrong(command, "choose a path without them",
+                               "with --slurm, --out cannot contain line breaks or backslashes");
+    return -1;
+}
+
+int command_sweep(int argc, char **argv) {
+    const Command *command = command_row("sweep");
+    const char *operand;
+    bool dry_run = false, resume;
+    TextList sets = {0};
+    Plan plan = {.jobs = -1};
+    const char *device = "cpu";
+    const Option table[] = {
+        {OPTION_TEXT, "--data", "DATA", &plan.data, "training data of every run; see moec train"},
+        {OPTION_TEXT, "--val-data", "DATA", &plan.validation,
+         "validation data (default: the end of --data)"},
+        {OPTION_TEXT, "--tokenizer", "FILE", &plan.tokenizer, "tokenizer.json for text"},
+        {OPTION_TEXT, "--out", "DIR", &plan.out,
+         "directory of the runs, VARIANT/seed_N, and the table"},
+        {OPTION_COUNT, "--jobs", "N", &plan.jobs,
+         "number of concurrent runs (default: one per device)"},
+        {OPTION_FLAG, "--dry-run", NULL, &dry_run, "plan only: variants, sizes, time"},
+        {OPTION_TEXT, "--device", "DEVICES", &device,
+         "cpu (default), cuda, cuda:N, or a list that shares the runs: cuda:0,cuda:1"},
+        {OPTION_TEXT, "--slurm", "OPTIONS", &plan.slurm,
+         "submission as a Slurm job array with these options of sbatch, or none"},
+        {OPTION_FLAG, "--resume", NULL, &resume,
+         "continuation of the sweep in --out (the default)"},
+        {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
+         "logs for TensorBoard in the directory of each run"},
+        SET_OPTION(&sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code < 0) code = check_options(command, &plan, dry_run);
+    if (code >= 0) return code;
+    plan.devices = devices_of(device, &plan.device_count);
+    if (plan.jobs < 0) plan.jobs = plan.device_count;
+    if (!plan.device_count)
+        return arguments_wrong(command, NULL, "--device expects a device, got an empty list");
+    char *file;
+    MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
+    plan.experiment = compiler ? moec_expand(compiler) : NULL;
+    plan.file = file;
+    plan.sets = sets.items;
+    plan.set_count = sets.count;
+    code = EXIT_INPUT;
+    if (compiler && reports_good(compiler)) {
+        plan_print(&plan);
+        code = plan.slurm                ? sweep_by_jobs(&plan, dry_run)
+               : !plan_print_time(&plan) ? EXIT_INPUT
+               : dry_run                 ? 0
+                                         : sweep(&plan);
+    }
+    moec_close(compiler);
+    free(file);
+    free((void *)plan.devices);
+    return code;
+}

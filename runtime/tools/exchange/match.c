@@ -1,0 +1,179 @@
+#include "tools/exchange/match.h"
+
+#include "base/memory.h"
+#include "base/message.h"
+#include "model/reports.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LISTED = 20 };
+
+typedef struct Match {
+    MoecCompiler *layouts, *compiler; /* compiler: of the model */
+    const char *layout;
+    const Model *model;
+    const MoecFileTensor *const *theirs;
+    int count;
+    int wrong; /* number of mismatches, including those that are not printed */
+} Match;
+
+static const char *const remedy_import =
+    "moec tensors lists the tensors of a file; --layout FILE selects a custom layout";
+
+static void tell(Match *match, const char *what, const char *name) {
+    if (match->wrong++ < LISTED) item_message(what, name);
+}
+
+/* Prints the end of the list as an error. */
+static bool told(const Match *match, const char *remedy) {
+    if (!match->wrong) return true;
+    if (match->wrong > LISTED)
+        fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
+    return error_message(remedy, "%d tensor%s not match layout '%s'", match->wrong,
+                         match->wrong == 1 ? " does" : "s do", match->layout);
+}
+
+static char *shape_text(const long *shape, int rank) {
+    char *text = memory_format("%s", "");
+    for (int i = 0; i < rank; i++) {
+        char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static bool same_shape(const Entry *entry, const long *shape, int rank) {
+    return entry->rank == rank && !memcmp(entry->shape, shape, sizeof *shape * (size_t)rank);
+}
+
+static void tell_shape(Match *match, const Entry *entry, const long *shape, int rank) {
+    char *found = shape_text(entry->shape, entry->rank), *wanted = shape_text(shape, rank);
+    char *text = memory_format("%s: [%s], expected [%s]", entry->name, found, wanted);
+    tell(match, "shape  ", text);
+    free(text);
+    free(found);
+    free(wanted);
+}
+
+/* Parameters first, then layer states. */
+static const PublicTensor *tensor_at(const Model *model, int i) {
+    int count = model->parameter_count;
+    return i < count ? &model->parameters[i] : &model->states[i - count];
+}
+
+static bool begin(Match *match) {
+    int count = match->model->parameter_count + match->model->state_count;
+    MoecNamedTensor *tensors = memory_new(sizeof *tensors * ((size_t)count + 1));
+    for (int i = 0; i < count; i++) {
+        const PublicTensor *one = tensor_at(match->model, i);
+        tensors[i] = (MoecNamedTensor){one->name, one->axes, one->rank, one->shape};
+    }
+    match->theirs = moec_layout_tensors(match->layouts, match->layout, match->compiler, tensors,
+                                        count, &match->count);
+    free(tensors);
+    if (!match->theirs) message_reports(moec_reports(match->layouts));
+    return match->theirs != NULL;
+}
+
+/* Reports parameters that the layout does not mention. Required layer states follow from the
+ * options, so they are not checked. */
+static void check_spoken(Match *match) {
+    int count = match->model->parameter_count + match->model->state_count;
+    bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
+    for (int i = 0; i < match->count; i++)
+        for (int k = 0; k < match->theirs[i]->slice_count; k++)
+            spoken[match->theirs[i]->slices[k].tensor] = true;
+    for (int i = 0; i < match->model->parameter_count; i++)
+        if (!spoken[i]) tell(match, "unmapped", match->model->parameters[i].name);
+    free(spoken);
+}
+
+static void add_their(Match *match, Conversion *conversion, const Shards *shards,
+                      const MoecFileTensor *their, bool *used) {
+    int at = shards_find(shards, their->name);
+    if (at < 0) at = shards_find(shards, their->other_name);
+    if (at < 0) {
+        tell(match, "missing", their->name);
+        return;
+    }
+    const Entry *entry = shards->entries[at];
+    used[at] = true;
+    if (!same_shape(entry, their->shape, their->rank)) {
+        tell_shape(match, entry, their->shape, their->rank);
+        return;
+    }
+    for (int k = 0; k < their->slice_count; k++)
+        if (!conversion_origin(conversion, their->slices[k].tensor, entry, &their->slices[k]))
+            match->wrong++;
+}
+
+/* Reports tensors that the layout neither maps nor ignores. */
+static void check_used(Match *match, const Shards *shards, const bool *used) {
+    const char *first = NULL;
+    int left = 0;
+    for (int i = 0; i < shards->count; i++) {
+        const char *name = shards->entries[i]->name;
+        if (used[i]) continue;
+        if (!moec_layout_ignores(match->layouts, match->layout, name)) {
+            tell(match, "unknown", name);
+            continue;
+        }
+        if (!left++) first = name;
+    }
+    if (left)
+        note_message("layout '%s' ignores %d tensor%s, the first is %s", match->layout, left,
+                     left == 1 ? "" : "s", first);
+}
+
+Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
+                         const Model *model, const Shards *shards) {
+    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
+    if (!begin(&match)) return NULL;
+    Conversion *conversion = conversion_new(model->parameter_count + model->state_count, true);
+    for (int i = 0; i < conversion->count; i++) {
+        const PublicTensor *one = tensor_at(model, i);
+        conversion_target(conversion, i, one->name, one->rank, one->shape);
+    }
+    bool *used = memory_new(sizeof *used * ((size_t)shards->count + 1));
+    check_spoken(&match);
+    for (int i = 0; i < match.count; i++)
+        add_their(&match, conversion, shards, match.theirs[i], used);
+    check_used(&match, shards, used);
+    free(used);
+    conversion_drop_empty(conversion);
+    if (told(&match, remedy_import)) return conversion;
+    conversion_free(conversion);
+    return NULL;
+}
+
+static void add_our(Match *match, Conversion *conversion, const Safetensors *file, int place) {
+    const MoecFileTensor *their = match->theirs[place];
+    conversion_target(conversion, place, their->name, their->rank, their->shape);
+    for (int k = 0; k < their->slice_count; k++) {
+        const PublicTensor *one = tensor_at(match->model, their->slices[k].tensor);
+        const Entry *entry = safetensors_find(file, one->name);
+        if (!entry)
+            tell(match, "missing", one->name);
+        else if (!same_shape(entry, one->shape, one->rank))
+            tell_shape(match, entry, one->shape, one->rank);
+        else if (!conversion_origin(conversion, place, entry, &their->slices[k]))
+            match->wrong++;
+    }
+}
+
+Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
+                         const Model *model, const Safetensors *file) {
+    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
+    if (!begin(&match)) return NULL;
+    Conversion *conversion = conversion_new(match.count, false);
+    check_spoken(&match);
+    for (int i = 0; i < match.count; i++) add_our(&match, conversion, file, i);
+    if (told(&match, "the model family has no such tensor: use a model without it, or a layout "
+                     "that maps it"))
+        return conversion;
+    conversion_free(conversion);
+    return NULL;
+}

@@ -1,0 +1,277 @@
+#include "tools/experiment/comparison.h"
+
+#include "abi/json_make.h"
+#include "base/json_number.h"
+#include "base/json_escaped.h"
+#include "base/memory.h"
+#include "tools/experiment/statistics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool counts(const Run *run, const char *metric) {
+    return run->ended && !run->result.stopped && isfinite(run->result.loss) &&
+           strcmp(run->result.metric, metric) == 0;
+}
+
+/* Metric of the losses: that of the experiment, else of the first ended run. */
+static const char *metric_of(const Gathering *gathering, int base) {
+    if (gathering->metric) return gathering->metric;
+    for (int i = 0; i < gathering->count; i++) {
+        const Group *group = &gathering->groups[(base + i) % gathering->count];
+        for (int k = 0; k < group->count; k++)
+            if (group->runs[k].ended && isfinite(group->runs[k].result.loss))
+                return group->runs[k].result.metric;
+    }
+    return "loss";
+}
+
+/* ---- differences ---- */
+
+static Sample losses_of(const Group *group, const char *metric) {
+    double *losses = memory_new((size_t)(group->count + 1) * sizeof *losses);
+    int count = 0;
+    for (int i = 0; i < group->count; i++)
+        if (counts(&group->runs[i], metric)) losses[count++] = group->runs[i].result.loss;
+    Sample sample = sample_of(losses, count);
+    free(losses);
+    return sample;
+}
+
+/* Equal seeds read the same data in the same order if data and tokens per step are equal. Runs
+ * without run.json are assumed to come from one sweep. */
+static bool is_pair(const Run *run, const Run *other) {
+    static const char *const same[] = {"data_tokens", "tokens_per_step"};
+    if (run->seed < 0 || run->seed != other->seed) return false;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        json_t *one = json_object_get(run->account, same[i]),
+               *two = json_object_get(other->account, same[i]);
+        if (one && two && !json_equal(one, two)) return false;
+    }
+    return true;
+}
+
+static Difference difference_of(const Group *group, const Group *base, const char *metric) {
+    double *values = memory_new((size_t)(group->count + 1) * sizeof *values),
+           *others = memory_new((size_t)(group->count + 1) * sizeof *others);
+    int pairs = 0;
+    for (int i = 0; i < group->count; i++) {
+        for (int k = 0; counts(&group->runs[i], metric) && k < base->count; k++) {
+            if (!counts(&base->runs[k], metric) || !is_pair(&group->runs[i], &base->runs[k]))
+                continue;
+            values[pairs] = group->runs[i].result.loss;
+            others[pairs++] = base->runs[k].result.loss;
+            break;
+        }
+    }
+    Sample sample = losses_of(group, metric), other = losses_of(base, metric);
+    bool apart = pairs < 2 && (pairs == 0 || (sample.count > 1 && other.count > 1));
+    Difference difference =
+        apart ? difference_apart(&sample, &other) : difference_paired(values, others, pairs);
+    free(values);
+    free(others);
+    return difference;
+}
+
+static json_t *difference_json(const Difference *difference, bool higher) {
+    return json_make(
+        "{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired, "pairs",
+        difference->count, "mean", json_number(difference->mean), "margin_95",
+        json_number(difference->margin), "low", json_number(difference->mean - difference->margin),
+        "high", json_number(difference->mean + difference->margin), "chance",
+        json_number(difference->chance), "verdict", difference_verdict(difference, higher));
+}
+
+/* ---- the best tuned value ---- */
+
+/* Among the models of one structure, which differ only in tuned settings: true if this one is the
+ * best, and if the best is at an edge of the tested values. */
+typedef struct Choice {
+    bool best, at_edge;
+    int choices;
+} Choice;
+
+static bool is_better(const Gathering *gathering, const Sample *one, const Sample *other) {
+    if (!one->count || !other->count) return one->count > other->count;
+    return gathering->higher ? one->mean > other->mean : one->mean < other->mean;
+}
+
+static Choice choice_of(const Gathering *gathering, int number, const char *metric) {
+    const char *structure = gathering->groups[number].structure;
+    Sample best = {0};
+    int first = -1, last = -1, chosen = -1;
+    Choice choice = {0};
+    for (int i = 0; structure && i < gathering->count; i++) {
+        const Group *group = &gathering->groups[i];
+        if (!group->structure || strcmp(group->structure, structure) != 0) continue;
+        Sample loss = losses_of(group, metric);
+        if (chosen < 0 || is_better(gathering, &loss, &best)) {
+            chosen = i;
+            best = loss;
+        }
+        if (first < 0) first = i;
+        last = i;
+        choice.choices++;
+    }
+    choice.best = chosen == number && best.count > 0;
+    choice.at_edge = choice.best && choice.choices > 2 && (chosen == first || chosen == last) &&
+                     !strchr(gathering->groups[number].tuned, ',');
+    return choice;
+}
+
+/* The first model, or the best of the models that differ from it only in tuned settings. */
+static int base_of(const Gathering *gathering) {
+    const char *metric = metric_of(gathering, 0), *structure = gathering->groups[0].structure;
+    for (int i = 0; structure && i < gathering->count; i++) {
+        const char *other = gathering->groups[i].structure;
+        if (other && strcmp(other, structure) == 0 && choice_of(gathering, i, metric).best)
+            return i;
+    }
+    return 0;
+}
+
+static void add_choice(json_t *row, const Gathering *gathering, int number, const char *metric) {
+    const Group *group = &gathering->groups[number];
+    if (!group->tuned) return;
+    Choice choice = choice_of(gathering, number, metric);
+    json_object_set_new(row, "structure", json_text(group->structure));
+    json_object_set_new(row, "tuned", json_text(group->tuned));
+    json_object_set_new(row, "best", json_boolean(choice.best));
+    json_object_set_new(row, "at_edge", json_boolean(choice.at_edge));
+    json_object_set_new(row, "choices", json_integer(choice.choices));
+}
+
+/* ---- means over the runs of a group ---- */
+
+typedef double Measure(const History *history, const char *name);
+
+static double mean_of(const Group *group, Measure *measure, const char *name) {
+    double sum = 0;
+    int count = 0;
+    for (int i = 0; i < group->count; i++) {
+        if (!group->runs[i].ended || group->runs[i].result.diverged) continue;
+        double value = measure(&group->runs[i].history, name);
+        if (isnan(value)) continue;
+        sum += value;
+        count++;
+    }
+    return count ? sum / count : NAN;
+}
+
+/* True for auxiliary losses and probes. Standard fields of a log and values of single layers are
+ * excluded. */
+static bool is_probe(const char *name) {
+    static const char *const others[] = {"step", "loss", "grad_norm", "lr", "seconds", "total"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0) return false;
+    return strncmp(name, "val_", 4) != 0 && !strstr(name, ".layer.");
+}
+
+static json_t *probes_json(const Group *group) {
+    json_t *probes = json_object();
+    for (int i = 0; i < group->count; i++) {
+        const History *history = &group->runs[i].history;
+        for (int k = 0; k < history->columns; k++)
+            if (is_probe(history->names[k]) && !json_object_get(probes, history->names[k]))
+                json_object_set_new(probes, history->names[k],
+                                    json_number(mean_of(group, history_tail, history->names[k])));
+    }
+    return probes;
+}
+
+/* ---- one variant ---- */
+
+static double number_at(const json_t *object, const char *name, const char *part) {
+    const json_t *value = json_object_get(object, name);
+    if (part) value = json_object_get(value, part);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double tokens_per_step(const Group *group) {
+    const json_t *account = group->runs[0].account;
+    return account ? number_at(account, "tokens_per_step", NULL) : NAN;
+}
+
+static void add_cost(json_t *row, const Group *group) {
+    double steps = number_at(group->runs[0].account, "steps", NULL),
+           tokens = steps * tokens_per_step(group),
+           flops = number_at(group->cost, "flops_per_token", "train");
+    json_object_set_new(row, "parameters", json_number(number_at(group->cost, "params", "total")));
+    json_object_set_new(row, "active", json_number(number_at(group->cost, "params", "active")));
+    json_object_set_new(row, "flops", json_number(flops));
+    json_object_set_new(row, "cache",
+                        json_number(number_at(group->cost, "cache_bytes_per_token", NULL)));
+    json_object_set_new(row, "steps", json_number(steps));
+    json_object_set_new(row, "tokens", json_number(tokens));
+    json_object_set_new(row, "flops_total", json_number(tokens * flops));
+}
+
+static json_t *run_json(const Run *run, const char *metric, bool lasting) {
+    json_t *object = json_make("{s:I, s:I, s:b, s:b, s:o}", "seed", (json_int_t)run->seed, "step",
+                               (json_int_t)run->result.step, "ended", run->ended, "diverged",
+                               run->result.diverged, "loss",
+                               json_number(counts(run, metric) ? run->result.loss : NAN));
+    if (run->history.diverged)
+        json_object_set_new(object, "nonsense", json_text(run->history.diverged));
+    if (lasting) return object;
+    json_object_set_new(object, "folder", json_escaped(run->folder));
+    json_object_set_new(object, "seconds", json_number(history_sum(&run->history, "seconds")));
+    return object;
+}
+
+static void add_runs(json_t *row, const Group *group, const char *metric, bool lasting) {
+    int finished = 0, diverged = 0;
+    long stopped = 0;
+    json_t *runs = json_array();
+    for (int i = 0; i < group->count; i++) {
+        finished += counts(&group->runs[i], metric);
+        diverged += group->runs[i].result.diverged;
+        if (group->runs[i].result.stopped) stopped = group->runs[i].result.step;
+        json_array_append_new(runs, run_json(&group->runs[i], metric, lasting));
+    }
+    json_object_set_new(row, "finished", json_integer(finished));
+    json_object_set_new(row, "diverged", json_integer(diverged));
+    json_object_set_new(row, "unfinished", json_integer(group->count - finished - diverged));
+    if (stopped) json_object_set_new(row, "stopped", json_integer(stopped));
+    json_object_set_new(row, "runs", runs);
+}
+
+static json_t *variant_json(const Gathering *gathering, int number, int base, const char *metric,
+                            bool lasting) {
+    const Group *group = &gathering->groups[number];
+    Sample loss = losses_of(group, metric);
+    json_t *row = json_make("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
+    add_choice(row, gathering, number, metric);
+    add_cost(row, group);
+    add_runs(row, group, metric, lasting);
+    json_object_set_new(row, "loss", json_number(loss.mean));
+    json_object_set_new(row, "spread", json_number(loss.spread));
+    json_object_set_new(row, "nats", json_number(mean_of(group, history_last, "val_loss")));
+    json_object_set_new(row, "train_loss", json_number(mean_of(group, history_tail, "loss")));
+    if (!lasting) {
+        double step = mean_of(group, history_median, "seconds");
+        json_object_set_new(row, "speed", json_number(tokens_per_step(group) / step));
+        json_object_set_new(row, "seconds", json_number(mean_of(group, history_sum, "seconds")));
+    }
+    json_object_set_new(row, "probes", probes_json(group));
+    if (number == base) return row;
+    Difference difference = difference_of(group, &gathering->groups[base], metric);
+    json_object_set_new(row, "difference", difference_json(&difference, gathering->higher));
+    return row;
+}
+
+json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
+    int base = chosen < 0 ? base_of(gathering) : chosen;
+    const char *metric = metric_of(gathering, base);
+    json_t *variants = json_array();
+    int seeds = 0;
+    json_array_append_new(variants, variant_json(gathering, base, base, metric, lasting));
+    for (int i = 0; i < gathering->count; i++) {
+        if (gathering->groups[i].count > seeds) seeds = gathering->groups[i].count;
+        if (i != base)
+            json_array_append_new(variants, variant_json(gathering, i, base, metric, lasting));
+    }
+    return json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
+                     gathering->groups[base].name, "metric", metric, "higher", gathering->higher,
+                     "seeds", seeds, "variants", variants);
+}

@@ -1,0 +1,388 @@
+/* comparison_print: a comparison as text, Markdown and CSV. */
+#include "tools/experiment/comparison.h"
+#include "tools/experiment/csv.h"
+
+#include "abi/quantity.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COLUMNS = 12, CELL = 224 };
+
+/* A table of short texts. The first column and those from `words` on are aligned on the left. */
+typedef struct Cells {
+    int columns, rows, words;
+    char (*text)[MAX_COLUMNS][CELL]; /* [row][column]; row 0 is the head */
+} Cells;
+
+static double number_at(const json_t *object, const char *name) {
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text_at(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+static Cells cells_new(int rows, int columns, int words, const char *const *head) {
+    Cells cells = {columns, rows + 1, words, NULL};
+    cells.text = memory_new((size_t)(rows + 1) * sizeof *cells.text);
+    for (int i = 0; i < columns; i++) snprintf(cells.text[0][i], CELL, "%s", head[i]);
+    return cells;
+}
+
+static void fixed(char cell[CELL], const char *format, double number) {
+    if (isfinite(number))
+        snprintf(cell, CELL, format, number);
+    else
+        snprintf(cell, CELL, "-");
+}
+
+static void drop_column(Cells *cells, int column) {
+    for (int i = 0; i < cells->rows; i++)
+        memmove(cells->text[i][column], cells->text[i][column + 1],
+                (size_t)(cells->columns - column - 1) * CELL);
+    cells->columns--;
+    cells->words--;
+}
+
+static bool is_empty(const Cells *cells, int column) {
+    for (int i = 1; i < cells->rows; i++)
+        if (strcmp(cells->text[i][column], "-") != 0) return false;
+    return true;
+}
+
+static const char *metric_words(const char *metric) {
+    static const char *const words[][2] = {{"val_bits_per_byte", "val bits/byte"},
+                                           {"val_bits_per_token", "val bits/token"},
+                                           {"val_loss", "val loss"},
+                                           {"loss", "train loss"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(metric, words[i][0]) == 0) return words[i][1];
+    return metric;
+}
+
+/* ---- the three tables ---- */
+
+/* "3"; "2 of 3" if one diverged or is unfinished. */
+static void print_seeds(char cell[CELL], const json_t *row) {
+    int finished = (int)number_at(row, "finished"), diverged = (int)number_at(row, "diverged"),
+        all = finished + diverged + (int)number_at(row, "unfinished");
+    if (finished == all)
+        snprintf(cell, CELL, "%d", all);
+    else
+        snprintf(cell, CELL, "%d of %d", finished, all);
+}
+
+/* "-0.0900 [-0.1148, -0.0652]" */
+static void print_difference(char cell[CELL], const json_t *difference) {
+    double mean = number_at(difference, "mean"), low = number_at(difference, "low"),
+           high = number_at(difference, "high");
+    int at = 0;
+    fixed(cell, "%+.4f", mean);
+    at = (int)strlen(cell);
+    if (isfinite(mean) && isfinite(low))
+        snprintf(cell + at, (size_t)(CELL - at), " [%+.4f, %+.4f]", low, high);
+}
+
+__attribute__((format(printf, 2, 3))) static void add_note(char cell[CELL], const char *format,
+                                                           ...) {
+    size_t at = strlen(cell);
+    va_list arguments;
+    va_start(arguments, format);
+    if (at) at += (size_t)snprintf(cell + at, CELL - at, ", ");
+    if (at < CELL) vsnprintf(cell + at, CELL - at, format, arguments);
+    va_end(arguments);
+}
+
+/* The tuned setting, halving and divergence. */
+static void print_notes(char cell[CELL], const json_t *row) {
+    const char *tuned = text_at(row, "tuned");
+    int diverged = (int)number_at(row, "diverged");
+    if (*tuned) add_note(cell, "%s", tuned);
+    if (json_is_true(json_object_get(row, "best")))
+        add_note(cell, "best of %d", (int)number_at(row, "choices"));
+    if (json_is_true(json_object_get(row, "at_edge")))
+        add_note(cell, "at the edge of the tested values");
+    if (isfinite(number_at(row, "stopped")))
+        add_note(cell, "stopped at step %.0f by halving", number_at(row, "stopped"));
+    if (diverged)
+        add_note(cell, "%d of %d diverged", diverged,
+                 diverged + (int)number_at(row, "finished") + (int)number_at(row, "unfinished"));
+}
+
+static Cells losses(const json_t *comparison) {
+    const json_t *rows = json_object_get(comparison, "variants");
+    const char *head[] = {"variant",
+                          "seeds",
+                          metric_words(text_at(comparison, "metric")),
+                          "std",
+                          "val loss",
+                          "train loss",
+                          "difference (95 % CI)",
+                          "p",
+                          "verdict",
+                          "notes"};
+    Cells cells = cells_new((int)json_array_size(rows), 10, 8, head);
+    bool noted = false;
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1),
+                     *difference = json_object_get(row, "difference");
+        char(*cell)[CELL] = cells.text[i];
+        bool base = !strcmp(text_at(row, "variant"), text_at(comparison, "base"));
+        snprintf(cell[0], CELL, "%s", text_at(row, "variant"));
+        print_seeds(cell[1], row);
+        fixed(cell[2], "%.4f", number_at(row, "loss"));
+        fixed(cell[3], "%.4f", number_at(row, "spread"));
+        fixed(cell[4], "%.4f", number_at(row, "nats"));
+        fixed(cell[5], "%.4f", number_at(row, "train_loss"));
+        print_difference(cell[6], difference);
+        double p = number_at(difference, "chance");
+        fixed(cell[7], p < 0.0005 ? "<0.001" : "%.3f", p);
+        snprintf(cell[8], CELL, "%s", base ? "baseline" : text_at(difference, "verdict"));
+        print_notes(cell[9], row);
+        noted |= *cell[9] != '\0';
+    }
+    if (!noted) cells.columns--;
+    for (int k = 5; k >= 4; k--)
+        if (!strcmp(head[k], head[2]) || is_empty(&cells, k)) drop_column(&cells, k);
+    return cells;
+}
+
+/* A column of costs: the name of the number and its unit, NULL for counts. */
+typedef struct CostColumn {
+    const char *head, *name, *unit;
+} CostColumn;
+
+/* One unit for the whole column, in the head: "MFLOP/token". */
+static void print_costs(Cells *cells, int column, const json_t *rows, const CostColumn *cost) {
+    double largest = 0;
+    for (int i = 1; i < cells->rows; i++) {
+        double number = number_at(json_array_get(rows, (size_t)i - 1), cost->name);
+        if (number > largest) largest = number;
+    }
+    QuantityScale scale = quantity_column(largest);
+    if (cost->unit)
+        snprintf(cells->text[0][column], CELL, "%s%s%s", cost->head, scale.prefix, cost->unit);
+    for (int i = 1; i < cells->rows; i++) {
+        double number = number_at(json_array_get(rows, (size_t)i - 1), cost->name);
+        Quantity text = cost->unit ? quantity_in(number, scale)
+                                   : quantity_prefixed(number, quantity_counts(scale));
+        snprintf(cells->text[i][column], CELL, "%s", isfinite(number) ? text.text : "-");
+    }
+}
+
+static Cells costs(const json_t *comparison) {
+    static const CostColumn columns[] = {
+        {"parameters", "parameters", NULL}, {"activated", "active", NULL},
+        {"", "flops", "FLOP/token"},        {"KV cache ", "cache", "B/token"},
+        {"tokens", "tokens", NULL},         {"training ", "flops_total", "FLOP"}};
+    enum { COUNT = sizeof columns / sizeof *columns };
+    const char *head[COUNT + 3] = {"variant"};
+    for (int k = 0; k < COUNT; k++) head[k + 1] = columns[k].head;
+    head[COUNT + 1] = "tokens/s";
+    head[COUNT + 2] = "time";
+    const json_t *rows = json_object_get(comparison, "variants");
+    Cells cells = cells_new((int)json_array_size(rows), COUNT + 3, COUNT + 3, head);
+    for (int k = 0; k < COUNT; k++) print_costs(&cells, k + 1, rows, &columns[k]);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1);
+        snprintf(cells.text[i][0], CELL, "%s", text_at(row, "variant"));
+        snprintf(cells.text[i][COUNT + 1], CELL, "%s",
+                 quantity_grouped(number_at(row, "speed"), 0).text);
+        snprintf(cells.text[i][COUNT + 2], CELL, "%s",
+                 quantity_seconds(number_at(row, "seconds")).text);
+    }
+    for (int k = cells.columns - 1; k > 0; k--)
+        if (is_empty(&cells, k)) drop_column(&cells, k);
+    if (cells.columns > 1) return cells;
+    free(cells.text);
+    return (Cells){0};
+}
+
+/* Names of the probes of all variants, as many as fit. */
+static int probe_names(const json_t *rows, const char **names) {
+    int count = 1;
+    const char *name;
+    json_t *row, *value;
+    size_t number;
+    names[0] = "variant";
+    json_array_foreach(rows, number, row) {
+        json_object_foreach(json_object_get(row, "probes"), name, value) {
+            int at = 1;
+            while (at < count && strcmp(names[at], name) != 0) at++;
+            if (at == count && count < MAX_COLUMNS) names[count++] = name;
+        }
+    }
+    return count;
+}
+
+static Cells probes(const json_t *comparison) {
+    const json_t *rows = json_object_get(comparison, "variants");
+    const char *names[MAX_COLUMNS];
+    int count = probe_names(rows, names);
+    if (count == 1) return (Cells){0};
+    Cells cells = cells_new((int)json_array_size(rows), count, count, names);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1);
+        snprintf(cells.text[i][0], CELL, "%s", text_at(row, "variant"));
+        for (int k = 1; k < count; k++)
+            fixed(cells.text[i][k], "%.4g", number_at(json_object_get(row, "probes"), names[k]));
+    }
+    return cells;
+}
+
+/* ---- text and Markdown ---- */
+
+static int width_of(const Cells *cells, int column) {
+    int width = 0;
+    for (int i = 0; i < cells->rows; i++)
+        if ((int)strlen(cells->text[i][column]) > width)
+            width = (int)strlen(cells->text[i][column]);
+    return width;
+}
+
+static bool is_left(const Cells *cells, int column) {
+    return column == 0 || column >= cells->words;
+}
+
+static void write_text(FILE *file, const Cells *cells) {
+    for (int i = 0; i < cells->rows; i++) {
+        char line[MAX_COLUMNS * CELL + 64];
+        int at = 0;
+        for (int k = 0; k < cells->columns; k++) {
+            int width = width_of(cells, k) * (is_left(cells, k) ? -1 : 1);
+            at += snprintf(line + at, sizeof line - (size_t)at, "  %*s", width, cells->text[i][k]);
+        }
+        while (at > 0 && line[at - 1] == ' ') at--;
+        fprintf(file, "%.*s\n", at, line);
+    }
+}
+
+static void write_markdown(FILE *file, const Cells *cells) {
+    for (int i = 0; i < cells->rows; i++) {
+        for (int k = 0; k < cells->columns; k++) fprintf(file, "| %s ", cells->text[i][k]);
+        fprintf(file, "|\n");
+        for (int k = 0; i == 0 && k < cells->columns; k++)
+            fprintf(file, is_left(cells, k) ? "|---" : "|--:");
+        if (i == 0) fprintf(file, "|\n");
+    }
+}
+
+typedef void Write(FILE *file, const Cells *cells);
+
+static void write_table(FILE *file, Write *write, Cells cells) {
+    if (cells.columns) {
+        write(file, &cells);
+        fprintf(file, "\n");
+    }
+    free(cells.text);
+}
+
+static char *print(const json_t *comparison, Write *write) {
+    char *text = NULL;
+    size_t length;
+    FILE *file = open_memstream(&text, &length);
+    if (!file) return memory_format("%s", "");
+    write_table(file, write, losses(comparison));
+    write_table(file, write, costs(comparison));
+    write_table(file, write, probes(comparison));
+    fprintf(file,
+            "%s: mean and standard deviation of the last evaluation over seeds. difference: from "
+            "%s, by a paired\nt-test over equal seeds, else by Welch's t-test. p: two-sided "
+            "p-value. Losses in nats. Probes and train loss:\nmeans over the last tenth of the "
+            "steps.\n",
+            metric_words(text_at(comparison, "metric")), text_at(comparison, "base"));
+    fclose(file);
+    return text;
+}
+
+char *comparison_text(const json_t *comparison) {
+    return print(comparison, write_text);
+}
+
+char *comparison_markdown(const json_t *comparison) {
+    return print(comparison, write_markdown);
+}
+
+/* ---- CSV ---- */
+
+static void write_field(FILE *file, const json_t *value) {
+    const char *text = json_string_value(value);
+    if (text) {
+        csv_text(file, text);
+    } else if (json_is_number(value)) {
+        fprintf(file, "%.9g", json_number_value(value));
+    } else if (json_is_boolean(value)) {
+        fputs(json_is_true(value) ? "true" : "false", file);
+    }
+}
+
+/* Columns of a difference: "difference_mean". */
+static const char *const parts[] = {"mean",   "margin_95", "low",   "high",
+                                    "chance", "verdict",   "paired"};
+enum { PARTS = sizeof parts / sizeof *parts, MAX_NAMES = 64 };
+
+/* Columns: single values of a row, parts of its difference, probes. */
+typedef struct Columns {
+    const char *names[MAX_NAMES], *probes[MAX_COLUMNS];
+    int count, probe_count;
+} Columns;
+
+static Columns columns_of(const json_t *rows) {
+    Columns columns = {.probe_count = probe_names(rows, columns.probes)};
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_array_get(rows, 0), name, value) {
+        bool one = !json_is_array(value) && !json_is_object(value) && strcmp(name, "sets") != 0;
+        if (one && columns.count < MAX_NAMES) columns.names[columns.count++] = name;
+    }
+    return columns;
+}
+
+static void write_head(FILE *file, const Columns *columns) {
+    for (int i = 0; i < columns->count; i++) fprintf(file, "%s%s", i ? "," : "", columns->names[i]);
+    for (int i = 0; i < PARTS; i++) fprintf(file, ",difference_%s", parts[i]);
+    for (int i = 1; i < columns->probe_count; i++) {
+        fputc(',', file);
+        csv_text(file, columns->probes[i]);
+    }
+    fprintf(file, "\n");
+}
+
+static void write_row(FILE *file, const Columns *columns, const json_t *row) {
+    const json_t *difference = json_object_get(row, "difference"),
+                 *probe = json_object_get(row, "probes");
+    for (int i = 0; i < columns->count; i++) {
+        if (i) fputc(',', file);
+        write_field(file, json_object_get(row, columns->names[i]));
+    }
+    for (int i = 0; i < PARTS; i++) {
+        fputc(',', file);
+        write_field(file, json_object_get(difference, parts[i]));
+    }
+    for (int i = 1; i < columns->probe_count; i++) {
+        fputc(',', file);
+        write_field(file, json_object_get(probe, columns->probes[i]));
+    }
+    fprintf(file, "\n");
+}
+
+char *comparison_csv(const json_t *comparison) {
+    const json_t *rows = json_object_get(comparison, "variants");
+    Columns columns = columns_of(rows);
+    char *text = NULL;
+    size_t length;
+    FILE *file = open_memstream(&text, &length);
+    if (!file) return memory_format("%s", "");
+    write_head(file, &columns);
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        write_row(file, &columns, json_array_get(rows, i));
+    fclose(file);
+    return text;
+}

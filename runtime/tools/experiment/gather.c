@@ -1,0 +1,338 @@
+#include "tools/experiment/gather.h"
+
+#include "abi/json_make.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "moec.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH = 4 }; /* of folders within folders that are looked through */
+
+static bool holds(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = file_exists(path);
+    free(path);
+    return there;
+}
+
+static json_t *load(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    json_t *root = file_json(path);
+    free(path);
+    return root;
+}
+
+/* ---- one run ---- */
+
+/* The last part of a path; of "gate_at_v/seed_2" the one before. A new string. */
+static char *name_of(const char *folder) {
+    char *copy = memory_format("%s", folder);
+    for (;;) {
+        size_t length = strlen(copy);
+        while (length > 1 && copy[length - 1] == '/') copy[--length] = 0;
+        char *slash = strrchr(copy, '/'), *last = slash ? slash + 1 : copy;
+        if (!slash || slash == copy || strncmp(last, "seed_", 5) != 0) {
+            char *name = memory_format("%s", last);
+            free(copy);
+            return name;
+        }
+        *slash = 0;
+    }
+}
+
+static long seed_of(const Run *run) {
+    const json_t *seed = json_object_get(run->account, "seed");
+    const char *slash = strrchr(run->folder, '/');
+    long number;
+    if (json_is_integer(seed)) return (long)json_integer_value(seed);
+    return sscanf(slash ? slash + 1 : run->folder, "seed_%ld", &number) == 1 ? number : -1;
+}
+
+/* Halving stops runs before their end; their results are not comparable with those of complete
+ * runs. */
+static bool was_stopped(const Run *run) {
+    json_t *result = load(run->folder, "result.json");
+    bool stopped = json_is_true(json_object_get(result, "stopped"));
+    json_decref(result);
+    return stopped;
+}
+
+/* A run that a sweep has looked after has its result; any other has ended at its last step. */
+static bool has_ended(const Run *run) {
+    const json_t *steps = json_object_get(run->account, "steps");
+    return run->result.diverged || holds(run->folder, "result.json") ||
+           (steps ? run->result.step >= json_integer_value(steps) : run->history.rows > 0);
+}
+
+static bool open_run(Run *run, const char *folder, const char *metric) {
+    *run = (Run){.folder = memory_format("%s", folder)};
+    if (!history_open(&run->history, folder, false)) {
+        free(run->folder);
+        return false;
+    }
+    run->account = load(folder, "run.json");
+    run->seed = seed_of(run);
+    run->result = result_of(&run->history, metric);
+    run->result.stopped = was_stopped(run);
+    run->ended = has_ended(run);
+    return true;
+}
+
+/* ---- groups ---- */
+
+static Group *find_name(const Gathering *gathering, const char *name) {
+    for (int i = 0; i < gathering->count; i++)
+        if (strcmp(gathering->groups[i].name, name) == 0) return &gathering->groups[i];
+    return NULL;
+}
+
+/* A new string that JSON can hold: bytes of a folder's name that are no UTF-8 become '?'. */
+static char *valid_name(const char *name) {
+    char *copy = memory_format("%s", name);
+    json_t *string = json_text(copy);
+    for (char *at = copy; !string && *at; at++)
+        if ((unsigned char)*at > 127) *at = '?';
+    json_decref(string);
+    return copy;
+}
+
+static Group *add_group(Gathering *gathering, const char *name) {
+    size_t size = (size_t)(gathering->count + 1) * sizeof *gathering->groups;
+    gathering->groups = memory_grow(gathering->groups, size);
+    Group *group = &gathering->groups[gathering->count++];
+    *group = (Group){.name = valid_name(name)};
+    return group;
+}
+
+static void add_run(Group *group, const Run *run, char *spec) {
+    group->runs = memory_grow(group->runs, (size_t)(group->count + 1) * sizeof *group->runs);
+    group->runs[group->count++] = *run;
+    if (!group->spec)
+        group->spec = spec;
+    else
+        free(spec);
+}
+
+/* One that has the same spec, length and data, and not this seed yet. */
+static Group *find_alike(const Gathering *gathering, const Run *run, const char *spec) {
+    static const char *const same[] = {"steps", "data", "tokens_per_step"};
+    for (int i = 0; spec && i < gathering->count; i++) {
+        Group *group = &gathering->groups[i];
+        bool alike = group->spec && !group->sets && strcmp(group->spec, spec) == 0;
+        for (size_t k = 0; alike && k < sizeof same / sizeof *same; k++) {
+            json_t *one = json_object_get(run->account, same[k]);
+            json_t *other = json_object_get(group->runs[0].account, same[k]);
+            alike = one == other || (one && other && json_equal(one, other));
+        }
+        for (int k = 0; alike && k < group->count; k++) alike = group->runs[k].seed != run->seed;
+        if (alike) return group;
+    }
+    return NULL;
+}
+
+static bool gather_run(Gathering *gathering, const char *folder) {
+    Run run;
+    if (!open_run(&run, folder, NULL)) return false;
+    char *spec = run_spec(folder), *name = name_of(folder);
+    Group *group = find_alike(gathering, &run, spec);
+    if (!group) group = add_group(gathering, find_name(gathering, name) ? folder : name);
+    add_run(group, &run, spec);
+    free(name);
+    return true;
+}
+
+/* ---- folders ---- */
+
+static int is_visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+typedef bool Visit(void *data, const char *folder);
+
+/* Every folder below, in the order of their names with numbers as numbers. False: a visit failed.
+ */
+static bool each_folder(const char *folder, Visit *visit, void *data) {
+    struct dirent **entries;
+    int count = scandir(folder, &entries, is_visible, versionsort);
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        char *path = path_join(folder, entries[i]->d_name);
+        if (good && file_is_folder(path)) good = visit(data, path);
+        free(path);
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
+    return good;
+}
+
+typedef struct Seeds {
+    Gathering *gathering;
+    Group *group;
+} Seeds;
+
+static bool visit_seed(void *data, const char *folder) {
+    const Seeds *seeds = data;
+    Run run;
+    if (!holds(folder, "log.jsonl")) return true;
+    char **metric = &seeds->gathering->metric;
+    if (!open_run(&run, folder, *metric)) return false;
+    if (*metric && *run.result.metric) { /* its current name */
+        free(*metric);
+        *metric = memory_format("%s", run.result.metric);
+    }
+    add_run(seeds->group, &run, run_spec(folder));
+    return true;
+}
+
+/* A text of an object as a new string, or NULL. */
+static char *text_of(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? memory_format("%s", text) : NULL;
+}
+
+/* The rules of the first sweep apply to all folders. */
+static void take_rules(Gathering *gathering, const json_t *sweep) {
+    if (gathering->experiment) return;
+    gathering->experiment = text_of(sweep, "experiment");
+    gathering->metric = text_of(sweep, "metric");
+    gathering->higher = json_object_get(sweep, "better") != NULL;
+}
+
+static bool gather_variant(Gathering *gathering, const char *folder, const char *name,
+                           json_t *variant) {
+    char *path = path_join(folder, name);
+    Group *group = add_group(gathering, find_name(gathering, name) ? path : name);
+    Seeds seeds = {gathering, group};
+    bool good = each_folder(path, visit_seed, &seeds);
+    free(path);
+    if (!group->count) {
+        free(group->name);
+        gathering->count--;
+        return good;
+    }
+    group->sets = json_incref(json_object_get(variant, "sets"));
+    group->structure = text_of(variant, "structure");
+    group->tuned = text_of(variant, "tuned");
+    return good;
+}
+
+/* All variants of a sweep in its order; those that are the same model as another have no runs. */
+static bool gather_sweep(Gathering *gathering, const char *folder, json_t *sweep) {
+    const char *name;
+    json_t *variant;
+    bool good = true;
+    take_rules(gathering, sweep);
+    json_object_foreach(json_object_get(sweep, "variants"), name, variant) {
+        good = good && gather_variant(gathering, folder, name, variant);
+    }
+    return good;
+}
+
+typedef struct Search {
+    Gathering *gathering;
+    int depth;
+} Search;
+
+static bool visit_any(void *data, const char *folder) {
+    Search *search = data;
+    json_t *sweep = load(folder, "sweep.json");
+    bool good = true;
+    if (sweep) {
+        good = gather_sweep(search->gathering, folder, sweep);
+    } else if (holds(folder, "log.jsonl")) {
+        good = gather_run(search->gathering, folder);
+    } else if (search->depth < DEPTH) {
+        search->depth++;
+        good = each_folder(folder, visit_any, search);
+        search->depth--;
+    }
+    json_decref(sweep);
+    return good;
+}
+
+/* ---- cost of a model ---- */
+
+static void describe(Group *group) {
+    if (!group->spec) return;
+    MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
+    const char *cost = moec_cost_json(compiler),
+               *options = cost ? moec_options_json(compiler) : NULL;
+    if (options) {
+        group->cost = json_loads(cost, 0, NULL);
+        group->options = json_loads(options, 0, NULL);
+    } else {
+        note_message("%s: this version cannot read the spec of the run; its cost is omitted",
+                     group->name);
+    }
+    moec_close(compiler);
+}
+
+static long runs_of(const Gathering *gathering) {
+    long runs = 0;
+    for (int i = 0; i < gathering->count; i++) runs += gathering->groups[i].count;
+    return runs;
+}
+
+bool gather(Gathering *gathering, const char *const *folders, int count) {
+    *gathering = (Gathering){0};
+    Search search = {gathering, 0};
+    for (int i = 0; i < count; i++) {
+        long before = runs_of(gathering);
+        if (file_is_folder(folders[i]) && !visit_any(&search, folders[i])) return false;
+        if (runs_of(gathering) == before)
+            return error_message("pass output directories of moec train or moec sweep",
+                                 file_is_folder(folders[i]) ? "%s contains no run"
+                                                            : "%s is not a directory",
+                                 folders[i]);
+    }
+    for (int i = 0; i < gathering->count; i++) describe(&gathering->groups[i]);
+    return true;
+}
+
+static void free_group(Group *group) {
+    for (int i = 0; i < group->count; i++) {
+        free(group->runs[i].folder);
+        history_free(&group->runs[i].history);
+        json_decref(group->runs[i].account);
+    }
+    free(group->runs);
+    free(group->name);
+    free(group->spec);
+    free(group->structure);
+    free(group->tuned);
+    json_decref(group->sets);
+    json_decref(group->cost);
+    json_decref(group->options);
+}
+
+void gathering_free(Gathering *gathering) {
+    for (int i = 0; i < gathering->count; i++) free_group(&gathering->groups[i]);
+    free(gathering->groups);
+    free(gathering->experiment);
+    free(gathering->metric);
+    *gathering = (Gathering){0};
+}
+
+int gathering_find(const Gathering *gathering, const char *name) {
+    char *names = NULL;
+    for (int i = 0; i < gathering->count; i++) {
+        if (strcmp(gathering->groups[i].name, name) == 0) {
+            free(names);
+            return i;
+        }
+        char *longer = memory_format("%s%s%s", names ? names : "", names ? ", " : "",
+                                     gathering->groups[i].name);
+        free(names);
+        names = longer;
+    }
+    char *help = memory_format("choose one of: %s", names ? names : "");
+    error_message(help, "no run is named '%s'", name);
+    free(help);
+    free(names);
+    return -1;
+}

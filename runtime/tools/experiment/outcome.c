@@ -1,0 +1,73 @@
+#include "tools/experiment/outcome.h"
+
+#include "abi/json_make.h"
+#include "base/files.h"
+#include "base/json_number.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed) {
+    History history;
+    RunResult result = {.loss = NAN};
+    char *folder = plan_folder(plan, variant, seed);
+    char *log = path_join(folder, "log.jsonl");
+    if (file_exists(log) && history_open(&history, folder, false)) {
+        result = result_of(&history, plan->experiment->metric);
+        history_free(&history);
+    }
+    free(log);
+    free(folder);
+    return result;
+}
+
+/* A new string; step 0: of the end. */
+static char *outcome_path(const Plan *plan, const MoecVariant *variant, long seed, long step) {
+    char *folder = plan_folder(plan, variant, seed);
+    char *path =
+        step ? memory_format("%s/at_%ld.json", folder, step) : path_join(folder, "result.json");
+    free(folder);
+    return path;
+}
+
+bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
+                   RunResult *result) {
+    char *path = outcome_path(plan, variant, seed, step);
+    json_t *object = file_json(path);
+    json_t *loss = json_object_get(object, "loss");
+    const char *metric = json_string_value(json_object_get(object, "metric"));
+    *result = (RunResult){.diverged = json_is_true(json_object_get(object, "diverged")),
+                          .stopped = json_is_true(json_object_get(object, "stopped"))};
+    result->step = (long)json_integer_value(json_object_get(object, "step"));
+    result->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+    snprintf(result->metric, sizeof result->metric, "%s", metric ? metric : "");
+    bool found = metric != NULL;
+    json_decref(object);
+    free(path);
+    return found;
+}
+
+bool run_keep_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
+                 const RunResult *result) {
+    json_t *object = json_make("{s:b, s:I, s:s, s:o}", "diverged", result->diverged, "step",
+                               (json_int_t)result->step, "metric", result->metric, "loss",
+                               json_number(result->loss));
+    if (result->stopped) json_object_set_new(object, "stopped", json_true());
+    char *path = outcome_path(plan, variant, seed, step),
+         *text = json_write(object, JSON_INDENT(2));
+    bool good = file_write(path, text, strlen(text));
+    free(text);
+    free(path);
+    json_decref(object);
+    return good;
+}
+
+bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result) {
+    return run_result_at(plan, variant, seed, 0, result);
+}
+
+bool run_keep(const Plan *plan, const MoecVariant *variant, long seed, const RunResult *result) {
+    return run_keep_at(plan, variant, seed, 0, result);
+}

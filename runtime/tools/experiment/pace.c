@@ -1,0 +1,64 @@
+#include "tools/experiment/pace.h"
+
+#include "abi/json_make.h"
+#include "base/progress.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "tools/experiment/history.h"
+#include "tools/experiment/process.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { TRIAL_STEPS = 12 };
+
+/* Median seconds per step of a short run. 0 after a message. */
+static double measure(const Plan *plan, const MoecVariant *variant) {
+    RunOrder order = {variant, 1, plan->devices[0], .steps = TRIAL_STEPS, .trial = true};
+    char *folder = order_folder(plan, &order);
+    History history;
+    double seconds = 0;
+    int status = 0;
+    pid_t process = process_begin(plan, &order);
+    bool good = process > 0 && waitpid(process, &status, 0) == process && status == 0;
+    if (good && history_open(&history, folder, false)) {
+        seconds = history_median(&history, "seconds");
+        history_free(&history);
+    }
+    if (!(seconds > 0))
+        error_message("see output.txt in its directory", "a trial of %s has failed, in %s",
+                      variant->name, folder);
+    free(folder);
+    return seconds > 0 ? seconds : 0;
+}
+
+static bool keep(const char *path, double seconds, long steps) {
+    json_t *object = json_make("{s:f, s:I}", "step_seconds", seconds, "steps", (json_int_t)steps);
+    char *text = json_write(object, JSON_INDENT(2));
+    bool good = file_write(path, text, strlen(text));
+    free(text);
+    json_decref(object);
+    return good;
+}
+
+long pace_steps(const Plan *plan, const MoecVariant *variant) {
+    char *path = memory_format("%s/%s/pace.json", plan->out, variant->name);
+    json_t *object = file_json(path);
+    long steps = (long)json_integer_value(json_object_get(object, "steps"));
+    json_decref(object);
+    if (steps <= 0) {
+        double seconds = measure(plan, variant);
+        steps = seconds > 0 ? (long)fmax(1, plan->experiment->seconds / seconds) : 0;
+        if (steps && !keep(path, seconds, steps)) steps = 0;
+        if (steps)
+            progress_line("%s: %.4g s/step, %ld steps in %g s", variant->name, seconds, steps,
+                          plan->experiment->seconds);
+    }
+    free(path);
+    return steps;
+}

@@ -1,0 +1,250 @@
+#include "tools/experiment/sweep_plan.h"
+
+#include "abi/json_make.h"
+#include "abi/quantity.h"
+#include "base/message.h"
+#include "base/files.h"
+#include "base/json_escaped.h"
+#include "base/memory.h"
+#include "device/device.h"
+#include "device/ceiling.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int models_of(const MoecExperiment *experiment) {
+    int count = 0;
+    for (int i = 0; i < experiment->count; i++) count += !experiment->variants[i].same;
+    return count;
+}
+
+long plan_runs(const Plan *plan) {
+    return models_of(plan->experiment) * plan->experiment->seeds;
+}
+
+/* Units of the columns. */
+typedef struct Scales {
+    QuantityScale flops, disk;
+} Scales;
+
+static double run_flops(const MoecVariant *variant) {
+    return variant->flops_train * variant->tokens;
+}
+
+static void print_variant(const Plan *plan, const MoecVariant *variant, const Scales *scales) {
+    double seeds = (double)plan->experiment->seeds;
+    if (variant->same) {
+        printf("  %-32s same model as %s\n", variant->name, variant->same);
+        return;
+    }
+    printf("  %-32s %10s %10s", variant->name, quantity_count(variant->parameters).text,
+           quantity_count(variant->active).text);
+    if (plan->experiment->seconds > 0)
+        printf(" %15s", quantity_in(variant->flops_train, scales->flops).text);
+    else
+        printf(" %10s %10s", quantity_count(variant->tokens * seeds).text,
+               quantity_in(run_flops(variant) * seeds, scales->flops).text);
+    printf(" %8s\n", quantity_in(variant->disk * seeds, scales->disk).text);
+    for (int i = 0; i < variant->set_count; i++) printf("      %s\n", variant->sets[i]);
+    if (variant->solved) printf("      %s\n", variant->solved);
+}
+
+/* FLOPs of the runs in bf16, or of the others. */
+static double flops_of(const Plan *plan, bool rounded) {
+    const MoecExperiment *experiment = plan->experiment;
+    double flops = 0;
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i];
+        if (!variant->same && variant->rounded == rounded)
+            flops += run_flops(variant) * (double)experiment->seeds;
+    }
+    return flops;
+}
+
+/* FLOPs of all runs. */
+static double plan_flops(const Plan *plan) {
+    return flops_of(plan, false) + flops_of(plan, true);
+}
+
+/* GFLOP/s of all devices together, NaN where that cannot be measured; false after a message. */
+static bool measure_ceiling(const Plan *plan, bool rounded, double *sum) {
+    *sum = 0;
+    for (int i = 0; i < plan->device_count; i++) {
+        Device *device = device_open(plan->devices[i]);
+        if (!device) return false;
+        *sum += device->apart ? device_ceiling_products(device, rounded)
+                              : ceiling_products_quick(rounded);
+        device_close(device);
+    }
+    return true;
+}
+
+/* Seconds of all runs at the measured peaks, and those as text: "120 GFLOP/s in bf16". */
+static bool time_at_peak(const Plan *plan, double *seconds, char *text, size_t room) {
+    static const char *const names[] = {"", " in bf16"};
+    size_t at = 0;
+    *seconds = 0;
+    for (int rounded = 0; rounded < 2; rounded++) {
+        double flops = flops_of(plan, rounded), peak;
+        if (flops == 0) continue;
+        if (!measure_ceiling(plan, rounded, &peak)) return false;
+        *seconds += flops / (peak * 1e9);
+        at += (size_t)snprintf(text + at, room - at, "%s%s%s", at ? " and " : "",
+                               quantity(peak * 1e9, "FLOP/s").text, names[rounded]);
+    }
+    return true;
+}
+
+bool plan_print_time(const Plan *plan) {
+    double seconds, each = plan->experiment->seconds;
+    char peak[96] = "";
+    if (each > 0) {
+        printf("duration: %s, %ld runs at a time; the number of steps in %s is measured for each "
+               "variant first\n",
+               quantity_seconds(each * (double)plan_runs(plan) / (double)plan->jobs).text,
+               plan->jobs, quantity_seconds(each).text);
+        return true;
+    }
+    if (!time_at_peak(plan, &seconds, peak, sizeof peak)) return false;
+    if (!isfinite(seconds)) return true;
+    printf("lower bound: %s at %s (measured peak)\n", quantity_seconds(seconds).text, peak);
+    fflush(stdout);
+    return true;
+}
+
+static void print_head(const Plan *plan, const Scales *scales) {
+    bool timed = plan->experiment->seconds > 0;
+    char flops[24];
+    snprintf(flops, sizeof flops, "%s%s", scales->flops.prefix, timed ? "FLOP/token" : "FLOP");
+    printf("  %-32s %10s %10s", "variant", "parameters", "activated");
+    if (!timed) printf(" %10s", "tokens");
+    printf(" %*s %6s%sB\n", timed ? 15 : 10, flops, "disk ", scales->disk.prefix);
+}
+
+void plan_print(const Plan *plan) {
+    const MoecExperiment *experiment = plan->experiment;
+    double seeds = (double)experiment->seeds, tokens = 0, disk = 0, most_flops = 0, most_disk = 0;
+    bool timed = experiment->seconds > 0;
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i];
+        if (variant->same) continue;
+        tokens += variant->tokens * seeds;
+        disk += variant->disk * seeds;
+        most_disk = fmax(most_disk, variant->disk * seeds);
+        most_flops = fmax(most_flops, timed ? variant->flops_train : run_flops(variant) * seeds);
+    }
+    const Scales scales = {quantity_column(most_flops), quantity_column(most_disk)};
+    printf("experiment %s, baseline %s: %d models, %ld seed%s each, %ld runs\n", experiment->name,
+           experiment->base, models_of(experiment), experiment->seeds,
+           experiment->seeds == 1 ? "" : "s", plan_runs(plan));
+    if (timed)
+        printf("total: %s per run, %s of checkpoints\n\n",
+               quantity_seconds(experiment->seconds).text, quantity(disk, "B").text);
+    else
+        printf("total: %s tokens, %s, %s of checkpoints\n\n", quantity_count(tokens).text,
+               quantity(plan_flops(plan), "FLOP").text, quantity(disk, "B").text);
+    print_head(plan, &scales);
+    for (int i = 0; i < experiment->count; i++)
+        print_variant(plan, &experiment->variants[i], &scales);
+    printf("\n");
+    fflush(stdout);
+}
+
+char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
+    return memory_format("%s/%s/seed_%ld", plan->out, variant->name, seed);
+}
+
+/* Optional settings of an experiment are stored only if they are set. */
+static void add_rules(const MoecExperiment *experiment, json_t *root) {
+    json_t *shares = json_array();
+    for (int i = 0; i < experiment->halving_count; i++)
+        json_array_append_new(shares, json_real(experiment->halvings[i]));
+    if (experiment->halving_count) json_object_set(root, "halve_at", shares);
+    if (experiment->metric) json_object_set_new(root, "metric", json_text(experiment->metric));
+    if (experiment->higher) json_object_set_new(root, "better", json_text("high"));
+    if (experiment->seconds > 0)
+        json_object_set_new(root, "seconds", json_real(experiment->seconds));
+    if (experiment->limit > 0)
+        json_object_set_new(root, "diverged_above", json_real(experiment->limit));
+    json_decref(shares);
+}
+
+static json_t *plan_json(const Plan *plan) {
+    const MoecExperiment *experiment = plan->experiment;
+    json_t *variants = json_object();
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i];
+        char *print = memory_format("%016" PRIx64, variant->fingerprint);
+        json_t *sets = json_array();
+        for (int k = 0; k < variant->set_count; k++)
+            json_array_append_new(sets, json_text(variant->sets[k]));
+        json_t *row = json_make("{s:s, s:o}", "model", print, "sets", sets);
+        if (variant->tuned) {
+            json_object_set_new(row, "structure", json_text(variant->structure));
+            json_object_set_new(row, "tuned", json_text(variant->tuned));
+        }
+        json_object_set_new(variants, variant->name, row);
+        free(print);
+    }
+    json_t *root =
+        json_make("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
+                  experiment->base, "seeds", (json_int_t)experiment->seeds, "data",
+                  json_escaped(plan->data), "val", json_escaped(plan->validation), "tokenizer",
+                  json_escaped(plan->tokenizer), "variants", variants);
+    add_rules(experiment, root);
+    return root;
+}
+
+/* A key of one that the other has otherwise, or has not; NULL when there is none. */
+static const char *other_key(json_t *one, json_t *other) {
+    void *at = json_object_iter(one);
+    for (; at; at = json_object_iter_next(one, at)) {
+        const char *key = json_object_iter_key(at);
+        if (!json_equal(json_object_iter_value(at), json_object_get(other, key))) return key;
+    }
+    return NULL;
+}
+
+/* The first difference as a new string: "seeds" or "variant gate_at_v"; NULL if there is none. */
+static char *difference(json_t *before, json_t *now) {
+    json_t *variants = json_object_get(before, "variants"), *own = json_object_get(now, "variants");
+    const char *key = other_key(own, variants);
+    if (!key) key = other_key(variants, own);
+    if (key) return memory_format("variant %s", key);
+    key = other_key(now, before);
+    if (!key) key = other_key(before, now);
+    return key ? memory_format("%s", key) : NULL;
+}
+
+static bool is_same(const Plan *plan, const char *path, json_t *now) {
+    json_t *before = file_json(path);
+    if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
+    char *what = difference(before, now);
+    json_decref(before);
+    if (what)
+        error_message("choose another --out, or restore the original spec and options",
+                      "%s contains a different sweep: %s is not the same", plan->out, what);
+    bool same = !what;
+    free(what);
+    return same;
+}
+
+bool plan_keep(const Plan *plan) {
+    char *path = path_join(plan->out, "sweep.json");
+    json_t *now = plan_json(plan);
+    bool good;
+    if (file_exists(path)) {
+        good = is_same(plan, path, now);
+    } else {
+        char *text = json_write(now, JSON_INDENT(2));
+        good = file_write(path, text, strlen(text));
+        free(text);
+    }
+    json_decref(now);
+    free(path);
+    return good;
+}

@@ -1,0 +1,133 @@
+#include "tools/server/choice.h"
+
+#include "base/memory.h"
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+static void add_piece(Choice *choice, int32_t token, Text *piece) {
+    const Service *service = choice->request->service;
+    char byte = (char)token;
+    if (service->writing == WRITING_TEXT)
+        stream_add(choice->spelling, token, piece);
+    else
+        text_append(piece, &byte, 1);
+}
+
+static Chance *add_chance(Choice *choice, int32_t token) {
+    if (choice->chance_count == choice->chance_capacity) {
+        choice->chance_capacity = choice->chance_capacity * 2 + 16;
+        choice->chances = memory_grow(choice->chances, sizeof(Chance) * choice->chance_capacity);
+    }
+    Chance *chance = &choice->chances[choice->chance_count++];
+    *chance = (Chance){.token = token};
+    add_piece(choice, token, &chance->piece);
+    return chance;
+}
+
+static void measure(Choice *choice, int32_t token, const float *logits) {
+    const Request *request = choice->request;
+    long vocabulary = request->service->vocabulary;
+    Chance *chance = add_chance(choice, token);
+    double sum = sample_log_sum(logits, vocabulary);
+    chance->given = true;
+    chance->logprob = (double)logits[token] - sum;
+    chance->best_count = sample_best(logits, vocabulary, chance->best, request->logprobs);
+    for (int i = 0; i < chance->best_count; i++)
+        chance->best_logprobs[i] = (double)logits[chance->best[i]] - sum;
+}
+
+/* A special token ends the text, unless the client sets ignore_eos. */
+static bool ends(const Choice *choice, int32_t token) {
+    const Service *service = choice->request->service;
+    return service->writing == WRITING_TEXT && !choice->request->ignore_end &&
+           tokenizer_is_special(service->tokenizer, token);
+}
+
+static bool told(Row *row, size_t place, const float *logits) {
+    Choice *choice = row->context;
+    Request *request = choice->request;
+    int32_t token = row->tokens.items[place];
+    bool made = place >= row->prompt, ended = false;
+    if (request->logprobs >= 0 && (made || request->echo)) measure(choice, token, logits);
+    if (!made) return !atomic_load(&request->cancelled);
+    if (request->first == 0) request->first = seconds_now();
+    atomic_fetch_add(&request->service->metrics.made_tokens, 1);
+    if (ends(choice, token)) {
+        choice->finish = "stop";
+        choice->special = true;
+        return false;
+    }
+    if (!speech_add(choice->speech, token, &choice->text, &ended)) ended = true;
+    if (ended) choice->finish = "stop";
+    return !ended && !atomic_load(&request->cancelled);
+}
+
+static void begin(Request *request, Choice *choice, const Prompted *prompt, int copy) {
+    Row *row = &choice->row;
+    const Service *service = request->service;
+    choice->request = request;
+    tokens_append(&row->tokens, prompt->tokens.items, prompt->tokens.count);
+    row->prompt = prompt->tokens.count;
+    row->limit = (size_t)request->limit;
+    row->sampling = request->sampling;
+    row->sampling.seed += (uint64_t)copy;
+    row->told = told;
+    row->context = choice;
+    choice->speech = speech_new(service->writing, service->tokenizer,
+                                (const char *const *)request->stops, request->stop_count);
+    speech_begin(choice->speech, &prompt->tokens);
+    if (request->logprobs < 0) return;
+    if (service->writing == WRITING_TEXT) choice->spelling = stream_new(service->tokenizer, false);
+    if (request->echo) {
+        add_chance(choice, row->tokens.items[0]);
+        return;
+    }
+    Text before = {0};
+    for (size_t i = 0; i < row->prompt; i++) add_piece(choice, row->tokens.items[i], &before);
+    text_free(&before);
+}
+
+void choices_make(Request *request) {
+    request->choice_count = request->left = request->prompt_count * request->copies;
+    request->choices = memory_new(sizeof(Choice) * (size_t)request->choice_count);
+    for (int i = 0; i < request->choice_count; i++) {
+        request->choices[i].index = i;
+        begin(request, &request->choices[i], &request->prompts[i / request->copies],
+              i % request->copies);
+    }
+}
+
+void choices_free(Request *request) {
+    for (int i = 0; i < request->choice_count; i++) {
+        Choice *choice = &request->choices[i];
+        tokens_free(&choice->row.tokens);
+        speech_free(choice->speech);
+        text_free(&choice->text);
+        stream_free(choice->spelling);
+        for (size_t k = 0; k < choice->chance_count; k++) text_free(&choice->chances[k].piece);
+        free(choice->chances);
+    }
+    free(request->choices);
+}
+
+/* Removes the tokens of a stop sequence, which is not part of the text. */
+static void drop_past_end(Choice *choice) {
+    size_t length = 0, kept = 0;
+    size_t prompt = choice->request->echo ? choice->row.prompt : 0;
+    for (; kept < choice->chance_count; kept++) {
+        if (kept >= prompt && length >= choice->text.length) break;
+        if (kept >= prompt) length += choice->chances[kept].piece.length;
+    }
+    for (size_t i = kept; i < choice->chance_count; i++) text_free(&choice->chances[i].piece);
+    choice->chance_count = kept;
+}
+
+void choice_finish(Choice *choice) {
+    if (choice->finish) {
+        if (choice->chances && !choice->special && choice->chances_told == 0) drop_past_end(choice);
+        return;
+    }
+    speech_end(choice->speech, &choice->text);
+    choice->finish = "length";
+}

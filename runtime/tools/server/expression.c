@@ -1,0 +1,524 @@
+#include "tools/server/expression.h"
+
+#include "abi/json_make.h"
+#include "base/memory.h"
+#include "tools/server/filters.h"
+#include "tools/server/values.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_WORK = 1 << 27, DEEPEST_EXPRESSION = 64 };
+
+/* ---- reading ---- */
+
+static void set_problem(Rendering *r, const char *format, va_list arguments) {
+    char *text = NULL;
+    if (r->problem) return;
+    if (vasprintf(&text, format, arguments) < 0) text = NULL;
+    size_t line = 1;
+    for (size_t i = 0; i < r->at && i < r->end; i++) line += r->text[i] == '\n';
+    r->problem = r->raised ? memory_format("%s", text) : memory_format("line %zu: %s", line, text);
+    free(text);
+}
+
+json_t *reading_wrong(Rendering *r, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set_problem(r, format, arguments);
+    va_end(arguments);
+    return NULL;
+}
+
+json_t *reading_refused(Rendering *r, const char *format, ...) {
+    va_list arguments;
+    if (!r->live || r->problem) return NULL;
+    va_start(arguments, format);
+    set_problem(r, format, arguments);
+    va_end(arguments);
+    r->refused = true;
+    return NULL;
+}
+
+void reading_spaces(Rendering *r) {
+    while (r->at < r->end && isspace((unsigned char)r->text[r->at])) r->at++;
+}
+
+bool reading_sign(Rendering *r, const char *sign) {
+    reading_spaces(r);
+    size_t length = strlen(sign);
+    if (r->end - r->at < length || memcmp(r->text + r->at, sign, length) != 0) return false;
+    r->at += length;
+    return true;
+}
+
+static bool in_name(char byte) {
+    return isalnum((unsigned char)byte) || byte == '_';
+}
+
+bool reading_word(Rendering *r, const char *word) {
+    size_t before = r->at;
+    if (reading_sign(r, word) && (r->at == r->end || !in_name(r->text[r->at]))) return true;
+    r->at = before;
+    return false;
+}
+
+bool reading_name(Rendering *r, char name[64]) {
+    reading_spaces(r);
+    size_t length = 0;
+    while (r->at + length < r->end && length < 63 && in_name(r->text[r->at + length])) length++;
+    if (length && isdigit((unsigned char)r->text[r->at])) length = 0;
+    memcpy(name, r->text + r->at, length);
+    name[length] = 0;
+    r->at += length;
+    return length > 0;
+}
+
+/* ---- values ---- */
+
+void expression_spend(Rendering *r, size_t bytes) {
+    r->work += bytes;
+    if (r->work > MAX_WORK) reading_wrong(r, "rendering needs too much time or memory");
+}
+
+/* Values within values count as often as they are written. */
+void expression_spend_on(Rendering *r, json_t *value) {
+    const char *name;
+    json_t *item;
+    size_t i;
+    expression_spend(r, VALUE_BYTES + json_string_length(value));
+    if (r->problem) return;
+    json_array_foreach(value, i, item) expression_spend_on(r, item);
+    json_object_foreach(value, name, item) {
+        expression_spend(r, strlen(name));
+        expression_spend_on(r, item);
+    }
+}
+
+json_t *expression_keep(Rendering *r, json_t *value) {
+    expression_spend(r, VALUE_BYTES + json_string_length(value));
+    if (value) json_array_append_new(r->made, value);
+    return value;
+}
+
+bool expression_true(const json_t *value) {
+    if (!value || json_is_null(value) || json_is_false(value)) return false;
+    if (json_is_number(value)) return json_number_value(value) != 0;
+    if (json_is_string(value)) return json_string_length(value) > 0;
+    if (json_is_array(value)) return json_array_size(value) > 0;
+    return !json_is_object(value) || json_object_size(value) > 0;
+}
+
+static json_t *read_any(Rendering *r);
+
+/* \xHH, \uHHHH and \UHHHHHHHH; false: it is none of these. */
+static bool read_code(Rendering *r, char letter, Text *text) {
+    int digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
+    long code = 0;
+    if (!digits) return false;
+    for (int i = 0; i < digits; i++, r->at++) {
+        char digit[2] = {(char)(r->at < r->end ? r->text[r->at] : 0), 0};
+        if (!isxdigit((unsigned char)*digit)) break;
+        code = code * 16 + strtol(digit, NULL, 16);
+        if (i + 1 == digits) digits = 0;
+    }
+    bool valid = !digits && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+    if (!valid) reading_wrong(r, "'\\\\%c' is not followed by the code of a character", letter);
+    text_append_character(text, valid ? (int32_t)code : 0xFFFD);
+    return true;
+}
+
+/* An escape sequence of a string. As in Python, an unknown one keeps its '\\'. */
+static void read_escape(Rendering *r, Text *text) {
+    static const char letters[] = "ntrabfv\\'\"", bytes[] = "\n\t\r\a\b\f\v\\'\"";
+    char letter = r->text[r->at++];
+    const char *found = letter ? strchr(letters, letter) : NULL;
+    if (found) {
+        text_append(text, bytes + (found - letters), 1);
+    } else if (isdigit((unsigned char)letter) || letter == 'N') {
+        reading_wrong(r, "'\\\\%c' in a string is not supported", letter);
+    } else if (letter != '\n' && !read_code(r, letter, text)) {
+        text_append(text, "\\", 1);
+        text_append(text, &letter, 1);
+    }
+}
+
+/* "text" or 'text' */
+static json_t *read_text(Rendering *r) {
+    char quote = r->text[r->at++];
+    Text text = {0};
+    while (r->at < r->end && r->text[r->at] != quote) {
+        char byte = r->text[r->at++];
+        if (byte == '\\' && r->at < r->end)
+            read_escape(r, &text);
+        else
+            text_append(&text, &byte, 1);
+    }
+    if (r->at >= r->end) reading_wrong(r, "a string is not terminated");
+    if (r->at < r->end) r->at++;
+    json_t *value = values_text(r, text.bytes, text.length);
+    text_free(&text);
+    return value;
+}
+
+static json_t *read_number(Rendering *r) {
+    const char *from = r->text + r->at;
+    size_t whole = strspn(from, "0123456789"), length = whole;
+    char *end;
+    if (from[length] == '.' && isdigit((unsigned char)from[length + 1]))
+        length += 1 + strspn(from + length + 1, "0123456789");
+    if (from[length] == 'e' || from[length] == 'E') {
+        size_t sign = length + 1 + (from[length + 1] == '+' || from[length + 1] == '-');
+        if (isdigit((unsigned char)from[sign])) length = sign + strspn(from + sign, "0123456789");
+    }
+    r->at += length;
+    if (r->at < r->end && in_name(r->text[r->at])) return reading_wrong(r, "invalid number");
+    errno = 0;
+    double real = length > whole ? strtod(from, &end) : 0;
+    json_int_t number = length > whole ? 0 : strtoll(from, &end, 10);
+    if (errno == ERANGE) return reading_wrong(r, "a number exceeds 64 bits");
+    return length > whole ? expression_keep(r, json_real(real)) : values_integer(r, number);
+}
+
+/* A list [a, b], after its opening bracket. */
+static json_t *read_list(Rendering *r) {
+    json_t *list = expression_keep(r, json_array());
+    while (!r->problem && !reading_sign(r, "]")) {
+        json_t *item = read_any(r);
+        json_array_append(list, item ? item : expression_keep(r, json_null()));
+        if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ']')
+            reading_wrong(r, "expected ',' or ']'");
+    }
+    expression_spend_on(r, list);
+    return list;
+}
+
+/* ---- calls ---- */
+
+static Arguments read_arguments(Rendering *r) {
+    Arguments arguments = {.named = expression_keep(r, json_object())};
+    while (!r->problem && !reading_sign(r, ")")) {
+        size_t before = r->at;
+        char name[64];
+        bool named = reading_name(r, name) && reading_sign(r, "=") && r->text[r->at] != '=';
+        if (!named) r->at = before;
+        json_t *value = read_any(r);
+        if (named)
+            json_object_set(arguments.named, name, value ? value : json_null());
+        else if (arguments.count < MAX_ARGUMENTS)
+            arguments.items[arguments.count++] = value;
+        else
+            reading_wrong(r, "a call has more than %d arguments", MAX_ARGUMENTS);
+        if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ')')
+            reading_wrong(r, "expected ',' or ')'");
+    }
+    expression_spend_on(r, arguments.named);
+    return arguments;
+}
+
+/* ---- from the inside out ---- */
+
+static json_t *read_atom(Rendering *r) {
+    char name[64];
+    reading_spaces(r);
+    char byte = (char)(r->at < r->end ? r->text[r->at] : 0);
+    if (byte == '"' || byte == '\'') return read_text(r);
+    if (isdigit((unsigned char)byte)) return read_number(r);
+    if (reading_sign(r, "[")) return read_list(r);
+    if (reading_sign(r, "(")) {
+        json_t *value = read_any(r);
+        return reading_sign(r, ")") ? value : reading_wrong(r, "expected ')'");
+    }
+    if (!reading_name(r, name)) return reading_wrong(r, "expected an expression");
+    if (!strcmp(name, "true") || !strcmp(name, "True")) return values_truth(r, true);
+    if (!strcmp(name, "false") || !strcmp(name, "False")) return values_truth(r, false);
+    if (!strcmp(name, "none") || !strcmp(name, "None")) return expression_keep(r, json_null());
+    if (reading_sign(r, "(")) {
+        const Arguments given = read_arguments(r);
+        return call_function(r, name, &given);
+    }
+    return json_object_get(r->scope, name);
+}
+
+static bool comes(Rendering *r, char byte) {
+    reading_spaces(r);
+    return r->at < r->end && r->text[r->at] == byte;
+}
+
+/* value[KEY], value[FROM:TO:STEP] after its bracket. */
+static json_t *read_subscript(Rendering *r, json_t *value) {
+    const json_t *bounds[3] = {0};
+    int colons = 0;
+    while (!r->problem && !comes(r, ']')) {
+        if (!comes(r, ':')) {
+            bounds[colons] = read_any(r);
+            if (!bounds[colons]) reading_refused(r, "a value in [] is not defined");
+        }
+        if (!comes(r, ':')) break;
+        if (++colons == 3) return reading_wrong(r, "expected ']'");
+        r->at++;
+    }
+    if (!reading_sign(r, "]")) return reading_wrong(r, "expected ']'");
+    if (!colons && !bounds[0] && r->live) return reading_wrong(r, "expected an expression");
+    return colons ? values_slice(r, value, bounds) : values_item(r, value, bounds[0]);
+}
+
+/* value.NAME, value.NAME(...) after its dot. */
+static json_t *read_attribute(Rendering *r, json_t *value) {
+    char name[64];
+    if (!reading_name(r, name)) return reading_wrong(r, "expected a name after '.'");
+    if (reading_sign(r, "(")) {
+        const Arguments given = read_arguments(r);
+        return call_method(r, value, name, &given);
+    }
+    if (!value) return reading_refused(r, "attribute '.%s' of an undefined value", name);
+    return json_object_get(value, name);
+}
+
+static json_t *read_filter(Rendering *r, json_t *value) {
+    char name[64];
+    Arguments given = {0};
+    if (!reading_name(r, name)) return reading_wrong(r, "expected a filter after '|'");
+    if (reading_sign(r, "(")) given = read_arguments(r);
+    return call_filter(r, value, name, &given);
+}
+
+static json_t *read_test(Rendering *r, const json_t *value) {
+    char name[64];
+    bool negated = reading_word(r, "not");
+    if (!reading_name(r, name)) return reading_wrong(r, "expected a test after 'is'");
+    if (reading_word(r, "in") || reading_word(r, "is"))
+        return reading_wrong(r, "put the test 'is %s' in parentheses", name);
+    return values_truth(r, call_test(r, value, name) != negated);
+}
+
+static json_t *read_postfix(Rendering *r) {
+    json_t *value = read_atom(r);
+    while (!r->problem) {
+        if (reading_sign(r, "["))
+            value = read_subscript(r, value);
+        else if (reading_sign(r, "."))
+            value = read_attribute(r, value);
+        else
+            break;
+    }
+    return value;
+}
+
+/* Filters and tests apply to the whole of -x. */
+static json_t *read_unary(Rendering *r) {
+    bool sign = false, negative = false;
+    for (; reading_sign(r, "-") || reading_sign(r, "+"); sign = true)
+        negative ^= r->text[r->at - 1] == '-';
+    json_t *value = read_postfix(r);
+    if (sign && !r->problem) value = values_negative(r, value);
+    if (sign && !negative && !r->problem) value = values_negative(r, value);
+    while (!r->problem) {
+        if (reading_sign(r, "|"))
+            value = read_filter(r, value);
+        else if (reading_word(r, "is"))
+            value = read_test(r, value);
+        else
+            break;
+    }
+    return value;
+}
+
+static json_t *join(Rendering *r, json_t *a, json_t *b) {
+    Text text = {0};
+    if (!r->live) return NULL;
+    expression_spend_on(r, a);
+    expression_spend_on(r, b);
+    if (r->problem) return NULL;
+    values_write(a, &text);
+    values_write(b, &text);
+    json_t *result = values_text(r, text.bytes, text.length);
+    text_free(&text);
+    return result;
+}
+
+/* At the end of an expression a '-' belongs to -%} and -}}. */
+static bool ends_here(const Rendering *r) {
+    size_t at = r->at;
+    while (at < r->end && isspace((unsigned char)r->text[at])) at++;
+    return at + 1 < r->end && r->text[at] == '-' &&
+           (r->text[at + 1] == '%' || r->text[at + 1] == '}');
+}
+
+/* Passes one of the signs and returns it; NULL: none comes next. */
+static const char *next_sign(Rendering *r, const char *const signs[]) {
+    reading_spaces(r);
+    bool ends = ends_here(r) || (r->at + 1 < r->end && !memcmp(r->text + r->at, "%}", 2));
+    for (int i = 0; signs[i] && !ends; i++)
+        if (reading_sign(r, signs[i])) return signs[i];
+    return NULL;
+}
+
+/* a * b, a / b, a // b, a % b */
+static json_t *read_product(Rendering *r) {
+    static const char *const signs[] = {"**", "*", "//", "/", "%", NULL};
+    json_t *value = read_unary(r);
+    for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
+        if (strcmp(sign, "**") == 0) return reading_wrong(r, "'**' is not supported");
+        json_t *other = read_unary(r);
+        value = values_arithmetic(r, sign, value, other);
+    }
+    return value;
+}
+
+/* a ~ b binds more tightly than a + b. */
+static json_t *read_joined(Rendering *r) {
+    json_t *value = read_product(r);
+    while (!r->problem && reading_sign(r, "~")) value = join(r, value, read_product(r));
+    return value;
+}
+
+static json_t *read_sum(Rendering *r) {
+    static const char *const signs[] = {"+", "-", NULL};
+    json_t *value = read_joined(r);
+    for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
+        json_t *other = read_joined(r);
+        expression_spend_on(r, value);
+        expression_spend_on(r, other);
+        value = values_arithmetic(r, sign, value, other);
+    }
+    return value;
+}
+
+static bool within(Rendering *r, const json_t *part, json_t *whole) {
+    expression_spend_on(r, whole);
+    return r->live && !r->problem && values_contains(r, whole, part);
+}
+
+static bool same(Rendering *r, json_t *a, const json_t *b) {
+    expression_spend_on(r, a);
+    return !r->problem && values_equal(a, b);
+}
+
+/* a SIGN b */
+static bool compare(Rendering *r, const char *sign, json_t *a, json_t *b) {
+    if (strcmp(sign, "in") == 0) return within(r, a, b);
+    if (strcmp(sign, "not in") == 0) return !within(r, a, b);
+    if (strcmp(sign, "==") == 0) return same(r, a, b);
+    if (strcmp(sign, "!=") == 0) return !same(r, a, b);
+    return expression_true(values_compare(r, sign, a, b));
+}
+
+static const char *next_comparison(Rendering *r) {
+    static const char *const signs[] = {"==", "!=", "<=", ">=", "<", ">", NULL};
+    const char *sign = next_sign(r, signs);
+    size_t before = r->at;
+    if (sign) return sign;
+    if (reading_word(r, "in")) return "in";
+    if (reading_word(r, "not") && reading_word(r, "in")) return "not in";
+    r->at = before;
+    return NULL;
+}
+
+/* a < b < c holds where a < b and b < c do; after one that does not, nothing is computed. */
+static json_t *read_comparison(Rendering *r) {
+    json_t *a = read_sum(r);
+    bool live = r->live, some = false, all = true;
+    for (const char *sign; !r->problem && (sign = next_comparison(r)); some = true) {
+        json_t *b = read_sum(r);
+        all = compare(r, sign, a, b) && all;
+        r->live = live && all;
+        a = b;
+    }
+    r->live = live;
+    return some ? values_truth(r, all) : a;
+}
+
+static json_t *read_not(Rendering *r) {
+    bool negated = false, odd = false;
+    for (; reading_word(r, "not"); negated = true) odd = !odd;
+    json_t *value = read_comparison(r);
+    return negated ? values_truth(r, expression_true(value) != odd) : value;
+}
+
+/* The second of `and` and `or` is read, and computed only where it counts. */
+static json_t *read_second(Rendering *r, bool counts, json_t *(*read)(Rendering *r)) {
+    bool live = r->live;
+    r->live = live && counts;
+    json_t *value = read(r);
+    r->live = live;
+    return value;
+}
+
+static json_t *read_and(Rendering *r) {
+    json_t *value = read_not(r);
+    while (!r->problem && reading_word(r, "and")) {
+        bool counts = expression_true(value);
+        json_t *other = read_second(r, counts, read_not);
+        if (counts) value = other;
+    }
+    return value;
+}
+
+static json_t *read_or(Rendering *r) {
+    json_t *value = read_and(r);
+    while (!r->problem && reading_word(r, "or")) {
+        bool counts = !expression_true(value);
+        json_t *other = read_second(r, counts, read_and);
+        if (counts) value = other;
+    }
+    return value;
+}
+
+/* A problem of the first value of VALUE if CONDITION, until the condition is known. */
+typedef struct Held {
+    char *problem;
+    bool raised, refused;
+} Held;
+
+/* Removes a problem of values and reads the value again without computing it. */
+static Held hold_problem(Rendering *r, size_t start) {
+    Held held = {0};
+    if (!r->problem || !(r->raised || r->refused)) return held;
+    held = (Held){r->problem, r->raised, r->refused};
+    r->problem = NULL;
+    r->raised = r->refused = false;
+    r->at = start;
+    read_second(r, false, read_or);
+    return held;
+}
+
+static void release_problem(Rendering *r, const Held *held, bool counts) {
+    if (!counts || r->problem || !held->problem) {
+        free(held->problem);
+        return;
+    }
+    r->problem = held->problem;
+    r->raised = held->raised;
+    r->refused = held->refused;
+}
+
+/* VALUE if CONDITION else OTHER */
+static json_t *read_choice(Rendering *r) {
+    size_t start = r->at;
+    json_t *value = read_or(r);
+    const Held held = hold_problem(r, start);
+    bool alone = r->problem || !reading_word(r, "if"), truth = alone || expression_true(read_or(r));
+    release_problem(r, &held, truth);
+    if (alone || r->problem) return value;
+    if (!reading_word(r, "else")) return truth ? value : NULL;
+    json_t *other = read_second(r, !truth, read_any);
+    return truth ? value : other;
+}
+
+static json_t *read_any(Rendering *r) {
+    if (r->depth == DEEPEST_EXPRESSION)
+        return reading_wrong(r, "expressions are nested too deeply");
+    r->depth++;
+    json_t *value = read_choice(r);
+    r->depth--;
+    return value;
+}
+
+json_t *expression_read(Rendering *r) {
+    return read_any(r);
+}

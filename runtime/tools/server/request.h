@@ -1,0 +1,99 @@
+/* request: a client request in the format of OpenAI's API, validated, and the state of its answer.
+ * https://platform.openai.com/docs/api-reference */
+#ifndef SERVER_REQUEST_H
+#define SERVER_REQUEST_H
+
+#include "model/batch.h"
+#include "model/speech.h"
+#include "tools/server/service.h"
+
+#include <jansson.h>
+#include <stdatomic.h>
+
+enum { MAX_LOGPROBS = 20, MAX_STOPS = 16, MAX_CHOICES = 128 };
+
+typedef enum Form { FORM_COMPLETION, FORM_CHAT } Form;
+
+/* Why there is no answer. */
+typedef struct Problem {
+    int status;                      /* of HTTP; 0: there is none */
+    const char *type, *code, *param; /* code, param: NULL or constants */
+    char *text;
+} Problem;
+
+/* A token with the most likely alternatives. */
+typedef struct Chance {
+    int32_t token;
+    bool given; /* by `logprob`: the first token of a text has none */
+    double logprob;
+    Text piece; /* text of the token */
+    int best_count;
+    int32_t best[MAX_LOGPROBS];
+    double best_logprobs[MAX_LOGPROBS];
+} Chance;
+
+typedef struct Request Request;
+
+/* One text that is asked for: a row of a batch. */
+typedef struct Choice {
+    Row row;
+    Request *request;
+    int index;
+    Speech *speech;
+    Text text;        /* all that was made, without the prompt */
+    size_t told;      /* bytes of it that were sent */
+    Stream *spelling; /* the pieces of tokens */
+    Chance *chances;  /* of the prompt, too, when it is echoed */
+    size_t chance_count, chance_capacity, chances_told;
+    size_t characters;  /* length of the pieces sent so far, in characters */
+    const char *finish; /* "stop" or "length"; NULL while unfinished */
+    bool special;       /* a special token ended it */
+    bool begun;         /* the first event was sent */
+} Choice;
+
+typedef struct Prompted {
+    Text text; /* as it is echoed */
+    TokenList tokens;
+} Prompted;
+
+struct Request {
+    Service *service;
+    Form form;
+    char id[32];
+    long created;                  /* seconds since 1970 */
+    double began, deadline, first; /* by seconds_now; first: 0 before the first token */
+    /* Asked for. */
+    Prompted *prompts;
+    int prompt_count, copies;
+    long limit;
+    int logprobs; /* number of alternatives per token; -1 = no log-probabilities */
+    bool echo, stream, stream_usage, ignore_end;
+    Sampling sampling;
+    TokenBias *biases; /* those of sampling */
+    char *stops[MAX_STOPS];
+    int stop_count;
+    /* The answer. */
+    Choice *choices;
+    int choice_count, left; /* left: not finished */
+    Problem problem;
+    /* Shared by the two threads, under the lock of the worker. */
+    Text out;
+    size_t sent;
+    bool complete;
+    int holders;
+    atomic_bool cancelled;
+    void *connection; /* that waits to be woken, or NULL */
+};
+
+/* Parses a body. On failure sets *problem and returns NULL. */
+Request *request_read(Service *service, Form form, const char *body, size_t length,
+                      Problem *problem);
+void request_free(Request *request);
+
+/* Fills a problem; returns false. */
+bool problem_set(Problem *problem, int status, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* As JSON: a new string. */
+char *problem_text(const Problem *problem);
+
+#endif

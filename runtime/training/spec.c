@@ -1,0 +1,107 @@
+#include "training/spec.h"
+
+#include "base/message.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "training/checkpoint.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The start of ":MODEL", or NULL. An existing file with a colon in its name has precedence. */
+static const char *model_part(const char *operand) {
+    const char *colon = strrchr(operand, ':');
+    if (!colon || colon == operand || !colon[1] || file_exists(operand)) return NULL;
+    for (const char *at = colon + 1; *at; at++)
+        if (!isalnum((unsigned char)*at) && *at != '_') return NULL;
+    return colon;
+}
+
+bool spec_is_run(const char *operand) {
+    static const char ending[] = ".safetensors";
+    size_t length = strlen(operand), own = sizeof ending - 1;
+    return file_is_folder(operand) || (length > own && strcmp(operand + length - own, ending) == 0);
+}
+
+/* The spec in a checkpoint; NULL after a message. */
+static MoecCompiler *open_run(const char *operand, const TextList *sets) {
+    if (file_is_folder(operand) && !checkpoint_within(operand)) {
+        error_message("use a spec file, FILE.moe:MODEL, or a run directory of moec train",
+                      "%s is a directory without a checkpoint", operand);
+        return NULL;
+    }
+    Safetensors *file = checkpoint_open(operand);
+    MoecCompiler *compiler = file ? checkpoint_spec_quietly(file, sets->items, sets->count) : NULL;
+    safetensors_close(file);
+    return compiler;
+}
+
+/* A new string: the operand without its ":MODEL". */
+static char *file_part(const char *operand, const char *colon) {
+    return memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
+}
+
+MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, char **file) {
+    const char *colon = model_part(operand);
+    *file = file_part(operand, colon);
+    return moec_open_experiment(*file, colon ? colon + 1 : NULL, sets->items, sets->count,
+                                getenv("MOEC_PATH"));
+}
+
+MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
+    if (spec_is_run(operand)) return open_run(operand, sets);
+    const char *colon = model_part(operand);
+    char *file = file_part(operand, colon);
+    if (file_is_standard(file) && !file_hold_input()) {
+        free(file);
+        return NULL;
+    }
+    MoecCompiler *compiler =
+        moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
+    free(file);
+    return compiler;
+}
+
+MoecCompiler *spec_open(const char *operand, const TextList *sets) {
+    MoecCompiler *compiler = spec_open_quietly(operand, sets);
+    if (!compiler || reports_good(compiler)) return compiler;
+    moec_close(compiler);
+    return NULL;
+}
+
+bool spec_may_write(const char *path, bool force) {
+    struct stat status;
+    bool exists = !file_is_standard(path) && lstat(path, &status) == 0 && S_ISREG(status.st_mode);
+    return !exists || force ||
+           error_message("add --force to replace it, or choose another path", "%s already exists",
+                         path);
+}
+
+bool spec_draws(MoecCompiler *compiler) {
+    return moec_option(compiler, "draws") ||
+           error_message("train a model of stdlib/diffusion.moe",
+                         "model '%s' is not a flow-matching model: it has no option 'draws'",
+                         moec_model(compiler));
+}
+
+bool spec_generates(MoecCompiler *compiler) {
+    return !moec_option(compiler, "draws") ||
+           error_message("use moec sample or moec emit --mode sample",
+                         "model '%s' is a flow-matching model; it does not generate text",
+                         moec_model(compiler));
+}
+
+bool spec_length_fits(MoecCompiler *compiler, long length) {
+    enum { ANY = 32768, TIMES = 8 };
+    double context = moec_option_number(compiler, "train.context_length", 256);
+    double most = context * TIMES > ANY ? context * TIMES : ANY;
+    if ((double)length <= most) return true;
+    char *help = memory_format("shorten it to %.0f tokens, or set -c %ld", most, length);
+    error_message(help, "the prompt has %ld tokens, but the context length of the model is %.0f",
+                  length, context);
+    free(help);
+    return false;
+}

@@ -1,0 +1,36 @@
+/* spec: opening the spec or run of a command line. */
+#ifndef SPEC_H
+#define SPEC_H
+
+#include "base/text_list.h"
+#include "model/reports.h"
+
+#include <stdbool.h>
+
+/* Opens FILE, FILE:MODEL, - for stdin, a run directory or a checkpoint, with the texts of --set.
+ * NULL after the reports were printed. */
+MoecCompiler *spec_open(const char *operand, const TextList *sets);
+/* The same without printing reports; NULL, after a message, when a run holds no spec. */
+MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
+/* FILE or FILE:EXPERIMENT, without printing reports; *file receives a new string, the FILE. */
+MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, char **file);
+/* Whether the operand is a run directory or a checkpoint. */
+bool spec_is_run(const char *operand);
+/* Whether the file may be written: it is new, or `force` is set. False after a message. */
+bool spec_may_write(const char *path, bool force);
+
+/* The setting with which a flow-matching model (stdlib/diffusion.moe) returns velocities. */
+#define SPEC_DRAWS "draws=none"
+/* Whether it is a flow-matching model; false after a message. */
+bool spec_draws(MoecCompiler *compiler);
+/* Whether it generates text; false after a message for a flow-matching model. */
+bool spec_generates(MoecCompiler *compiler);
+
+/* Whether a prompt of so many tokens is accepted; false after a message. Its time grows with the
+ * square of its length, and far beyond the context length of training the output is useless. */
+bool spec_length_fits(MoecCompiler *compiler, long length);
+
+/* The program variant by the value of --mode; false for another value. */
+bool graph_named(const char *name, MoecGraph *graph);
+
+#endif
