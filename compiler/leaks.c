@@ -55,8 +55,7 @@ static void warn_of(Reports *reports, const Leak *leak, const Axis *sequence) {
     report_warning(reports, span, "'%s' depends on the tokens that it predicts: %s",
                    leak->output->name, action(reports->arena, leak, sequence));
     if (span.source != leak->span.source) report_note(reports, leak->span, "in this equation");
-    report_help(reports,
-                leak->kind == LEAK_CALL ? leak->statement->row->causal_form : fixes[leak->kind],
+    report_help(reports, leak->kind == LEAK_CALL ? leak->statement->row->remedy : fixes[leak->kind],
                 sequence->name);
 }
 

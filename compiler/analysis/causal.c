@@ -215,7 +215,7 @@ static void check_call(Check *check) {
     const Index *here = NULL, *there = NULL;
     call->row->along(call, &here, &there);
     bool over = here ? here->axis == sequence : there && there->axis == sequence;
-    if (over && call->row->sees(call, 0, 1))
+    if (over && (!call->row->sees || call->row->sees(call, 0, 1)))
         error_message(check, arena_format(check->program->arena, call->row->ahead, "the sequence"));
 }
 

@@ -312,7 +312,7 @@ static Cell called(Lookahead *look, const Statement *call) {
     long at = here ? value_of(look, here) : -1;
     Cell value = nothing;
     for (long i = 0; i < there->axis->size; i++) {
-        if (at >= 0 && !call->row->sees(call, at, i)) continue;
+        if (at >= 0 && call->row->sees && !call->row->sees(call, at, i)) continue;
         look_assign(look, there, i);
         value = join(value, operands_value(look, call));
         look->assigned--;

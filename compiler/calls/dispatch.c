@@ -26,7 +26,7 @@ static void check_length(Verify *verify, const Expr *output, const char *name, l
 }
 
 /* Any number of inputs after the mask. */
-static void check(Verify *verify, const Statement *statement) {
+static void check_pack(Verify *verify, const Statement *statement) {
     const List *in = &statement->inputs, *out = &statement->outputs;
     if (!verify_counts(verify, in->count >= 1)) return;
     CallShape mask = verify_operand(verify, call_input(statement, 0));
@@ -59,7 +59,7 @@ static void check(Verify *verify, const Statement *statement) {
 }
 
 /* The key dimensions. */
-static void print(Text *text, const Statement *statement) {
+static void print_pack(Text *text, const Statement *statement) {
     const Expr *mask = call_input(statement, 0);
     const char *comma = "; key = [";
     int dimension = 0; /* indices of repeats do not count */
@@ -183,7 +183,7 @@ static void write_list(Pack *pack) {
     free(next);
 }
 
-static void interpret(Interpreter *interpreter, const Statement *statement) {
+static void interpret_pack(Interpreter *interpreter, const Statement *statement) {
     Pack pack = {.interpreter = interpreter, .statement = statement};
     pack.mask = interpreter_view(interpreter, statement->inputs.items[0]);
     long entries = 1;
@@ -204,23 +204,23 @@ static void interpret(Interpreter *interpreter, const Statement *statement) {
 
 const CallRow call_pack = {
     .name = "pack",
+    .kind = "pack",
+    .title = "dispatch",
     .has_body = false,
     .selects = false,
     .fuses_store = false,
     .recomputed = true,
     .form = PROGRAM_FORMS, /* DISPATCHED, which route notes */
-    .kind = "pack",
-    .title = "dispatch",
     .backward = 0,
-    .check = check,
-    .print = print,
+    .check = check_pack,
+    .print = print_pack,
     .flops = NULL,
     .along = NULL,
     .sees = NULL,
     .ahead = NULL,
-    .causal_form = NULL,
+    .remedy = NULL,
     .sums = NULL,
-    .interpret = interpret,
+    .interpret = interpret_pack,
     .gradient = NULL,
     .decode = NULL,
     .store_caches = NULL,

@@ -5,17 +5,17 @@
 #include "transform/autodiff/gradient.h"
 
 /* Its body and operands are checked with those of repeats. */
-static void check(Verify *verify, const Statement *statement) {
+static void check_scan(Verify *verify, const Statement *statement) {
     verify_counts(verify, statement->outputs.count >= 1);
 }
 
-static void print(Text *text, const Statement *statement) {
+static void print_scan(Text *text, const Statement *statement) {
     text_add(text, "; %s < %ld%s", statement->index->name, statement->index->axis->size,
              statement->reverse ? " downwards" : "");
 }
 
 /* Its equations run once for every position. */
-static double flops(const Program *program, const Statement *scan) {
+static double scan_flops(const Program *program, const Statement *scan) {
     double each = 0;
     for (int i = 0; i < scan->body.statements.count; i++)
         each += statement_flops(program, scan->body.statements.items[i]);
@@ -24,21 +24,21 @@ static double flops(const Program *program, const Statement *scan) {
 
 const CallRow call_scan = {
     .name = "scan",
+    .kind = "scan",
+    .title = "scan",
     .has_body = true,
     .selects = false,
     .fuses_store = false,
     .recomputed = true,
     .form = PROGRAM_FORMS, /* SCAN, unless it is chunked */
-    .kind = "scan",
-    .title = "scan",
-    .backward = 0, /* its equations count */
-    .check = check,
-    .print = print,
-    .flops = flops,
+    .backward = 0,         /* its equations count */
+    .check = check_scan,
+    .print = print_scan,
+    .flops = scan_flops,
     .along = NULL,
     .sees = NULL,
     .ahead = NULL,
-    .causal_form = NULL,
+    .remedy = NULL,
     .sums = NULL,
     .interpret = NULL,
     .gradient = reverse_scan,

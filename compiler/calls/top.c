@@ -4,7 +4,7 @@
 #include "ir/well_formed.h"
 #include "passes.h"
 
-static void check(Verify *verify, const Statement *statement) {
+static void check_top(Verify *verify, const Statement *statement) {
     if (!verify_counts(verify, statement->inputs.count == 1 && statement->outputs.count == 1))
         return;
     CallShape p = verify_operand(verify, call_input(statement, 0));
@@ -18,45 +18,40 @@ static void check(Verify *verify, const Statement *statement) {
         verify_error(verify, "top marks %ld of %ld", statement->top.k, p.size[dimension]);
 }
 
-static void print(Text *text, const Statement *statement) {
+static void print_top(Text *text, const Statement *statement) {
     text_add(text, "; k = %ld, dimension = %d", statement->top.k, statement->top.dimension);
 }
 
 /* One comparison per value. */
-static double flops(const Program *program, const Statement *statement) {
+static double top_flops(const Program *program, const Statement *statement) {
     (void)program;
     return access_elements(call_input(statement, 0), true);
 }
 
-static void along(const Statement *statement, const Index **here, const Index **there) {
+static void top_along(const Statement *statement, const Index **here, const Index **there) {
     const Expr *p = call_input(statement, 0);
     const int dimension = top_dimension(statement, p);
     (void)here;
     if (dimension >= 0) *there = p->args[dimension]->index;
 }
 
-static bool sees(const Statement *statement, long here, long there) {
-    (void)statement, (void)here, (void)there;
-    return true;
-}
-
 const CallRow call_top = {
     .name = "top_k",
+    .kind = "top",
+    .title = "top-k",
     .has_body = false,
     .selects = true,
     .fuses_store = false,
     .recomputed = false, /* rounding could change the selection */
     .form = HAS_TOP,
-    .kind = "top",
-    .title = "top-k",
     .backward = 0,
-    .check = check,
-    .print = print,
-    .flops = flops,
-    .along = along,
-    .sees = sees,
+    .check = check_top,
+    .print = print_top,
+    .flops = top_flops,
+    .along = top_along,
+    .sees = NULL,
     .ahead = "compares all positions of %s",
-    .causal_form = "choose along another axis, for each position of '%s'",
+    .remedy = "choose along another axis, for each position of '%s'",
     .sums = NULL,
     .interpret = interpreter_top,
     .gradient = NULL,

@@ -30,13 +30,13 @@ struct CallRow {
     /* Floating-point operations of one run; NULL: none. */
     double (*flops)(const Program *program, const Statement *statement);
 
-    /* Sets the index of the position that a result is for (NULL: all have the same), and the index
-     * along which operands of several positions are combined; NULL: each position alone. `sees`:
-     * whether a result reads an operand at another position. `ahead`: what the user did if it reads
-     * later ones; %s is the axis. `causal_form`: what to do instead. */
+    /* Sets the index along which it combines positions of its operands, and the index of the
+     * position that a result is for, if it has one; NULL: it computes each position alone. */
     void (*along)(const Statement *statement, const Index **here, const Index **there);
+    /* True if the result at one position reads the operands at another; NULL: at all of them. */
     bool (*sees)(const Statement *statement, long here, long there);
-    const char *ahead, *causal_form;
+    /* What it does if it reads later positions of the axis %s, and a remedy; NULL: never. */
+    const char *ahead, *remedy;
     /* The dimension of an input that is summed over in a product, -1: it is added to a term; NULL:
      * its operands are neither. */
     int (*sums)(const Statement *statement, int input);

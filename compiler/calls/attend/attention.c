@@ -5,7 +5,7 @@
 #include "calls/calls.h"
 #include "passes.h"
 
-static void print(Text *text, const Statement *statement) {
+static void print_attend(Text *text, const Statement *statement) {
     const AttendOptions *attention = &statement->attention;
     text_add(text, "; scale = %.9g", attention->scale);
     if (attention->mask == MASK_CAUSAL) text_add(text, ", mask = causal");
@@ -44,28 +44,21 @@ static double attend_flops(const Program *program, const Statement *statement) {
     return each * keys * queries;
 }
 
-/* Of the forward pass: its two products again, and four more. */
-#define GRADIENT_PART 2.5
-
-static double attend_grad_flops(const Program *program, const Statement *statement) {
-    return GRADIENT_PART * attend_flops(program, statement);
-}
-
-static void along(const Statement *statement, const Index **here, const Index **there) {
+static void attend_along(const Statement *statement, const Index **here, const Index **there) {
     const Expr *query = call_input(statement, 0), *key = call_input(statement, 1);
     const Expr *from = query->args[query->count - 3], *to = key->args[key->count - 3];
     if (from->kind == EXPR_INDEX) *here = from->index;
     if (to->kind == EXPR_INDEX) *there = to->index;
 }
 
-static bool sees(const Statement *statement, long here, long there) {
+static bool attend_sees(const Statement *statement, long here, long there) {
     const AttendOptions *options = &statement->attention;
     return options->mask == MASK_NONE ||
            (there <= here && (options->mask == MASK_CAUSAL || there > here - options->window));
 }
 
 /* Scores sum over the width of queries and keys, results over the positions of values. */
-static int sums(const Statement *statement, int input) {
+static int attend_sums(const Statement *statement, int input) {
     return input > 2 ? -1 : call_input(statement, input)->count - (input == 2 ? 3 : 1);
 }
 
@@ -85,22 +78,22 @@ static unsigned attend_grad_rounded(const Program *program, const Statement *sta
 
 const CallRow call_attend = {
     .name = "attend",
+    .kind = "attention",
+    .title = "attention",
     .has_body = false,
     .selects = false,
     .fuses_store = true,
     .recomputed = true,
     .form = HAS_ATTENTION,
-    .kind = "attention",
-    .title = "attention",
-    .backward = GRADIENT_PART,
+    .backward = 2.5, /* two products of the forward pass again, and four more */
     .check = check_attend,
-    .print = print,
+    .print = print_attend,
     .flops = attend_flops,
-    .along = along,
-    .sees = sees,
+    .along = attend_along,
+    .sees = attend_sees,
     .ahead = "attends to later positions of %s",
-    .causal_form = "use mask = causal, or a mask with t <= %s",
-    .sums = sums,
+    .remedy = "use mask = causal, or a mask with t <= %s",
+    .sums = attend_sums,
     .interpret = interpret_attend,
     .gradient = attend_gradient,
     .decode = attend_decode,
@@ -108,24 +101,28 @@ const CallRow call_attend = {
     .rounds = attend_rounded,
 };
 
+static double attend_grad_flops(const Program *program, const Statement *statement) {
+    return call_attend.backward * attend_flops(program, statement);
+}
+
+/* The hooks that are NULL are for the forward pass only. */
 const CallRow call_attend_grad = {
     .name = "attend_grad",
+    .kind = "attention, backward",
+    .title = "attention backward",
     .has_body = false,
     .selects = false,
     .fuses_store = false,
     .recomputed = true,
     .form = HAS_ATTENTION_GRADIENT,
-    .kind = "attention, backward",
-    .title = "attention backward",
     .backward = 0,
     .check = check_attend_grad,
-    .print = print,
+    .print = print_attend,
     .flops = attend_grad_flops,
-    /* the stages of these hooks run before the backward pass */
     .along = NULL,
     .sees = NULL,
     .ahead = NULL,
-    .causal_form = NULL,
+    .remedy = NULL,
     .sums = NULL,
     .interpret = interpret_attend_grad,
     .gradient = NULL,
