@@ -13,6 +13,7 @@
  * minimum goes to the first entry with that value.
  */
 #include "transform/autodiff/gradient.h"
+#include "ir/call.h"
 #include "passes.h"
 
 #include <string.h>
