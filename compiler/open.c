@@ -2,7 +2,7 @@
 #include "driver.h"
 
 #include "analysis/parameter_facts.h"
-#include "calls/calls.h"
+#include "calls/call_table.h"
 
 #include <stdlib.h>
 #include <string.h>

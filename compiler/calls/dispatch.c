@@ -1,5 +1,5 @@
 /* dispatch: pack, the selected entries of a mask as rows. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "interpret/interpreter.h"
 #include "ir/well_formed.h"
 

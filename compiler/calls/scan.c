@@ -1,5 +1,5 @@
 /* scan: a recurrence. See ir/scan.c for its operands. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "ir/well_formed.h"
 #include "passes.h"
 #include "transform/autodiff/gradient.h"

@@ -1,5 +1,5 @@
 /* top: the selection of the largest values. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "interpret/interpreter.h"
 #include "ir/well_formed.h"
 #include "passes.h"

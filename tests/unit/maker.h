@@ -2,7 +2,7 @@
 #ifndef MAKER_H
 #define MAKER_H
 
-#include "../../compiler/calls/calls.h"
+#include "../../compiler/calls/call_table.h"
 #include "../../compiler/passes.h"
 
 typedef struct Maker {

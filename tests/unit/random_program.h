@@ -4,7 +4,7 @@
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Decoding, a few places at a time, gives the logits of the whole sequence; what cannot be decoded
  * is reported. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>

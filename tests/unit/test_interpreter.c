@@ -1,6 +1,6 @@
 /* What statements and calls mean, each against a few lines of plain C or against central
  * differences. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Constructors, the printed form and the complaints of verify. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 
 #include <math.h>
 #include <setjmp.h>

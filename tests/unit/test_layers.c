@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "../../compiler/calls/calls.h"
+#include "../../compiler/calls/call_table.h"
 #include "../../compiler/passes.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* A routed program means what the dense one means: masks of several kinds, with gradients, in and
  * out of repeats. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>

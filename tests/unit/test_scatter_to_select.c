@@ -1,6 +1,6 @@
 /* What is added at one place of each row goes into the row's equation, and only where nothing in
  * between would notice. */
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>

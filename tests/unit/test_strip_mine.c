@@ -1,7 +1,7 @@
 /* A program computed a part of its rows at a time means what it meant whole; and it is smaller. */
 #include "schedule/kernel.h"
 #include "moec.h"
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>

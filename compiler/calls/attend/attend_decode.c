@@ -1,5 +1,5 @@
 /* attention_decode: attention to the caches of a decoding step. */
-#include "calls/attend/attention.h"
+#include "calls/attend/attend_row.h"
 #include "transform/decode/decode.h"
 
 void attend_decode(Decode *decode, Statement *attend, const Region *region) {

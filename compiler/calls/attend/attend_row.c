@@ -1,8 +1,8 @@
 /* attention: the rows of attention and of its gradient. */
-#include "calls/attend/attention.h"
+#include "calls/attend/attend_row.h"
 
 #include "analysis/attend.h"
-#include "calls/calls.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 static void print_attend(Text *text, const Statement *statement) {

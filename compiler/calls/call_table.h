@@ -1,7 +1,7 @@
-/* calls: the table of the operations with a kernel of their own. Only the driver and tests include
+/* call_table: the table of the operations with a kernel of their own. Only the driver and tests include
  * it; stages use the rows of statements. */
-#ifndef CALLS_H
-#define CALLS_H
+#ifndef CALL_TABLE_H
+#define CALL_TABLE_H
 
 #include "ir/call.h"
 

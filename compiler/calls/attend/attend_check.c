@@ -1,5 +1,5 @@
 /* attention_check: operand counts, shapes and types of attention and of its gradient. */
-#include "calls/attend/attention.h"
+#include "calls/attend/attend_row.h"
 #include "ir/call.h"
 #include "ir/well_formed.h"
 

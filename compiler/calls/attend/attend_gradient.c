@@ -1,5 +1,5 @@
 /* attention_gradient: the backward pass of an attention. */
-#include "calls/attend/attention.h"
+#include "calls/attend/attend_row.h"
 #include "transform/autodiff/gradient.h"
 
 /* `like` with one more element along its last dimension: `first`, then the elements of `rest`, or

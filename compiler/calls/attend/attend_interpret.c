@@ -1,5 +1,5 @@
 /* attention_interpret: the definition of attention and of its gradient. */
-#include "calls/attend/attention.h"
+#include "calls/attend/attend_row.h"
 #include "interpret/interpreter.h"
 
 #include <math.h>

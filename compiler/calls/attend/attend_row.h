@@ -1,6 +1,6 @@
 /* attention: hooks of the rows of attention, see ir/call.h. */
-#ifndef ATTENTION_H
-#define ATTENTION_H
+#ifndef ATTEND_ROW_H
+#define ATTEND_ROW_H
 
 #include "ir/call.h"
 
