@@ -1,5 +1,5 @@
-/* call_table: the table of the operations with a kernel of their own. Only the driver and tests include
- * it; stages use the rows of statements. */
+/* call_table: the table of the operations with a kernel of their own. Only the driver and tests
+ * include it; stages use the rows of statements. */
 #ifndef CALL_TABLE_H
 #define CALL_TABLE_H
 

@@ -1,4 +1,4 @@
-/* attention_check: operand counts, shapes and types of attention and of its gradient. */
+/* attend_check: operand counts, shapes and types of attention and of its gradient. */
 #include "calls/attend/attend_row.h"
 #include "ir/call.h"
 #include "ir/well_formed.h"

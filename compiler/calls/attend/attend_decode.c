@@ -1,4 +1,4 @@
-/* attention_decode: attention to the caches of a decoding step. */
+/* attend_decode: attention to the caches of a decoding step. */
 #include "calls/attend/attend_row.h"
 #include "transform/decode/decode.h"
 

@@ -1,4 +1,4 @@
-/* attention_gradient: the backward pass of an attention. */
+/* attend_gradient: the backward pass of an attention. */
 #include "calls/attend/attend_row.h"
 #include "transform/autodiff/gradient.h"
 

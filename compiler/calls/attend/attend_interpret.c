@@ -1,4 +1,4 @@
-/* attention_interpret: the definition of attention and of its gradient. */
+/* attend_interpret: the definition of attention and of its gradient. */
 #include "calls/attend/attend_row.h"
 #include "interpret/interpreter.h"
 

@@ -1,4 +1,4 @@
-/* attention: the rows of attention and of its gradient. */
+/* attend_row: the rows of attention and of its gradient. */
 #include "calls/attend/attend_row.h"
 
 #include "analysis/attend.h"
