@@ -18,10 +18,11 @@ typedef struct Unit {
                      texts */
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
-    struct Unit *standard; /* see standard_unit */
-    List declared;         /* Node *: layers, then optimizers, then schedules */
-    Table layers_by_name;  /* the same by name */
-    List overrides;        /* Node * NODE_ENTRY, from --set */
+    struct Unit *standard;       /* see standard_unit */
+    List declared;               /* Node *: layers, then optimizers, then schedules */
+    Table layers_by_name;        /* the same by name */
+    List overrides;              /* Node * NODE_ENTRY, from --set */
+    const CallRow *const *calls; /* for its programs: see ir/call.h */
     /* Program whose axis sizes the outermost layer uses; NULL: its own sizes. */
     const struct Program *shape;
     bool probing;          /* "probing" holds in GRAPH_MEASURE */
