@@ -2,7 +2,7 @@
 #ifndef EMIT_H
 #define EMIT_H
 
-#include "schedule/kernel.h"
+#include "module/module.h"
 #include "moec.h"
 #include "loop/lower/lower.h"
 
@@ -78,13 +78,11 @@ typedef struct EmitTarget {
 extern const EmitTarget target_c, target_cuda, target_cuda_alone;
 
 struct Emitter {
-    Lowering lower;     /* of the current kernel, and its input */
-    const char *prefix; /* of the functions of this program: "train" */
-    bool *declared;     /* by tensor->id: the run function needs a pointer */
-    int kernels;        /* number of kernels so far */
-    int dense;          /* the same for dense products; some have two entries in the table */
-    List *products;     /* Product *, of all programs */
-    double flops, product_flops, repeats; /* repeats: number of executions of the current lines */
+    Lowering lower; /* of the current kernel, and its input */
+    Entry *entry;   /* counts its kernels, products and operations */
+    bool *declared; /* by tensor->id: the run function needs a pointer */
+    List *products; /* Product *, of all programs */
+    double repeats; /* number of executions of the current lines */
 
     Text *functions;    /* of the module, or of its GPU text: the kernels */
     List *kernel_texts; /* KernelPlace *: ranges of the kernels of the module in `functions` */
@@ -161,26 +159,6 @@ void emit_units(Emitter *emitter, const List *units);
 
 /* ---- emit_program.c, emit_update.c, emit_table.c ---- */
 
-/* Facts about one emitted program for the table. */
-typedef struct Emitted {
-    Program *program;
-    const char *prefix;
-    int first_product, product_count, dense, kernels;
-    size_t arena_bytes; /* temporaries of its plan, and the scratch memory of calls after them */
-    double flops, product_flops;
-} Emitted;
-
-/* Offsets in the weights or states block: each parameter of any program once, by path. Frozen
- * parameters are at the end. */
-typedef struct Layout {
-    List tensors;    /* Tensor * */
-    size_t *offsets; /* by index in tensors */
-    size_t bytes, frozen_bytes, whole_bytes;
-    size_t unit;  /* alignment of the offsets */
-    Table places; /* int *: indices in tensors, by path */
-} Layout;
-
-Layout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 /* The tensors of that role, in order. */
 List tensors_with(Arena *arena, const Program *program, Role role);
 /* The table entry of a tensor. */
@@ -197,8 +175,8 @@ struct Module {
     List products;     /* Product * */
     List own_products; /* OwnProduct * */
     List sizes;        /* SizeConstant * */
-    Layout weights, states;
-    List emitted; /* Emitted * */
+    BlockLayout weights, states;
+    List entries; /* Entry * */
     bool update;
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */

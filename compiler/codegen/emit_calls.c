@@ -48,7 +48,8 @@ void count_attend(Emitter *emitter, const Statement *statement) {
     double pairs = pairs_seen(&statement->attention, (double)size_at(&q, 3),
                               (double)attend_places(emitter, statement));
     double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
-    emitter->flops += emitter->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
+    emitter->entry->flops +=
+        emitter->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
 }
 
 /* The storage types of the operands: bf16 or bytes. */
@@ -246,15 +247,15 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
         return;
     }
     emit_equation(emitter, statement);
-    const char *name =
-        arena_format(emitter->lower.arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);
+    const char *name = arena_format(emitter->lower.arena, "moec_options_%s_%d",
+                                    emitter->entry->name, emitter->entry->kernels);
     /* Options are constants of the file, above the function that uses them. */
     Text *out = emitter->out;
     int indent = emitter->indent;
     bool options = statement->call != CALL_TOP;
     emitter->out = emitter->functions;
     emitter->indent = 0;
-    if (options) emitter->kernels++;
+    if (options) emitter->entry->kernels++;
     if (statement->call == CALL_PACK)
         add_pack(emitter, statement, name);
     else if (options)

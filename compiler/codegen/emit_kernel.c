@@ -30,8 +30,8 @@ const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest
         if (!nest || nest == kernel->root || is_inside(member, nest))
             made = member->statement->target->tensor;
     }
-    return arena_format(emitter->lower.arena, "kernel_%s_%d_%s", emitter->prefix,
-                        emitter->kernels++, made ? emitter->lower.names[made->id] : "");
+    return arena_format(emitter->lower.arena, "kernel_%s_%d_%s", emitter->entry->name,
+                        emitter->entry->kernels++, made ? emitter->lower.names[made->id] : "");
 }
 
 /* True if no other tensor of the kernel overlaps the memory. */

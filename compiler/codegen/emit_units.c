@@ -36,7 +36,7 @@ static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const char *first = product->accumulate ? NULL : first_iteration(emitter, contraction);
     const char *number = arena_format(emitter->lower.arena, "%d",
                                       add_product(emitter, contraction, product->accumulate));
-    emitter->dense++;
+    emitter->entry->dense++;
     if (contraction->begins) { /* the next entry stores */
         add_product(emitter, contraction, false);
         number = arena_format(emitter->lower.arena, "%s + moec_first", number);
@@ -132,8 +132,8 @@ static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
         if (contraction->outer_count) emit_line(emitter, "}");
         emitter->lower.binding_count = bindings;
     }
-    emitter->flops += flops;
-    emitter->product_flops += flops;
+    emitter->entry->flops += flops;
+    emitter->entry->product_flops += flops;
 }
 
 /* Emits rows that share a launch, from `first` on. Returns the index of the last. */
@@ -145,8 +145,8 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
         double flops = flops_of(emitter, contraction) * (dual ? 2 : 1);
         if (dual) emit_equation(emitter, dual->statement);
         emit_equation(emitter, unit->statement);
-        emitter->flops += flops;
-        emitter->product_flops += flops;
+        emitter->entry->flops += flops;
+        emitter->entry->product_flops += flops;
     } while (end < units->count && ((const ScheduleUnit *)units->items[end])->beside);
     emitter->target->rows(emitter, units, first, end - first);
     return end - 1;

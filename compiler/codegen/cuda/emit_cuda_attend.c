@@ -207,7 +207,7 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
     Emitter *emitter = attend->emitter;
     const char *name =
         device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
-                                            emitter->prefix, emitter->kernels));
+                                            emitter->entry->name, emitter->entry->kernels));
     add_variant(attend, call, (Variant){name, call->name, further, MOEC_ATTEND_THREADS});
     end_piece(emitter->device, name);
     emitter->lower.binding_count = call->bindings;
@@ -492,8 +492,8 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
                      .k = shape_of(in->items[1]),
                      .v = shape_of(in->items[2]),
                      .rounds = attend_rounds(emitter->lower.program, statement)};
-    attend.options =
-        arena_format(emitter->lower.arena, "options_%s_%d", emitter->prefix, emitter->kernels);
+    attend.options = arena_format(emitter->lower.arena, "options_%s_%d", emitter->entry->name,
+                                  emitter->entry->kernels);
     attend.batch = leading(&attend.q, 3);
     if (epilogue) emit_equations_above(emitter, epilogue);
     add_options(&attend);
@@ -505,5 +505,5 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
     else
         emit_whole(&attend);
     text_add(emitter->functions, "\n");
-    emitter->kernels++;
+    emitter->entry->kernels++;
 }

@@ -345,8 +345,9 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
             arena_format(emitter->lower.arena, "moec_in_lanes<%d>(%s)", width, functor.text);
     emitter->lower.binding_count = bindings;
     text_add(arguments, ", %s", functor.arguments.text);
-    const char *name = device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
-                                                           emitter->prefix, emitter->kernels++));
+    const char *name =
+        device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
+                                            emitter->entry->name, emitter->entry->kernels++));
     emit_equations_above(emitter, epilogue);
     Tile own = *tile;
     if (contraction->product.n <= tile->breadth) own.wide = NULL;

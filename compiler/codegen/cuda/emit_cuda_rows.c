@@ -118,7 +118,7 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
         put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
     end_stores(emitter, bindings, &rows.parameters, &rows.arguments);
     const char *name = device_kernel(
-        emitter, arena_format(arena, "row_%s_%d", emitter->prefix, emitter->kernels++));
+        emitter, arena_format(arena, "row_%s_%d", emitter->entry->name, emitter->entry->kernels++));
     emit_equations_above(emitter, rows.stores);
     Text *out = emitter->out;
     int indent = emitter->indent;

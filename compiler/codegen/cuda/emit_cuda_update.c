@@ -8,7 +8,7 @@ enum { SHARE = 8192 };
 /* Adds the start of each trained parameter to the table of the kernel; returns the number of
  * blocks. each: elements per block, 0: a parameter is not divided. *shares: rows of the table. */
 static long add_shares(Module *module, long each, int *shares) {
-    const Layout *weights = &module->weights;
+    const BlockLayout *weights = &module->weights;
     Text *text = &module->device.text;
     long blocks = 0;
     *shares = 0;
