@@ -13,12 +13,11 @@ typedef struct OwnProduct {
 } OwnProduct;
 
 typedef struct Emitter Emitter;
-typedef struct Module Module;
 
-/* The optimizer step: its lines and its inputs. */
+/* The optimizer step: declarations before its loops, its loops and its inputs. */
 typedef struct Update {
-    const char *head, *body;
-    Launch launch;
+    const char *head;
+    LoopKernel *body;
     List scalars, states; /* Tensor * */
 } Update;
 
@@ -29,29 +28,14 @@ typedef struct ParameterStyle {
     const char *memory;               /* before the type of an array */
     const char *alone;                /* before the name of an array that overlaps no other */
     const char *address;              /* before an argument */
+    const char *begin, *seed_begin;   /* first lines of a kernel; further ones of one with a seed */
 } ParameterStyle;
-
-/* A kernel under construction, and the emitter state to restore after it. */
-typedef struct KernelText {
-    int bindings, indent;
-    Text *run;
-    FormBlock body;
-    const char *bounds; /* of its threads, between its type and its name, or NULL */
-    Text parameters, arguments;
-} KernelText;
 
 /* Range of a kernel in a text, and its head up to the end of the parameters. */
 typedef struct KernelPlace {
     size_t first, end;
     const char *head;
 } KernelPlace;
-
-/* The text of the GPU kernels and the range of each. */
-typedef struct DeviceText {
-    Text text;
-    List kernels; /* char *: the names of the kernels, by number */
-    List pieces;  /* MoecPiece * */
-} DeviceText;
 
 /* Differences between targets in the units of a schedule. */
 typedef struct EmitTarget {
@@ -75,25 +59,23 @@ typedef struct EmitTarget {
     bool variants; /* the host selects a variant of a kernel: see MoecHost.launch_variant */
 } EmitTarget;
 
-extern const EmitTarget target_c, target_cuda, target_cuda_alone;
+extern const EmitTarget target_c, target_c_hosted, target_c_marked, target_cuda, target_cuda_alone;
+
+/* emit_module for any target. */
+Module *module_for(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
+                   bool plain);
 
 struct Emitter {
     Lowering lower; /* of the current kernel, and its input */
-    Entry *entry;   /* counts its kernels, products and operations */
-    bool *declared; /* by tensor->id: the run function needs a pointer */
-    List *products; /* Product *, of all programs */
-    double repeats; /* number of executions of the current lines */
+    Module *module;
+    const EmitTarget *target; /* of the module; for the learning rate, the host */
+    Entry *entry;             /* counts its kernels, products and operations */
+    bool *declared;           /* by tensor->id: the run function needs a pointer */
+    double repeats;           /* number of executions of the current lines */
+    int bindings;             /* before the current kernel */
 
-    Text *functions;    /* of the module, or of its GPU text: the kernels */
-    List *kernel_texts; /* KernelPlace *: ranges of the kernels of the module in `functions` */
-    Text *out;          /* receives lines */
+    Text *out; /* receives lines */
     int indent;
-    List *forms; /* receives the forms of all kernels, KernelForm *, instead of a text; or NULL */
-
-    /* GPU programs */
-    const EmitTarget *target;
-    DeviceText *device; /* of all programs */
-    List *own_products; /* OwnProduct *: by number of the product */
 };
 
 /* ---- emit_names.c ---- */
@@ -107,10 +89,16 @@ const char *line_of(Arena *arena, Span span);
 /* The axes of a tensor: "[batch, s, d]". */
 const char *axes_of(Arena *arena, const Tensor *tensor);
 
-/* ---- emit_forms.c ---- */
+/* ---- print_functions.c ---- */
 
-/* Completes a kernel: prints its body to the text, and adds its form to the list on request. */
-void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent);
+/* Adds the equations of statements as a comment. */
+void print_equations(Text *text, const List *statements);
+/* The parameters of a kernel as text, and its arguments. */
+const char *params_text(Arena *arena, const ParameterStyle *style, const List *params);
+const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *params);
+/* Prints sections. places, pieces: receive KernelPlace * and MoecPiece *; or NULL. */
+void print_functions(Text *text, const Module *module, const List *sections, List *places,
+                     List *pieces);
 
 /* ---- emit_kernel.c ---- */
 
@@ -121,15 +109,24 @@ void emit_dense(Emitter *emitter, const Contraction *contraction, const char *nu
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
-/* Adds parameters and arguments for everything that a kernel uses, after existing ones. */
-void add_parameters(Emitter *emitter, Text *parameters, Text *arguments);
-/* Between these two calls a separate function is lowered. Its name and parameters are known at the
- * end. nest: the part of the kernel in it, or NULL; begin: its first lines. */
-void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text);
-void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
-                  const char *begin);
-/* Adds the equations of a kernel as a comment: those in a nest, or all (NULL). */
-void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest);
+void add_param(Arena *arena, List *params, Param param);
+/* Adds parameters for everything that the current kernel uses, after existing ones. */
+void add_params(Emitter *emitter, List *params);
+/* Adds the statements of a kernel: those in a nest, or all (NULL). */
+void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *statements);
+/* Adds loops to the module, completely lowered. */
+void add_loops(Emitter *emitter, LoopKernel *loops, const char *name);
+/* Between these two calls a separate function is lowered. nest: the part of the kernel in it, or
+ * NULL. */
+LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel);
+void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
+/* Adds a section with this text to a list, or to the functions of the target: as it is, or as a
+ * line, broken if it is too long. */
+Section *add_text(Arena *arena, List *sections, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+Section *function_text(Emitter *emitter, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void function_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_scan(Emitter *emitter, const Statement *scan);
@@ -164,27 +161,6 @@ List tensors_with(Arena *arena, const Program *program, Role role);
 /* The table entry of a tensor. */
 MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 
-/* All programs of one text, and their common parts. */
-struct Module {
-    Arena *arena;
-    const EmitTarget *target;
-    List *forms;       /* see Emitter */
-    Text functions;    /* of the text with the table */
-    List kernel_texts; /* KernelPlace *: of the kernels in `functions` */
-    DeviceText device;
-    List products;     /* Product * */
-    List own_products; /* OwnProduct * */
-    List sizes;        /* SizeConstant * */
-    BlockLayout weights, states;
-    List entries; /* Entry * */
-    bool update;
-    int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
-    Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
-};
-
-/* Emits every program into the functions of a module. */
-Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
-                    List *forms);
 void emit_products(Text *text, const List *products);
 /* Adds `, .a_type = MOEC_BF16` for a bf16 operand. */
 void emit_type(Text *text, const char *operand, Type type);
@@ -192,7 +168,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix);
 void emit_update(Module *module, Program *program);
 /* "MOEC_SCALAR_RATE" */
 const char *scalar_text(MoecScalar kind);
-void emit_table(Module *module, Text *text, const char *model);
+void emit_table(const Module *module, Text *text);
 /* Adds the contents of the text as a comment: its graphs, their inputs and sizes. */
 void emit_overview(const Module *module, Text *text);
 
@@ -221,8 +197,9 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns);
  * Templates of other operations do the same, with a given number of target loops in the row. width
  * > 1: that many adjacent elements at a time; the template passes the index of the first. */
 typedef struct Functor {
-    const char *text; /* "[&](long row, long column, float sum) { ... }" */
-    Text parameters, arguments;
+    const char *text; /* "[&](long row, long column, float sum) { LOOPS_HERE }" */
+    LoopKernel *loops;
+    const char *parameters, *arguments;
 } Functor;
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
 /* Inputs of a store: the number of target loops in the row, the number of adjacent elements, the
@@ -232,10 +209,10 @@ typedef struct Store {
     const Statement *dual;
     int indent;
 } Store;
-/* store_text: the text of a store for a line with that indentation, after the start of the kernel.
- * end_stores: parameters of everything that the stores since then use. */
-const char *store_text(Emitter *emitter, Kernel *epilogue, Store store);
-void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments);
+/* store_text: the text of a store for a line with that indentation, after the start of the kernel;
+ * its loops. end_stores: parameters of everything that the stores since then use. */
+const char *store_text(Emitter *emitter, Kernel *epilogue, Store store, LoopKernel **loops);
+List end_stores(Emitter *emitter, int bindings);
 /* Adds the equations of a store as a comment above the next kernel. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
 void emit_cuda_scan(Emitter *emitter, const Statement *scan);
@@ -245,7 +222,7 @@ void emit_cuda_update(Module *module, const Update *update);
 const char *device_kernel(Emitter *emitter, const char *name);
 /* Ends a piece: the text since the last piece is a kernel or one of its variants; NULL: shared by
  * several kernels. */
-void end_piece(DeviceText *device, const char *kernel);
+void end_piece(Module *module, const char *kernel);
 /* Adds the launch of a kernel; arguments: "&a, &b". */
 void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments);
 /* The same with additional shared memory in bytes. */

@@ -250,19 +250,20 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     const char *name = arena_format(emitter->lower.arena, "moec_options_%s_%d",
                                     emitter->entry->name, emitter->entry->kernels);
     /* Options are constants of the file, above the function that uses them. */
-    Text *out = emitter->out;
+    Text *out = emitter->out, constant = {.arena = emitter->lower.arena};
     int indent = emitter->indent;
-    bool options = statement->call != CALL_TOP;
-    emitter->out = emitter->functions;
+    emitter->out = &constant;
     emitter->indent = 0;
-    if (options) emitter->entry->kernels++;
     if (statement->call == CALL_PACK)
         add_pack(emitter, statement, name);
-    else if (options)
+    else if (statement->call != CALL_TOP)
         add_attend(emitter, statement, name);
-    if (options) emit_line(emitter, "%s", "");
     emitter->out = out;
     emitter->indent = indent;
+    if (constant.length) {
+        emitter->entry->kernels++;
+        function_text(emitter, "%s\n", constant.text);
+    }
     switch (statement->call) {
     case CALL_ATTEND:
         if (statement->attention.position)

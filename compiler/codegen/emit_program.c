@@ -11,15 +11,10 @@ static Emitter *emitter_new(Module *module, Schedule *schedule, const char *pref
     size_t tensors = (size_t)program->tensors.count + 1;
     emitter->lower.arena = arena;
     emitter->lower.program = program;
+    emitter->module = module;
     emitter->target = module->target;
-    emitter->products = &module->products;
-    emitter->device = &module->device;
-    emitter->own_products = &module->own_products;
-    emitter->kernel_texts = &module->kernel_texts;
-    emitter->forms = module->forms;
-    if (!module->forms) emitter->lower.sizes = &module->sizes;
+    if (!module->plain) emitter->lower.sizes = &module->sizes;
     emitter->repeats = 1;
-    emitter->functions = module->target->apart ? &module->device.text : &module->functions;
     emitter->lower.names = arena_alloc(arena, tensors * sizeof *emitter->lower.names);
     emitter->declared = arena_alloc(arena, tensors * sizeof *emitter->declared);
     emitter->lower.schedule = schedule;
@@ -130,7 +125,6 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     Emitter *emitter = emitter_new(module, schedule, prefix);
     Entry *entry = emitter->entry;
     Text body = {.arena = arena}, head = {.arena = arena};
-    Text *text = &module->functions;
     entry->first_product = module->products.count;
     emitter->lower.used = emitter->declared;
     emitter->out = &body;
@@ -145,13 +139,8 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     declare_tensors(emitter);
     clear_tensors(emitter);
     clear_gradients(emitter, &module->weights);
-    text_add(text, "static void run_%s(const MoecRun *run)\n{\n", prefix);
-    if (head.length)
-        text_add_bytes(text, head.text, head.length);
-    else
-        text_add(text, "    (void)run;\n");
-    text_add(text, "\n");
-    if (body.length) text_add_bytes(text, body.text, body.length);
-    text_add(text, "}\n\n");
+    if (!head.length) text_add(&head, "    (void)run;\n");
+    add_text(arena, &module->functions, "static void run_%s(const MoecRun *run)\n{\n%s\n%s}\n\n",
+             prefix, head.text, body.length ? body.text : "");
     list_push(arena, &module->entries, entry);
 }

@@ -176,7 +176,7 @@ void emit_overview(const Module *module, Text *text) {
     if (module->update) text_add(text, "/* update: one optimizer step of one parameter. */\n");
 }
 
-void emit_table(Module *module, Text *text, const char *model) {
+void emit_table(const Module *module, Text *text) {
     Arena *arena = module->arena;
     const List *entries = &module->entries;
     const BlockLayout *weights = &module->weights, *states = &module->states;
@@ -189,7 +189,7 @@ void emit_table(Module *module, Text *text, const char *model) {
         text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
 
     text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n",
-             quoted(arena, model));
+             quoted(arena, module->program_count ? module->programs[0]->name : ""));
     if (weights->tensors.count)
         text_add(text, "    .parameters = parameters, .parameter_count = %d,\n",
                  weights->tensors.count);
@@ -205,9 +205,9 @@ void emit_table(Module *module, Text *text, const char *model) {
     if (module->products.count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n",
                  module->products.count);
-    if (module->device.kernels.count)
+    if (module->device_kernels.count)
         text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
-                 module->device.kernels.count);
+                 module->device_kernels.count);
     if (module->own_products.count) text_add(text, "    .own_products = moec_own_products,\n");
     text_add(text, "};\n");
 }

@@ -8,8 +8,8 @@ static int add_product(Emitter *emitter, const Contraction *contraction, bool ac
     *copy = contraction->product;
     copy->name = contraction->c->tensor->name;
     copy->accumulate = accumulate;
-    list_push(emitter->lower.arena, emitter->products, copy);
-    return emitter->products->count - 1;
+    list_push(emitter->lower.arena, &emitter->module->products, copy);
+    return emitter->module->products.count - 1;
 }
 
 /* The condition that all summed loops around a product are in their first iteration. */

@@ -4,6 +4,7 @@
 #ifndef MODULE_H
 #define MODULE_H
 
+#include "loop/form.h"
 #include "schedule/kernel.h"
 
 /* ---- memory: layout.c ---- */
@@ -54,6 +55,67 @@ typedef struct Entry {
     size_t arena_bytes; /* temporaries of its plan, and the scratch memory of calls after them */
     double flops, product_flops;
 } Entry;
+
+/* ---- kernels ---- */
+
+typedef enum ParamKind {
+    PARAM_SEED,    /* of the run */
+    PARAM_INDEX,   /* of an enclosing repeat */
+    PARAM_POINTER, /* to a buffer */
+    PARAM_SCRATCH  /* memory for partial sums, after the temporaries of the entry */
+} ParamKind;
+
+/* A parameter of a kernel. Its argument has the same name. */
+typedef struct Param {
+    ParamKind kind;
+    const char *name;     /* of an index or a pointer */
+    const Buffer *buffer; /* of a pointer */
+    bool written, alone;  /* of a pointer; alone: overlaps no other one */
+    size_t offset;        /* of scratch memory, in the arena */
+} Param;
+
+/* The loops of a kernel, or of the store of a template. */
+typedef struct LoopKernel {
+    KernelForm form;
+    const Target *target; /* the host runs one kernel of a GPU program */
+    List params;          /* Param *; empty for a store */
+    List statements;      /* const Statement *: the equations that it computes */
+    Launch launch;
+    int indent; /* of its loops in the text */
+} LoopKernel;
+
+/* A part of a text. */
+typedef struct Section {
+    const LoopKernel *kernel; /* a function, or NULL: */
+    const char *text;         /* LOOPS_HERE stands for the loops of the next of `loops` */
+    List loops;               /* LoopKernel * */
+    bool ends;                /* the last section of a piece: see MoecPiece */
+    int number;               /* of the kernel in the piece */
+} Section;
+
+#define LOOPS_HERE "\f"
+
+/* ---- the module ---- */
+
+/* All programs of one text, and their common parts. */
+typedef struct Module {
+    Arena *arena;
+    const struct EmitTarget *target;
+    Program **programs; /* with that of the optimizer */
+    int program_count;
+    List entries;           /* Entry *: the other ones */
+    List kernels;           /* LoopKernel *: all loops */
+    List functions, device; /* Section *: of the text with the table, of the kernels of a GPU */
+    List device_kernels;    /* char *: the names of the kernels of a GPU, by number */
+    List products;          /* Product * */
+    List own_products;      /* OwnProduct *: by number of the product */
+    List sizes;             /* SizeConstant * */
+    bool plain;             /* sizes are numbers */
+    BlockLayout weights, states;
+    bool update;
+    int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
+    Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
+} Module;
 
 /* The memory of all tensors of a program; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,

@@ -82,7 +82,7 @@ static void add_options(const Attend *attend) {
     Emitter *emitter = attend->emitter;
     const AttendOptions *options = &attend->statement->attention;
     const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
-    Text *text = emitter->functions;
+    Text options_text = {.arena = emitter->lower.arena}, *text = &options_text;
     text_add(text, "struct %s {\n", attend->options);
     text_add(
         text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld, places = %ld;\n",
@@ -99,7 +99,8 @@ static void add_options(const Attend *attend) {
              number_text(emitter->lower.arena, options->scale),
              number_text(emitter->lower.arena, options->cap));
     text_add(text, "};\n");
-    end_piece(emitter->device, NULL);
+    function_text(emitter, "%s", text->text);
+    end_piece(emitter->module, NULL);
 }
 
 /* ---- kernels and their arguments ---- */
@@ -111,13 +112,17 @@ typedef struct Call {
     const char *name; /* of the template, without "moec_" */
     Text parameters, given, arguments;
     int bindings;
+    LoopKernel *loops; /* of its store, or NULL */
 } Call;
 
 static Call call_of(const Attend *attend, const char *name) {
     Arena *arena = attend->emitter->lower.arena;
-    return (Call){attend->emitter,  name,
-                  {.arena = arena}, {.arena = arena},
-                  {.arena = arena}, attend->emitter->lower.binding_count};
+    return (Call){.emitter = attend->emitter,
+                  .name = name,
+                  .parameters = {.arena = arena},
+                  .given = {.arena = arena},
+                  .arguments = {.arena = arena},
+                  .bindings = attend->emitter->lower.binding_count};
 }
 
 static void add(Call *call, const char *parameter, const char *given, const char *argument) {
@@ -191,16 +196,12 @@ typedef struct Variant {
 
 static void add_variant(const Attend *attend, const Call *call, Variant variant) {
     Emitter *emitter = attend->emitter;
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
-              variant.threads, variant.name, call->parameters.text);
-    emitter->out = out;
-    emitter->indent = indent;
-    text_add(emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
-             variant.template, attend->options, variant.further, call->given.text);
+    function_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
+                  variant.threads, variant.name, call->parameters.text);
+    Section *section =
+        function_text(emitter, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
+                      variant.template, attend->options, variant.further, call->given.text);
+    if (call->loops) list_push(emitter->lower.arena, &section->loops, call->loops);
 }
 
 static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
@@ -209,7 +210,7 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
         device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
                                             emitter->entry->name, emitter->entry->kernels));
     add_variant(attend, call, (Variant){name, call->name, further, MOEC_ATTEND_THREADS});
-    end_piece(emitter->device, name);
+    end_piece(emitter->module, name);
     emitter->lower.binding_count = call->bindings;
     return name;
 }
@@ -264,13 +265,13 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
         launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles)),
         launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles))};
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
-    text_add(emitter->functions, "\n#ifdef MOEC_WGMMA\n");
+    function_text(emitter, "\n#ifdef MOEC_WGMMA\n");
     add_variant(attend, call,
                 (Variant){arena_format(emitter->lower.arena, "%s_wgmma", name), variants->template,
                           shape_text(attend, "MoecGroupShape", other),
                           MOEC_GROUP_THREADS * other.tiles});
-    text_add(emitter->functions, "#endif\n");
-    end_piece(emitter->device, name);
+    function_text(emitter, "#endif\n");
+    end_piece(emitter->module, name);
     emit_line(emitter,
               "moec_launch_variant(run, %s, MOEC_VARIANTS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
               "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
@@ -302,7 +303,8 @@ static void give_store(const Attend *attend, Call *call) {
     if (attend->epilogue) {
         Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape),
                                      takes_pairs(attend) ? 2 : 1);
-        add(call, store.parameters.text, store.text, store.arguments.text);
+        add(call, store.parameters, store.text, store.arguments);
+        call->loops = store.loops;
         return;
     }
     const char *name = bind_name(&emitter->lower, NULL, "o");
@@ -504,6 +506,6 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
         emit_step(&attend);
     else
         emit_whole(&attend);
-    text_add(emitter->functions, "\n");
+    function_text(emitter, "\n");
     emitter->entry->kernels++;
 }

@@ -122,16 +122,16 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
     text_add(&name, "dense_%s", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    int count = emitter->device->kernels.count;
+    int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
-    if (emitter->device->kernels.count == count) return name.text;
-    text_add(emitter->functions,
-             "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
-             "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
-             "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
-             tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
-             type_name(tensors[2]), tile->text);
-    end_piece(emitter->device, name.text);
+    if (emitter->module->device_kernels.count == count) return name.text;
+    function_text(emitter,
+                  "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
+                  "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
+                  "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
+                  tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
+                  type_name(tensors[2]), tile->text);
+    end_piece(emitter->module, name.text);
     return name.text;
 }
 
@@ -159,8 +159,8 @@ static void add_own(Emitter *emitter, const Contraction *contraction, const char
             operands[i] ? place_alignment(&emitter->lower, operands[i]) : own->alignment;
         if (alignment < own->alignment) own->alignment = alignment;
     }
-    while (emitter->own_products->count < emitter->products->count)
-        list_push(emitter->lower.arena, emitter->own_products, own);
+    while (emitter->module->own_products.count < emitter->module->products.count)
+        list_push(emitter->lower.arena, &emitter->module->own_products, own);
 }
 
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
@@ -188,6 +188,7 @@ static const char *const parameter_names[NAMES] = {"grouped", "group", "a_gather
 typedef struct Body {
     const char *name, *parameters, *store;
     const char *const *names; /* NAMES */
+    LoopKernel *loops;        /* of the store, or NULL */
 } Body;
 
 /* One of the variants of a kernel. boxed: its operands arrive in boxes. */
@@ -213,14 +214,11 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
     const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool second = contraction->second != NULL;
-    Text *out = emitter->out, tables = {.arena = emitter->lower.arena};
+    Text tables = {.arena = emitter->lower.arena};
     Text parameters = {.arena = emitter->lower.arena}, maps = {.arena = emitter->lower.arena};
     if (variant.boxed) put_maps(contraction, body, &parameters, &maps);
-    int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    emit_line(
+    function_line(
         emitter,
         "extern \"C\" __global__ void __launch_bounds__(%s) "
         "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
@@ -230,14 +228,14 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
                  "const MoecBf16 *more_b, "
                : "",
         body->parameters, variant.boxed ? parameters.text : "");
-    text_add(emitter->functions,
-             "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
-             weight ? "weight" : "rows", second ? "_twice" : "", variant.boxed ? "_boxed" : "",
-             variant.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
-             names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
-             variant.boxed ? maps.text : "", body->store);
-    emitter->out = out;
-    emitter->indent = indent;
+    Section *section = function_text(
+        emitter,
+        "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
+        weight ? "weight" : "rows", second ? "_twice" : "", variant.boxed ? "_boxed" : "",
+        variant.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
+        names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
+        variant.boxed ? maps.text : "", body->store);
+    if (body->loops) list_push(emitter->lower.arena, &section->loops, body->loops);
 }
 
 static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
@@ -245,14 +243,14 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
     const Variant variants[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
                                 {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
     add_variant(emitter, contraction, body, (Variant){tile->text, "", tile->bounds, false});
-    text_add(emitter->functions, "\n");
-    end_piece(emitter->device, body->name);
+    function_text(emitter, "\n");
+    end_piece(emitter->module, body->name);
     for (int i = 0; i < 2; i++) {
         if (!variants[i].tile) continue;
-        text_add(emitter->functions, "#ifdef MOEC_WGMMA\n");
+        function_text(emitter, "#ifdef MOEC_WGMMA\n");
         add_variant(emitter, contraction, body, variants[i]);
-        text_add(emitter->functions, "#endif\n\n");
-        end_piece(emitter->device, body->name);
+        function_text(emitter, "#endif\n\n");
+        end_piece(emitter->module, body->name);
     }
 }
 
@@ -310,13 +308,14 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     if (contraction->second) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
     text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(&emitter->lower, contraction->c));
-    int count = emitter->device->kernels.count;
+    int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
     const Body body = {
         name.text, parameters.text,
         arena_format(emitter->lower.arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
-        parameter_names};
-    if (emitter->device->kernels.count > count) add_kernel(emitter, contraction, tile, &body);
+        parameter_names, NULL};
+    if (emitter->module->device_kernels.count > count)
+        add_kernel(emitter, contraction, tile, &body);
     return name.text;
 }
 
@@ -344,7 +343,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
         functor.text =
             arena_format(emitter->lower.arena, "moec_in_lanes<%d>(%s)", width, functor.text);
     emitter->lower.binding_count = bindings;
-    text_add(arguments, ", %s", functor.arguments.text);
+    text_add(arguments, ", %s", functor.arguments);
     const char *name =
         device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
                                             emitter->entry->name, emitter->entry->kernels++));
@@ -352,7 +351,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     Tile own = *tile;
     if (contraction->product.n <= tile->breadth) own.wide = NULL;
     add_kernel(emitter, contraction, &own,
-               &(const Body){name, functor.parameters.text, functor.text, names});
+               &(const Body){name, functor.parameters, functor.text, names, functor.loops});
     return name;
 }
 

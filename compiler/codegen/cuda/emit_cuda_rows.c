@@ -41,6 +41,7 @@ typedef struct Operand {
  * so far. */
 typedef struct Rows {
     Text parameters, arguments, calls;
+    List loops;     /* LoopKernel *: of the stores */
     Kernel *stores; /* all of them, for lookups */
     List operands;  /* Operand * */
     long columns, blocks;
@@ -90,16 +91,20 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
              "", dual ? "matrices" : "matrix", tile.text, along ? "true" : "false",
              fixed ? "true" : "false");
     text_add(&rows->calls, from ? "blockIdx.x - %ld" : "blockIdx.x", from);
-    text_add(
-        &rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
-        along ? product->b_n : product->b_k, names[0],
-        dual ? arena_format(emitter->lower.arena, "%s, %s", names[1], names[2]) : names[1],
-        store_text(emitter, unit->epilogue, (Store){0, 1, dual ? dual->statement : NULL, indent}));
+    LoopKernel *loops;
+    const char *store = store_text(emitter, unit->epilogue,
+                                   (Store){0, 1, dual ? dual->statement : NULL, indent}, &loops);
+    list_push(emitter->lower.arena, &rows->loops, loops);
+    text_add(&rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
+             along ? product->b_n : product->b_k, names[0],
+             dual ? arena_format(emitter->lower.arena, "%s, %s", names[1], names[2]) : names[1],
+             store);
 }
 
 /* One kernel for the sizes of the rows: a block selects its row by its number. */
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     Arena *arena = emitter->lower.arena;
+    const ParameterStyle *style = &emitter->target->parameters;
     int bindings = emitter->lower.binding_count;
     Rows rows = {
         .parameters = {.arena = arena}, .arguments = {.arena = arena}, .calls = {.arena = arena}};
@@ -116,20 +121,18 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     begin_kernel(&emitter->lower, rows.stores);
     for (int i = 0; i < count; i++)
         put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
-    end_stores(emitter, bindings, &rows.parameters, &rows.arguments);
+    const List params = end_stores(emitter, bindings);
+    if (params.count) {
+        text_add(&rows.parameters, ", %s", params_text(arena, style, &params));
+        text_add(&rows.arguments, ", %s", arguments_text(arena, style, &params));
+    }
     const char *name = device_kernel(
         emitter, arena_format(arena, "row_%s_%d", emitter->entry->name, emitter->entry->kernels++));
     emit_equations_above(emitter, rows.stores);
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
-              name, rows.parameters.text);
-    text_add(emitter->functions, "{\n%s}\n\n", rows.calls.text);
-    emitter->out = out;
-    emitter->indent = indent;
-    end_piece(emitter->device, name);
+    function_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
+                  name, rows.parameters.text);
+    function_text(emitter, "{\n%s}\n\n", rows.calls.text)->loops = rows.loops;
+    end_piece(emitter->module, name);
     emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
                 rows.arguments.text);
 }

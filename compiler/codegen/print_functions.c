@@ -1,0 +1,123 @@
+/* print_functions: the functions of a module as text. The loops of all kernels are final.
+ *
+ *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
+ *     static void kernel_train_3(long i, const float *restrict x, ..., float *restrict y)
+ */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+/* A block of this size fits with any register count of the compiler, at most 255 of 65536 per
+ * thread. A larger block needs launch bounds, or the launch may fail. */
+enum { FREE_THREADS = 256 };
+
+void print_equations(Text *text, const List *statements) {
+    Arena *arena = text->arena;
+    for (int i = 0; i < statements->count; i++) {
+        const Statement *statement = statements->items[i];
+        const char *equation = print_statement(arena, statement);
+        const char *place = line_of(arena, statement->span);
+        print_line(text, 0,
+                   arena_format(arena, "%s %.*s%s%s%s", i ? "  " : "/*",
+                                (int)strcspn(equation, "\n"), equation, *place ? "   -- " : "",
+                                place, i == statements->count - 1 ? " */" : ""));
+    }
+}
+
+static void add_param_text(Text *text, const ParameterStyle *style, const Param *param) {
+    switch (param->kind) {
+    case PARAM_SEED:
+        text_add(text, "%s", style->seed);
+        break;
+    case PARAM_INDEX:
+        text_add(text, "long %s", param->name);
+        break;
+    case PARAM_POINTER:
+        text_add(text, "%s%s%s *%s%s", style->memory, param->written ? "" : "const ",
+                 type_name(param->buffer->tensor), param->alone ? style->alone : "", param->name);
+        break;
+    case PARAM_SCRATCH:
+        text_add(text, "float *moec_parts");
+        break;
+    }
+}
+
+const char *params_text(Arena *arena, const ParameterStyle *style, const List *params) {
+    Text text = {.arena = arena};
+    for (int i = 0; i < params->count; i++) {
+        text_add(&text, "%s", i ? ", " : "");
+        add_param_text(&text, style, params->items[i]);
+    }
+    return params->count ? text.text : "";
+}
+
+const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *params) {
+    Text text = {.arena = arena};
+    for (int i = 0; i < params->count; i++) {
+        const Param *param = params->items[i];
+        if (i) text_add(&text, ", ");
+        if (param->kind == PARAM_SCRATCH)
+            text_add(&text, "MOEC_POINTER(run->arena + %zu)", param->offset);
+        else
+            text_add(&text, "%s%s", style->address,
+                     param->kind == PARAM_SEED ? style->seed_argument : param->name);
+    }
+    return params->count ? text.text : "";
+}
+
+static bool takes_seed(const LoopKernel *kernel) {
+    for (int i = 0; i < kernel->params.count; i++)
+        if (((const Param *)kernel->params.items[i])->kind == PARAM_SEED) return true;
+    return false;
+}
+
+static KernelPlace *print_kernel(Text *text, const LoopKernel *kernel,
+                                 const ParameterStyle *style) {
+    Arena *arena = text->arena;
+    const char *name = kernel->form.name, *params = params_text(arena, style, &kernel->params);
+    KernelPlace *place = arena_alloc(arena, sizeof *place);
+    place->first = text->length;
+    if (!*params) params = "void";
+    place->head = arena_format(arena, "%s %s(%s)", style->function, name, params);
+    print_equations(text, &kernel->statements);
+    if (kernel->launch.block > FREE_THREADS) {
+        text_add(text, "%s __launch_bounds__(%d)\n", style->function, kernel->launch.block);
+        print_line(text, 0, arena_format(arena, "%s(%s)", name, params));
+    } else {
+        print_line(text, 0, place->head);
+    }
+    text_add(text, "{\n%s%s", style->begin, takes_seed(kernel) ? style->seed_begin : "");
+    print_block(text, &kernel->form.block, kernel->indent);
+    text_add(text, "}\n\n");
+    place->end = text->length;
+    return place;
+}
+
+static void print_text(Text *text, const Section *section) {
+    const char *rest = section->text;
+    for (int i = 0; i < section->loops.count; i++) {
+        const LoopKernel *loops = section->loops.items[i];
+        const size_t before = strcspn(rest, LOOPS_HERE);
+        text_add_bytes(text, rest, before);
+        print_block(text, &loops->form.block, loops->indent);
+        rest += before + 1;
+    }
+    text_add_bytes(text, rest, strlen(rest));
+}
+
+void print_functions(Text *text, const Module *module, const List *sections, List *places,
+                     List *pieces) {
+    for (int i = 0; i < sections->count; i++) {
+        const Section *section = sections->items[i];
+        if (section->kernel) {
+            KernelPlace *place = print_kernel(text, section->kernel, &module->target->parameters);
+            if (places) list_push(module->arena, places, place);
+        } else {
+            print_text(text, section);
+        }
+        if (!pieces || !section->ends) continue;
+        MoecPiece *piece = arena_alloc(module->arena, sizeof *piece);
+        *piece = (MoecPiece){section->number, text->length};
+        list_push(module->arena, pieces, piece);
+    }
+}
