@@ -40,16 +40,16 @@ typedef struct KernelPlace {
 /* Differences between targets in the units of a schedule. */
 typedef struct EmitTarget {
     ParameterStyle parameters;
-    /* Writes the function of a kernel to emitter->functions and its call to the current line. */
+    /* Adds the function of a kernel and the step that runs it. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
-    /* A dense product; number: its index in the table, as C text. */
-    void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
+    /* Completes the step of a dense product; NULL: a library or the host computes it. */
+    void (*product)(Emitter *emitter, const Contraction *contraction, HostStep *step);
     /* epilogue: see ScheduleUnit. */
     void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
     void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
     /* `count` units from `first` on that share a launch; GPUs only. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
-    void (*clear)(Emitter *emitter, const char *name, size_t bytes); /* sets memory of a run to 0 */
+    const char *clear; /* a call that sets memory of a run to 0, before its address */
     /* The loops of the optimizer kernel; then the function or kernel that contains them. */
     Launch (*nests)(Emitter *emitter, const Kernel *kernel);
     void (*update)(Module *module, const Update *update);
@@ -71,17 +71,15 @@ struct Emitter {
     const EmitTarget *target; /* of the module; for the learning rate, the host */
     Entry *entry;             /* counts its kernels, products and operations */
     bool *declared;           /* by tensor->id: the run function needs a pointer */
-    double repeats;           /* number of executions of the current lines */
+    double repeats;           /* number of executions of the current steps */
     int bindings;             /* before the current kernel */
-
-    Text *out; /* receives lines */
-    int indent;
+    List *steps;              /* receives steps */
+    List equations;           /* const Statement *: of the next step */
+    int indent;               /* of lines, in their list of steps */
 };
 
 /* ---- emit_names.c ---- */
 
-/* Adds one line, broken if it is too long, at the current indentation. */
-void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A C string literal, quoted. */
 const char *quoted(Arena *arena, const char *text);
 /* `file.moe:12` of a span, or an empty text. */
@@ -100,12 +98,22 @@ const char *arguments_text(Arena *arena, const ParameterStyle *style, const List
 void print_functions(Text *text, const Module *module, const List *sections, List *places,
                      List *pieces);
 
+/* ---- print_steps.c, print_calls.c ---- */
+
+/* The function that runs a program. */
+void print_entry(Text *text, const Module *module, const Entry *entry);
+void print_call(Text *text, const HostStep *step, int indent);
+/* The constant with the options of a call. */
+void print_options(Text *text, const HostStep *step);
+void print_format(Text *text, int indent, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *operand_text(Arena *arena, const HostStep *step, int number);
+
 /* ---- emit_kernel.c ---- */
 
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
@@ -117,9 +125,11 @@ void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *
 /* Adds loops to the module, completely lowered. */
 void add_loops(Emitter *emitter, LoopKernel *loops, const char *name);
 /* Between these two calls a separate function is lowered. nest: the part of the kernel in it, or
- * NULL. */
+ * NULL. launch_kernel: the same with a step that runs it. */
 LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel);
 void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
+void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
+Section *add_section(Arena *arena, List *sections, Section section);
 /* Adds a section with this text to a list, or to the functions of the target: as it is, or as a
  * line, broken if it is too long. */
 Section *add_text(Arena *arena, List *sections, const char *format, ...)
@@ -141,15 +151,25 @@ typedef struct Shape {
 } Shape;
 
 Shape shape_of(const Expr *operand);
+/* Size of the dimension `back` before the end; of all dimensions before the last `own` together. */
+long size_at(const Shape *shape, int back);
+long leading_size(const Shape *shape, int own);
 /* count_attend: adds the operations of an attention. */
 /* The number of positions to attend to; the cache of a window has fewer keys. */
-long attend_places(const Emitter *emitter, const Statement *statement);
+long attend_places(const Program *program, const Statement *statement);
 void count_attend(Emitter *emitter, const Statement *statement);
-/* The equation of a unit and its source line, as a comment. */
+/* Adds a step, with the equations since the last one. */
+HostStep *add_step(Emitter *emitter, HostStepKind kind);
+void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds an operand of a step: a tensor from the element where all loops are 0, or NULL; the value
+ * of an integer. */
+void add_operand(Emitter *emitter, HostStep *step, const Expr *read, Access access);
+void add_value(Emitter *emitter, HostStep *step, const Expr *read);
+/* Adds an equation to the next step. */
 void emit_equation(Emitter *emitter, const Statement *statement);
 /* Outer size, size and inner size of the dimension that top selects along. */
 void top_sizes(const Statement *statement, long sizes[3]);
-const char *numbers_text(Emitter *emitter, const long *numbers, int count); /* "{1, 2}" */
+const char *numbers_text(Arena *arena, const long *numbers, int count); /* "{1, 2}" */
 /* The row-major strides of a further part of the group of a pack, by dimension of the mask. */
 void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]);
 void emit_units(Emitter *emitter, const List *units);
@@ -177,7 +197,7 @@ void emit_overview(const Module *module, Text *text);
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
 void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
+void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, HostStep *step);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
 /* The template of a tile: its text, the part of a kernel name, its size; the same for warpgroups,

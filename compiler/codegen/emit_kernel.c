@@ -5,7 +5,7 @@
 
 /* ---- sections ---- */
 
-static Section *add_section(Arena *arena, List *sections, Section section) {
+Section *add_section(Arena *arena, List *sections, Section section) {
     Section *added = arena_alloc(arena, sizeof *added);
     *added = section;
     list_push(arena, sections, added);
@@ -127,22 +127,22 @@ void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const c
     emitter->lower.binding_count = emitter->bindings;
 }
 
-static void call_kernel(Emitter *emitter, Kernel *kernel, LoopKernel *loops) {
-    add_params(emitter, &loops->params);
-    close_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
-    emit_line(emitter, "%s(%s);", loops->form.name,
-              arguments_text(emitter->lower.arena, &emitter->target->parameters, &loops->params));
+void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name) {
+    close_kernel(emitter, loops, nest, name);
+    add_step(emitter, STEP_LAUNCH)->kernel = loops;
 }
 
 void emit_kernel(Emitter *emitter, Kernel *kernel) {
     LoopKernel *loops = open_kernel(emitter, kernel);
     lower_nests(&emitter->lower, kernel->root);
-    call_kernel(emitter, kernel, loops);
+    add_params(emitter, &loops->params);
+    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
 }
 
 void emit_scan(Emitter *emitter, const Statement *scan) {
     Kernel *kernel = scan_kernel(&emitter->lower, scan);
     LoopKernel *loops = open_kernel(emitter, kernel);
     lower_scan(&emitter->lower, scan);
-    call_kernel(emitter, kernel, loops);
+    add_params(emitter, &loops->params);
+    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
 }

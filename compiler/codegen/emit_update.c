@@ -70,7 +70,6 @@ static Emitter *part_of(Module *module, Program *program, const EmitTarget *targ
         arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.names);
     emitter->lower.block = &body->form.block;
     body->indent = 1;
-    emitter->indent = 1;
     name_tensors(&emitter->lower, emitter->target->apart);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -94,18 +93,17 @@ static void emit_rate(Module *module, Program *program) {
     List statements = statements_of(program, true);
     const Kernel *kernel = kernel_of(emitter, &statements);
     if (kernel->root) lower_nests(&emitter->lower, kernel->root);
-    emitter->out = &out;
     add_loops(emitter, body, "update_rate");
     program->target = target;
     const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (is_scalar(tensor) && emitter->lower.used[i])
-            emit_line(emitter, "const float %s[1] = {(float)%s};", emitter->lower.names[i],
-                      tensor->scalar == MOEC_SCALAR_SCHEDULE_STEP ? "step" : "steps");
+            print_format(&out, 1, "const float %s[1] = {(float)%s};", emitter->lower.names[i],
+                         tensor->scalar == MOEC_SCALAR_SCHEDULE_STEP ? "step" : "steps");
         if (tensor->role != ROLE_OUTPUT) continue;
         result = arena_format(arena, "(double)%s[0]", emitter->lower.names[i]);
-        emit_line(emitter, "float %s[1];", emitter->lower.names[i]);
+        print_format(&out, 1, "float %s[1];", emitter->lower.names[i]);
     }
     Section *section =
         add_text(arena, &module->functions,
@@ -116,21 +114,21 @@ static void emit_rate(Module *module, Program *program) {
     list_push(arena, &section->loops, body);
 }
 
-static void declare_arrays(Emitter *emitter, Update *update) {
+static void declare_arrays(Emitter *emitter, Text *text, Update *update) {
     for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
         Tensor *tensor = emitter->lower.program->tensors.items[i];
         const char *name = emitter->lower.names[i];
         bool used = emitter->lower.used[i];
         if (is_scalar(tensor) && used) {
-            emit_line(emitter, "const float *const %s = scalars + %d;", name,
-                      update->scalars.count);
+            print_format(text, 1, "const float *const %s = scalars + %d;", name,
+                         update->scalars.count);
             list_push(emitter->lower.arena, &update->scalars, tensor);
         } else if (tensor->role == ROLE_ROUNDED && used) {
-            emit_line(emitter, "MoecBf16 *const %s = moec_rounded%s;", name,
-                      emitter->target->apart ? " + moec_from" : "");
+            print_format(text, 1, "MoecBf16 *const %s = moec_rounded%s;", name,
+                         emitter->target->apart ? " + moec_from" : "");
         } else if (tensor->role == ROLE_STATE) {
             if (used)
-                emit_line(emitter, "float *const %s = state[%d];", name, update->states.count);
+                print_format(text, 1, "float *const %s = state[%d];", name, update->states.count);
             list_push(emitter->lower.arena, &update->states, tensor);
         }
     }
@@ -243,8 +241,7 @@ void emit_update(Module *module, Program *program) {
     Update update = {.body = body};
     body->launch = (Launch){"1", 32};
     if (kernel->root) body->launch = target->nests(emitter, kernel);
-    emitter->out = &head;
-    declare_arrays(emitter, &update);
+    declare_arrays(emitter, &head, &update);
     text_add(&head, "%s", "");
     add_loops(emitter, body, "update_step");
     update.head = head.text;

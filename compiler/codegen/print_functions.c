@@ -112,6 +112,10 @@ void print_functions(Text *text, const Module *module, const List *sections, Lis
         if (section->kernel) {
             KernelPlace *place = print_kernel(text, section->kernel, &module->target->parameters);
             if (places) list_push(module->arena, places, place);
+        } else if (section->entry) {
+            print_entry(text, module, section->entry);
+        } else if (section->options) {
+            print_options(text, section->options);
         } else {
             print_text(text, section);
         }

@@ -65,6 +65,26 @@ BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role ro
     return layout;
 }
 
+/* ---- host steps ---- */
+
+HostStep *step_new(Arena *arena, List *steps, HostStepKind kind) {
+    HostStep *step = arena_alloc(arena, sizeof *step);
+    step->kind = kind;
+    step->unit = -1;
+    list_push(arena, steps, step);
+    return step;
+}
+
+List *steps_when(Arena *arena, List *steps, Condition condition) {
+    HostStep *step = step_new(arena, steps, STEP_WHEN);
+    step->when = condition;
+    return &step->body;
+}
+
+List *steps_in_part(Arena *arena, const Entry *entry, List *steps, Condition part) {
+    return entry->schedule->second ? steps_when(arena, steps, part) : steps;
+}
+
 /* ---- buffers ---- */
 
 /* The index of a tensor among those of its role: its slot. */
@@ -126,9 +146,12 @@ static void find_made(const List *units, const BlockLayout *weights, bool *made)
     }
 }
 
-/* The gradients that no product overwrites, adjacent ones together. */
-static void find_gradients(Arena *arena, Entry *entry, const BlockLayout *weights) {
+/* Clears the gradients that no product overwrites, adjacent ones together. */
+static void clear_gradients(Arena *arena, Entry *entry, const BlockLayout *weights) {
     const size_t trained = weights->bytes - weights->frozen_bytes;
+    if (entry->program->graph != GRAPH_TRAIN || !trained) return;
+    List *steps = steps_when(arena, steps_in_part(arena, entry, &entry->gradients, BACKWARD_PART),
+                             FIRST_MICRO_BATCH);
     bool *made = arena_alloc(arena, ((size_t)weights->tensors.count + 1) * sizeof *made);
     find_made(&entry->schedule->units, weights, made);
     for (size_t first = 0, next = trained; first < trained; first = next) {
@@ -140,9 +163,21 @@ static void find_gradients(Arena *arena, Entry *entry, const BlockLayout *weight
             next = offset + bytes_in(weights, i);
         }
         if (end == first) continue;
-        MemoryRange *range = arena_alloc(arena, sizeof *range);
-        *range = (MemoryRange){first, end - first};
-        list_push(arena, &entry->gradients, range);
+        HostStep *step = step_new(arena, steps, STEP_CLEAR);
+        step->clear.offset = first;
+        step->clear.bytes = end - first;
+    }
+}
+
+static void clear_tensors(Arena *arena, Entry *entry) {
+    List *steps = NULL;
+    for (int i = 0; i < entry->program->tensors.count; i++) {
+        const Buffer *buffer = &entry->buffers[i];
+        if (!buffer->cleared) continue;
+        if (!steps) steps = steps_in_part(arena, entry, &entry->clears, FORWARD_PART);
+        HostStep *step = step_new(arena, steps, STEP_CLEAR);
+        step->clear.buffer = buffer;
+        step->clear.bytes = buffer->bytes;
     }
 }
 
@@ -169,6 +204,7 @@ Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weig
                      .cleared = place->cleared};
         put_in_block(entry, buffer, weights, states);
     }
-    if (program->graph == GRAPH_TRAIN) find_gradients(arena, entry, weights);
+    clear_tensors(arena, entry);
+    clear_gradients(arena, entry, weights);
     return entry;
 }

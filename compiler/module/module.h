@@ -1,6 +1,5 @@
-/* module: the programs of one text after their schedules: memory, kernels and host steps as data.
- * The texts of a target are printed from it.
- */
+/* module: the programs of one text after their schedules, as data: memory, kernels and host steps.
+ * The texts of a target are printed from it. */
 #ifndef MODULE_H
 #define MODULE_H
 
@@ -38,24 +37,6 @@ typedef struct Buffer {
     bool used;        /* a kernel or a call accesses it */
 } Buffer;
 
-/* Bytes of a block, from `first` on. */
-typedef struct MemoryRange {
-    size_t first, bytes;
-} MemoryRange;
-
-/* One program of a module. */
-typedef struct Entry {
-    Program *program;
-    const Schedule *schedule;
-    const char *name; /* "train", or "decode_2" if there are two of a kind */
-    Buffer *buffers;  /* by tensor->id */
-    BlockLayout caches;
-    List gradients; /* MemoryRange *: cleared in the first micro-batch of a step */
-    int first_product, product_count, dense, kernels;
-    size_t arena_bytes; /* temporaries of its plan, and the scratch memory of calls after them */
-    double flops, product_flops;
-} Entry;
-
 /* ---- kernels ---- */
 
 typedef enum ParamKind {
@@ -84,18 +65,118 @@ typedef struct LoopKernel {
     int indent; /* of its loops in the text */
 } LoopKernel;
 
+/* ---- host steps ---- */
+
+typedef enum Access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_ADD = 4 } Access;
+
+/* Memory that a host step accesses, from an element on. */
+typedef struct Operand {
+    const Buffer *buffer;
+    const Term *address; /* "x + 64 * i"; of a position: its value */
+    Access access;
+} Operand;
+
+typedef enum Condition {
+    FIRST_MICRO_BATCH,
+    LAST_MICRO_BATCH,
+    FORWARD_PART, /* of a step in two phases, unless only the other one runs */
+    BACKWARD_PART
+} Condition;
+
+/* A dense product. Its operands are a, b, c, then those of its epilogue: add, bias, kept. */
+typedef struct ProductStep {
+    int row;         /* of the table */
+    bool begins;     /* the next row in the first micro-batch of a step */
+    List first;      /* const char *: indices of the summed loops around it: all are 0 in `row` */
+    int more;        /* row of their other iterations */
+    const char *own; /* kernel for hosts without a library, or NULL */
+    long blocks;     /* of this kernel */
+    bool epilogue;
+} ProductStep;
+
+/* Executes its body for index = 0 .. count - 1. */
+typedef struct RepeatStep {
+    const char *index, *size; /* size: the count as text */
+    long count;
+    bool reverse;
+    bool joined; /* its body is one repeat, in the same indentation */
+} RepeatStep;
+
+typedef enum HostStepKind {
+    STEP_LAUNCH,  /* a kernel; its parameters are the arguments */
+    STEP_PRODUCT, /* a dense product */
+    STEP_GROUPED, /* a product over dispatched rows: group, gathers of a and b, a, b, c */
+    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement */
+    STEP_CLEAR,   /* zero bytes */
+    STEP_REPEAT,
+    STEP_WHEN, /* its body under a condition */
+    STEP_LINE  /* a line of the host of a GPU */
+} HostStepKind;
+
+/* An operation of the host program. */
+typedef struct HostStep {
+    HostStepKind kind;
+    int unit;        /* the unit of the schedule that it completes, by execution order; or -1 */
+    List statements; /* const Statement *: equations of a product or a call */
+    List operands;   /* Operand *; NULL: absent */
+    List body;       /* HostStep * */
+    union {
+        const LoopKernel *kernel;
+        ProductStep product;
+        const Contraction *grouped;
+        struct {
+            const Program *program;
+            const Statement *statement;
+            const char *options; /* name of the constant with its options, or NULL */
+        } call;
+        struct {
+            const Buffer *buffer; /* NULL: the gradients, */
+            size_t offset, bytes; /* from `offset` on */
+        } clear;
+        RepeatStep repeat;
+        Condition when;
+        struct {
+            const char *text;
+            int indent;
+        } line;
+    };
+} HostStep;
+
+/* Adds a step to a list. */
+HostStep *step_new(Arena *arena, List *steps, HostStepKind kind);
+
+/* One program of a module. */
+typedef struct Entry {
+    Program *program;
+    const Schedule *schedule;
+    const char *name; /* "train", or "decode_2" if there are two of a kind */
+    Buffer *buffers;  /* by tensor->id */
+    BlockLayout caches;
+    List clears, gradients, steps; /* HostStep *, in this order; gradients: clears those that no
+                                      product overwrites */
+    int first_product, product_count, dense, kernels;
+    size_t arena_bytes; /* temporaries of its plan, and the scratch memory of calls after them */
+    double flops, product_flops;
+} Entry;
+
+/* A list for steps under a condition, in `steps`; for a part of a training program. */
+List *steps_when(Arena *arena, List *steps, Condition condition);
+List *steps_in_part(Arena *arena, const Entry *entry, List *steps, Condition part);
+
+/* ---- the module ---- */
+
 /* A part of a text. */
 typedef struct Section {
-    const LoopKernel *kernel; /* a function, or NULL: */
-    const char *text;         /* LOOPS_HERE stands for the loops of the next of `loops` */
+    const LoopKernel *kernel; /* a function, */
+    const Entry *entry;       /* or the function that runs a program, */
+    const HostStep *options;  /* or the options of a call, */
+    const char *text;         /* or this: LOOPS_HERE stands for the loops of the next of `loops` */
     List loops;               /* LoopKernel * */
     bool ends;                /* the last section of a piece: see MoecPiece */
     int number;               /* of the kernel in the piece */
 } Section;
 
 #define LOOPS_HERE "\f"
-
-/* ---- the module ---- */
 
 /* All programs of one text, and their common parts. */
 typedef struct Module {
@@ -117,7 +198,7 @@ typedef struct Module {
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
 } Module;
 
-/* The memory of all tensors of a program; names: by tensor->id. */
+/* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
                  const BlockLayout *states, const char *const *names);
 

@@ -71,7 +71,7 @@ static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
     LoopKernel *loops = open_kernel(emitter, kernel);
     lower_nests(&emitter->lower, kernel->root);
     add_params(emitter, &loops->params);
-    close_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
+    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
 }
 
 /* Shares out the loops of a kernel. */
@@ -98,17 +98,13 @@ static OpenclKernel *share(Arena *arena, LoopKernel *loops) {
 }
 
 /* Memory is zero at the start. */
-static void clear(Emitter *emitter, const char *name, size_t bytes) {
-    (void)emitter, (void)name, (void)bytes;
-}
-
 static const EmitTarget target_opencl = {.parameters = {.function = "__kernel void",
                                                         .memory = "__global ",
                                                         .alone = "restrict ",
                                                         .address = "",
                                                         .begin = ""},
                                          .kernel = emit_opencl_kernel,
-                                         .clear = clear,
+                                         .clear = "",
                                          .apart = true};
 
 const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {

@@ -48,10 +48,6 @@ void emit_products(Text *text, const List *products) {
     text_add(text, "};\n\n");
 }
 
-static void clear(Emitter *emitter, const char *name, size_t bytes) {
-    emit_line(emitter, "moec_clear(%s, %zu);", name, bytes);
-}
-
 static void emit_run(Module *module, const Update *update) {
     Section *section =
         add_text(module->arena, &module->functions,
@@ -81,9 +77,8 @@ static void add_rounding(Text *text, Type type, size_t weight_bytes) {
                    .address = "",                                                                  \
                    .begin = "",                                                                    \
                    .seed_begin = ""},                                                              \
-    .kernel = emit_kernel, .call = emit_call, .product = emit_dense, .grouped = emit_grouped,      \
-    .clear = clear, .nests = emit_update_nests, .update = emit_run,                                \
-    .update_function = "run = run_update"
+    .kernel = emit_kernel, .call = emit_call, .grouped = emit_grouped, .clear = "moec_clear(",     \
+    .nests = emit_update_nests, .update = emit_run, .update_function = "run = run_update"
 
 const EmitTarget target_c = {PROCESSOR("static void")};
 const EmitTarget target_c_hosted = {PROCESSOR("MOEC_KERNEL void")};

@@ -10,10 +10,6 @@
 
 #include <string.h>
 
-static void clear(Emitter *emitter, const char *name, size_t bytes) {
-    emit_line(emitter, "run->host->zero(run->host->self, %s, %zu);", name, bytes);
-}
-
 #define CUDA                                                                                       \
     .parameters = {.function = "extern \"C\" __global__ void",                                     \
                    .seed = "const uint64_t *__restrict__ moec_seed_at",                            \
@@ -24,9 +20,9 @@ static void clear(Emitter *emitter, const char *name, size_t bytes) {
                    .begin = "    moec_begin();\n",                                                 \
                    .seed_begin = "    const uint64_t moec_seed = *moec_seed_at;\n"},               \
     .kernel = emit_cuda_kernel, .call = emit_cuda_call, .product = emit_cuda_dense,                \
-    .grouped = emit_cuda_grouped, .rows = emit_cuda_rows, .clear = clear,                          \
-    .nests = emit_cuda_update_nests, .update = emit_cuda_update,                                   \
-    .update_function = "launch = launch_update", .apart = true
+    .grouped = emit_cuda_grouped, .rows = emit_cuda_rows,                                          \
+    .clear = "run->host->zero(run->host->self, ", .nests = emit_cuda_update_nests,                 \
+    .update = emit_cuda_update, .update_function = "launch = launch_update", .apart = true
 
 const EmitTarget target_cuda = {CUDA, .variants = true};
 const EmitTarget target_cuda_alone = {CUDA};

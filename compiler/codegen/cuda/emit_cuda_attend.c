@@ -37,10 +37,6 @@ typedef struct Attend {
     bool rounds;
 } Attend;
 
-static long dimension(const Shape *shape, int back) {
-    return shape->size[shape->rank - back];
-}
-
 static Launch launch_of(Emitter *emitter, long blocks) {
     long grid = blocks < 1 ? 1 : blocks < MAX_GRID ? blocks : MAX_GRID;
     return (Launch){arena_format(emitter->lower.arena, "%ld", grid), MOEC_ATTEND_THREADS};
@@ -50,29 +46,23 @@ static bool steps_in_tiles(const Attend *attend) {
     return attend->statement->attention.position && attend->rounds;
 }
 
-static long leading(const Shape *shape, int own) {
-    long product = 1;
-    for (int i = 0; i < shape->rank - own; i++) product *= shape->size[i];
-    return product;
-}
-
 /* Blocks of a step in tiles per part of the keys. */
 static long step_tasks(const Attend *attend) {
     long groups = attend_groups(attend->statement),
          rows = 16L * attend_step(attend->statement).tiles;
-    long heads = dimension(&attend->q, 2) / groups;
-    return attend->batch * groups * ceil_div(heads * dimension(&attend->q, 3), rows);
+    long heads = size_at(&attend->q, 2) / groups;
+    return attend->batch * groups * ceil_div(heads * size_at(&attend->q, 3), rows);
 }
 
 /* The number of parts of the keys of a step: enough to fill the GPU. */
 static long parts_of(const Attend *attend) {
     if (steps_in_tiles(attend)) {
         long parts = STEP_BLOCKS / step_tasks(attend),
-             most = ceil_div(dimension(&attend->k, 3), STEP_KEYS);
+             most = ceil_div(size_at(&attend->k, 3), STEP_KEYS);
         most = most < STEP_PARTS ? most : STEP_PARTS;
         return parts < 1 ? 1 : parts < most ? parts : most;
     }
-    long tasks = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long tasks = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
     long parts = MAX_TASKS / tasks;
     return parts < 1 ? 1 : parts < MAX_PARTS ? parts : MAX_PARTS;
 }
@@ -84,13 +74,14 @@ static void add_options(const Attend *attend) {
     const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
     Text options_text = {.arena = emitter->lower.arena}, *text = &options_text;
     text_add(text, "struct %s {\n", attend->options);
-    text_add(
-        text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld, places = %ld;\n",
-        attend->batch, dimension(q, 3), dimension(k, 3), attend_places(emitter, attend->statement));
+    text_add(text,
+             "    static constexpr long batch = %ld, queries = %ld, keys = %ld, places = %ld;\n",
+             attend->batch, size_at(q, 3), size_at(k, 3),
+             attend_places(emitter->lower.program, attend->statement));
     text_add(text, "    static constexpr int heads = %ld, key_heads = %ld, value_heads = %ld;\n",
-             dimension(q, 2), dimension(k, 2), dimension(v, 2));
+             size_at(q, 2), size_at(k, 2), size_at(v, 2));
     text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",
-             dimension(q, 1), dimension(v, 1), masks[options->mask]);
+             size_at(q, 1), size_at(v, 1), masks[options->mask]);
     text_add(text, "    static constexpr bool documents = %s;\n",
              options->documents ? "true" : "false");
     text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
@@ -292,7 +283,7 @@ static int loops_of_places(const Shape *o) {
  * templates have one element in each of the adjacent threads. */
 static bool takes_pairs(const Attend *attend) {
     return attend->rounds && !attend->statement->attention.position &&
-           dimension(&attend->v, 1) % 2 == 0;
+           size_at(&attend->v, 1) % 2 == 0;
 }
 
 /* The store of o by the template, with its epilogue. */
@@ -310,7 +301,7 @@ static void give_store(const Attend *attend, Call *call) {
     const char *name = bind_name(&emitter->lower, NULL, "o");
     add(call, arena_format(emitter->lower.arena, "%s%s", pointer_type(emitter, o, true), name),
         arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
-                     dimension(&shape, 2) * dimension(&shape, 1)),
+                     size_at(&shape, 2) * size_at(&shape, 1)),
         arena_format(emitter->lower.arena, "MOEC_POINTER(%s)", pointer_text(&emitter->lower, o)));
 }
 
@@ -318,17 +309,17 @@ static void give_store(const Attend *attend, Call *call) {
 static bool written_by(const Attend *attend, Text *written) {
     Emitter *emitter = attend->emitter;
     const List *out = &attend->statement->outputs;
-    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long rows = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
     put_written(emitter, out->items[1], rows, false, written);
     if (attend->epilogue) return put_targets(emitter, attend->epilogue, true, written);
-    put_written(emitter, out->items[0], rows * dimension(&attend->v, 1), true, written);
+    put_written(emitter, out->items[0], rows * size_at(&attend->v, 1), true, written);
     return true;
 }
 
 static void emit_whole(const Attend *attend) {
     const Statement *statement = attend->statement;
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
-    long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
+    long heads = attend->batch * size_at(&attend->q, 2), queries = size_at(&attend->q, 3);
     Text written = {.arena = attend->emitter->lower.arena};
     give_attended(attend, &call);
     give_store(attend, &call);
@@ -357,7 +348,7 @@ static void emit_best(const Attend *attend, long rows) {
     give_store(attend, &call);
     give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
     give_position(attend, &call);
-    give_scratch(attend, &call, (size_t)(rows * dimension(&attend->k, 3)), "float *", "scratch");
+    give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), "float *", "scratch");
     launch(attend, &call, rows);
 }
 
@@ -366,7 +357,7 @@ static void emit_parts(const Attend *attend, long rows) {
     Emitter *emitter = attend->emitter;
     const Statement *statement = attend->statement;
     bool tiles = steps_in_tiles(attend), sink = statement->attention.sink;
-    long parts = parts_of(attend), floats = rows * parts * (dimension(&attend->v, 1) + 2);
+    long parts = parts_of(attend), floats = rows * parts * (size_at(&attend->v, 1) + 2);
     Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step");
     give_attended(attend, &step);
     if (!tiles) give_scales(attend, &step);
@@ -387,7 +378,7 @@ static void emit_parts(const Attend *attend, long rows) {
 
 /* New tokens against a cache. */
 static void emit_step(const Attend *attend) {
-    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long rows = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
     if (attend->statement->attention.best)
         emit_best(attend, rows);
     else
@@ -410,7 +401,7 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     give_operand(emitter, &call, in->items[own + 1], false, "lse");
     give_operand(emitter, &call, in->items[own + 2], false, "output_grad");
     if (attend->rounds && first < 3) {
-        long totals = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+        long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
         give_scratch(attend, &call, (size_t)totals, first ? "const float *" : "float *", "totals");
     }
     for (int i = first; i < first + count; i++)
@@ -425,8 +416,8 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     const Statement *statement = attend->statement;
     const List *out = &statement->outputs;
     Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
-    long heads = attend->batch * dimension(keys ? &attend->k : &attend->v, 2);
-    long places = dimension(&attend->k, 3);
+    long heads = attend->batch * size_at(keys ? &attend->k : &attend->v, 2);
+    long places = size_at(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
                          attend_grad_keys_groups(statement, keys, values),
                          arena_format(emitter->lower.arena, "%s_groups", name), places, heads};
@@ -436,10 +427,10 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     }
     Text written = {.arena = emitter->lower.arena};
     if (keys)
-        put_written(emitter, out->items[1], heads * places * dimension(&attend->k, 1), true,
+        put_written(emitter, out->items[1], heads * places * size_at(&attend->k, 1), true,
                     &written);
     if (values)
-        put_written(emitter, out->items[2], heads * places * dimension(&attend->v, 1), true,
+        put_written(emitter, out->items[2], heads * places * size_at(&attend->v, 1), true,
                     &written);
     if (has_groups(attend, &variants))
         launch_variant(attend, &call, &variants, &written);
@@ -453,12 +444,12 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
 static void launch_queries(const Attend *attend) {
     Emitter *emitter = attend->emitter;
     const Statement *statement = attend->statement;
-    long queries = dimension(&attend->q, 3), heads = attend->batch * dimension(&attend->q, 2);
+    long queries = size_at(&attend->q, 3), heads = attend->batch * size_at(&attend->q, 2);
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
     const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
                                "attend_grad_query_groups", queries, heads};
     Text written = {.arena = emitter->lower.arena};
-    put_written(emitter, statement->outputs.items[0], heads * queries * dimension(&attend->q, 1),
+    put_written(emitter, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
     text_add(&written, ", {%s, %ld, MOEC_F32, 0}", scratch_text(emitter), heads * queries);
     if (has_groups(attend, &variants))
@@ -470,9 +461,9 @@ static void launch_queries(const Attend *attend) {
 }
 
 static void emit_grad(const Attend *attend) {
-    long heads = dimension(&attend->q, 2);
+    long heads = size_at(&attend->q, 2);
     launch_queries(attend);
-    bool together = dimension(&attend->k, 2) == dimension(&attend->v, 2);
+    bool together = size_at(&attend->k, 2) == size_at(&attend->v, 2);
     if (together && (!attend->rounds || attend_grad_keys(attend->statement, true, true).tiles)) {
         launch_keys(attend, "attend_grad_both", true, true);
     } else {
@@ -496,7 +487,7 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
                      .rounds = attend_rounds(emitter->lower.program, statement)};
     attend.options = arena_format(emitter->lower.arena, "options_%s_%d", emitter->entry->name,
                                   emitter->entry->kernels);
-    attend.batch = leading(&attend.q, 3);
+    attend.batch = leading_size(&attend.q, 3);
     if (epilogue) emit_equations_above(emitter, epilogue);
     add_options(&attend);
     count_attend(emitter, statement);

@@ -75,8 +75,8 @@ static void emit_pack_options(Emitter *emitter, const Statement *statement, cons
     emit_line(emitter, "const MoecPackOnDevice pack = {");
     emitter->indent++;
     emit_line(emitter, ".rank = %d, .shape = %s, .key = %s,", mask->rank,
-              numbers_text(emitter, mask->size, mask->rank),
-              numbers_text(emitter, keys, mask->rank));
+              numbers_text(emitter->lower.arena, mask->size, mask->rank),
+              numbers_text(emitter->lower.arena, keys, mask->rank));
     emit_line(emitter, ".rows = %ld, .keys = %ld, .groups = %ld, .others = %ld,", sizes->rows,
               sizes->keys, sizes->groups, sizes->others);
     emit_line(emitter, ".in_order = %d, .mask = %s, .through_count = %d,", in_order,
@@ -86,7 +86,7 @@ static void emit_pack_options(Emitter *emitter, const Statement *statement, cons
         through_strides(mask, through, strides);
         emit_line(emitter, ".through[%d] = %s, .through_size[%d] = %ld, .through_stride[%d] = %s,",
                   i - 1, pointer_text(&emitter->lower, through), i - 1, through->tensor->vocabulary,
-                  i - 1, numbers_text(emitter, strides, mask->rank));
+                  i - 1, numbers_text(emitter->lower.arena, strides, mask->rank));
     }
     for (int i = 0; i < mask->rank; i++)
         emit_line(emitter, ".coordinate[%d] = %s,", i,

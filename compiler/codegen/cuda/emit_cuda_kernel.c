@@ -76,10 +76,8 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
 /* Completes a kernel with known parameters, and launches it. */
 static void finish_device_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest) {
     const char *name = device_kernel(emitter, kernel_name(emitter, emitter->lower.kernel, nest));
-    close_kernel(emitter, loops, nest, name);
+    launch_kernel(emitter, loops, nest, name);
     end_piece(emitter->module, name);
-    emit_launch(emitter, name, loops->launch,
-                arguments_text(emitter->lower.arena, &emitter->target->parameters, &loops->params));
 }
 
 static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {

@@ -135,19 +135,6 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
     return name.text;
 }
 
-static const char *operand_of(Emitter *emitter, const Expr *read) {
-    return read ? pointer_text(&emitter->lower, read) : "NULL";
-}
-
-/* The operands of the epilogue of a product. */
-static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
-    if (!contraction->product.epilogue_ops) return "NULL";
-    return arena_format(emitter->lower.arena, "&(const MoecEpilogue){%s, %s, %s}",
-                        operand_of(emitter, contraction->add),
-                        operand_of(emitter, contraction->bias),
-                        operand_of(emitter, contraction->kept));
-}
-
 /* Adds the kernel for the entries of the product in the table. */
 static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
     const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
@@ -163,18 +150,19 @@ static void add_own(Emitter *emitter, const Contraction *contraction, const char
         list_push(emitter->lower.arena, &emitter->module->own_products, own);
 }
 
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, HostStep *step) {
     const Product *product = &contraction->product;
     const Tile tile = dense_tile(emitter, contraction);
-    const char *kernel = dense_kernel(emitter, contraction, &tile);
-    add_own(emitter, contraction, kernel);
+    step->product.own = dense_kernel(emitter, contraction, &tile);
+    add_own(emitter, contraction, step->product.own);
     long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
-    emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
-              number, number, pointer_text(&emitter->lower, contraction->a),
-              pointer_text(&emitter->lower, contraction->b),
-              pointer_text(&emitter->lower, contraction->c), epilogue_of(emitter, contraction),
-              kernel, tiles < MAX_GRID ? tiles : MAX_GRID);
+    step->product.blocks = tiles < MAX_GRID ? tiles : MAX_GRID;
+    step->product.epilogue = product->epilogue_ops != 0;
+    if (!step->product.epilogue) return;
+    add_operand(emitter, step, contraction->add, ACCESS_READ);
+    add_operand(emitter, step, contraction->bias, ACCESS_READ);
+    add_operand(emitter, step, contraction->kept, ACCESS_READ);
 }
 
 /* ---- kernels over dispatched rows ---- */
