@@ -75,7 +75,6 @@ struct Emitter {
     int bindings;             /* before the current kernel */
     List *steps;              /* receives steps */
     List equations;           /* const Statement *: of the next step */
-    int indent;               /* of lines, in their list of steps */
 };
 
 /* ---- emit_names.c ---- */
@@ -93,13 +92,14 @@ const char *axes_of(Arena *arena, const Tensor *tensor);
 void print_equations(Text *text, const List *statements);
 /* The parameters of a kernel as text, and its arguments. */
 const char *params_text(Arena *arena, const ParameterStyle *style, const List *params);
-const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *params);
+const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *arguments);
 /* Prints sections. places, pieces: receive KernelPlace * and MoecPiece *; or NULL. */
 void print_functions(Text *text, const Module *module, const List *sections, List *places,
                      List *pieces);
 
 /* ---- print_steps.c, print_calls.c ---- */
 
+void print_steps(Text *text, const Module *module, const List *steps, int indent);
 /* The function that runs a program. */
 void print_entry(Text *text, const Module *module, const Entry *entry);
 void print_call(Text *text, const HostStep *step, int indent);
@@ -118,6 +118,8 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 void add_param(Arena *arena, List *params, Param param);
+/* An argument: the element of a read where all loops are 0. */
+void add_operand_param(Emitter *emitter, List *params, const Expr *read);
 /* Adds parameters for everything that the current kernel uses, after existing ones. */
 void add_params(Emitter *emitter, List *params);
 /* Adds the statements of a kernel: those in a nest, or all (NULL). */
@@ -160,7 +162,9 @@ long attend_places(const Program *program, const Statement *statement);
 void count_attend(Emitter *emitter, const Statement *statement);
 /* Adds a step, with the equations since the last one. */
 HostStep *add_step(Emitter *emitter, HostStepKind kind);
-void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds the launch of a kernel; the call of a hand-written one, with all its operands. */
+LaunchStep *add_launch(Emitter *emitter, const char *kernel, Launch launch, const List *arguments);
+HostStep *add_call(Emitter *emitter, const Statement *statement);
 /* Adds an operand of a step: a tensor from the element where all loops are 0, or NULL; the value
  * of an integer. */
 void add_operand(Emitter *emitter, HostStep *step, const Expr *read, Access access);
@@ -219,7 +223,7 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns);
 typedef struct Functor {
     const char *text; /* "[&](long row, long column, float sum) { LOOPS_HERE }" */
     LoopKernel *loops;
-    const char *parameters, *arguments;
+    List params;
 } Functor;
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
 /* Inputs of a store: the number of target loops in the row, the number of adjacent elements, the
@@ -243,15 +247,14 @@ const char *device_kernel(Emitter *emitter, const char *name);
 /* Ends a piece: the text since the last piece is a kernel or one of its variants; NULL: shared by
  * several kernels. */
 void end_piece(Module *module, const char *kernel);
-/* Adds the launch of a kernel; arguments: "&a, &b". */
-void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments);
-/* The same with additional shared memory in bytes. */
-void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
-                      const char *arguments);
-/* Adds entries of MoecWritten for the launch of a kernel with several variants: `count` elements
+/* Adds a variant to a launch. */
+void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const char *shared);
+/* Adds Written * for the launch of a kernel with several variants: `count` elements
  * from the target on; after the kernel of an epilogue, all elements that it stores, or returns
  * false. */
-void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written);
-bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written);
+void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, List *written);
+bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, List *written);
+/* The variable `pack` and the launches that use it. */
+void print_device_pack(Text *text, const Module *module, const HostStep *step, int indent);
 
 #endif

@@ -68,18 +68,11 @@ void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RA
     }
 }
 
-/* The CPU has no epilogues for calls. */
-void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
-    (void)epilogue;
-    if (statement->call == CALL_SCAN) {
-        emit_scan(emitter, statement);
-        return;
-    }
+HostStep *add_call(Emitter *emitter, const Statement *statement) {
     const List *in = &statement->inputs, *out = &statement->outputs;
     const int position = statement->call == CALL_ATTEND && statement->attention.position
                              ? attend_operands(&statement->attention)
                              : -1;
-    emit_equation(emitter, statement);
     HostStep *step = add_step(emitter, STEP_CALL);
     step->call.program = emitter->lower.program;
     step->call.statement = statement;
@@ -89,6 +82,18 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
         else
             add_operand(emitter, step, in->items[i], ACCESS_READ);
     for (int i = 0; i < out->count; i++) add_operand(emitter, step, out->items[i], ACCESS_WRITE);
+    return step;
+}
+
+/* The CPU has no epilogues for calls. */
+void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
+    (void)epilogue;
+    if (statement->call == CALL_SCAN) {
+        emit_scan(emitter, statement);
+        return;
+    }
+    emit_equation(emitter, statement);
+    HostStep *step = add_call(emitter, statement);
     if (statement->call == CALL_ATTEND || statement->call == CALL_ATTEND_GRAD)
         count_attend(emitter, statement);
     if (statement->call == CALL_TOP) return;

@@ -76,6 +76,11 @@ void add_param(Arena *arena, List *params, Param param) {
     list_push(arena, params, added);
 }
 
+void add_operand_param(Emitter *emitter, List *params, const Expr *read) {
+    add_param(emitter->lower.arena, params,
+              (Param){.kind = PARAM_OPERAND, .address = pointer_term(&emitter->lower, read)});
+}
+
 void add_params(Emitter *emitter, List *params) {
     const Lowering *lower = &emitter->lower;
     if (lower->uses_seed) add_param(lower->arena, params, (Param){.kind = PARAM_SEED});
@@ -129,7 +134,7 @@ void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const c
 
 void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name) {
     close_kernel(emitter, loops, nest, name);
-    add_step(emitter, STEP_LAUNCH)->kernel = loops;
+    add_launch(emitter, name, loops->launch, &loops->params);
 }
 
 void emit_kernel(Emitter *emitter, Kernel *kernel) {

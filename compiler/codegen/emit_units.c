@@ -2,8 +2,6 @@
  * repeats. */
 #include "codegen/emit.h"
 
-#include <stdarg.h>
-
 static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate) {
     Product *copy = arena_alloc(emitter->lower.arena, sizeof *copy);
     *copy = contraction->product;
@@ -20,13 +18,12 @@ HostStep *add_step(Emitter *emitter, HostStepKind kind) {
     return step;
 }
 
-void emit_line(Emitter *emitter, const char *format, ...) {
-    HostStep *step = add_step(emitter, STEP_LINE);
-    va_list arguments;
-    va_start(arguments, format);
-    step->line.text = arena_vformat(emitter->lower.arena, format, arguments);
-    va_end(arguments);
-    step->line.indent = emitter->indent;
+LaunchStep *add_launch(Emitter *emitter, const char *kernel, Launch launch, const List *arguments) {
+    LaunchStep *step = &add_step(emitter, STEP_LAUNCH)->launch;
+    step->kernel = kernel;
+    step->launch = launch;
+    step->arguments = *arguments;
+    return step;
 }
 
 static void push_operand(Emitter *emitter, HostStep *step, Operand operand) {

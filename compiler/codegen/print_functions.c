@@ -36,8 +36,8 @@ static void add_param_text(Text *text, const ParameterStyle *style, const Param 
         text_add(text, "%s%s%s *%s%s", style->memory, param->written ? "" : "const ",
                  type_name(param->buffer->tensor), param->alone ? style->alone : "", param->name);
         break;
-    case PARAM_SCRATCH:
-        text_add(text, "float *moec_parts");
+    default:
+        text_add(text, "%s%s", param->type, param->name);
         break;
     }
 }
@@ -51,18 +51,53 @@ const char *params_text(Arena *arena, const ParameterStyle *style, const List *p
     return params->count ? text.text : "";
 }
 
-const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *params) {
-    Text text = {.arena = arena};
-    for (int i = 0; i < params->count; i++) {
-        const Param *param = params->items[i];
-        if (i) text_add(&text, ", ");
-        if (param->kind == PARAM_SCRATCH)
-            text_add(&text, "MOEC_POINTER(run->arena + %zu)", param->offset);
-        else
-            text_add(&text, "%s%s", style->address,
-                     param->kind == PARAM_SEED ? style->seed_argument : param->name);
+static void add_grouped_sizes(Text *text, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    text_add(text, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
+             product->batch[0], product->n, product->k, product->a_m,
+             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
+             product->c_m, product->accumulate);
+}
+
+static void add_argument_text(Text *text, const ParameterStyle *style, const Param *param) {
+    switch (param->kind) {
+    case PARAM_SEED:
+        text_add(text, "%s%s", style->address, style->seed_argument);
+        break;
+    case PARAM_INDEX:
+    case PARAM_POINTER:
+        text_add(text, "%s%s", style->address, param->name);
+        break;
+    case PARAM_OPERAND:
+        text_add(text, "MOEC_POINTER(%s)",
+                 param->address ? term_text(text->arena, param->address) : "NULL");
+        break;
+    case PARAM_SCRATCH:
+        text_add(text, "MOEC_POINTER(run->arena + %zu)", param->offset);
+        break;
+    case PARAM_NUMBER:
+        text_add(text, "MOEC_NUMBER(%ld)", param->number);
+        break;
+    case PARAM_GROUPED:
+        add_grouped_sizes(text, param->contraction);
+        break;
+    case PARAM_RECORD:
+        text_add(text, "&%s", param->name);
+        break;
+    case PARAM_MAPS:
+        text_add(text, "NULL");
+        break;
     }
-    return params->count ? text.text : "";
+}
+
+const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *arguments) {
+    Text text = {.arena = arena};
+    for (int i = 0; i < arguments->count; i++) {
+        text_add(&text, "%s", i ? ", " : "");
+        add_argument_text(&text, style, arguments->items[i]);
+    }
+    return arguments->count ? text.text : "";
 }
 
 static bool takes_seed(const LoopKernel *kernel) {

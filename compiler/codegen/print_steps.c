@@ -5,8 +5,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-static void print_steps(Text *text, const Module *module, const List *steps, int indent);
-
 void print_format(Text *text, int indent, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -28,15 +26,51 @@ static void print_equation(Text *text, const Statement *statement, int indent) {
                  *place ? "   -- " : "", place);
 }
 
-static void print_launch(Text *text, const Module *module, const LoopKernel *kernel, int indent) {
+/* The launch of a kernel with several variants. */
+static void print_variants(Text *text, const LaunchStep *launch, const char *arguments,
+                           int indent) {
+    Arena *arena = text->arena;
+    Text variants = {.arena = arena}, written = {.arena = arena}, matrices = {.arena = arena};
+    for (int i = 0; i < launch->variants.count; i++) {
+        const LaunchVariant *variant = launch->variants.items[i];
+        text_add(&variants, "%s{%s, %d, %s}", i ? ", " : "", variant->launch.grid,
+                 variant->launch.block, variant->shared);
+    }
+    for (int i = 0; i < launch->written.count; i++) {
+        const Written *one = launch->written.items[i];
+        text_add(&written, "%s{%s, %ld, %s, %d}", i ? ", " : "",
+                 one->address ? term_text(arena, one->address)
+                              : arena_format(arena, "run->arena + %zu", one->offset),
+                 one->count, one->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", one->rounded);
+    }
+    text_add(&matrices, "%s", launch->matrices.count ? "MOEC_MATRICES(" : "NULL");
+    for (int i = 0; i < launch->matrices.count; i++) {
+        const Matrix *one = launch->matrices.items[i];
+        text_add(&matrices, "%s{%s, %ld, %ld, %ld, %ld, %ld}%s", i ? ", " : "",
+                 term_text(arena, one->address), one->shape[0], one->shape[1], one->shape[2],
+                 one->shape[3], one->shape[4], i == launch->matrices.count - 1 ? ")" : "");
+    }
+    print_format(text, indent,
+                 "moec_launch_variant(run, %s, MOEC_VARIANTS(%s), %s, MOEC_WRITTEN(%s), %s, "
+                 "MOEC_ARGUMENTS(%s));",
+                 launch->kernel, variants.text, launch->matrices.count ? "MOEC_GROUPED_BYTES" : "0",
+                 written.text, matrices.text, arguments);
+}
+
+static void print_launch(Text *text, const Module *module, const LaunchStep *launch, int indent) {
     const EmitTarget *target = module->target;
-    const char *name = kernel->form.name,
-               *arguments = arguments_text(text->arena, &target->parameters, &kernel->params);
-    if (target->apart)
-        print_format(text, indent, "moec_launch(run, %s, %s, %d, MOEC_ARGUMENTS(%s));", name,
-                     kernel->launch.grid, kernel->launch.block, arguments);
+    const char *arguments = arguments_text(text->arena, &target->parameters, &launch->arguments);
+    if (!target->apart)
+        print_format(text, indent, "%s(%s);", launch->kernel, arguments);
+    else if (launch->variants.count)
+        print_variants(text, launch, arguments, indent);
+    else if (launch->shared)
+        print_format(text, indent, "moec_launch_with(run, %s, %s, %d, %ld, MOEC_ARGUMENTS(%s));",
+                     launch->kernel, launch->launch.grid, launch->launch.block, launch->shared,
+                     arguments);
     else
-        print_format(text, indent, "%s(%s);", name, arguments);
+        print_format(text, indent, "moec_launch(run, %s, %s, %d, MOEC_ARGUMENTS(%s));",
+                     launch->kernel, launch->launch.grid, launch->launch.block, arguments);
 }
 
 /* The row of a product in the table. */
@@ -133,7 +167,7 @@ static void print_when(Text *text, const Module *module, const HostStep *step, i
 static void print_step(Text *text, const Module *module, const HostStep *step, int indent) {
     switch (step->kind) {
     case STEP_LAUNCH:
-        print_launch(text, module, step->kernel, indent);
+        print_launch(text, module, &step->launch, indent);
         break;
     case STEP_PRODUCT:
         print_product(text, step, indent);
@@ -142,7 +176,10 @@ static void print_step(Text *text, const Module *module, const HostStep *step, i
         print_grouped(text, step, indent);
         break;
     case STEP_CALL:
-        print_call(text, step, indent);
+        if (module->target->apart)
+            print_device_pack(text, module, step, indent);
+        else
+            print_call(text, step, indent);
         break;
     case STEP_CLEAR:
         print_clear(text, module, step, indent);
@@ -153,13 +190,10 @@ static void print_step(Text *text, const Module *module, const HostStep *step, i
     case STEP_WHEN:
         print_when(text, module, step, indent);
         break;
-    case STEP_LINE:
-        print_line(text, indent + step->line.indent, step->line.text);
-        break;
     }
 }
 
-static void print_steps(Text *text, const Module *module, const List *steps, int indent) {
+void print_steps(Text *text, const Module *module, const List *steps, int indent) {
     for (int i = 0; i < steps->count; i++) {
         const HostStep *step = steps->items[i];
         for (int j = 0; j < step->statements.count; j++)

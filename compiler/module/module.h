@@ -43,16 +43,24 @@ typedef enum ParamKind {
     PARAM_SEED,    /* of the run */
     PARAM_INDEX,   /* of an enclosing repeat */
     PARAM_POINTER, /* to a buffer */
-    PARAM_SCRATCH  /* memory for partial sums, after the temporaries of the entry */
+    PARAM_OPERAND, /* to an element of a buffer */
+    PARAM_SCRATCH, /* to memory after the temporaries of the entry */
+    PARAM_NUMBER,
+    PARAM_GROUPED, /* sizes of a product over dispatched rows */
+    PARAM_RECORD,  /* a variable of the host program */
+    PARAM_MAPS     /* of the operands of a variant, which the host creates */
 } ParamKind;
 
-/* A parameter of a kernel. Its argument has the same name. */
+/* A parameter of a kernel and its argument. */
 typedef struct Param {
     ParamKind kind;
-    const char *name;     /* of an index or a pointer */
-    const Buffer *buffer; /* of a pointer */
-    bool written, alone;  /* of a pointer; alone: overlaps no other one */
-    size_t offset;        /* of scratch memory, in the arena */
+    const char *type, *name; /* of a parameter; type: of an operand or scratch memory */
+    const Buffer *buffer;    /* of a pointer */
+    bool written, alone;     /* of a pointer; alone: overlaps no other one */
+    const Term *address;     /* of an operand; NULL: absent */
+    size_t offset;           /* of scratch memory, in the arena */
+    long number;
+    const Contraction *contraction;
 } Param;
 
 /* The loops of a kernel, or of the store of a template. */
@@ -83,6 +91,38 @@ typedef enum Condition {
     BACKWARD_PART
 } Condition;
 
+/* One of several variants of a kernel: the host selects the fastest one. */
+typedef struct LaunchVariant {
+    Launch launch;
+    const char *shared; /* bytes of shared memory, as text */
+} LaunchVariant;
+
+/* Elements that a launch writes: see MoecWritten. */
+typedef struct Written {
+    const Term *address; /* NULL: scratch memory at an offset in the arena */
+    size_t offset;
+    long count;
+    Type type;
+    bool rounded;
+} Written;
+
+/* An operand that arrives in boxes: see MoecMatrix. */
+typedef struct Matrix {
+    const Term *address;
+    long shape[5];
+} Matrix;
+
+/* The launch of a kernel. */
+typedef struct LaunchStep {
+    const char *kernel; /* its name */
+    Launch launch;
+    long shared;    /* additional bytes of shared memory of a GPU */
+    List arguments; /* Param * */
+    List variants;  /* LaunchVariant *; empty: there is one only */
+    List written;   /* Written *, with variants */
+    List matrices;  /* Matrix *, the same */
+} LaunchStep;
+
 /* A dense product. Its operands are a, b, c, then those of its epilogue: add, bias, kept. */
 typedef struct ProductStep {
     int row;         /* of the table */
@@ -103,14 +143,14 @@ typedef struct RepeatStep {
 } RepeatStep;
 
 typedef enum HostStepKind {
-    STEP_LAUNCH,  /* a kernel; its parameters are the arguments */
+    STEP_LAUNCH,  /* a kernel */
     STEP_PRODUCT, /* a dense product */
     STEP_GROUPED, /* a product over dispatched rows: group, gathers of a and b, a, b, c */
-    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement */
+    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement; on a
+                     GPU the variable `pack` and the body */
     STEP_CLEAR,   /* zero bytes */
     STEP_REPEAT,
-    STEP_WHEN, /* its body under a condition */
-    STEP_LINE  /* a line of the host of a GPU */
+    STEP_WHEN /* its body under a condition */
 } HostStepKind;
 
 /* An operation of the host program. */
@@ -121,7 +161,7 @@ typedef struct HostStep {
     List operands;   /* Operand *; NULL: absent */
     List body;       /* HostStep * */
     union {
-        const LoopKernel *kernel;
+        LaunchStep launch;
         ProductStep product;
         const Contraction *grouped;
         struct {
@@ -135,10 +175,6 @@ typedef struct HostStep {
         } clear;
         RepeatStep repeat;
         Condition when;
-        struct {
-            const char *text;
-            int indent;
-        } line;
     };
 } HostStep;
 

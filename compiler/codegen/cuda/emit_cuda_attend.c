@@ -101,7 +101,8 @@ static void add_options(const Attend *attend) {
 typedef struct Call {
     Emitter *emitter;
     const char *name; /* of the template, without "moec_" */
-    Text parameters, given, arguments;
+    List params;      /* Param * */
+    Text given;
     int bindings;
     LoopKernel *loops; /* of its store, or NULL */
 } Call;
@@ -110,24 +111,19 @@ static Call call_of(const Attend *attend, const char *name) {
     Arena *arena = attend->emitter->lower.arena;
     return (Call){.emitter = attend->emitter,
                   .name = name,
-                  .parameters = {.arena = arena},
                   .given = {.arena = arena},
-                  .arguments = {.arena = arena},
                   .bindings = attend->emitter->lower.binding_count};
 }
 
-static void add(Call *call, const char *parameter, const char *given, const char *argument) {
-    const char *comma = call->given.length ? ", " : "";
-    text_add(&call->parameters, "%s%s", comma, parameter);
-    text_add(&call->given, "%s%s", comma, given);
-    text_add(&call->arguments, "%s%s", comma, argument);
+static void give_text(Call *call, const char *text) {
+    text_add(&call->given, "%s%s", call->given.length ? ", " : "", text);
 }
 
-static void give(Call *call, const char *type, const char *wanted, const char *value) {
-    Arena *arena = call->emitter->lower.arena;
-    const char *name = bind_name(&call->emitter->lower, NULL, wanted);
-    add(call, arena_format(arena, "%s%s", type, name), name,
-        arena_format(arena, "MOEC_POINTER(%s)", value));
+/* A parameter with a free name, which the template receives. */
+static const char *add_given(Call *call, Param param) {
+    param.name = bind_name(&call->emitter->lower, NULL, param.name);
+    add_param(call->emitter->lower.arena, &call->params, param);
+    return param.name;
 }
 
 static const char *pointer_type(Emitter *emitter, const Expr *operand, bool written) {
@@ -137,13 +133,20 @@ static const char *pointer_type(Emitter *emitter, const Expr *operand, bool writ
 
 static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool written,
                          const char *name) {
-    give(call, pointer_type(emitter, operand, written), name,
-         pointer_text(&emitter->lower, operand));
+    give_text(call, add_given(call, (Param){.kind = PARAM_OPERAND,
+                                            .type = pointer_type(emitter, operand, written),
+                                            .name = name,
+                                            .address = pointer_term(&emitter->lower, operand)}));
 }
 
 /* Optional operands: a sink, document ids. */
 static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
-    give(call, "const float *", name, operand ? pointer_text(&emitter->lower, operand) : "NULL");
+    give_text(call,
+              add_given(call, (Param){.kind = PARAM_OPERAND,
+                                      .type = "const float *",
+                                      .name = name,
+                                      .address = operand ? pointer_term(&emitter->lower, operand)
+                                                         : NULL}));
 }
 
 static void give_attended(const Attend *attend, Call *call) {
@@ -166,17 +169,15 @@ static void give_scales(const Attend *attend, Call *call) {
                      options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
 }
 
-static const char *scratch_text(Emitter *emitter) {
-    return arena_format(emitter->lower.arena, "run->arena + %zu",
-                        emitter->lower.schedule->arena_bytes);
-}
-
 /* Scratch memory of one call, after the temporaries. */
 static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
                          const char *name) {
     Emitter *emitter = attend->emitter;
     if (floats * 4 > emitter->lower.scratch_bytes) emitter->lower.scratch_bytes = floats * 4;
-    give(call, type, name, scratch_text(emitter));
+    give_text(call, add_given(call, (Param){.kind = PARAM_SCRATCH,
+                                            .type = type,
+                                            .name = name,
+                                            .offset = emitter->lower.schedule->arena_bytes}));
 }
 
 /* One variant of a kernel. further: template parameters after the options. */
@@ -188,7 +189,8 @@ typedef struct Variant {
 static void add_variant(const Attend *attend, const Call *call, Variant variant) {
     Emitter *emitter = attend->emitter;
     function_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
-                  variant.threads, variant.name, call->parameters.text);
+                  variant.threads, variant.name,
+                  params_text(emitter->lower.arena, &emitter->target->parameters, &call->params));
     Section *section =
         function_text(emitter, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
                       variant.template, attend->options, variant.further, call->given.text);
@@ -207,8 +209,8 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
 }
 
 static void launch(const Attend *attend, const Call *call, long blocks) {
-    emit_launch(attend->emitter, add_kernel(attend, call, ""), launch_of(attend->emitter, blocks),
-                call->arguments.text);
+    add_launch(attend->emitter, add_kernel(attend, call, ""), launch_of(attend->emitter, blocks),
+               &call->params);
 }
 
 static const char *shape_text(const Attend *attend, const char *name, AttendShape shape) {
@@ -219,7 +221,7 @@ static const char *shape_text(const Attend *attend, const char *name, AttendShap
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
     Emitter *emitter = attend->emitter;
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", shape));
-    emit_launch_with(emitter, name, launch_of(emitter, blocks), shape.bytes, call->arguments.text);
+    add_launch(emitter, name, launch_of(emitter, blocks), &call->params)->shared = shape.bytes;
 }
 
 static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
@@ -249,25 +251,26 @@ static bool has_groups(const Attend *attend, const Variants *variants) {
 }
 
 static void launch_variant(const Attend *attend, const Call *call, const Variants *variants,
-                           const Text *written) {
+                           const List *written) {
     Emitter *emitter = attend->emitter;
+    Arena *arena = emitter->lower.arena;
     const AttendShape one = variants->warps, other = variants->groups;
-    const Launch launches[] = {
-        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles)),
-        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles))};
+    const Launch first =
+        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles));
+    Launch second =
+        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles));
+    second.block = MOEC_GROUP_THREADS * other.tiles;
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
     function_text(emitter, "\n#ifdef MOEC_WGMMA\n");
     add_variant(attend, call,
-                (Variant){arena_format(emitter->lower.arena, "%s_wgmma", name), variants->template,
-                          shape_text(attend, "MoecGroupShape", other),
-                          MOEC_GROUP_THREADS * other.tiles});
+                (Variant){arena_format(arena, "%s_wgmma", name), variants->template,
+                          shape_text(attend, "MoecGroupShape", other), second.block});
     function_text(emitter, "#endif\n");
     end_piece(emitter->module, name);
-    emit_line(emitter,
-              "moec_launch_variant(run, %s, MOEC_VARIANTS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
-              "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
-              name, launches[0].grid, MOEC_ATTEND_THREADS, one.bytes, launches[1].grid,
-              MOEC_GROUP_THREADS * other.tiles, other.bytes, written->text, call->arguments.text);
+    LaunchStep *step = add_launch(emitter, name, first, &call->params);
+    step->written = *written;
+    add_launch_variant(emitter, step, first, arena_format(arena, "%ld", one.bytes));
+    add_launch_variant(emitter, step, second, arena_format(arena, "%ld", other.bytes));
 }
 
 /* ---- forward ---- */
@@ -294,19 +297,23 @@ static void give_store(const Attend *attend, Call *call) {
     if (attend->epilogue) {
         Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape),
                                      takes_pairs(attend) ? 2 : 1);
-        add(call, store.parameters, store.text, store.arguments);
+        for (int i = 0; i < store.params.count; i++)
+            list_push(emitter->lower.arena, &call->params, store.params.items[i]);
+        give_text(call, store.text);
         call->loops = store.loops;
         return;
     }
-    const char *name = bind_name(&emitter->lower, NULL, "o");
-    add(call, arena_format(emitter->lower.arena, "%s%s", pointer_type(emitter, o, true), name),
-        arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
-                     size_at(&shape, 2) * size_at(&shape, 1)),
-        arena_format(emitter->lower.arena, "MOEC_POINTER(%s)", pointer_text(&emitter->lower, o)));
+    const char *name = add_given(call, (Param){.kind = PARAM_OPERAND,
+                                               .type = pointer_type(emitter, o, true),
+                                               .name = "o",
+                                               .address = pointer_term(&emitter->lower, o)});
+    give_text(call,
+              arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor),
+                           name, size_at(&shape, 2) * size_at(&shape, 1)));
 }
 
 /* Adds written elements as entries of MoecWritten; false if they are unknown. */
-static bool written_by(const Attend *attend, Text *written) {
+static bool written_by(const Attend *attend, List *written) {
     Emitter *emitter = attend->emitter;
     const List *out = &attend->statement->outputs;
     long rows = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
@@ -320,7 +327,7 @@ static void emit_whole(const Attend *attend) {
     const Statement *statement = attend->statement;
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
     long heads = attend->batch * size_at(&attend->q, 2), queries = size_at(&attend->q, 3);
-    Text written = {.arena = attend->emitter->lower.arena};
+    List written = {0};
     give_attended(attend, &call);
     give_store(attend, &call);
     give_operand(attend->emitter, &call, statement->outputs.items[1], true, "lse");
@@ -425,7 +432,7 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
         variants.groups = attend_grad_keys_groups(statement, true, false);
         variants.template = "attend_grad_each_groups";
     }
-    Text written = {.arena = emitter->lower.arena};
+    List written = {0};
     if (keys)
         put_written(emitter, out->items[1], heads * places * size_at(&attend->k, 1), true,
                     &written);
@@ -448,10 +455,12 @@ static void launch_queries(const Attend *attend) {
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
     const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
                                "attend_grad_query_groups", queries, heads};
-    Text written = {.arena = emitter->lower.arena};
+    List written = {0};
     put_written(emitter, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
-    text_add(&written, ", {%s, %ld, MOEC_F32, 0}", scratch_text(emitter), heads * queries);
+    Written *totals = arena_alloc(emitter->lower.arena, sizeof *totals);
+    *totals = (Written){.offset = emitter->lower.schedule->arena_bytes, .count = heads * queries};
+    list_push(emitter->lower.arena, &written, totals);
     if (has_groups(attend, &variants))
         launch_variant(attend, &call, &variants, &written);
     else if (attend->rounds)

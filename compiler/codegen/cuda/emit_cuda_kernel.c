@@ -12,17 +12,6 @@
 #include <stdint.h>
 #include <string.h>
 
-void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments) {
-    emit_line(emitter, "moec_launch(run, %s, %s, %d, MOEC_ARGUMENTS(%s));", name, launch.grid,
-              launch.block, arguments);
-}
-
-void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
-                      const char *arguments) {
-    emit_line(emitter, "moec_launch_with(run, %s, %s, %d, %ld, MOEC_ARGUMENTS(%s));", name,
-              launch.grid, launch.block, shared, arguments);
-}
-
 /* The number of a kernel; the count of kernels if it has none yet. */
 static int number_of(const Module *module, const char *kernel) {
     int number = 0;
@@ -86,7 +75,10 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     add_params(emitter, &loops->params);
     if (part >= PARTS_OF_SUMS)
         add_param(emitter->lower.arena, &loops->params,
-                  (Param){.kind = PARAM_SCRATCH, .offset = emitter->lower.schedule->arena_bytes});
+                  (Param){.kind = PARAM_SCRATCH,
+                          .type = "float *",
+                          .name = "moec_parts",
+                          .offset = emitter->lower.schedule->arena_bytes});
     finish_device_kernel(emitter, loops, nest);
 }
 

@@ -244,15 +244,18 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
 
 /* ---- stores of a kernel ---- */
 
-void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written) {
-    text_add(written, "%s{%s, %ld, %s, %d}", written->length ? ", " : "",
-             pointer_text(&emitter->lower, target), count,
-             target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", rounded);
+void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, List *written) {
+    Written *added = arena_alloc(emitter->lower.arena, sizeof *added);
+    *added = (Written){.address = pointer_term(&emitter->lower, target),
+                       .count = count,
+                       .type = target->tensor->type,
+                       .rounded = rounded};
+    list_push(emitter->lower.arena, written, added);
 }
 
 /* The elements from the one where all loops are 0. False if they are not contiguous in the order of
  * the loops. */
-static bool put_target(Emitter *emitter, const Statement *statement, bool rounded, Text *written) {
+static bool put_target(Emitter *emitter, const Statement *statement, bool rounded, List *written) {
     long strides[MAX_LOOPS], count = 1;
     if (!strides_of(statement->target, statement->loops, statement->loop_count, strides))
         return false;
@@ -262,7 +265,7 @@ static bool put_target(Emitter *emitter, const Statement *statement, bool rounde
     return true;
 }
 
-bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written) {
+bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, List *written) {
     for (int i = 0; i < epilogue->members.count; i++) {
         const Statement *statement = ((Member *)epilogue->members.items[i])->statement;
         if (emitter->lower.written[statement->target->tensor->id] &&
@@ -272,7 +275,7 @@ bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *w
     return true;
 }
 
-static void put_result(Emitter *emitter, const Contraction *contraction, Text *written) {
+static void put_result(Emitter *emitter, const Contraction *contraction, List *written) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     long rows = weight ? contraction->relation->rows->size : product->k;
@@ -285,7 +288,7 @@ static void put_result(Emitter *emitter, const Contraction *contraction, Text *w
 
 /* The kernel of all products of one kind without an epilogue. */
 static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
-                                Text *arguments) {
+                                List *arguments) {
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
     Text name = {.arena = emitter->lower.arena}, parameters = {.arena = emitter->lower.arena};
@@ -295,7 +298,7 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
     if (contraction->second) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
-    text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(&emitter->lower, contraction->c));
+    add_operand_param(emitter, arguments, contraction->c);
     int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
     const Body body = {
@@ -319,7 +322,7 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
 
 /* A separate kernel for a product with an epilogue. */
 static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
-                              Kernel *epilogue, Text *arguments) {
+                              Kernel *epilogue, List *arguments) {
     const char *names[NAMES];
     int bindings = emitter->lower.binding_count;
     for (int i = 0; i < NAMES; i++) names[i] = bind_name(&emitter->lower, NULL, parameter_names[i]);
@@ -331,7 +334,8 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
         functor.text =
             arena_format(emitter->lower.arena, "moec_in_lanes<%d>(%s)", width, functor.text);
     emitter->lower.binding_count = bindings;
-    text_add(arguments, ", %s", functor.arguments);
+    for (int i = 0; i < functor.params.count; i++)
+        list_push(emitter->lower.arena, arguments, functor.params.items[i]);
     const char *name =
         device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
                                             emitter->entry->name, emitter->entry->kernels++));
@@ -339,42 +343,45 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     Tile own = *tile;
     if (contraction->product.n <= tile->breadth) own.wide = NULL;
     add_kernel(emitter, contraction, &own,
-               &(const Body){name, functor.parameters, functor.text, names, functor.loops});
+               &(const Body){
+                   name,
+                   params_text(emitter->lower.arena, &emitter->target->parameters, &functor.params),
+                   functor.text, names, functor.loops});
     return name;
 }
 
-static void put_table(Emitter *emitter, Text *arguments, const Tensor *table) {
+static void put_table(Emitter *emitter, List *arguments, const Tensor *table) {
     if (table) emitter->lower.used[table->id] = true;
-    text_add(arguments, ", MOEC_POINTER(%s)", table ? emitter->lower.names[table->id] : "NULL");
+    add_param(
+        emitter->lower.arena, arguments,
+        (Param){.kind = PARAM_OPERAND,
+                .address = table ? named(&emitter->lower, emitter->lower.names[table->id]) : NULL});
 }
 
 /* Sizes, rows and operands of a product; the groups once. */
 static void put_product(Emitter *emitter, const Contraction *contraction, bool groups,
-                        Text *arguments) {
-    const Product *product = &contraction->product;
+                        List *arguments) {
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    text_add(arguments,
-             "%s&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
-             arguments->length ? ", " : "", product->batch[0], product->n, product->k, product->a_m,
-             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-             product->c_m, product->accumulate);
+    add_param(emitter->lower.arena, arguments,
+              (Param){.kind = PARAM_GROUPED, .contraction = contraction});
     if (groups) put_table(emitter, arguments, contraction->relation->group);
     put_table(emitter, arguments, contraction->gather);
     if (!weight) put_table(emitter, arguments, contraction->gather_b);
-    text_add(arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
-             pointer_text(&emitter->lower, contraction->a),
-             pointer_text(&emitter->lower, contraction->b));
+    add_operand_param(emitter, arguments, contraction->a);
+    add_operand_param(emitter, arguments, contraction->b);
 }
 
 /* ---- products over dispatched rows in several variants ---- */
 
-static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
-    text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
-             pointer_text(&emitter->lower, read), shape[0], shape[1], shape[2], shape[3], shape[4]);
+static void put_matrix(Emitter *emitter, const Expr *read, const long shape[5], List *matrices) {
+    Matrix *matrix = arena_alloc(emitter->lower.arena, sizeof *matrix);
+    matrix->address = pointer_term(&emitter->lower, read);
+    memcpy(matrix->shape, shape, sizeof matrix->shape);
+    list_push(emitter->lower.arena, matrices, matrix);
 }
 
 /* The operands of a product: dispatched rows and weights, or dispatched rows twice. */
-static void put_operands(Emitter *emitter, const Contraction *contraction, Text *operands) {
+static void put_matrices(Emitter *emitter, const Contraction *contraction, List *matrices) {
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
     bool along = product->b_k == 1;
@@ -383,10 +390,10 @@ static void put_operands(Emitter *emitter, const Contraction *contraction, Text 
     const long weights[] = {along ? product->k : product->n, along ? product->n : product->k,
                             product->batch[0], along ? product->b_n : product->b_k,
                             product->b_batch[0]};
-    put_operand(emitter, contraction->a, left, operands);
-    put_operand(emitter, contraction->b,
-                contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, operands);
-    if (contraction->second) put_operands(emitter, contraction->second, operands);
+    put_matrix(emitter, contraction->a, left, matrices);
+    put_matrix(emitter, contraction->b,
+               contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, matrices);
+    if (contraction->second) put_matrices(emitter, contraction->second, matrices);
 }
 
 /* One block per tile: the count that moec_by_weight and moec_by_rows number. */
@@ -400,38 +407,35 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
     return tiles < 1 ? 1 : tiles < MAX_GRID ? tiles : MAX_GRID;
 }
 
-/* A launch of the variant of a kernel that the host selects. */
-static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
-                        const Tile *tile, const Text *written, const Text *arguments) {
-    Text operands = {.arena = emitter->lower.arena};
-    long grid = grid_of(contraction, tile->height, tile->breadth);
-    put_operands(emitter, contraction, &operands);
-    emit_line(emitter,
-              "moec_launch_variant(run, %s, MOEC_VARIANTS({%ld, %d, 0}, "
-              "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
-              "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_MATRICES(%s), "
-              "MOEC_ARGUMENTS(%s, NULL));",
-              kernel, grid, MOEC_TILE_THREADS, grid, MOEC_TILE_THREADS,
-              grid_of(contraction, tile->height, WIDE), MOEC_TILE_THREADS, written->text,
-              operands.text, arguments->text);
+void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const char *shared) {
+    LaunchVariant *variant = arena_alloc(emitter->lower.arena, sizeof *variant);
+    *variant = (LaunchVariant){launch, shared};
+    list_push(emitter->lower.arena, &step->variants, variant);
+}
+
+static Launch launch_of(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                        long breadth) {
+    long grid = grid_of(contraction, tile->height, breadth);
+    return (Launch){arena_format(emitter->lower.arena, "%ld", grid), tile->threads};
 }
 
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
-    Text arguments = {.arena = emitter->lower.arena};
+    List arguments = {0}, written = {0};
     const Tile tile = tile_of(emitter, contraction);
     put_product(emitter, contraction, true, &arguments);
     if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
     const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
                                   : plain_kernel(emitter, contraction, &tile, &arguments);
-    Text written = {.arena = emitter->lower.arena};
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
-    if (known)
-        emit_either(emitter, contraction, kernel, &tile, &written, &arguments);
-    else
-        emit_launch(emitter, kernel,
-                    (Launch){arena_format(emitter->lower.arena, "%ld",
-                                          grid_of(contraction, tile.height, tile.breadth)),
-                             tile.threads},
-                    arguments.text);
+    if (known) add_param(emitter->lower.arena, &arguments, (Param){.kind = PARAM_MAPS});
+    const Launch launch = launch_of(emitter, contraction, &tile, tile.breadth);
+    LaunchStep *step = add_launch(emitter, kernel, launch, &arguments);
+    if (!known) return;
+    step->written = written;
+    put_matrices(emitter, contraction, &step->matrices);
+    add_launch_variant(emitter, step, launch, "0");
+    add_launch_variant(emitter, step, launch, "MOEC_WGMMA_SHARED");
+    add_launch_variant(emitter, step, launch_of(emitter, contraction, &tile, WIDE),
+                       "MOEC_WIDE_SHARED");
 }

@@ -31,19 +31,12 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
         .threads = MOEC_ROW_THREADS};
 }
 
-/* A parameter: its name and its argument. */
-typedef struct Operand {
-    const char *name;
-    const Term *pointer;
-} Operand;
-
-/* Rows that share a launch: parameters and arguments of its kernel, calls of the template, blocks
- * so far. */
+/* Rows that share a launch: parameters of its kernel, calls of the template, blocks so far. */
 typedef struct Rows {
-    Text parameters, arguments, calls;
+    List params; /* Param *: operands first */
+    Text calls;
     List loops;     /* LoopKernel *: of the stores */
     Kernel *stores; /* all of them, for lookups */
-    List operands;  /* Operand * */
     long columns, blocks;
 } Rows;
 
@@ -58,19 +51,19 @@ static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
 
 /* The name of an operand, which becomes a parameter at its first use. */
 static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
-    const Term *pointer = pointer_term(&emitter->lower, read);
-    for (int i = 0; i < rows->operands.count; i++) {
-        const Operand *known = rows->operands.items[i];
-        if (term_equal(known->pointer, pointer)) return known->name;
+    Arena *arena = emitter->lower.arena;
+    const Term *address = pointer_term(&emitter->lower, read);
+    for (int i = 0; i < rows->params.count; i++) {
+        const Param *known = rows->params.items[i];
+        if (term_equal(known->address, address)) return known->name;
     }
-    Operand *operand = arena_alloc(emitter->lower.arena, sizeof *operand);
-    *operand = (Operand){bind_name(&emitter->lower, NULL, wanted), pointer};
-    text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
-             type_name(read->tensor), operand->name);
-    text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "",
-             term_text(emitter->lower.arena, pointer));
-    list_push(emitter->lower.arena, &rows->operands, operand);
-    return operand->name;
+    const char *name = bind_name(&emitter->lower, NULL, wanted);
+    add_param(arena, &rows->params,
+              (Param){.kind = PARAM_OPERAND,
+                      .type = arena_format(arena, "const %s *", type_name(read->tensor)),
+                      .name = name,
+                      .address = address});
+    return name;
 }
 
 /* A call for the next blocks; one of `count` kernels in a launch. */
@@ -104,10 +97,8 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
 /* One kernel for the sizes of the rows: a block selects its row by its number. */
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     Arena *arena = emitter->lower.arena;
-    const ParameterStyle *style = &emitter->target->parameters;
     int bindings = emitter->lower.binding_count;
-    Rows rows = {
-        .parameters = {.arena = arena}, .arguments = {.arena = arena}, .calls = {.arena = arena}};
+    Rows rows = {.calls = {.arena = arena}};
     const char *(*names)[3] = arena_alloc(arena, (size_t)count * sizeof *names);
     rows.stores = arena_alloc(arena, sizeof *rows.stores);
     for (int i = 0; i < count; i++) {
@@ -122,17 +113,14 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     for (int i = 0; i < count; i++)
         put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
     const List params = end_stores(emitter, bindings);
-    if (params.count) {
-        text_add(&rows.parameters, ", %s", params_text(arena, style, &params));
-        text_add(&rows.arguments, ", %s", arguments_text(arena, style, &params));
-    }
+    for (int i = 0; i < params.count; i++) list_push(arena, &rows.params, params.items[i]);
     const char *name = device_kernel(
         emitter, arena_format(arena, "row_%s_%d", emitter->entry->name, emitter->entry->kernels++));
     emit_equations_above(emitter, rows.stores);
     function_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
-                  name, rows.parameters.text);
+                  name, params_text(arena, &emitter->target->parameters, &rows.params));
     function_text(emitter, "{\n%s}\n\n", rows.calls.text)->loops = rows.loops;
     end_piece(emitter->module, name);
-    emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
-                rows.arguments.text);
+    add_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
+               &rows.params);
 }

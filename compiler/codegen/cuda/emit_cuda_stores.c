@@ -82,15 +82,11 @@ List end_stores(Emitter *emitter, int bindings) {
 }
 
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
-    Arena *arena = emitter->lower.arena;
-    const ParameterStyle *style = &emitter->target->parameters;
     int bindings = emitter->lower.binding_count;
     Functor functor = {0};
     begin_kernel(&emitter->lower, epilogue);
     functor.text = store_text(emitter, epilogue, (Store){rows, width, NULL, 1}, &functor.loops);
-    const List params = end_stores(emitter, bindings);
-    functor.parameters = params_text(arena, style, &params);
-    functor.arguments = arguments_text(arena, style, &params);
+    functor.params = end_stores(emitter, bindings);
     return functor;
 }
 
