@@ -1,7 +1,7 @@
 /* driver: the table of passes and the public functions that run them. */
 #include "driver.h"
 
-#include "module/module.h"
+#include "module/lowered.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef EMIT_H
 #define EMIT_H
 
-#include "module/module.h"
+#include "module/lowered.h"
 #include "moec.h"
 #include "loop/lower/lower.h"
 

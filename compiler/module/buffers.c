@@ -1,5 +1,5 @@
-/* layout: the memory of programs: the blocks that they share, and the buffer of each tensor. */
-#include "module/module.h"
+/* buffers: the memory of programs: the blocks that they share, and the buffer of each tensor. */
+#include "module/lowered.h"
 
 #include <string.h>
 

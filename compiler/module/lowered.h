@@ -1,12 +1,12 @@
-/* module: the programs of one text after their schedules, as data: memory, kernels and host steps.
+/* lowered: the programs of one text after their schedules, as data: memory, kernels and host steps.
  * The texts of a target are printed from it. */
-#ifndef MODULE_H
-#define MODULE_H
+#ifndef LOWERED_H
+#define LOWERED_H
 
 #include "loop/form.h"
 #include "schedule/kernel.h"
 
-/* ---- memory: layout.c ---- */
+/* ---- memory: buffers.c ---- */
 
 /* Offsets of parameters or states: each one of any program once, by path. Frozen parameters are at
  * the end. */
