@@ -7,7 +7,7 @@ find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runt
     sort | xargs grep -n '^#include "' |
     awk -F: '
         BEGIN {
-            count = split("base syntax layout ir analysis elaborate editor interpret transform schedule loop codegen calls explain describe experiment", order, " ")
+            count = split("base syntax layout ir analysis elaborate editor interpret transform schedule loop module codegen calls explain describe experiment", order, " ")
             for (i = 1; i <= count; i++) rank["compiler/" order[i]] = i
             count = split("abi base data tokenizer device model training library tools/exchange tools/experiment tools/report tools/lsp tools/server tools/command", order, " ")
             for (i = 1; i <= count; i++) rank["runtime/" order[i]] = i
