@@ -33,7 +33,7 @@ part='layer other(x[s,d]) -> y[s,d] { y[s,d] = 2 * x[s,d] }\n'
     ask 1 hover all.moe 10 25             # vocab
     ask 2 hover all.moe 10 90             # ffn's by, in a record of half
     ask 3 hover all.moe 7 26              # w
-    ask 4 definition all.moe 11 20        # other, in a text that is on no disk
+    ask 4 definition all.moe 11 20        # other, in a text that is not on disk
     ask 5 definition all.moe 10 12        # decoder, of the standard library
     ask 6 completion all.moe 10 20        # options of decoder
     ask 7 completion all.moe 7 11         # in a body
