@@ -1,4 +1,4 @@
-/* Event files: their frames, checksums (CRC-32C, held to a table of its own) and numbers, byte for byte. */
+/* Event files: their frames, checksums (CRC-32C, compared with a table in this test) and numbers, byte for byte. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "training/events.h"
 
-/* By long division of the reflected polynomial, another way than the writer's. */
+/* By long division of the reflected polynomial, unlike the writer. */
 static uint32_t crc(const unsigned char *bytes, size_t length) {
     uint32_t table[256], sum = 0;
     for (uint32_t i = 0; i < 256; i++) {
@@ -31,7 +31,7 @@ static uint64_t little(const unsigned char *bytes, int count) {
     return number;
 }
 
-/* The record at `at`, its bytes and length; the place of the next. */
+/* Reads the record at `at`, with its bytes and length; returns the offset of the next. */
 static size_t frame(const unsigned char *file, size_t at, const unsigned char **bytes, size_t *length) {
     uint32_t head = crc(file + at, 8);
     *length = (size_t)little(file + at, 8);
@@ -64,7 +64,7 @@ static void written(void **state) {
 
     at = frame(file, at, &bytes, &length); /* time, version */
     assert_memory_equal(bytes + 9, "\x1a\x0d" "brain.Event:2", 15);
-    at = frame(file, at, &bytes, &length); /* time, step 301, a session that starts */
+    at = frame(file, at, &bytes, &length); /* time, step 301, start of a session */
     assert_memory_equal(bytes + 9, "\x10\xad\x02\x3a\x02\x08\x01", 7);
     at = frame(file, at, &bytes, &length); /* time, step 301, three numbers */
     assert_memory_equal(bytes + 9, "\x10\xad\x02\x2a", 4);

@@ -1,4 +1,4 @@
-/* Constructors, the printed form and the complaints of verify. */
+/* Constructors, the printed form and the errors of verify. */
 #include "calls/call_table.h"
 
 #include <math.h>

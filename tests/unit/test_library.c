@@ -64,7 +64,7 @@ static float *copy_of(MoecModel *model, int gradient) {
     return memcpy(malloc(bytes), array.data, bytes);
 }
 
-/* sum of y * dy for an x, y going to memory of ours. */
+/* sum of y * dy for an x, with y in memory of the test. */
 static double value(MoecModel *model, float *x, const float *dy) {
     MoecArray array;
     float y[COUNT];
@@ -137,8 +137,8 @@ static void test_gradients(void **state) {
     moec_free(model);
 }
 
-/* Two of the same with different inputs, one begun while the other is under way, give what each
- * gives in one call; what lies in a tape before does not matter. */
+/* Two overlapping calls with different inputs, each on its own tape, have the results of separate calls. The initial content of
+ * a tape does not matter. */
 static void test_parts(void **state) {
     (void)state;
     MoecModel *model;
@@ -187,8 +187,7 @@ static void test_parts(void **state) {
     moec_free(model);
 }
 
-/* Experts of which few get most of the tokens, so that the loads of a micro-batch are not those of
- * the step. */
+/* A few experts receive most of the tokens: the loads of a micro-batch differ from those of the step. */
 static const char balanced[] =
     "use decoder\n"
     "model balanced = decoder {\n"
@@ -199,8 +198,7 @@ static const char balanced[] =
 
 enum { WINDOWS = 8, WINDOW = 7 };
 
-/* The loss after some steps on the same windows; the first step is on the gradients of one
- * micro-batch. */
+/* The loss after some steps on the same sequences; the first step has the gradients of one micro-batch. */
 static double trained(const char *const *sets, int count, double *norm) {
     const MoecLoad load = {
         .spec = balanced, .sets = sets, .set_count = count, .can = MOEC_CAN_TRAIN, .seed = 3};
@@ -218,7 +216,7 @@ static double trained(const char *const *sets, int count, double *norm) {
     return loss;
 }
 
-/* A mean over a step is known before it, whoever takes the step. */
+/* A mean over a step is known before the step, for every caller. */
 static void test_step_mean(void **state) {
     (void)state;
     const char *const sets[] = {"ffn.aux_loss_scope=global_batch", "train.batch_size=2", "train.gradient_accumulation_steps=4"};
@@ -290,7 +288,7 @@ static MoecModel *open_shared(int can) {
 }
 
 typedef struct Caller {
-    MoecModel *model; /* NULL: the thread loads its own */
+    MoecModel *model; /* NULL: the thread loads its own model */
     int wrong;
     double loss;
     char *text;
@@ -416,7 +414,7 @@ static void test_fork(void **state) {
     fill_tokens(tokens, SAMPLE);
     assert_int_equal(in_child(use_inherited, model, &caller), 0);
     assert_int_equal(in_child(use_grandchild, model, &caller), 0);
-    assert_int_equal(moec_loss(model, tokens, &value), 0); /* no step of a child is seen here */
+    assert_int_equal(moec_loss(model, tokens, &value), 0); /* not changed by a child */
     assert_true(value == caller.loss);
     moec_release(caller.text);
     moec_free(model);

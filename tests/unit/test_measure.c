@@ -1,5 +1,5 @@
-/* The program of evaluation against the forward one, in double precision: the same loss, and of each token what its logits
- * say. Runs in the root of the project. */
+/* The evaluation program against the forward program, in double precision: the same loss, and the same values per token as
+ * computed from its logits. Runs in the root of the project. */
 #include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"

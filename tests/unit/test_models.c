@@ -1,18 +1,18 @@
-/* Random models: what a compiled model computes against its meaning in double precision.
+/* Random models: the results of a compiled model against the interpreter in double precision.
  *
- * A seed gives a spec (random_spec.h). Compared with the interpreter: every output of the forward and of the training graph,
- * gradients over two micro-batches, states, two steps of the optimizer, and decoding token by token.
+ * A seed defines a spec (random_spec.h). Compared with the interpreter: every output of the forward and of the training graph,
+ * gradients over two micro-batches, states, two optimizer steps, and decoding token by token.
  *
- * Limits are those of all models here: 1e-5 of the norm, 1e-4 for gradients. Equations drawn at random may amplify rounding
- * beyond that whoever computes them. So where a limit is passed, the interpreter runs the same program with noise of four
- * roundings on every value that it makes, several times: twice what that does to the result is allowed as well, and counted.
+ * The limits are those of all tests: 1e-5 of the norm, 1e-4 for gradients. Random equations may amplify rounding errors beyond
+ * that in any program. Above a limit, the interpreter therefore repeats the program several times with noise of four rounding
+ * errors on every value. Twice its effect on the result is accepted, and counted.
  *
  *     test_models                         40 models from seed 1
- *     test_models recurrences             the same, of recurrences alone
+ *     test_models recurrences             the same, with only recurrences
  *     test_models forms                   models that use every statement with affine subscripts
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well; MOEC_SHOW=only: the spec alone
- *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    that text instead of the one of the seed, to reduce it
+ *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    the text of the file instead of the seed, to reduce it
  *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
  */
 #include "model_meaning.h"
@@ -28,11 +28,11 @@
 
 enum { DEFAULT_MODELS = 16, WORKERS_MOST = 16, ATTEMPTS = 3, MODELS_FOR_ALL_FORMS = 500 };
 
-/* What the workers found, in memory that they share. */
+/* Results of the worker processes, in shared memory. */
 typedef struct Tally {
     long models, failed, amplified, undecided;
-    double worst;           /* error that only amplified rounding explains */
-    long forms[FORM_COUNT]; /* models that use each */
+    double worst;           /* error within amplified rounding */
+    long forms[FORM_COUNT]; /* number of models per form */
 } Tally;
 
 /* ---- graphs ---- */
@@ -56,7 +56,7 @@ static int check_forward(Trial *trial, Meaning *forward) {
     return good;
 }
 
-/* Weights and states stay as they are for what follows. */
+/* Weights and states stay unchanged for later comparisons. */
 static int check_training(Trial *trial) {
     Meaning training;
     if (!define(trial, &training, MOEC_TRAIN)) return 0;
@@ -83,7 +83,7 @@ static int check_training(Trial *trial) {
     return good;
 }
 
-/* Those of layers: a program that decodes has none of an optimizer's. */
+/* States of layers only: a decode program has no optimizer states. */
 static void copy_states(Model *to, const Model *from) {
     for (int i = 0; i < to->state_count; i++)
         for (int j = 0; j < from->state_count; j++) {
@@ -95,7 +95,7 @@ static void copy_states(Model *to, const Model *from) {
         }
 }
 
-/* The first sequence of the batch, token by token; the first ones at once where there are enough of them. */
+/* The first sequence of the batch, token by token; a block of first tokens at once if there are enough. */
 static int check_decoding(Trial *trial, Meaning *forward) {
     const Spec *spec = trial->spec;
     Decoder *decoder =
@@ -127,7 +127,7 @@ static int check_decoding(Trial *trial, Meaning *forward) {
 
 enum { STATES_MOST = 4 };
 
-/* What one element of a parameter is after the steps so far. */
+/* Value of one element of a parameter after the steps so far. */
 typedef struct Element {
     double weight, state[STATES_MOST];
 } Element;
@@ -169,7 +169,7 @@ static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTenso
             update_element(eval, update, parameter, step, (double)model->gradients[i], &element);
         double off = (double)model->weights[i] - element.weight;
         squares += off * off;
-        /* A step may lead next to zero: what it starts from is rounded, too. */
+        /* A step may end near zero: the rounding of its start value also counts. */
         norm += element.weight * element.weight + (double)before[i] * (double)before[i];
     }
     if (sqrt(squares) <= result_limit * sqrt(norm)) return 1;
@@ -177,13 +177,13 @@ static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTenso
                 sqrt(norm), steps);
 }
 
-/* Some steps with the gradients at hand. */
+/* Some steps with the current gradients. */
 static int check_update(Trial *trial) {
     Model *model = trial->model;
     const MoecUpdate *update = model->table->update;
     const long steps = 2;
     if (update->state_count > STATES_MOST)
-        return fail(trial, "the optimizer has more states than this test has room for");
+        return fail(trial, "the optimizer has more states than this test supports");
     float *before = copy_of(model->weights, model->table->weight_bytes), scalars[16] = {0};
     for (long step = 1; step <= steps; step++) {
         for (int i = 0; i < update->scalar_count; i++)
@@ -224,12 +224,12 @@ static int compare_whole(Trial *trial, MoecInterpreter *eval, const PublicTensor
                 sqrt(norm));
 }
 
-/* What is updated as a whole, by the other program of the step, with the same gradients. */
+/* Parameters with matrix updates, in the separate update program, with the same gradients. */
 static int check_whole(Trial *trial) {
     Model *model = trial->model;
     const MoecGraphEntry *graph = model_graph(model, MOEC_GRAPH_STEP);
     Call *call = graph ? call_open(model, graph, NULL) : NULL;
-    if (!call) return !graph || fail(trial, "the step of whole parameters does not begin");
+    if (!call) return !graph || fail(trial, "the matrix update does not start");
     float *before = copy_of(model->weights, model->table->weight_bytes);
     MoecInterpreter *eval =
         moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_STEP, 0, 0, 0));
@@ -266,7 +266,7 @@ static int check_whole(Trial *trial) {
 
 /* ---- trials ---- */
 
-/* No weight stays zero or one: what a spec says of the start would hide where it goes. */
+/* Replaces parameters of zeros and ones: initial values of the spec would hide errors. */
 static void shake(Model *model, Random *random) {
     for (int i = 0; i < model->parameter_count; i++)
         for (size_t j = 0; j < model->parameters[i].count; j++)
@@ -296,7 +296,7 @@ static int write_file(const char *path, const char *text) {
     return file && fputs(text, file) >= 0 && fclose(file) == 0;
 }
 
-/* Another text of the same sizes. */
+/* Another text with the same sizes. */
 static void read_text(Spec *spec, const char *path) {
     FILE *file = fopen(path, "r");
     spec->length = file ? fread(spec->text, 1, SPEC_BYTES - 1, file) : 0;
@@ -304,7 +304,7 @@ static void read_text(Spec *spec, const char *path) {
     if (file) fclose(file);
 }
 
-/* With tokens for which rounding may turn a choice around nothing is shown: then others are tried. */
+/* Tokens for which rounding may change a selection prove nothing: others are used. */
 static void (*make)(Spec *spec, uint64_t seed) = make_spec;
 
 static int run_trial(Device *device, uint64_t seed, const char *folder, char *problem, size_t size,
@@ -347,7 +347,7 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
 
 static uint64_t present_seed;
 
-/* The compiler gives up on a program that a pass broke: say which spec did it. */
+/* The compiler aborts on a program that a pass has damaged: reports the seed. */
 static void tell_seed(int signal_number) {
     printf("seed %llu: stopped by signal %d\n", (unsigned long long)present_seed, signal_number);
     fflush(stdout);
@@ -389,7 +389,7 @@ static Tally total_of(const Tally *tallies, long workers) {
     return total;
 }
 
-/* The table of statement forms against the number of models; returns how many forms no model has. */
+/* Prints the table of statement forms and the number of models; returns the number of unused forms. */
 static long print_forms(const Tally *total) {
     long missing = 0;
     for (int i = 0; i < FORM_COUNT; i++) {

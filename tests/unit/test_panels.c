@@ -1,5 +1,5 @@
-/* What products multiply, packed: words of panels against their definition, for every form.
- * Compiled for this processor, as programs are; panels for AMX are made where it has none, too. */
+/* Packed operands of products: words of panels against their definition, for every form. Compiled
+ * for this CPU, as programs are; panels for AMX are tested without AMX, too. */
 #include "kernels.h"
 
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static int *some_places(long count, long among) {
     return x;
 }
 
-/* What stands at depth p of lane i of packed panels. Of a pair, the even one is the lower half. */
+/* Element at depth p of lane i of packed panels. Of a pair, the even one is in the lower half. */
 static float packed_number(const float *panels, long i, long p, MoecForm form, int of_a,
                            long words) {
     const long width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N, lane = i % width;
@@ -43,7 +43,7 @@ static float operand_number(const MoecOperand *x, long i, long p, MoecForm form)
     return form == MOEC_FLOATS ? number : moec_load(moec_bf16(number));
 }
 
-/* Zeros stand beyond the lanes, and beyond the depth up to a whole number of words. */
+/* The padding of the lanes, and of the depth to whole words, is zero. */
 static void check_panels(const MoecOperand *x, long lanes, long depth, MoecForm form, int of_a) {
     const long words = moec_words(form, depth), deep = form == MOEC_FLOATS ? words : 2 * words,
                width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N,
@@ -58,7 +58,7 @@ static void check_panels(const MoecOperand *x, long lanes, long depth, MoecForm 
     free(panels);
 }
 
-/* By lanes or by words, through a table or not, for every form that is packed here. */
+/* By lanes or by words, with or without an index table, for every supported form. */
 static void panels_hold_operands(void **state) {
     (void)state;
     for (int run = 0; run < 200; run++) {
