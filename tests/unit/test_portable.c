@@ -1,4 +1,5 @@
-/* test_portable: what a stand-alone folder encodes and writes is what the tokenizer does. */
+/* test_portable: the tokenizer of a standalone folder encodes and decodes as the tokenizer of
+ * moec. */
 #include "base/files.h"
 #include "base/memory.h"
 #include "tokenizer/portable.h"
@@ -20,7 +21,7 @@ static const char *const texts[] = {
     "camelCase HTTPServer snake_case //path/to !!! \"#$% e\xCC\x81 '\xC5\xBF",
 };
 
-/* The same tokens, and bytes that are the text again. */
+/* The same tokens, and bytes that equal the text. */
 static bool hold(const Tokenizer *tokenizer, const Lexicon *lexicon, const char *text,
                  const char *name) {
     Encoder *encoder = encoder_new(tokenizer);
@@ -74,7 +75,7 @@ static bool hold_kind(const char *kind, bool encodes) {
     for (size_t i = 0; encodes && good && i < sizeof texts / sizeof texts[0]; i++)
         good = hold(tokenizer, lexicon, texts[i], kind);
     lexicon_free(lexicon);
-    /* Cut off anywhere, and with any byte changed, it is refused or read, and nothing else. */
+    /* A truncated table or one with a changed byte is rejected or read, without other effects. */
     for (size_t i = 0; good && i < out.length; i += 1 + out.length / 97) {
         char kept = out.bytes[i];
         out.bytes[i] ^= 0x41;

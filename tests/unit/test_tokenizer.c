@@ -1,8 +1,9 @@
-/* test_tokenizer: tokens and texts as the tokenizers library gives them.
+/* test_tokenizer: tokens and texts compared with those of the tokenizers library.
  *
  *     test_tokenizer                                          the files of tests/tokenizer/fixtures
- *     test_tokenizer compare TOKENIZER EXPECTED [TEXT]        files that tests/tokenizer/compare.py
- *                                                             has written; the speed on both
+ *     test_tokenizer compare TOKENIZER EXPECTED [TEXT]        files of tests/tokenizer/compare.py;
+ * the
+ *                                                             speed of both
  */
 #include "base/files.h"
 #include "base/memory.h"
@@ -28,7 +29,7 @@ static uint32_t take_number(Bytes *bytes) {
     return value;
 }
 
-/* Numbers or bytes of `width`, and how many. */
+/* Numbers or bytes of `width`, and their count. */
 static const void *take(Bytes *bytes, size_t width, size_t *count) {
     *count = take_number(bytes);
     const void *start = bytes->at;
@@ -75,7 +76,7 @@ static void hold_tokens(Encoder *encoder, Tally *tally, const char *text, size_t
     free(aligned);
 }
 
-/* At once, and token by token: never ending inside a character. */
+/* At once, and token by token: no part ends inside a character. */
 static void hold_text(const Tokenizer *tokenizer, Tally *tally, const TokenList *tokens, bool skip,
                       Bytes *bytes) {
     size_t length;
@@ -131,7 +132,7 @@ static bool hold_file(const char *tokenizer_path, const char *expected_path, Tal
     return tally->different == 0;
 }
 
-/* Broken copies of a file are refused or read, and what is read encodes. */
+/* Damaged copies of a file are rejected or read; a tokenizer that is read encodes. */
 static void try_broken(const char *path, int copies) {
     static const char *const others[] = {"null", "0", "-1", "\"\"", "[]", "{}", "1e9"};
     Mapping mapping;
@@ -188,7 +189,7 @@ static int compare(int count, char **arguments) {
     return !good;
 }
 
-/* What a model says behind a prompt begins with its space, and a stop is never written. */
+/* The continuation of a prompt starts with its space, and a stop sequence is never printed. */
 static bool hold_speech(void) {
     static const char *const stops[] = {"mat."};
     Tokenizer *tokenizer = tokenizer_open("tests/tokenizer/fixtures/llama2.json");
@@ -213,7 +214,7 @@ static bool hold_speech(void) {
     return good;
 }
 
-/* Decoders that each double a text are stopped before they need all memory. */
+/* Decoders that each double a text are stopped before they exhaust the memory. */
 static bool hold_growth(void) {
     const char *step = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, "
                        "\"content\": \"aa\"}, ";
