@@ -1,5 +1,5 @@
 /* Threads on libmoec for tsan_library.sh: library_threads RUN. All threads share one model; each also loads, uses, saves and
- * frees models of its own. */
+ * frees private models. */
 #include "library/moec.h"
 
 #include <math.h>
@@ -91,6 +91,6 @@ int main(int argc, char **argv) {
         wrong += callers[i].wrong;
     }
     moec_free(model);
-    printf("%d threads, %d calls that failed\n", THREADS, wrong);
+    printf("%d threads, %d failed calls\n", THREADS, wrong);
     return wrong != 0;
 }

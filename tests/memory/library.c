@@ -1,5 +1,5 @@
-/* library: libmoec used again and again from one process: good specs, wrong ones, bundles, every graph. Run by
- * tests/valgrind.sh, which sees what stays behind. */
+/* library: repeated use of libmoec in one process: valid specs, invalid specs, bundles, every mode. Run by tests/valgrind.sh,
+ * which reports leaks. */
 #include "moec.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static int use_bundle(MoecCompiler *compiler) {
     return good;
 }
 
-/* A setting that is not there: an error and its reports. */
+/* An unknown option: an error with its reports. */
 static int use_wrong(const char *file) {
     const char *const sets[] = {"attention.heads.q = 3 +", "no.such.thing = 1"};
     MoecCompiler *compiler = moec_open(file, NULL, sets, 2, NULL);
@@ -55,7 +55,7 @@ int main(int count, char **arguments) {
         const char *file = arguments[1 + run % (count - 1)];
         MoecCompiler *compiler = moec_open(file, NULL, NULL, 0, NULL);
         int good = !moec_failed(compiler) && use(compiler) && use_bundle(compiler) && use_wrong(file);
-        if (!good) fprintf(stderr, "%s: run %d is not as it should be: %s\n", file, run, moec_reports(compiler));
+        if (!good) fprintf(stderr, "%s: run %d failed: %s\n", file, run, moec_reports(compiler));
         moec_close(compiler);
         if (!good) return 1;
     }
