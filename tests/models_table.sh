@@ -2,8 +2,8 @@
 # Prints the table of models/README.md: the rows of the published systems with the counts of `moec check` and of the papers.
 # Fails if a count differs without a stated reason. Runs in any directory; `moec` must be on the PATH.
 #
-# One line per row: family:spec | row of the paper | stated size | small spec | reason of a difference.
 # A stated size is total parameters within 2 % (15B), with activated parameters (15B/2.54B), an addition to the first spec of
+# the group (+201: million, with the digits of the paper), or an equality (=SPEC or =SPEC+N). It is - if the paper states none.
 # the group (+201: million, with the digits of the paper), an equality (=SPEC or =SPEC+N), or - if the paper states none.
 set -eu
 cd "$(dirname "$0")/.."

@@ -77,7 +77,7 @@ static void emit(const Spec *spec, const char *line, const Wanted *want, const c
     moec_close(compiler);
 }
 
-/* Splits a line into its parts in place of the separators. */
+/* Splits a line into its parts, in its own memory. */
 static Spec parse(char *line) {
     Spec spec = {.file = strtok(line, " ")};
     char *colon = strchr(spec.file, ':');

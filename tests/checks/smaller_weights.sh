@@ -1,7 +1,7 @@
 #!/bin/sh
-# Products that read parameters as bf16 or int8: small models against their definition, which rounds the same weights; other
-# registers; the effect of rounding in eval; an emitted model with the text of `moec generate`, also with smaller caches; no
-# effect on training.
+# Products that read parameters as bf16 or int8: small models against their definition, which rounds the same weights, also with
+# other registers. The effect of rounding in eval; an emitted model with the text of `moec generate`, also with smaller caches;
+# no effect on training.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O1 OMP_NUM_THREADS=1
 

@@ -27,7 +27,7 @@ train() { # OUT ARGUMENTS...
     moec train "$work/small.moe" --data "$work/text" --out "$work/$out" "$@" > "$work/log" 2>&1
 }
 
-# refuses WHAT WORDS COMMAND...: the command ends with 1 and prints WORDS
+# refuses NAME WORDS COMMAND...: the command ends with 1 and prints WORDS
 refuses() {
     what=$1 words=$2
     shift 2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `moec verify`: recurrences at a multiple of 64 positions; the sizes of the spec by default; --shapes and --forms; a shape that
+# `moec verify`: recurrences at a multiple of 64 positions; the sizes of the spec by default; --shapes and --forms. A shape that
 # is too large for the interpreter; smaller weights and caches; a model that fits into one compiler, compared in bf16.
 . "$(dirname "$0")/../begin.sh"
 root=$PWD

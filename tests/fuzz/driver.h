@@ -166,7 +166,7 @@ static char *known[256];
 /* The fault of the outcome, or NULL. */
 static inline const char *complaint(const Outcome *outcome) {
     if (outcome->signal == SIGXCPU || outcome->signal == SIGKILL || outcome->signal == SIGALRM)
-        return "takes too long";
+        return "timeout";
     if (strstr(outcome->message, "internal error")) return "internal error";
     if (strstr(outcome->message, "Sanitizer") || strstr(outcome->message, "runtime error:") ||
         outcome->code == SANITIZER_CODE)

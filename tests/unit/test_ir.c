@@ -285,7 +285,7 @@ static void test_verify_complains_about_calls(void **state) {
     expect_complaint(&small, "top marks 9 of 3");
 }
 
-/* What generated C calls gives what the definition does, at every edge. */
+/* Integer functions of generated C equal the definition at every edge. */
 static void test_whole_numbers_wrap(void **state) {
     (void)state;
     static const int64_t edges[] = {0,

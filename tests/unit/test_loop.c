@@ -171,7 +171,7 @@ static const Term *element(Arena *arena, const Term *array, const Term *place) {
     return term(arena, "$0[$1]", array, place);
 }
 
-/* One barrier in place of two, none around memory that no other thread reads. */
+/* One barrier instead of two, none around memory that no other thread reads. */
 static void test_barriers(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
