@@ -94,9 +94,9 @@ $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # The library for other programs: what runtime/library/moec.h declares and no other name.
-$(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/version.h
+$(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a $(BUILD)/commit.o runtime/library/exported.map runtime/base/version.h
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map -Wl,-soname,$(SONAME) \
-	    -Wl,-z,defs -o $@ $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+	    -Wl,-z,defs -o $@ $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) $(BUILD)/commit.o -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 	ln -sf libmoec.so $(BUILD)/$(SONAME)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
