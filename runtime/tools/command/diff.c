@@ -271,8 +271,7 @@ static bool diff(MoecCompiler *first, MoecCompiler *second) {
     return true;
 }
 
-int command_diff(int argc, char **argv) {
-    const Command *command = command_row("diff");
+int command_diff(const Command *command, int argc, char **argv) {
     TextList operands = {0}, sets = {0};
     const Option table[] = {
         SET_OPTION(&sets),

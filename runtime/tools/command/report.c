@@ -47,8 +47,7 @@ static bool report(const TextList *folders, const char *base, const char *out, b
     return good;
 }
 
-int command_report(int argc, char **argv) {
-    const Command *command = command_row("report");
+int command_report(const Command *command, int argc, char **argv) {
     const char *base = NULL, *out = NULL;
     bool opens = false, force = false;
     TextList folders = {0};

@@ -163,8 +163,7 @@ static int open_and_train(const char *operand, const char *device_name, const Te
     return code;
 }
 
-int command_train(int argc, char **argv) {
-    const Command *command = command_row("train");
+int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
     TextList sets = {0};
     RunOptions options = {.steps = -1, .seed = -1, .command = argv};

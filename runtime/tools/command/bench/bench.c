@@ -166,8 +166,7 @@ static bool measure(Bench *bench) {
     return good;
 }
 
-int command_bench(int argc, char **argv) {
-    const Command *command = command_row("bench");
+int command_bench(const Command *command, int argc, char **argv) {
     Bench bench = {.graph = "train", .device = "cpu"};
     const Option table[] = {
         {OPTION_TEXT, "--mode", "train|decode", &bench.graph,
