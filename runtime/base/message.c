@@ -2,7 +2,6 @@
 
 #include "abi/error_code.h"
 #include "abi/quantity.h"
-#include "base/files.h"
 #include "base/progress.h"
 
 #include <dirent.h>
@@ -142,7 +141,7 @@ static double bytes_of(const char *path) {
 
 void written_message(const char *path, const char *next, ...) {
     char *text = NULL;
-    if (level < 0 || file_is_standard(path)) return;
+    if (level < 0 || strcmp(path, "-") == 0) return;
     progress_clear();
     fflush(stdout);
     if (asprintf(&text, "wrote %s (%s)", path, quantity(bytes_of(path), "B").text) >= 0) {
