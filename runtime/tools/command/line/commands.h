@@ -1,7 +1,7 @@
-/* commands: the table of commands. Each function receives its row and its arguments, argv[0] is the
- * name of the command, and returns the exit code: 0, EXIT_INPUT for invalid input, EXIT_USAGE for an
- * invalid command line, 128 + signal after an interrupt. Only main.c calls the table, which refers
- * to every command. */
+/* commands: the table of commands. Each function receives its row and its arguments, argv[0] is
+ * the name of the command, and returns the exit code: 0, EXIT_INPUT for invalid input, EXIT_USAGE
+ * for an invalid command line, 128 + signal after an interrupt. Only main.c calls the table, which
+ * refers to every command. */
 #ifndef COMMANDS_H
 #define COMMANDS_H
 
