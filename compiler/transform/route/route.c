@@ -93,9 +93,7 @@ static const Place *next_choice(Routing *routing, const List *done) {
     for (int i = 0; i < routing->places.count; i++) {
         const Place *place = routing->places.items[i];
         const Statement *statement = place->statement;
-        if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP &&
-            list_find(done, statement) < 0)
-            return place;
+        if (statement_selects(statement) && list_find(done, statement) < 0) return place;
     }
     return NULL;
 }

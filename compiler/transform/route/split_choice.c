@@ -76,8 +76,7 @@ static Tensor *add_copy(const Routing *routing, const Place *place) {
 /* True for a top that could move to rows without its readers outside. */
 static bool may_split(const Routing *routing, const Place *place, int tensors) {
     const Statement *top = place->statement;
-    if (top->kind != STATEMENT_CALL || top->call != CALL_TOP || top == routing->choice)
-        return false;
+    if (!statement_selects(top) || top == routing->choice) return false;
     const Tensor *tensor = ((const Expr *)top->outputs.items[0])->tensor;
     return tensor->id < tensors && routing->packing[tensor->id].candidate &&
            !routing->packing[tensor->id].packed;
