@@ -202,6 +202,8 @@ const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
 /* The candidate most similar to a name that is not among them, or NULL if none is similar. */
 const char *moec_nearest(const char *name, const char *const *candidates, int count);
+/* Whether notes about deprecated names are printed on stderr; the initial state. */
+void moec_print_notes(bool print);
 /* The file in canonical format, or NULL with reports. */
 const char *moec_format(MoecCompiler *compiler);
 

@@ -346,6 +346,7 @@ static void apply_settings(const Reading *reading) {
 
 static void apply_common(const Reading *reading) {
     message_level(common.quiet ? -1 : common.verbose);
+    moec_print_notes(!common.quiet);
     if (common.color) message_color(common.color);
     const unsigned settings = reading->command->settings;
     if (settings & SET_THREADS) threads_begin(whole_line, common.threads, settings & SET_WAIT);
