@@ -68,7 +68,7 @@ RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/sta
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
-           $(addprefix runtime/,$(foreach name,data/order data/random model/streams model/weights,$(name).c $(name).h)) \
+           $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))

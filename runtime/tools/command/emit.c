@@ -53,8 +53,8 @@ static const struct {
     {"draw.md", DRAW, "c"},
     {"tensors.h", TRAIN | DRAW, NULL},
     {"tensors.c", TRAIN | DRAW, NULL},
-    {"random.h", TRAIN | DRAW, NULL},
-    {"random.c", TRAIN | DRAW, NULL},
+    {"pick.h", DECODE, NULL},
+    {"pick.c", DECODE, NULL},
     {"kernels.h", ALL, "c"},
     {"calls.h", ALL, "c"},
     {"matmul.h", ALL, "c"},
@@ -221,7 +221,7 @@ static bool write_tokenizer(const Options *options, const Safetensors *file) {
     if (!portable_write(tokenizer, &text, &why))
         note_message(
             "the program cannot tokenize text, because %s; run ./generate with token ids and "
-            "--numbers 1",
+            "--token-ids",
             why);
     char *path = path_join(options->out, "tokenizer.bin");
     bool good = file_write(path, text.bytes, text.length);
