@@ -75,7 +75,7 @@ SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
-COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
+COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
@@ -160,6 +160,9 @@ FORCE:
 
 $(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB) $(BUILD)/stdlib.list
 	$(BUILD)/embed stdlib_file stdlib $(STDLIB:stdlib/%=%) > $@
+
+$(BUILD)/errors_text.c: $(BUILD)/embed compiler/ERRORS.md
+	$(BUILD)/embed error_page compiler ERRORS.md > $@
 
 $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@

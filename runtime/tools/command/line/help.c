@@ -19,6 +19,7 @@ static const struct {
     {"RUN", "run directory or checkpoint, as moec train and moec import write them"},
     {"DATA", "text, token file, directory, quoted pattern, or examples (safetensors)"},
     {"NAME", "layer, optimizer, schedule, function or option; default: all names"},
+    {"CODE", "error code, such as E0136"},
     {"INPUT", "text file, directory, quoted pattern, or - for stdin"},
 };
 
