@@ -78,7 +78,7 @@ static void make_table(Reading *reading, const Option *options) {
     while (options->kind != OPTION_END) add_option(reading, *options++);
     int count;
     Setting *settings = flag_settings(&count);
-    if (command->settings & ~(unsigned)(SET_THREADS | SET_WAIT))
+    if (command->settings & ~(unsigned)(SET_THREADS | SET_WAIT | STOPS_WITH_0))
         add_option(reading, (Option){.kind = OPTION_GROUP, .name = "model settings"});
     for (int i = 0; i < count; i++)
         if (settings[i].mask & command->settings)

@@ -42,7 +42,7 @@ static const Command commands[] = {
     {"serve",
      command_serve,
      "Use",
-     SET_PRECISION | SET_STORAGE | SET_THREADS | SET_WAIT,
+     SET_PRECISION | SET_STORAGE | SET_THREADS | SET_WAIT | STOPS_WITH_0,
      "RUN [options]",
      "Serve completions and chats over HTTP with the OpenAI API.",
      {"serve run --port 8000", "serve run --parallel 16 --weight-dtype int8"},

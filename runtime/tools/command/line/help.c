@@ -54,8 +54,11 @@ char *help_flag(const Option *option) {
 }
 
 char *help_exit_codes(const Command *command) {
-    return memory_format("0 success; 1 %s; 2 usage error; 130 or 143 after SIGINT or SIGTERM",
-                         command->failure ? command->failure : "invalid input");
+    bool stops = command->settings & STOPS_WITH_0;
+    return memory_format("0 success%s; 1 %s; 2 usage error%s",
+                         stops ? ", also after SIGINT or SIGTERM" : "",
+                         command->failure ? command->failure : "invalid input",
+                         stops ? "" : "; 130 or 143 after SIGINT or SIGTERM");
 }
 
 /* Prints the text in columns from `left` on, where the cursor is. */
