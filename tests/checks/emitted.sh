@@ -51,7 +51,8 @@ emitted() {
     if [ "$kind" = text ]; then
         moec emit --force "$work/run" --target c --mode decode --out "$work/c"
     else
-        moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5
+        moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5 --json >"$work/sampled"
+        grep -q '"samples": 11' "$work/sampled" || { cat "$work/sampled"; exit 1; }
         moec emit --force "$work/run" --target c --mode sample --out "$work/c"
     fi
     moec emit --force "$model" "$@" --target c --mode train --out "$work/t"

@@ -56,6 +56,26 @@ notes "$work/run/last.safetensors" >"$work/found"
 table $page '## Checkpoints' field | grep -v '^tokenizer$\|^file:' >"$work/expected"
 same checkpoint
 
+# The fields of --json: commands that write files. `moec sample` needs another model: see emitted.sh.
+cd "$work"
+{
+    moec init s.moe -o w --json
+    moec train s.moe --data text --out json --set ffn=swiglu --set ffn.hidden_dim=8 --json
+    moec forward s.moe --weights w --input s.moe --outputs loss -o f --json
+    moec export json --format llama -o folder --json
+    moec import folder -o imported --json
+    moec emit json -o emitted --json
+    moec report json --json
+    printf 'experiment e { baseline = small, vary dim = [8] }\n' >>s.moe
+    moec sweep s.moe --data text --out sweep --json
+    moec sweep s.moe --out sweep --slurm none --dry-run --json
+} >values 2>log
+sed -n 's/^  "\([a-z_]*\)": .*/\1/p' values >found
+cd "$OLDPWD"
+awk '/^## /{ inside = $0 == "## JSON results" } inside && /^[|] `/ { split($0, cell, "|"); n = split(cell[2], name, "`"); for (i = 2; i < n; i += 2) print name[i] }' $page |
+    grep -v '^sample' | LC_ALL=C sort -u >"$work/expected"
+same "JSON results"
+
 # ---- server ----
 
 page=runtime/SERVER.md

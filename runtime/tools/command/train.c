@@ -5,6 +5,8 @@
 #include "training/checkpoint.h"
 #include "training/differences.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
+#include "tools/experiment/history.h"
 #include "base/message.h"
 #include "model/examples.h"
 #include "training/measure.h"
@@ -29,7 +31,7 @@ typedef struct Options {
     long steps, seed; /* -1: of the spec */
     long until;       /* 0: to the last step */
     double limit;     /* of the loss; 0: none */
-    bool resume, no_cache, tensorboard, missing;
+    bool resume, no_cache, tensorboard, missing, json;
     char **command;
     TextList sets;
 } Options;
@@ -49,9 +51,10 @@ typedef struct Training {
     long saved; /* step of the checkpoint on the disk, -1: none */
     Stepper stepper;
     Record record;
-    double ceiling;    /* GFLOP/s of products */
-    double bits;       /* validation, per byte or token, of examples the loss; NaN before it */
-    bool probe_told;   /* that one is no finite number */
+    double ceiling;  /* GFLOP/s of products */
+    double bits;     /* validation, per byte or token, of examples the loss; NaN before it */
+    bool probe_told; /* that one is no finite number */
+    bool diverged;
     double shown_time; /* when the progress line was shown last, and the steps done by then */
     long shown_step;
 } Training;
@@ -239,15 +242,13 @@ static void print_plan(const Training *training, size_t program) {
     double trained = (double)trained_bytes(model->table),
            weights = (double)model->table->weight_bytes + trained,
            moments = (double)moment_bytes(model->table) * model->table->update->state_count;
-    double lent = (double)(training->train->bytes + training->measure->bytes), parameters = 0;
-    for (int i = 0; i < model->parameter_count; i++)
-        parameters += (double)model->parameters[i].count;
+    double lent = (double)(training->train->bytes + training->measure->bytes);
     if (message_is_quiet()) return;
     QuantityScale scale = quantity_line((double)model_bytes(model) + lent + (double)program, 3);
     fprintf(stderr,
             "%s: %s parameters; %s training tokens, %" PRIu64
             " validation sequences; program %s in %s\n",
-            model->table->model, quantity_count(parameters).text,
+            model->table->model, quantity_count((double)model_elements(model)).text,
             quantity_count((double)training->train_tokens).text, training->held_windows,
             model->module->cached ? "loaded from the cache" : "compiled",
             quantity_seconds(model->module->compile_seconds).text);
@@ -409,6 +410,7 @@ static bool stop_diverged(Training *training, long step, const char *what, const
                  json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
     error_message("lower --lr, set train.grad_clip, or use a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);
+    training->diverged = true;
     return report_kept_checkpoint(training);
 }
 
@@ -491,32 +493,64 @@ static void report_written(const Training *training) {
     free(path);
 }
 
+/* The result of --json: the last losses and the duration of all steps come from the log. */
+static void print_json(const Training *training, const char *status) {
+    const Data *data = training->data;
+    const char *out = training->options->out,
+               *bits = data->bytes ? "val_bits_per_byte" : "val_bits_per_token";
+    History history = {0};
+    bool logged = history_open(&history, out, false) && history.rows;
+    json_t *result = json_make("{s:s, s:s, s:I, s:I}", "model", training->model->table->model,
+                               "status", status, "step", (json_int_t)training->place.step, "steps",
+                               (json_int_t)training->settings.steps);
+    const char *const names[] = {"loss", "val_loss", data->record ? NULL : bits};
+    for (int i = 0; i < 3 && names[i]; i++)
+        json_object_set_new(result, names[i],
+                            json_number(logged ? history_last(&history, names[i]) : NAN));
+    json_object_set_new(result, "best_val_loss", json_number(training->place.best));
+    json_object_set_new(result, "train_seconds",
+                        json_real(logged ? history_sum(&history, "seconds") : 0));
+    json_object_set_new(result, "peak_memory_bytes", json_integer((json_int_t)memory_peak()));
+    json_result_written(out, result);
+    history_free(&history);
+}
+
+/* Prints the end of the run; returns the exit code. */
+static int report_end(const Training *training, const char *status) {
+    const char *out = training->options->out;
+    const long step = training->place.step;
+    bool complete = !strcmp(status, "complete");
+    if (training->options->json)
+        print_json(training, status);
+    else if (complete)
+        printf("%s is complete at step %ld; --resume --steps N continues it\n", out, step);
+    else if (!strcmp(status, "initialized"))
+        printf("initialized; no step was run\n");
+    else
+        printf("%s at step %ld; peak memory %s\n", status, step,
+               quantity((double)memory_peak(), "B").text);
+    if (!complete) report_written(training);
+    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+}
+
 /* Writes the initial weights; no step is run. */
 static int save_start(Training *training) {
     if (!save(training, "last.safetensors", true) || !read_back(training)) return EXIT_INPUT;
-    printf("initialized; no step was run\n");
-    report_written(training);
-    return 0;
+    return report_end(training, "initialized");
 }
 
 static int loop(Training *training) {
     long steps = last_step(training);
     if (steps == 0 && training->saved < 0) return save_start(training);
-    if (training->place.step >= steps) {
-        printf("%s is complete at step %ld; --resume --steps N continues it\n",
-               training->options->out, training->place.step);
-        return 0;
-    }
+    if (training->place.step >= steps) return report_end(training, "complete");
     interrupt_watch();
-    while (training->place.step < steps && !interrupt_signal())
-        if (!one_step(training)) return EXIT_INPUT;
+    bool good = true;
+    while (good && training->place.step < steps && !interrupt_signal()) good = one_step(training);
     progress_clear();
-    if (!read_back(training)) return EXIT_INPUT;
-    printf("%s at step %ld; peak memory %s\n",
-           training->place.step < training->settings.steps ? "stopped" : "done",
-           training->place.step, quantity((double)memory_peak(), "B").text);
-    report_written(training);
-    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+    if (training->diverged && training->options->json) print_json(training, "diverged");
+    if (!good || !read_back(training)) return EXIT_INPUT;
+    return report_end(training,
+                      training->place.step < training->settings.steps ? "stopped" : "done");
 }
 
 static void release(Training *training) {
@@ -585,6 +619,8 @@ int command_train(int argc, char **argv) {
         {OPTION_FLAG, "--init-missing", NULL, &options.missing,
          "with --init-from: random initialization of parameters that are missing there"},
         DEVICE_OPTION(&options.device),
+        {OPTION_FLAG, "--json", NULL, &options.json,
+         "result as JSON: steps, last losses, duration"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache,
          "compilation without the cache of compiled programs"},
         SET_OPTION(&options.sets),
