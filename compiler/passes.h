@@ -165,6 +165,9 @@ void decode(Program *program, long tokens);
 void measure(Program *program);
 /* Computes values that depend on positions and constants only once, in double precision. */
 void tables(Program *program);
+/* Removes statements that no tensor among the roots (by id) depends on. Returns, by id, the roots
+ * and the tensors that the remaining statements access; the caller may change the array. */
+bool *dead_code(Program *program, const bool *roots);
 /* Dead statements, constant folding, common expressions, copies. */
 void simplify(Program *program);
 /* On a GPU, or with bf16 products: replaces adding to one element of a row by a selection in the
