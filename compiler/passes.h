@@ -195,6 +195,12 @@ void pad(Program *program);
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */
 void gather_fusion(Program *program);
+/* Sets Statement.product of all matrix products. */
+void find_products(Program *program);
+/* The same for one statement, after a change of its operands. */
+void find_product(Program *program, Statement *statement);
+/* A statement whose Statement.product a pass has made wrong, or NULL. */
+const Statement *changed_product(Program *program);
 /* Products read slices of an axis without a copy. */
 void views(Program *program);
 /* Computes large temporaries in chunks of `rows` rows; 0: automatic. */

@@ -59,10 +59,10 @@ typedef struct EmitTarget {
     /* Writes the function of a kernel to emitter->functions and its call to the current line. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
     /* A dense product; number: its index in the table, as C text. */
-    void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
+    void (*product)(Emitter *emitter, const ScheduleUnit *unit, const char *number);
     /* epilogue: see ScheduleUnit. */
     void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-    void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+    void (*grouped)(Emitter *emitter, const ScheduleUnit *unit);
     /* `count` units from `first` on that share a launch; GPUs only. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
     void (*clear)(Emitter *emitter, const char *name, size_t bytes); /* sets memory of a run to 0 */
@@ -119,8 +119,8 @@ void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number);
-void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+void emit_dense(Emitter *emitter, const ScheduleUnit *unit, const char *number);
+void emit_grouped(Emitter *emitter, const ScheduleUnit *unit);
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 /* Adds parameters and arguments for everything that a kernel uses, after existing ones. */
@@ -223,8 +223,8 @@ void emit_overview(const Module *module, Text *text);
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
 void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, const char *number);
+void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
 /* The template of a tile: its text, the part of a kernel name, its size; the same for warpgroups,
  * and a larger one for these, or NULL. */
@@ -237,7 +237,7 @@ typedef struct Tile {
 } Tile;
 /* A tile of one row, as wide as possible with enough of them for a whole GPU; columns: of the whole
  * launch. */
-Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns);
+Tile row_tile(Emitter *emitter, const ScheduleUnit *unit, long columns);
 /* The store of a template as a lambda, with the parameters that it adds to the kernel and their
  * launch arguments. The template passes the row and the column of the element of its result.
  * Templates of other operations do the same, with a given number of target loops in the row. width

@@ -134,7 +134,7 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
     const Layout caches = layout_of(emitter->lower.arena, &emitter->lower.program, 1, ROLE_CACHE);
     for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
         const Tensor *tensor = emitter->lower.program->tensors.items[i];
-        const Place *place = &emitter->lower.schedule->places[i];
+        const Allocation *place = &emitter->lower.schedule->places[i];
         bool fixed =
             (tensor->role == ROLE_PARAMETER && emitter->lower.program->graph != GRAPH_STEP) ||
             tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED;
@@ -162,7 +162,7 @@ static void clear_tensors(Emitter *emitter) {
     const Schedule *schedule = emitter->lower.schedule;
     int cleared = 0;
     for (int i = 0; i < schedule->program->tensors.count; i++) {
-        const Place *place = &schedule->places[i];
+        const Allocation *place = &schedule->places[i];
         if (place->cleared && !cleared++) open_part(emitter, "BACKWARD");
         if (place->cleared) emitter->target->clear(emitter, emitter->lower.names[i], place->bytes);
     }
@@ -174,7 +174,7 @@ static void find_made(const List *units, const Layout *weights, bool *made) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->kind == UNIT_REPEAT) find_made(&unit->body, weights, made);
-        if (unit->kind == UNIT_CONTRACTION && unit->contraction->begins)
+        if (unit->kind == UNIT_CONTRACTION && unit->overwrites_gradient)
             made[place_of(weights, unit->statement->target->tensor->of->path)] = true;
     }
 }

@@ -31,24 +31,26 @@ void emit_equation(Emitter *emitter, const Statement *statement) {
               place);
 }
 
-static void add_dense(Emitter *emitter, const Contraction *contraction) {
+static void add_dense(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_iteration(emitter, contraction);
     const char *number = arena_format(emitter->lower.arena, "%d",
                                       add_product(emitter, contraction, product->accumulate));
     emitter->dense++;
-    if (contraction->begins) { /* the next entry stores */
+    if (unit->overwrites_gradient) { /* the next entry stores */
         add_product(emitter, contraction, false);
         number = arena_format(emitter->lower.arena, "%s + moec_first", number);
     }
     if (first)
         number = arena_format(emitter->lower.arena, "%s ? %s : %d", first, number,
                               add_product(emitter, contraction, true));
-    emitter->target->product(emitter, contraction, number);
+    emitter->target->product(emitter, unit, number);
 }
 
 /* A product of the CPU kernels or of a library of the host. */
-void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+void emit_dense(Emitter *emitter, const ScheduleUnit *unit, const char *number) {
+    const Contraction *contraction = unit->contraction;
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s);", number, number,
               pointer_text(&emitter->lower, contraction->a),
               pointer_text(&emitter->lower, contraction->b),
@@ -66,15 +68,15 @@ static const char *rounding_text(Arena *arena, const Product *product) {
 }
 
 /* The CPU has no epilogues: the result is still in the cache. */
-void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
-    (void)epilogue;
+void emit_grouped(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
                                contraction->gather_b};
-    const char *names[3], *adds = contraction->begins   ? "!moec_first"
-                                  : product->accumulate ? "1"
-                                                        : "0";
+    const char *names[3], *adds = unit->overwrites_gradient ? "!moec_first"
+                                  : product->accumulate     ? "1"
+                                                            : "0";
     for (int i = 0; i < 3; i++) {
         if (tables[i]) emitter->lower.used[tables[i]->id] = true;
         names[i] = tables[i] ? emitter->lower.names[tables[i]->id] : "NULL";
@@ -98,23 +100,25 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
 }
 
 /* Without the iterations of its batch and of its outer loops. */
-static double flops_of(const Emitter *emitter, const Contraction *contraction) {
+static double flops_of(const Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     double depth =
-        (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
+        (double)product->k +
+        (unit->accumulated_product ? (double)unit->accumulated_product->contraction->product.k : 0);
     return 2.0 * (double)product->m * (double)product->n * depth * emitter->repeats;
 }
 
 static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
-    if (contraction->second) emit_equation(emitter, contraction->second->statement);
+    if (unit->accumulated_product) emit_equation(emitter, unit->accumulated_product->statement);
     emit_equation(emitter, unit->statement);
     for (int i = 1; contraction->product.epilogue_ops && i < unit->epilogue->members.count; i++)
         emit_equation(emitter, ((Member *)unit->epilogue->members.items[i])->statement);
-    double flops = flops_of(emitter, contraction);
+    double flops = flops_of(emitter, unit);
     if (contraction->kind != CONTRACTION_PRODUCT) {
-        emitter->target->grouped(emitter, contraction, unit->epilogue);
+        emitter->target->grouped(emitter, unit);
     } else {
         int bindings = emitter->lower.binding_count;
         flops *= (double)(product->batch[0] * product->batch[1]);
@@ -127,7 +131,7 @@ static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
                       i < contraction->outer_count - 1 ? "" : " {");
         }
         emitter->indent += contraction->outer_count > 0;
-        add_dense(emitter, contraction);
+        add_dense(emitter, unit);
         emitter->indent -= contraction->outer_count > 0;
         if (contraction->outer_count) emit_line(emitter, "}");
         emitter->lower.binding_count = bindings;
@@ -141,9 +145,9 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
     int end = first;
     do {
         const ScheduleUnit *unit = units->items[end++];
-        const Contraction *contraction = unit->contraction, *dual = contraction->dual;
-        double flops = flops_of(emitter, contraction) * (dual ? 2 : 1);
-        if (dual) emit_equation(emitter, dual->statement);
+        const ScheduleUnit *pair = unit->paired_row;
+        double flops = flops_of(emitter, unit) * (pair ? 2 : 1);
+        if (pair) emit_equation(emitter, pair->statement);
         emit_equation(emitter, unit->statement);
         emitter->flops += flops;
         emitter->product_flops += flops;
@@ -184,7 +188,7 @@ void emit_units(Emitter *emitter, const List *units) {
             emitter->target->kernel(emitter, unit->kernel);
             break;
         case UNIT_CONTRACTION:
-            if (unit->contraction->row)
+            if (unit->row)
                 i = emit_beside(emitter, units, i);
             else
                 emit_contraction(emitter, unit);

@@ -29,7 +29,8 @@ enum {
 
 /* Tiles match the size of the product, to keep most of each tile in use. A warpgroup has 64 rows
  * and at least as many columns; for less than half of 64 by 64 it is too large. */
-static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
+static Tile stored_tile(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool across = weight && product->b_k == 1;
@@ -41,7 +42,8 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
                                       breadth, along),
                  .name = arena_format(emitter->lower.arena, "%ldx%ld%s", height, breadth,
                                       across ? "_across" : ""),
-                 .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
+                 .bounds =
+                     unit->accumulated_product ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
                  .height = height,
                  .breadth = breadth,
                  .threads = MOEC_TILE_THREADS};
@@ -60,23 +62,24 @@ static const Tile rounded_tile = {
     MOEC_TILE_THREADS};
 
 /* True if there are so few rows that hardly two of them share a weight. */
-static bool has_few_rows(const Contraction *contraction) {
+static bool has_few_rows(const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
-    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !contraction->second &&
+    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !unit->accumulated_product &&
            rows <= FEW_ROWS && rows <= product->batch[0] && product->a_type == product->b_type &&
            product->rounded == (product->a_type == TYPE_BF16) &&
            lines_begin_in_vectors(contraction->a, product->a_m) &&
            lines_begin_in_vectors(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
 }
 
-static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
-    if (has_few_rows(contraction))
-        return row_tile(emitter, contraction,
-                        contraction->relation->rows->size * contraction->product.n);
+static Tile tile_of(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
+    if (has_few_rows(unit))
+        return row_tile(emitter, unit, contraction->relation->rows->size * contraction->product.n);
     if (!contraction->product.rounded) return exact_tile;
     if (lies_in_vectors(contraction->a) && lies_in_vectors(contraction->b))
-        return stored_tile(emitter, contraction);
+        return stored_tile(emitter, unit);
     return rounded_tile;
 }
 
@@ -140,18 +143,19 @@ static const char *operand_of(Emitter *emitter, const Expr *read) {
 }
 
 /* The operands of the epilogue of a product. */
-static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
+static const char *epilogue_of(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     if (!contraction->product.epilogue_ops) return "NULL";
     return arena_format(emitter->lower.arena, "&(const MoecEpilogue){%s, %s, %s}",
-                        operand_of(emitter, contraction->add),
-                        operand_of(emitter, contraction->bias),
-                        operand_of(emitter, contraction->kept));
+                        operand_of(emitter, unit->add), operand_of(emitter, unit->bias),
+                        operand_of(emitter, unit->kept));
 }
 
 /* Adds the kernel for the entries of the product in the table. */
-static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
-    const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
-                              contraction->add, contraction->bias, contraction->kept};
+static void add_own(Emitter *emitter, const ScheduleUnit *unit, const char *kernel) {
+    const Contraction *contraction = unit->contraction;
+    const Expr *operands[] = {contraction->a, contraction->b, contraction->c,
+                              unit->add,      unit->bias,     unit->kept};
     OwnProduct *own = arena_alloc(emitter->lower.arena, sizeof *own);
     *own = (OwnProduct){kernel, 16};
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
@@ -163,18 +167,19 @@ static void add_own(Emitter *emitter, const Contraction *contraction, const char
         list_push(emitter->lower.arena, emitter->own_products, own);
 }
 
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, const char *number) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     const Tile tile = dense_tile(emitter, contraction);
     const char *kernel = dense_kernel(emitter, contraction, &tile);
-    add_own(emitter, contraction, kernel);
+    add_own(emitter, unit, kernel);
     long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
               number, number, pointer_text(&emitter->lower, contraction->a),
               pointer_text(&emitter->lower, contraction->b),
-              pointer_text(&emitter->lower, contraction->c), epilogue_of(emitter, contraction),
-              kernel, tiles < MAX_GRID ? tiles : MAX_GRID);
+              pointer_text(&emitter->lower, contraction->c), epilogue_of(emitter, unit), kernel,
+              tiles < MAX_GRID ? tiles : MAX_GRID);
 }
 
 /* ---- kernels over dispatched rows ---- */
@@ -197,25 +202,26 @@ typedef struct Variant {
 } Variant;
 
 /* The maps of a variant as parameters and as arguments. */
-static void put_maps(const Contraction *contraction, const Body *body, Text *parameters,
+static void put_maps(const ScheduleUnit *unit, const Body *body, Text *parameters,
                      Text *arguments) {
     const char *names[] = {body->names[PARAMETERS], body->names[PARAMETERS + 1], "more_a_map",
                            "more_b_map"};
-    for (int i = 0; i < (contraction->second ? 4 : 2); i++) {
+    for (int i = 0; i < (unit->accumulated_product ? 4 : 2); i++) {
         text_add(parameters, ", const __grid_constant__ MoecMap %s", names[i]);
         text_add(arguments, "%s, ", names[i]);
     }
 }
 
 /* A kernel that calls a template with a store. */
-static void add_variant(Emitter *emitter, const Contraction *contraction, const Body *body,
+static void add_variant(Emitter *emitter, const ScheduleUnit *unit, const Body *body,
                         Variant variant) {
+    const Contraction *contraction = unit->contraction;
     const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    bool second = contraction->second != NULL;
+    bool second = unit->accumulated_product != NULL;
     Text *out = emitter->out, tables = {.arena = emitter->lower.arena};
     Text parameters = {.arena = emitter->lower.arena}, maps = {.arena = emitter->lower.arena};
-    if (variant.boxed) put_maps(contraction, body, &parameters, &maps);
+    if (variant.boxed) put_maps(unit, body, &parameters, &maps);
     int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
     emitter->out = emitter->functions;
@@ -240,17 +246,17 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
     emitter->indent = indent;
 }
 
-static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+static void add_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
                        const Body *body) {
     const Variant variants[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
                                 {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
-    add_variant(emitter, contraction, body, (Variant){tile->text, "", tile->bounds, false});
+    add_variant(emitter, unit, body, (Variant){tile->text, "", tile->bounds, false});
     text_add(emitter->functions, "\n");
     end_piece(emitter->device, body->name);
     for (int i = 0; i < 2; i++) {
         if (!variants[i].tile) continue;
         text_add(emitter->functions, "#ifdef MOEC_WGMMA\n");
-        add_variant(emitter, contraction, body, variants[i]);
+        add_variant(emitter, unit, body, variants[i]);
         text_add(emitter->functions, "#endif\n\n");
         end_piece(emitter->device, body->name);
     }
@@ -298,8 +304,9 @@ static void put_result(Emitter *emitter, const Contraction *contraction, Text *w
 /* ---- products over dispatched rows ---- */
 
 /* The kernel of all products of one kind without an epilogue. */
-static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+static const char *plain_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
                                 Text *arguments) {
+    const Contraction *contraction = unit->contraction;
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
     Text name = {.arena = emitter->lower.arena}, parameters = {.arena = emitter->lower.arena};
@@ -307,7 +314,7 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
              contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    if (contraction->second) text_add(&name, "_twice");
+    if (unit->accumulated_product) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
     text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(&emitter->lower, contraction->c));
     int count = emitter->device->kernels.count;
@@ -316,7 +323,7 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
         name.text, parameters.text,
         arena_format(emitter->lower.arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
         parameter_names};
-    if (emitter->device->kernels.count > count) add_kernel(emitter, contraction, tile, &body);
+    if (emitter->device->kernels.count > count) add_kernel(emitter, unit, tile, &body);
     return name.text;
 }
 
@@ -331,8 +338,9 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
 }
 
 /* A separate kernel for a product with an epilogue. */
-static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+static const char *own_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
                               Kernel *epilogue, Text *arguments) {
+    const Contraction *contraction = unit->contraction;
     const char *names[NAMES];
     int bindings = emitter->lower.binding_count;
     for (int i = 0; i < NAMES; i++) names[i] = bind_name(&emitter->lower, NULL, parameter_names[i]);
@@ -350,7 +358,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     emit_equations_above(emitter, epilogue);
     Tile own = *tile;
     if (contraction->product.n <= tile->breadth) own.wide = NULL;
-    add_kernel(emitter, contraction, &own,
+    add_kernel(emitter, unit, &own,
                &(const Body){name, functor.parameters.text, functor.text, names});
     return name;
 }
@@ -386,7 +394,8 @@ static void put_operand(Emitter *emitter, const Expr *read, const long shape[5],
 }
 
 /* The operands of a product: dispatched rows and weights, or dispatched rows twice. */
-static void put_operands(Emitter *emitter, const Contraction *contraction, Text *operands) {
+static void put_operands(Emitter *emitter, const ScheduleUnit *unit, Text *operands) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
     bool along = product->b_k == 1;
@@ -398,7 +407,7 @@ static void put_operands(Emitter *emitter, const Contraction *contraction, Text 
     put_operand(emitter, contraction->a, left, operands);
     put_operand(emitter, contraction->b,
                 contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, operands);
-    if (contraction->second) put_operands(emitter, contraction->second, operands);
+    if (unit->accumulated_product) put_operands(emitter, unit->accumulated_product, operands);
 }
 
 /* One block per tile: the count that moec_by_weight and moec_by_rows number. */
@@ -413,11 +422,12 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
 }
 
 /* A launch of the variant of a kernel that the host selects. */
-static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
+static void emit_either(Emitter *emitter, const ScheduleUnit *unit, const char *kernel,
                         const Tile *tile, const Text *written, const Text *arguments) {
+    const Contraction *contraction = unit->contraction;
     Text operands = {.arena = emitter->lower.arena};
     long grid = grid_of(contraction, tile->height, tile->breadth);
-    put_operands(emitter, contraction, &operands);
+    put_operands(emitter, unit, &operands);
     emit_line(emitter,
               "moec_launch_variant(run, %s, MOEC_VARIANTS({%ld, %d, 0}, "
               "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
@@ -428,18 +438,21 @@ static void emit_either(Emitter *emitter, const Contraction *contraction, const 
               operands.text, arguments->text);
 }
 
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit) {
+    Kernel *epilogue = unit->epilogue;
+    const Contraction *contraction = unit->contraction;
     Text arguments = {.arena = emitter->lower.arena};
-    const Tile tile = tile_of(emitter, contraction);
+    const Tile tile = tile_of(emitter, unit);
     put_product(emitter, contraction, true, &arguments);
-    if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
-    const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
-                                  : plain_kernel(emitter, contraction, &tile, &arguments);
+    if (unit->accumulated_product)
+        put_product(emitter, unit->accumulated_product->contraction, false, &arguments);
+    const char *kernel = epilogue ? own_kernel(emitter, unit, &tile, epilogue, &arguments)
+                                  : plain_kernel(emitter, unit, &tile, &arguments);
     Text written = {.arena = emitter->lower.arena};
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known)
-        emit_either(emitter, contraction, kernel, &tile, &written, &arguments);
+        emit_either(emitter, unit, kernel, &tile, &written, &arguments);
     else
         emit_launch(emitter, kernel,
                     (Launch){arena_format(emitter->lower.arena, "%ld",
