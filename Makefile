@@ -10,6 +10,10 @@
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
 ## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages
 ## make setup        install missing packages (Debian and Ubuntu)
+## make check        layout, folder maps, dependencies, names; clang-tidy and cppcheck where they are installed
+## make format       format the C files of compiler/ and runtime/ with clang-format
+## make coverage     run the default tests with gcov; lines that ran, per folder (build/cov)
+## make compile_commands.json   compiler flags per file, for clangd and clang-tidy
 ## make clean        remove the build folder; trained runs stay
 ##
 ## SAN=1             address and undefined-behavior sanitizers, in build/san
@@ -207,6 +211,33 @@ test-oracle:
 	    echo "$$python tests/oracle/oracle.py"; $$python tests/oracle/oracle.py
 	$(BUILD)/tests/unit/test_oracle meaning
 	$(BUILD)/tests/unit/test_oracle compiled
+
+# Files that are formatted and analyzed; kernels are read by other compilers, too, and are formatted by hand.
+OWN_SOURCES = $(COMPILER) $(filter-out runtime/tools/server/http_library.c runtime/device/dnnl_library.c,$(RUNTIME))
+.PHONY: compile_commands.json
+compile_commands.json: $(BUILD)/parser.h
+	@{ start='['; for file in $(OWN_SOURCES); do \
+	    case $$file in compiler/*) includes='$(INCLUDES_compiler)' ;; *) includes='$(INCLUDES_runtime)' ;; esac; \
+	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s"}' "$$start" "$(CURDIR)" "$$file" \
+	        "$(CC) $(OURS) $$includes $(CFLAGS) -c $$file"; start=,; \
+	done; echo; echo ']'; } > $@.part
+	@mv $@.part $@
+
+.PHONY: check
+check: compile_commands.json
+	@for name in layout maps arrows prose json; do echo "$$name"; sh tests/checks/$$name.sh || exit 1; done
+	@tests/analyze.sh
+
+.PHONY: format
+format:
+	clang-format-14 -i $$(git ls-files 'compiler/*.[ch]' 'runtime/*.[ch]' | grep -vE '^runtime/(kernels|standalone)/|cuda_sim.h')
+
+# Line coverage of the default tests. Emitted programs and the child processes of commands count as well.
+.PHONY: coverage
+coverage:
+	@$(MAKE) --no-print-directory $(JOBS) BUILD=build/cov CFLAGS="-O1 -g --coverage" LDFLAGS=--coverage all units
+	-@BUILD=build/cov CC="$(CC)" tests/run
+	@tests/coverage.sh build/cov
 
 .PHONY: quickstart
 quickstart:

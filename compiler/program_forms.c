@@ -3,6 +3,7 @@
 #include "driver.h"
 
 #include "analysis/contraction.h"
+#include "ir/call.h"
 #include "schedule/kernel.h"
 
 static const char *const form_names[PROGRAM_FORMS] = {
@@ -71,9 +72,8 @@ static void note_product(const ScheduleUnit *unit, bool *has) {
 /* ---- calls and kernels ---- */
 
 static void note_call(const ScheduleUnit *unit, bool *has) {
-    has[HAS_ATTENTION] |= unit->statement->call == CALL_ATTEND;
-    has[HAS_ATTENTION_GRADIENT] |= unit->statement->call == CALL_ATTEND_GRAD;
-    has[HAS_TOP] |= unit->statement->call == CALL_TOP;
+    const ProgramForm form = unit->statement->row->form;
+    if (form < PROGRAM_FORMS) has[form] = true;
     has[HAS_ATTENTION_EPILOGUE] |= unit->epilogue && unit->epilogue->members.count > 1;
 }
 

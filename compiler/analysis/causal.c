@@ -6,6 +6,8 @@
  */
 #include "analysis/causal.h"
 
+#include "ir/call.h"
+
 int dimension_of(const Tensor *tensor, const Axis *axis) {
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->axes[i] == axis) return i;
@@ -138,23 +140,14 @@ static void check_call(Check *check) {
     const Statement *call = check->statement;
     const Axis *sequence = check->program->sequence;
     check_operands(check, &call->inputs);
-    if (call->call == CALL_SCAN) {
-        if (call->reverse && call->index->axis == sequence)
-            error_message(check, "runs from the last position of the sequence to the first");
-        return;
-    }
-    const Expr *first = call->inputs.items[0];
-    if (call->call == CALL_TOP) {
-        int dimension = 0;
-        for (int i = 0; i < first->count; i++) {
-            if (first->args[i]->kind != EXPR_INDEX || first->args[i]->index->of_repeat) continue;
-            if (dimension++ == call->top.dimension && first->tensor->axes[i] == sequence)
-                error_message(check, "selects along the sequence");
-        }
-    }
-    if (call->call == CALL_ATTEND && first->tensor->axes[first->count - 3] == sequence &&
-        call->attention.mask == MASK_NONE)
-        error_message(check, "attends to later positions of the sequence");
+    if (call->row->has_body && call->reverse && call->index->axis == sequence)
+        error_message(check, "runs from the last position of the sequence to the first");
+    if (!call->row->along) return;
+    const Index *here = NULL, *there = NULL;
+    call->row->along(call, &here, &there);
+    bool over = here ? here->axis == sequence : there && there->axis == sequence;
+    if (over && (!call->row->sees || call->row->sees(call, 0, 1)))
+        error_message(check, arena_format(check->program->arena, call->row->ahead, "the sequence"));
 }
 
 static void check_statement(Statement *statement, void *data) {

@@ -6,8 +6,8 @@
 static void add_accesses(DefUse *def_use, const List *exprs, bool write) {
     Arena *arena = def_use->program->arena;
     for (int i = 0; i < exprs->count; i++) {
-        Access *access = arena_alloc(arena, sizeof *access);
-        *access = (Access){exprs->items[i], def_use->count, write};
+        TensorAccess *access = arena_alloc(arena, sizeof *access);
+        *access = (TensorAccess){exprs->items[i], def_use->count, write};
         const int tensor = access->expr->tensor->id;
         list_push(arena, &def_use->accesses[tensor], access);
         if (write) list_push(arena, &def_use->writes[tensor], access);
@@ -57,7 +57,7 @@ DefUse *def_use_new(Program *program) {
 bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor) {
     const List *writes = &def_use->writes[tensor->id];
     if (tensor->role != ROLE_TEMP || writes->count != 1) return false;
-    const Access *write = writes->items[0];
+    const TensorAccess *write = writes->items[0];
     const Statement *statement = def_use->points[write->position].statement;
     if (statement->once || statement->accumulate) return false;
     for (int i = 0; i < write->expr->count; i++) {
@@ -85,7 +85,7 @@ bool def_use_changes(const DefUse *def_use, const Expr *read, int position) {
     const List *writes = &def_use->writes[read->tensor->id];
     const Statement *repeat = def_use->points[position].repeat;
     for (int i = 0; i < writes->count; i++) {
-        const Access *write = writes->items[i];
+        const TensorAccess *write = writes->items[i];
         if (write->position < position) continue;
         if (def_use->points[write->position].repeat == repeat && differs(read, write->expr, repeat))
             continue;
@@ -98,7 +98,7 @@ bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Stateme
     const List *writes = &def_use->writes[tensor->id];
     if (!repeat) return false;
     for (int i = 0; i < writes->count; i++) {
-        const Access *write = writes->items[i];
+        const TensorAccess *write = writes->items[i];
         if (def_use->points[write->position].repeat == repeat &&
             !expr_uses_index(write->expr, repeat->index))
             return true;
@@ -109,7 +109,7 @@ bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Stateme
 bool def_use_reads_in(const DefUse *def_use, const Tensor *tensor, const Statement *repeat) {
     const List *accesses = &def_use->accesses[tensor->id];
     for (int i = 0; i < accesses->count; i++) {
-        const Access *access = accesses->items[i];
+        const TensorAccess *access = accesses->items[i];
         if (!access->write && def_use->points[access->position].repeat != repeat) return false;
     }
     return true;

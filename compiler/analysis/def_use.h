@@ -14,18 +14,19 @@ typedef struct ProgramPoint {
 } ProgramPoint;
 
 /* A read or a write of a tensor. A scan accesses its operands; its body is not listed. */
-typedef struct Access {
+typedef struct TensorAccess {
     Expr *expr;
     int position; /* of the statement in DefUse.points */
     bool write;
-} Access;
+} TensorAccess;
 
 typedef struct DefUse {
     Program *program;
     ProgramPoint *points; /* loops and calls in execution order */
     int count;
-    List *accesses; /* by tensor id: Access * in execution order, the reads of a statement first */
-    List *writes;   /* by tensor id: those of them that write */
+    List *
+        accesses; /* by tensor id: TensorAccess * in execution order, the reads of a statement first */
+    List *writes; /* by tensor id: those of them that write */
     int tensor_count;
 } DefUse;
 

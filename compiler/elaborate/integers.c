@@ -385,7 +385,7 @@ static Expr *sum_of_terms(Integers *integers, const Statement *statement, Expr *
 /* Whether all reads are in the same repeat as the equation. */
 static bool is_local(const Integers *integers, const Tensor *tensor) {
     const DefUse *def_use = integers->def_use;
-    const Access *write = def_use->writes[tensor->id].items[0];
+    const TensorAccess *write = def_use->writes[tensor->id].items[0];
     return def_use_reads_in(def_use, tensor, def_use->points[write->position].repeat);
 }
 

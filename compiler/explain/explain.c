@@ -2,6 +2,7 @@
 #include "explain/explain.h"
 
 #include "analysis/access.h"
+#include "ir/call.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,31 +57,13 @@ static double touched(const Explanation *explanation, const ExplainedUnit *unit,
 
 /* Sets the two names of the operation. */
 static void name_kind(const ScheduleUnit *from, ExplainedUnit *unit) {
-    static const struct {
-        const char *kind, *operation;
-    } names[] = {{"product", "matmul"},
-                 {"grouped product", "grouped matmul"},
-                 {"loops", "loop nest"},
-                 {"attention", "attention"},
-                 {"attention, backward", "attention backward"},
-                 {"top", "top-k"},
-                 {"scan", "scan"},
-                 {"pack", "dispatch"}};
-    int row = 7;
-    if (from->kind == UNIT_CONTRACTION)
-        row = from->contraction->kind != CONTRACTION_PRODUCT;
-    else if (from->kind == UNIT_KERNEL)
-        row = 2;
-    else if (from->statement->call == CALL_ATTEND)
-        row = 3;
-    else if (from->statement->call == CALL_ATTEND_GRAD)
-        row = 4;
-    else if (from->statement->call == CALL_TOP)
-        row = 5;
-    else if (from->statement->call == CALL_SCAN)
-        row = 6;
-    unit->kind = names[row].kind;
-    unit->operation = names[row].operation;
+    static const char *const names[][2] = {
+        {"loops", "loop nest"}, {"product", "matmul"}, {"grouped product", "grouped matmul"}};
+    const CallRow *row = from->kind == UNIT_CALL ? from->statement->row : NULL;
+    bool product = from->kind == UNIT_CONTRACTION;
+    int place = product ? 1 + (from->contraction->kind != CONTRACTION_PRODUCT) : 0;
+    unit->kind = row ? row->kind : names[place][0];
+    unit->operation = row ? row->title : names[place][1];
 }
 
 static const char *result_of(const Statement *statement) {

@@ -20,6 +20,7 @@
  * available for each column. Other dense products use a library. They accept only the epilogues of
  * gemm_epilogue.c, and only if that saves a pass over memory.
  */
+#include "ir/call.h"
 #include "schedule/nest.h"
 
 /* A larger epilogue compiles slowly and spills registers. */
@@ -459,7 +460,7 @@ static void begin(Folding *folding, int product) {
 static bool stores_elements(const Folding *folding, int place) {
     const Statement *statement = at_place(folding, place);
     const Contraction *product = product_at(folding, place);
-    if (statement->kind == STATEMENT_CALL) return statement->call == CALL_ATTEND;
+    if (statement->kind == STATEMENT_CALL) return statement->row->fuses_store;
     return product && product->kind != CONTRACTION_ROWS_BY_ROWS;
 }
 

@@ -33,7 +33,7 @@ static bool is_group(const Contraction *product, const Expr *place) {
 /* True if several statements access the tensor. */
 static bool is_shared(const Search *search, const Tensor *tensor) {
     const List *accesses = &search->def_use->accesses[tensor->id];
-    const Access *first = accesses->items[0], *last = accesses->items[accesses->count - 1];
+    const TensorAccess *first = accesses->items[0], *last = accesses->items[accesses->count - 1];
     return first->position != last->position;
 }
 

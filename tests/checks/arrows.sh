@@ -18,4 +18,5 @@ planted() {
 planted compiler/ir/ir.c schedule/kernel.h
 planted compiler/codegen/c/emit_c.c codegen/cuda/emit_cuda.h
 planted compiler/analysis/cost.c device/device.h
+planted compiler/explain/explain.c calls/call_table.h
 planted runtime/base/files.c model/model.h

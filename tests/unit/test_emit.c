@@ -3,8 +3,7 @@
  * of the project. */
 #include "abi/abi.h"
 #include "schedule/kernel.h"
-#include "moec.h"
-#include "passes.h"
+#include "driver.h"
 
 #include <glob.h>
 #include <math.h>
@@ -225,12 +224,12 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
 static void run_all(Program *const *programs, int count, const char *what) {
     Loaded loaded = {0};
     Arena *arena = programs[0]->arena;
-    Schedule **schedules = arena_alloc(arena, (size_t)count * sizeof *schedules);
+    MoecCompiler compiler = {.arena = arena, .reports = {.arena = arena}};
     for (int i = 0; i < count; i++) {
+        programs[i]->lowered = true;
         find_products(programs[i]);
-        plan(schedules[i] = fuse(programs[i]));
     }
-    load(emit_c(arena, schedules, count, TARGET_HOSTED), &loaded);
+    load(moec_emit_c(&compiler, programs, count, false), &loaded);
     assert_int_equal(loaded.table->graph_count, count);
     for (int i = 0; i < count; i++) {
         loaded.graph = &loaded.table->graphs[i];

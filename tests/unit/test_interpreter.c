@@ -1,5 +1,6 @@
 /* What statements and calls mean, each against a few lines of plain C or against central
  * differences. */
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ static const Span nowhere;
 /* ---- building ---- */
 
 static Program *begin(void) {
-    return program_new(arena_new(), NULL, "small", GRAPH_FORWARD);
+    return program_new(arena_new(), NULL, "small", GRAPH_FORWARD, call_table);
 }
 
 static Axis *axis(Program *program, const char *name, long size) {

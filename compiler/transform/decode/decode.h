@@ -88,6 +88,8 @@ void find_back(Decode *decode);
 Expr *ring_read(Decode *decode, const Expr *raw, Expr *read, const Region *region);
 
 /* store_caches.c */
+/* Sets the type of a cache, and its scale if it has one. */
+void store_cache(Decode *decode, Tensor *cache);
 /* Sets the type of keys, values and the tensors that they are computed from to program->caches. */
 void store_caches(Decode *decode);
 

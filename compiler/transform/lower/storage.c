@@ -41,9 +41,9 @@
  * each change of the weights, not the program.
  */
 #include "analysis/access.h"
-#include "analysis/attend.h"
 #include "analysis/contraction.h"
 #include "analysis/def_use.h"
+#include "ir/call.h"
 #include "ir/rewrite.h"
 #include "passes.h"
 #include "transform/lower/smaller_weights.h"
@@ -114,35 +114,23 @@ static void find_in_loop(Storage *storage, const ProgramPoint *point) {
                                      .result = stores && rounds, .rows = rows, .operand = -1});
 }
 
-/* True for queries, keys, values; in the backward pass also the output and its gradient. */
-static bool is_attended(const Statement *statement, const Expr *read) {
-    int own = attend_operands(&statement->attention);
-    bool back = statement->call == CALL_ATTEND_GRAD;
-    for (int i = 0; i < statement->inputs.count; i++)
-        if (statement->inputs.items[i] == read)
-            return i < 3 || (back && (i == own || i == own + 2));
-    return false;
-}
-
-/* An attention on tensor cores accepts f32 and bf16 and rounds both. Its output and their gradient
- * are also read by a sum in f32, for which the saved bf16 values are accurate enough. */
+/* A call may accept f32 and bf16 operands and round both, and store its results rounded. */
 static void find_in_call(Storage *storage, const ProgramPoint *point) {
     const Statement *statement = point->statement;
-    bool attend = statement->call == CALL_ATTEND, grad = statement->call == CALL_ATTEND_GRAD;
-    bool rounds = (attend || grad) && attend_rounds(storage->program, statement);
+    const CallRow *row = statement->row;
+    const unsigned rounds = row->rounds ? row->rounds(storage->program, statement) : 0;
     List reads = {0};
     reads_of(storage->program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
-        bool takes = rounds && is_attended(statement, reads.items[i]);
+        int place = list_find(&statement->inputs, reads.items[i]);
+        bool takes = rounds && place >= 0 && (rounds >> place & 1);
         add_use(storage, (StorageAccess){point, reads.items[i], .takes = takes, .operand = -1});
     }
     for (int i = 0; i < statement->outputs.count; i++) {
-        bool stores = rounds && i < (attend                                        ? 1
-                                     : storage->program->target->rounded_gradients ? 3
-                                                                                   : 0);
+        bool stores = rounds && (rounds >> (statement->inputs.count + i) & 1);
         add_use(storage,
                 (StorageAccess){point, statement->outputs.items[i], .write = true, .stores = stores,
-                                .result = stores && attend, .operand = -1});
+                                .result = stores && row->fuses_store, .operand = -1});
     }
 }
 

@@ -67,13 +67,15 @@ static bool look(const DefUse *def_use, int position) {
     View view = {maker->statement, false};
     const List *accesses = &def_use->accesses[maker->statement->target->tensor->id];
     for (int i = 0; i < accesses->count; i++) {
-        const ProgramPoint *reader = &def_use->points[((Access *)accesses->items[i])->position];
+        const ProgramPoint *reader =
+            &def_use->points[((TensorAccess *)accesses->items[i])->position];
         if (reader != maker && (reader->block != maker->block ||
                                 !may_look(def_use->program, reader->statement, &view)))
             return false;
     }
     for (int i = 0; i < accesses->count; i++) {
-        const ProgramPoint *reader = &def_use->points[((Access *)accesses->items[i])->position];
+        const ProgramPoint *reader =
+            &def_use->points[((TensorAccess *)accesses->items[i])->position];
         if (reader == maker) continue;
         rewrite_statement(def_use->program, reader->statement, false, look_through, &view);
         find_product(def_use->program, reader->statement);

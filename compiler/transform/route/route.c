@@ -79,8 +79,7 @@ static const ProgramPoint *next_choice(Program *program, const List *done) {
     const DefUse *def_use = def_use_new(program);
     for (int i = 0; i < def_use->count; i++) {
         const Statement *statement = def_use->points[i].statement;
-        if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP &&
-            list_find(done, statement) < 0)
+        if (statement_selects(statement) && list_find(done, statement) < 0)
             return &def_use->points[i];
     }
     return NULL;

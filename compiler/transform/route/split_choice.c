@@ -76,8 +76,7 @@ static Tensor *add_copy(const Routing *routing, const ProgramPoint *point) {
 /* True for a top that could move to rows without its readers outside. */
 static bool may_split(const Routing *routing, const ProgramPoint *point, int tensors) {
     const Statement *top = point->statement;
-    if (top->kind != STATEMENT_CALL || top->call != CALL_TOP || top == routing->choice)
-        return false;
+    if (!statement_selects(top) || top == routing->choice) return false;
     const Tensor *tensor = ((const Expr *)top->outputs.items[0])->tensor;
     return tensor->id < tensors && routing->packing[tensor->id].candidate &&
            !routing->packing[tensor->id].packed;

@@ -153,16 +153,6 @@ static void check_written(Routing *routing, const ProgramPoint *point, Expr *tar
         packing->candidate = false;
 }
 
-/* The dimension that a top selects along, counted over all subscripts of one of its operands. */
-static int top_dimension(const Statement *top, const Expr *read) {
-    int iterated = 0;
-    for (int i = 0; i < read->count; i++) {
-        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->of_repeat) continue;
-        if (iterated++ == top->top.dimension) return i;
-    }
-    return -1;
-}
-
 /* A call iterates over leading dimensions only: its operands cannot be dispatched, except those of
  * a top over the rows. */
 static void check_call(Routing *routing, const ProgramPoint *point) {
@@ -174,8 +164,8 @@ static void check_call(Routing *routing, const ProgramPoint *point) {
             Packing *packing = candidate(routing, operand->tensor);
             if (!packing) continue;
             check_written(routing, point, operand);
-            if (call->call != CALL_TOP) packing->candidate = false;
-            for (int j = 0; j < routing->rank && call->call == CALL_TOP; j++)
+            if (!statement_selects(call)) packing->candidate = false;
+            for (int j = 0; j < routing->rank && statement_selects(call); j++)
                 if (packing->dims[j] == top_dimension(call, operand)) packing->candidate = false;
         }
     }
@@ -284,8 +274,7 @@ bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tupl
     Expr *target = NULL;
     *tuple = (Tuple){{NULL}};
     if (statement->kind == STATEMENT_LOOP) target = statement->target;
-    if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP)
-        target = statement->outputs.items[0];
+    if (statement_selects(statement)) target = statement->outputs.items[0];
     if (!target) return false;
     const Packing *packing = candidate(routing, target->tensor);
     if (packing && (packing->supported || packing->demanded))
@@ -368,7 +357,7 @@ static bool grow_packed(Routing *routing) {
         const ProgramPoint *point = &routing->def_use->points[i];
         const Statement *statement = point->statement;
         const Expr *target = statement->kind == STATEMENT_LOOP ? statement->target
-                             : statement->call == CALL_TOP     ? statement->outputs.items[0]
+                             : statement_selects(statement)    ? statement->outputs.items[0]
                                                                : NULL;
         Packing *packing = target ? candidate(routing, target->tensor) : NULL;
         if (!packing || packing->packed || !(packing->supported || packing->demanded)) continue;

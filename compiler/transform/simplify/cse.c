@@ -43,7 +43,7 @@ static void find_change(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ) return;
     const List *writes = &between->def_use->writes[expr->tensor->id];
     for (int i = 0; i < writes->count; i++) {
-        const Access *write = writes->items[i];
+        const TensorAccess *write = writes->items[i];
         if (write->position >= between->first && write->position < between->last)
             between->changed = true;
     }

@@ -26,7 +26,7 @@ static void find_variation(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ) return;
     const List *writes = &motion->def_use->writes[expr->tensor->id];
     for (int i = 0; i < writes->count; i++) {
-        const int position = ((Access *)writes->items[i])->position;
+        const int position = ((TensorAccess *)writes->items[i])->position;
         invariance->varies |= !motion->moved[position] &&
                               motion->def_use->points[position].repeat == invariance->repeat;
     }
@@ -56,7 +56,7 @@ static bool is_invariant(const Motion *motion, const Statement *repeat,
 static void note_move(Motion *motion, const Statement *statement) {
     const Expr *target =
         statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
-    const Access *write = motion->def_use->writes[target->tensor->id].items[0];
+    const TensorAccess *write = motion->def_use->writes[target->tensor->id].items[0];
     motion->moved[write->position] = true;
 }
 
