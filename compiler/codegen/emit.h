@@ -93,7 +93,7 @@ void print_equations(Text *text, const List *statements);
 /* The parameters of a kernel as text, and its arguments. */
 const char *params_text(Arena *arena, const ParameterStyle *style, const List *params);
 const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *arguments);
-/* Prints sections. places, pieces: receive KernelPlace * and MoecPiece *; or NULL. */
+/* Prints sections. The two lists, or NULL, receive KernelPlace * and MoecPiece *. */
 void print_functions(Text *text, const Module *module, const List *sections, List *places,
                      List *pieces);
 
