@@ -103,7 +103,7 @@ def read_table():
 
 
 def assign(rows, found):
-    """The rows with a code for every message. A message that is like one that has gone from the same file keeps its code."""
+    """The rows with a code per message. A message that resembles a removed one of the same file keeps its code."""
     known = {one for _, _, one in rows}
     gone = {code: (file, one) for code, file, one in rows if one and one not in {text for _, text in found}}
     fresh = [(file, one) for file, one in found if one not in known]

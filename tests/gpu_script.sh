@@ -45,5 +45,5 @@ report=$work/cut/report.md
 grep -q '^| kernels | ended by its clock' "$report" || wrong "the report does not name the stopped stage"
 PYTHON=none MOEC_CUDA="$work/no_driver" tests/gpu.sh -o "$work/bad" models >"$work/out" 2>&1 && wrong "failures are not counted without Python"
 grep -q '2 programs do not agree or did not run' "$work/out" || wrong "failures are not reported without Python"
-tests/gpu.sh -o "$work/none" nonsense >/dev/null 2>&1 && wrong "a stage that is not there"
-[ ! -e "$work/none" ] || wrong "wrong usage has left a folder"
+tests/gpu.sh -o "$work/none" nonsense >/dev/null 2>&1 && wrong "an unknown stage is accepted"
+[ ! -e "$work/none" ] || wrong "wrong usage creates a folder"

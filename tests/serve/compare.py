@@ -114,7 +114,7 @@ async def good(number):
 
 
 async def slow(number):
-    """Sends a request byte by byte, or reads nothing of an answer."""
+    """Sends a request byte by byte, or does not read the answer."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         if number % 2:

@@ -427,7 +427,7 @@ int main(int argc, char **argv) {
     stopped += system(clean) != 0;
     free(clean);
     Tally total = total_of(tallies, workers);
-    printf("%ld of %ld models: %ld differ; %ld beyond the limits as their own rounding explains, "
+    printf("%ld of %ld models: %ld differ; %ld above the limits within their own rounding, "
            "by %.1e at most; "
            "%ld undecided\n",
            total.models, count, total.failed, total.amplified, total.worst, total.undecided);

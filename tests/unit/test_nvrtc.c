@@ -351,7 +351,7 @@ static double make_all(const MoecKernels *kernels, const bool *chosen, int parts
     return seconds() - start;
 }
 
-/* The parts that are needed if cuBLASLt computes every dense product: without the own products. */
+/* The parts that are needed if cuBLASLt computes every dense product. */
 static bool *without_own(const MoecKernels *kernels) {
     bool *chosen = calloc((size_t)kernels->count, sizeof *chosen);
     int own = 0;

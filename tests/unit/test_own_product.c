@@ -1,4 +1,4 @@
-/* The own kernel that measures the peak without a library, as compiled for this CPU, against plain
+/* The product kernel of moec that measures the peak without a library, as compiled for this CPU, against plain
  * loops. */
 #include "device/own_product.h"
 #include "device/products.h"
