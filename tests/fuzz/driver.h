@@ -210,7 +210,7 @@ static inline bool is_known(char *kind) {
 }
 
 /* Prints a finding; returns true for the first of its kind. */
-static inline bool tell(const char *what, const Outcome *outcome, const Plan *plan,
+static inline bool report_finding(const char *what, const Outcome *outcome, const Plan *plan,
                         uint64_t mutant) {
     findings++;
     if (is_known(kind_of(what, outcome)) || ++shown > MAX_SHOWN) return false;

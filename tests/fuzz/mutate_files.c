@@ -204,8 +204,8 @@ static void hostile_word(Bytes *text) {
     static const uint32_t words[] = {0,          1,          0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
                                      0x7FC00000, 0x7F800000, 50256,      256};
     if (text->length < 4) return;
-    size_t places = text->length / 4,
-           at = 4 * (pick(2) ? pick(places < 8 ? places : 8) : pick(places));
+    size_t word_count = text->length / 4,
+           at = 4 * (pick(2) ? pick(word_count < 8 ? word_count : 8) : pick(word_count));
     uint32_t word = PICK(words);
     memcpy(text->data + at, &word, 4);
 }
@@ -268,7 +268,7 @@ static void one_mutant(const Plan *plan, uint64_t number) {
     Outcome *outcome = taken(malloc(sizeof *outcome));
     run_line(line, outcome);
     const char *what = complaint(outcome);
-    if (what && tell(what, outcome, plan, number)) {
+    if (what && report_finding(what, outcome, plan, number)) {
         snprintf(kept, sizeof kept, "%.600s/found-%llu", work, (unsigned long long)number);
         write_file(kept, text.data, text.length);
         printf("    cd %s; cp %s %s; moec %s\n", work, kept, kinds[kind], line);

@@ -231,7 +231,7 @@ static bool is_name(const Node *node) {
 }
 
 /* Replaces a part by a part of another text. */
-static void take_from(Bytes *text, const Node *node, const Bytes *other) {
+static void replace_from(Bytes *text, const Node *node, const Bytes *other) {
     Parts *parts = taken(malloc(sizeof *parts));
     find_parts(parts, other);
     const Node *donor = part_like(parts, node);
@@ -312,7 +312,7 @@ static void mutate_part(Bytes *text, const Parts *parts) {
         if (statement) wrap(text, statement, PICK(around));
         break;
     case 8:
-        if (any) take_from(text, any, any_text());
+        if (any) replace_from(text, any, any_text());
         break;
     default:
         if (any && like) {
@@ -388,7 +388,7 @@ static bool try_command(const Plan *plan, uint64_t number, const Command *comman
     Outcome *outcome = taken(malloc(sizeof *outcome));
     run_child(run_command, (void *)command, outcome);
     const char *what = complaint(outcome);
-    bool first = what && tell(what, outcome, plan, number);
+    bool first = what && report_finding(what, outcome, plan, number);
     if (first) print_command(command);
     free(outcome);
     return first;

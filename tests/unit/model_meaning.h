@@ -90,9 +90,9 @@ static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
     double *tokens = memory_new(sizeof *tokens * count),
            *targets = memory_new(sizeof *targets * count);
     for (size_t i = 0; i < count; i++) {
-        size_t place = i / context * (context + 1) + i % context;
-        tokens[i] = windows[place];
-        targets[i] = windows[place + 1];
+        size_t index = i / context * (context + 1) + i % context;
+        tokens[i] = windows[index];
+        targets[i] = windows[index + 1];
     }
     moec_interpreter_set(eval, "tokens", tokens, count);
     moec_interpreter_set(eval, "targets", targets, count);
@@ -101,8 +101,8 @@ static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
 }
 
 /* Inputs other than tokens: numbers in -1 .. 1, class labels. */
-static double input_value(const MoecTensor *input, int part, size_t place) {
-    Random random = {(uint64_t)part * 1000003 + place};
+static double input_value(const MoecTensor *input, int part, size_t index) {
+    Random random = {(uint64_t)part * 1000003 + index};
     draw(&random);
     if (input->is_int) return (double)between(&random, 0, input->vocabulary - 1);
     return (double)(float)spread(&random);

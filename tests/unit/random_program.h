@@ -249,14 +249,14 @@ static void random_scatter(Builder *builder, Block *block) {
     Tensor *target = random_tensor(builder, ROLE_OUTPUT, TYPE_REAL, 1 + (int)dice(builder, 3));
     Tensor *table = any(builder, &builder->ints);
     Index *indices[AXES] = {NULL}, *from = index_new(program, "from", table->axes[0]);
-    Expr *zero[MAX_RANK], *subs[MAX_RANK], *place = expr_index(program, from);
+    Expr *zero[MAX_RANK], *subs[MAX_RANK], *index_read = expr_index(program, from);
     int at = (int)dice(builder, target->rank);
     for (int i = 0; i < target->rank; i++) {
         Index *index = index_new(program, target->axes[i]->name, target->axes[i]);
         zero[i] = subs[i] = expr_index(program, index);
         if (i != at) indices[i] = index;
     }
-    subs[at] = expr_read(program, table, &place);
+    subs[at] = expr_read(program, table, &index_read);
     indices[at] = from;
     statement_loop(program, block, expr_read(program, target, zero), false, REDUCE_NONE, NULL, 0,
                    expr_number(program, 0), nowhere);

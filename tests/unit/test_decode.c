@@ -178,8 +178,8 @@ static Expr *embed(Build *build, const Options *options) {
     tokens->input = MOEC_INPUT_TOKEN;
     Expr *subs[2] = {at(build, tokens, "bs"), expr_index(program, build->indices['d'])};
     Expr *token = expr_read(program, tensor(build, "embedding", "wd", ROLE_PARAMETER), subs);
-    Expr *place = at(build, tensor(build, "place", "sd", ROLE_PARAMETER), "sd");
-    Expr *x = define(build, "x", "bsd", "", op(build, OP_ADD, token, place));
+    Expr *position = at(build, tensor(build, "place", "sd", ROLE_PARAMETER), "sd");
+    Expr *x = define(build, "x", "bsd", "", op(build, OP_ADD, token, position));
     if (!options->shifted && !options->back) return x;
     Expr *s = expr_index(program, build->indices['s']), *b = x->args[0], *d = x->args[2];
     Expr *second =
@@ -283,14 +283,14 @@ static long check(const Options *options, long tokens) {
     put_tokens(expected, whole, 0, context);
     run(expected);
     double error = 0, norm = 0;
-    for (long place = 0; place < context; place += tokens) {
-        interpreter_int(found, find(step, "position"))[0] = place;
-        put_tokens(found, step, place, tokens);
+    for (long position = 0; position < context; position += tokens) {
+        interpreter_int(found, find(step, "position"))[0] = position;
+        put_tokens(found, step, position, tokens);
         run(found);
         for (long i = 0; i < BATCH * tokens * VOCABULARY; i++) {
             long b = i / (tokens * VOCABULARY), rest = i % (tokens * VOCABULARY);
             double a = interpreter_real(
-                expected, find(whole, "logits"))[(b * context + place) * VOCABULARY + rest];
+                expected, find(whole, "logits"))[(b * context + position) * VOCABULARY + rest];
             double difference = a - interpreter_real(found, find(step, "logits"))[i];
             error += difference * difference;
             norm += a * a;

@@ -269,7 +269,7 @@ static const Case cases[] = {
 };
 
 /* A tensor that reuses the memory of another starts where that one ends. */
-static bool takes_over(const Schedule *schedule, const Allocation *a, const Allocation *b) {
+static bool reuses_memory(const Schedule *schedule, const Allocation *a, const Allocation *b) {
     for (const Allocation *at = a; at->over; at = &schedule->places[at->over->id])
         if (&schedule->places[at->over->id] == b) return a->first >= b->last;
     return false;
@@ -286,7 +286,7 @@ static void check_plan(Program *program) {
         for (int j = 0; j < i; j++) {
             const Allocation *b = &schedule->places[j];
             bool together = a->bytes && b->bytes && a->first <= b->last && b->first <= a->last;
-            if (together && !takes_over(schedule, a, b) && !takes_over(schedule, b, a))
+            if (together && !reuses_memory(schedule, a, b) && !reuses_memory(schedule, b, a))
                 assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
         }
     }

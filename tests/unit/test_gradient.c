@@ -18,15 +18,15 @@
 /* loss = sum over all elements of tensor[i] * (a different number per element) + a square. */
 static void make_loss(Maker *maker, Tensor *tensor) {
     Index *indices[MAX_RANK];
-    Expr *place = number(maker, 0.25);
+    Expr *phase = number(maker, 0.25);
     for (int i = 0; i < tensor->rank; i++) {
         indices[i] = make_index(maker, tensor->axes[i]);
-        place = plus(maker, times(maker, place, number(maker, 1.7)), at_index(maker, indices[i]));
+        phase = plus(maker, times(maker, phase, number(maker, 1.7)), at_index(maker, indices[i]));
     }
     Expr *read = expr_read_indices(maker->program, tensor, indices);
     Expr *value = times(
         maker, read,
-        plus(maker, apply(maker, OP_SIN, place, NULL), times(maker, number(maker, 0.3), read)));
+        plus(maker, apply(maker, OP_SIN, phase, NULL), times(maker, number(maker, 0.3), read)));
     Tensor *loss = make_scalar(maker, "loss", ROLE_OUTPUT);
     maker->program->loss = loss;
     list_push(maker->program->arena, &maker->program->outputs, loss);
@@ -271,9 +271,9 @@ static void make_remainder(Maker *maker) {
     Tensor *x = MAKE(maker, "x", ROLE_PARAMETER, d), *w = MAKE(maker, "w", ROLE_PARAMETER, d);
     Tensor *y = MAKE(maker, "y", ROLE_TEMP, h);
     Tensor *turned = make_scalar(maker, "turned", ROLE_TEMP);
-    Expr *place = apply(maker, OP_MOD, plus(maker, en, number(maker, 2)), number(maker, 9));
+    Expr *subscript = apply(maker, OP_MOD, plus(maker, en, number(maker, 2)), number(maker, 9));
     reduce(maker, expr_read(maker->program, turned, NULL), REDUCE_SUM, en->index, NULL,
-           AT(maker, x, place));
+           AT(maker, x, subscript));
     Expr *diagonal = plus(maker, times(maker, eh, number(maker, 3)), eh);
     set(maker, AT(maker, y, eh),
         times(maker, AT(maker, w, diagonal), expr_read(maker->program, turned, NULL)));

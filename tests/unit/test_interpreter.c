@@ -191,8 +191,8 @@ static void test_repeat_and_once(void **state) {
     (void)state;
     Program *program = begin();
     Axis *layer = axis_new(program, "layer", 3, AXIS_REPEAT, nowhere);
-    Axis *place = axis_new(program, "place", 4, AXIS_REPEAT, nowhere);
-    Tensor *carried = made(program, "carried", TYPE_REAL, (Axis *[]){place, NULL});
+    Axis *slot = axis_new(program, "place", 4, AXIS_REPEAT, nowhere);
+    Tensor *carried = made(program, "carried", TYPE_REAL, (Axis *[]){slot, NULL});
     Tensor *kept = tensor_new(program, "kept", ROLE_STATE, TYPE_REAL, 0, NULL, nowhere);
     Expr *zero = expr_number(program, 0);
     loop(program, &program->body, expr_read(program, carried, &zero), expr_number(program, 1));
@@ -505,7 +505,7 @@ static void test_best_values(void **state) {
 
 /* ---- selections ---- */
 
-static void test_top_breaks_ties_by_place(void **state) {
+static void test_top_breaks_ties_by_index(void **state) {
     (void)state;
     Program *program = begin();
     Axis *s = axis(program, "s", 2), *n = axis(program, "n", 4), *g = axis(program, "g", 2);
@@ -674,7 +674,7 @@ int main(void) {
         cmocka_unit_test(test_attend_grad_against_differences),
         cmocka_unit_test(test_decoding_agrees),
         cmocka_unit_test(test_best_values),
-        cmocka_unit_test(test_top_breaks_ties_by_place),
+        cmocka_unit_test(test_top_breaks_ties_by_index),
         cmocka_unit_test(test_pack),
         cmocka_unit_test(test_choices_are_followed),
         cmocka_unit_test(test_products_round),

@@ -286,7 +286,7 @@ typedef struct Packing {
     int *kind, *coordinate[3], *group, *row_of, *other, *start, *list;
 } Packing;
 
-static int *places(long count) {
+static int *new_integers(long count) {
     int *x = malloc((size_t)(count + 1) * sizeof *x);
     assert_non_null(x);
     return x;
@@ -299,12 +299,12 @@ static Packing packing_new(void) {
     packing.mask = numbers(entries);
     for (long i = 0; i < entries; i++) packing.rows += packing.mask[i] = packing.mask[i] > 0.2f;
     packing.kind = some_gather(packing.tokens, packing.kinds);
-    for (int i = 0; i < 3; i++) packing.coordinate[i] = places(packing.rows);
-    packing.group = places(packing.kinds * packing.keys);
-    packing.row_of = places(entries);
-    packing.other = places(packing.rows);
-    packing.start = places(packing.tokens * packing.middle);
-    packing.list = places(packing.rows);
+    for (int i = 0; i < 3; i++) packing.coordinate[i] = new_integers(packing.rows);
+    packing.group = new_integers(packing.kinds * packing.keys);
+    packing.row_of = new_integers(entries);
+    packing.other = new_integers(packing.rows);
+    packing.start = new_integers(packing.tokens * packing.middle);
+    packing.list = new_integers(packing.rows);
     return packing;
 }
 
@@ -432,14 +432,14 @@ static void check_bytes(Case *test, const float *sink, const float *documents) {
 static Case case_new(MoecAttend attend, int is_step) {
     Case test = {.attend = attend, .has_sink = (int)(lrand48() % 2), .is_step = is_step};
     const long rows = attend.batch * attend.queries * attend.heads,
-               places_of_keys = attend.batch * attend.keys;
+               key_count = attend.batch * attend.keys;
     const long size[TENSORS] = {rows * attend.width,
-                                places_of_keys * attend.key_heads * attend.width,
-                                places_of_keys * attend.value_heads * attend.value_width,
+                                key_count * attend.key_heads * attend.width,
+                                key_count * attend.value_heads * attend.value_width,
                                 rows * attend.value_width,
                                 rows,
                                 attend.heads,
-                                places_of_keys};
+                                key_count};
     if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
     for (int i = 0; i < TENSORS; i++) {
         test.size[i] = size[i];
@@ -451,7 +451,7 @@ static Case case_new(MoecAttend attend, int is_step) {
     }
     test.has_documents = lrand48() % 2;
     long document = 0, mixed = lrand48() % 3 == 0; /* sorted, as packed documents are, or unsorted */
-    for (long i = 0; i < places_of_keys; i++) {
+    for (long i = 0; i < key_count; i++) {
         document = mixed ? lrand48() % 3 : document + (lrand48() % 40 == 0);
         test.x[DOCUMENTS][i] = (float)document;
     }
@@ -494,15 +494,15 @@ static void attend_plainly(Case *test, long b, long s, long h) {
                row = (b * attend->queries + s) * attend->heads + h;
     const long kh = h * attend->key_heads / attend->heads,
                vh = h * attend->value_heads / attend->heads;
-    const long place = test->position + s;
-    const long end = attend->mask == MOEC_MASK_NONE && !test->is_step ? attend->keys : place + 1;
-    const long low = place - attend->window + 1,
+    const long position = test->position + s;
+    const long end = attend->mask == MOEC_MASK_NONE && !test->is_step ? attend->keys : position + 1;
+    const long low = position - attend->window + 1,
                first = attend->mask == MOEC_MASK_WINDOW && low > 0 ? low : 0;
     const float *document = test->x[DOCUMENTS] + b * attend->keys;
     double sum = test->has_sink ? exp(test->x[SINK][h]) : 0, total = 0, totals = 0;
     for (long t = first; t < end; t++) {
         test->score[t] = -INFINITY;
-        if (test->has_documents && document[t] != document[place]) continue;
+        if (test->has_documents && document[t] != document[position]) continue;
         const float *key = test->x[K] + ((b * attend->keys + t) * attend->key_heads + kh) * width;
         double score = 0;
         for (long e = 0; e < width; e++)

@@ -167,8 +167,8 @@ static void test_vectors(void **state) {
     assert_non_null(strstr(text.text, "MOEC_OMP(simd reduction(max:a))\n"));
 }
 
-static const Term *element(Arena *arena, const Term *array, const Term *place) {
-    return term(arena, "$0[$1]", array, place);
+static const Term *element(Arena *arena, const Term *array, const Term *index) {
+    return term(arena, "$0[$1]", array, index);
 }
 
 /* One barrier instead of two, none around memory that no other thread reads. */

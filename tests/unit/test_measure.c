@@ -72,8 +72,8 @@ static void check(const char *model, long words_at_once) {
     const long *next = interpreter_int(forward, find(whole, "targets"));
     double mean = 0;
     for (long i = 0; i < ROWS; i++) {
-        double told = nats_of(logits + i * WORDS, next[i]);
-        assert_true(fabs(nats[i] - told) < 1e-12 * fabs(told));
+        double expected = nats_of(logits + i * WORDS, next[i]);
+        assert_true(fabs(nats[i] - expected) < 1e-12 * fabs(expected));
         mean += nats[i] / ROWS;
     }
     static const char *const numbers[] = {"loss", "balance_2"};

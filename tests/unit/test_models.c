@@ -115,9 +115,9 @@ static int check_decoding(Trial *trial, Meaning *forward) {
         good = compare(trial, forward, result, logits, result_limit);
     }
     if (!good) {
-        char *told = memory_format("decoding: %s", trial->problem);
-        fail(trial, "%s", told);
-        free(told);
+        char *message = memory_format("decoding: %s", trial->problem);
+        fail(trial, "%s", message);
+        free(message);
     }
     decoder_close(decoder);
     return good;
@@ -348,7 +348,7 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
 static uint64_t present_seed;
 
 /* The compiler aborts on a program that a pass has damaged: reports the seed. */
-static void tell_seed(int signal_number) {
+static void report_seed(int signal_number) {
     printf("seed %llu: stopped by signal %d\n", (unsigned long long)present_seed, signal_number);
     fflush(stdout);
     _exit(1);
@@ -356,8 +356,8 @@ static void tell_seed(int signal_number) {
 
 static void run_shard(uint64_t first, long count, long worker, long workers, const char *folder,
                       Tally *tally) {
-    signal(SIGABRT, tell_seed);
-    signal(SIGSEGV, tell_seed);
+    signal(SIGABRT, report_seed);
+    signal(SIGSEGV, report_seed);
     Device *device = device_open(getenv("MOEC_DEVICE") ? getenv("MOEC_DEVICE") : "cpu");
     if (!device) exit(1);
     for (long i = worker; i < count; i += workers) {

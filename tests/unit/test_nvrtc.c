@@ -260,7 +260,7 @@ static char *fresh_of(const MoecKernels *kernels) {
     return result;
 }
 
-static void take_texts(void) {
+static void collect_texts(void) {
     for (int i = 1; i < case_count; i++) {
         MoecCompiler *compiler = open_case(&cases[i]);
         const MoecKernels kernels = kernels_of(compiler);
@@ -292,7 +292,7 @@ static void test_architectures(void **state) {
                                  strdup("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n")};
     list_cases(all);
     assert_true(case_count > 1);
-    take_texts();
+    collect_texts();
     print_message("  %d kernels of %d models\n", seen_count, case_count);
     long workers = sysconf(_SC_NPROCESSORS_ONLN);
     if (workers > WORKERS) workers = WORKERS;

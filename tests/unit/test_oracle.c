@@ -168,7 +168,7 @@ static void fail(const Row *row, const char *how, const char *name, const char *
 static void compare(const Row *row, const char *how, const Expected *one, const double *values,
                     double limit) {
     static const char *const names[] = {"element 13 %", "element 47 %", "element 89 %"};
-    static const int places[] = {13, 47, 89};
+    static const int percents[] = {13, 47, 89};
     checked++;
     if (one->rank == 0) {
         if (!(fabs(values[0] - one->norm) <= limit * fmax(1, fabs(one->norm))))
@@ -187,7 +187,7 @@ static void compare(const Row *row, const char *how, const Expected *one, const 
     if (!(fabs(projection - one->projection) <= limit * one->norm + tiny))
         fail(row, how, one->name, "the projection", projection, one->projection);
     for (int i = 0; i < SAMPLES; i++) {
-        double got = values[one->count * places[i] / 100],
+        double got = values[one->count * percents[i] / 100],
                scale = fmax(typical, fabs(one->sample[i]));
         if (!(fabs(got - one->sample[i]) <= limit * scale + tiny))
             fail(row, how, one->name, names[i], got, one->sample[i]);
@@ -277,7 +277,7 @@ static bool is_called(const char *path, const char *name) {
 }
 
 /* A probe has one value per layer, a row has their mean. */
-static void take_mean(const Row *row, MoecInterpreter *eval, const MoecProgram *program,
+static void compare_mean(const Row *row, MoecInterpreter *eval, const MoecProgram *program,
                       const Expected *one, double limit) {
     double sum = 0, value;
     long layers = 0;
@@ -346,7 +346,7 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
             bool total =
                 strcmp(one->name, "total") == 0 && !find(row, "balance") && !find(row, "router_z");
             if (scalar && !is_of_loss(one))
-                take_mean(row, eval, program, one, meaning_limits.gradient);
+                compare_mean(row, eval, program, one, meaning_limits.gradient);
             else if ((scalar && !total) || starts(one->name, "gradient:"))
                 take(row, eval, one, meaning_limits.gradient);
         }

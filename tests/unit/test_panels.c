@@ -19,7 +19,7 @@ static float *some_numbers(long count) {
     return x;
 }
 
-static int *some_places(long count, long among) {
+static int *random_indices(long count, long among) {
     int *x = malloc((size_t)count * sizeof *x);
     assert_non_null(x);
     for (long i = 0; i < count; i++) x[i] = (int)(lrand48() % among);
@@ -68,7 +68,7 @@ static void panels_hold_operands(void **state) {
         float *numbers = some_numbers(side * side);
         for (long i = 0; i < side * side && short_type; i++)
             ((MoecBf16 *)(void *)numbers)[i] = moec_bf16(numbers[i]);
-        int *gather = some_places(by_lanes ? lanes : depth, side);
+        int *gather = random_indices(by_lanes ? lanes : depth, side);
         const MoecOperand x = {numbers,
                                by_lanes ? side : 1,
                                by_lanes ? 1 : side,

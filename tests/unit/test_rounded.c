@@ -261,11 +261,11 @@ static void attention_of_all_shapes(void **state) {
     (void)state;
     const int masks[] = {MOEC_MASK_NONE, MOEC_MASK_CAUSAL, MOEC_MASK_WINDOW};
     for (int run = 0; run < 36; run++) {
-        const long places = up_to(run % 4 ? 150 : 400), heads = up_to(2);
+        const long positions = up_to(run % 4 ? 150 : 400), heads = up_to(2);
         check_attention((MoecAttend){.batch = 1,
-                                     .queries = places,
-                                     .keys = places,
-                                     .places = places,
+                                     .queries = positions,
+                                     .keys = positions,
+                                     .places = positions,
                                      .heads = 2 * heads,
                                      .key_heads = heads,
                                      .value_heads = heads,

@@ -262,9 +262,9 @@ static void expect(const char *name, const char *what, const char *where) {
         float values[THREADS] = {0};
         char report[4096];
         int result = launch(name, values, report, sizeof report);
-        bool told = strstr(report, name) && strstr(report, what) && strstr(report, where);
-        if (!result || !told) fprintf(stderr, "%s: gives %d, says:\n%s", name, result, report);
-        _exit(!result || !told);
+        bool reported = strstr(report, name) && strstr(report, what) && strstr(report, where);
+        if (!result || !reported) fprintf(stderr, "%s: returns %d, prints:\n%s", name, result, report);
+        _exit(!result || !reported);
     }
     int status = -1;
     waitpid(child, &status, 0);

@@ -21,7 +21,7 @@ typedef struct Bytes {
     const unsigned char *at, *end;
 } Bytes;
 
-static uint32_t take_number(Bytes *bytes) {
+static uint32_t read_number(Bytes *bytes) {
     uint32_t value = 0;
     if (bytes->end - bytes->at < 4) return 0;
     memcpy(&value, bytes->at, 4);
@@ -31,7 +31,7 @@ static uint32_t take_number(Bytes *bytes) {
 
 /* Numbers or bytes of `width`, and their count. */
 static const void *take(Bytes *bytes, size_t width, size_t *count) {
-    *count = take_number(bytes);
+    *count = read_number(bytes);
     const void *start = bytes->at;
     bytes->at += *count * width;
     return start;
@@ -115,7 +115,7 @@ static bool hold_file(const char *tokenizer_path, const char *expected_path, Tal
     Encoder *encoder = encoder_new(tokenizer);
     TokenList tokens = {0}, plain = {0};
     tally->name = strrchr(tokenizer_path, '/') ? strrchr(tokenizer_path, '/') + 1 : tokenizer_path;
-    for (uint32_t left = take_number(&bytes); left; left--, tally->strings++) {
+    for (uint32_t left = read_number(&bytes); left; left--, tally->strings++) {
         size_t length;
         const char *text = take(&bytes, 1, &length);
         tally->bytes += length;

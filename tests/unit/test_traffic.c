@@ -75,9 +75,9 @@ static void products_that_round_read_halves(void **state) {
     assert_true(measure(true, 1, "tie_embeddings=true") == measure(false, 1, "tie_embeddings=true"));
 }
 
-static double cached(const char *model, const char *set, long batch, long places) {
+static double cached(const char *model, const char *set, long batch, long positions) {
     MoecCompiler *compiler;
-    double bytes = moec_cache_traffic(open_step(&compiler, model, set, false, batch, 1), places);
+    double bytes = moec_cache_traffic(open_step(&compiler, model, set, false, batch, 1), positions);
     moec_close(compiler);
     return bytes;
 }
@@ -85,10 +85,10 @@ static double cached(const char *model, const char *set, long batch, long places
 /* Keys and values per position; a recurrent state of constant size. */
 static void caches_are_read_as_far_as_filled(void **state) {
     (void)state;
-    const double place = 2 * 2 * 64 * 4, states = 2 * 4 * 16 * 32 * 4;
-    assert_true(cached("m", "tie_embeddings=true", 1, 5) == 5 * place);
-    assert_true(cached("m", "tie_embeddings=true", 3, 5) == 15 * place);
-    assert_true(cached("m", "inference.kv_cache_dtype=bf16", 1, 5) == 5 * place / 2);
+    const double position_bytes = 2 * 2 * 64 * 4, states = 2 * 4 * 16 * 32 * 4;
+    assert_true(cached("m", "tie_embeddings=true", 1, 5) == 5 * position_bytes);
+    assert_true(cached("m", "tie_embeddings=true", 3, 5) == 15 * position_bytes);
+    assert_true(cached("m", "inference.kv_cache_dtype=bf16", 1, 5) == 5 * position_bytes / 2);
     assert_true(cached("state", "tie_embeddings=true", 1, 0) == states);
     assert_true(cached("state", "tie_embeddings=true", 2, 7) == 2 * states);
 }
