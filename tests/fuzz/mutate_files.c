@@ -317,13 +317,13 @@ static bool prepare(void) {
 /* The files of the unit tests, from the root of the repository. */
 static bool read_tokenizers(void) {
     char path[200];
-    bool good = true;
-    for (int i = 0; good && i < TOKENIZER_COUNT; i++) {
+    bool ok = true;
+    for (int i = 0; ok && i < TOKENIZER_COUNT; i++) {
         snprintf(path, sizeof path, "tests/tokenizer/fixtures/%s.json", tokenizers[i]);
-        good = read_file(path, &tokenizer_texts[i]);
-        if (!good) fprintf(stderr, "cannot read %s: run it in the root of the repository\n", path);
+        ok = read_file(path, &tokenizer_texts[i]);
+        if (!ok) fprintf(stderr, "cannot read %s: run it in the root of the repository\n", path);
     }
-    return good;
+    return ok;
 }
 
 int main(int argc, char **argv) {

@@ -346,10 +346,10 @@ typedef struct Command {
     bool device;
 } Command;
 
-static int finish(MoecCompiler *compiler, bool good) {
-    if (!good) fputs(moec_reports(compiler), stderr);
+static int finish(MoecCompiler *compiler, bool ok) {
+    if (!ok) fputs(moec_reports(compiler), stderr);
     moec_close(compiler);
-    return good ? 0 : 1;
+    return ok ? 0 : 1;
 }
 
 static int run_command(void *data) {

@@ -135,26 +135,26 @@ static bool run(const Device *device, const char *model) {
     for (int i = 0; i < program->tensors.count; i++)
         buffers[i] = buffer_of(device, eval, program->tensors.items[i]);
     for (int i = 0; i < kernels.count; i++) launch(device, built, kernels.items[i], buffers);
-    bool good = kernels.count > 0 && program->outputs.count > 0;
+    bool ok = kernels.count > 0 && program->outputs.count > 0;
     for (int i = 0; i < program->outputs.count; i++) {
         const Tensor *output = program->outputs.items[i];
         double off = distance_of(device, eval, output, buffers[output->id]);
         printf("%s: %d kernels, %s is off by %.1e\n", model, kernels.count, output->name, off);
-        good = good && off < 1e-5;
+        ok = ok && off < 1e-5;
     }
     interpreter_free(eval);
     moec_close(compiler);
-    return good;
+    return ok;
 }
 
 int main(void) {
     static const char *const models[] = {"elements", "rows", "small_rows", "everything"};
     Device device = {0};
-    bool good = true;
+    bool ok = true;
     if (!find_device(&device)) {
         puts("skipped: no OpenCL device for CPUs");
         return SKIPPED;
     }
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) good = run(&device, models[i]) && good;
-    return good ? 0 : 1;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) ok = run(&device, models[i]) && ok;
+    return ok ? 0 : 1;
 }

@@ -241,23 +241,23 @@ static int compare(Trial *trial, Meaning *meaning, Result result, const float *a
     for (size_t i = 0; i < result.count; i++) wide[result.start + i] = (double)actual[i];
     double error = distance(wide, expected, &result), norm = norm_of(expected, &result),
            allowed = limit * fmax(norm, least_share * meaning->largest);
-    int good = error <= allowed;
-    if (!good && isfinite(error)) {
+    int ok = error <= allowed;
+    if (!ok && isfinite(error)) {
         double moved = amplified(trial, meaning, &result, expected);
         double scale = norm > meaning->largest ? norm : meaning->largest;
         int undecided = !(moved <= undecided_limit * scale);
-        good = undecided || error <= allowed + beyond_samples * moved;
+        ok = undecided || error <= allowed + beyond_samples * moved;
         trial->undecided |= undecided;
-        if (good && !undecided && error > trial->amplified * scale)
+        if (ok && !undecided && error > trial->amplified * scale)
             trial->amplified = error / scale;
-        if (!good)
+        if (!ok)
             fail(trial, "%s is off by %.2e of %.3e; noise moves it by %.2e", result.name, error,
                  norm, moved);
-    } else if (!good)
+    } else if (!ok)
         fail(trial, "%s is not finite", result.name);
     free(wide);
     free(expected);
-    return good;
+    return ok;
 }
 
 static double largest_norm(const Meaning *meaning, const char *prefix, const PublicTensor *tensors,
@@ -277,26 +277,26 @@ static double largest_norm(const Meaning *meaning, const char *prefix, const Pub
 
 static int compare_all(Trial *trial, Meaning *meaning, const char *prefix,
                        const PublicTensor *tensors, int count, const float *block, double limit) {
-    int good = 1;
+    int ok = 1;
     meaning->largest = largest_norm(meaning, prefix, tensors, count);
-    for (int i = 0; i < count && good; i++) {
+    for (int i = 0; i < count && ok; i++) {
         char *name = memory_format("%s%s", prefix, tensors[i].name);
         Result result = {name, tensors[i].count, 0, tensors[i].count};
-        good = compare(trial, meaning, result, block + tensors[i].offset / sizeof(float), limit);
+        ok = compare(trial, meaning, result, block + tensors[i].offset / sizeof(float), limit);
         free(name);
     }
-    return good;
+    return ok;
 }
 
 static int compare_outputs(Trial *trial, Meaning *meaning, Call *call) {
-    int good = 1;
-    for (int i = 0; i < call->graph->output_count && good; i++) {
+    int ok = 1;
+    for (int i = 0; i < call->graph->output_count && ok; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
         size_t count = tensor_count(output);
-        good = compare(trial, meaning, (Result){output->name, count, 0, count}, call_get(call, i),
+        ok = compare(trial, meaning, (Result){output->name, count, 0, count}, call_get(call, i),
                        result_limit);
     }
-    return good;
+    return ok;
 }
 
 /* ---- derivatives ---- */
@@ -351,12 +351,12 @@ static int check_derivation(Trial *trial) {
         free(name);
     }
     moec_interpreter_free(eval);
-    int good = 0;
-    for (int i = 0; i < 3 && !good; i++) {
+    int ok = 0;
+    for (int i = 0; i < 3 && !ok; i++) {
         slope = slope_of(trial, &training, steps[i]);
-        good = fabs(slope - derived) <= limit * sqrt(size);
+        ok = fabs(slope - derived) <= limit * sqrt(size);
     }
-    return good ||
+    return ok ||
            fail(trial, "the slope of the loss is %.9e, its derivative %.9e", slope, derived);
 }
 

@@ -51,9 +51,9 @@ static int check_forward(Trial *trial, Meaning *forward) {
     Call *call = open_call(trial, MOEC_GRAPH_FORWARD);
     set_call(trial, call, 0);
     call_run(call, 0, false);
-    int good = compare_outputs(trial, forward, call);
+    int ok = compare_outputs(trial, forward, call);
     call_close(call);
-    return good;
+    return ok;
 }
 
 /* Weights and states stay unchanged for later comparisons. */
@@ -70,7 +70,7 @@ static int check_training(Trial *trial) {
     }
     model_get_gradients(model);
     model_get(model, false);
-    int good = compare_outputs(trial, &training, call) &&
+    int ok = compare_outputs(trial, &training, call) &&
                compare_all(trial, &training, "gradient:", model->parameters, model->parameter_count,
                            model->gradients, gradient_limit) &&
                compare_all(trial, &training, "", model->states, model->state_count,
@@ -80,7 +80,7 @@ static int check_training(Trial *trial) {
     free(states);
     call_close(call);
     forget(&training);
-    return good;
+    return ok;
 }
 
 /* States of layers only: a decode program has no optimizer states. */
@@ -106,21 +106,21 @@ static int check_decoding(Trial *trial, Meaning *forward) {
     copy_states(decoder->model, model);
     model_put(decoder->model);
     size_t wide = (size_t)spec->vocabulary, total = (size_t)(spec->batch * spec->context) * wide;
-    int good = 1;
+    int ok = 1;
     long fed = 0, part = spec->context >= PREFILL_TOKENS ? PREFILL_TOKENS : 1;
-    for (; fed < spec->context && good; part = 1) {
+    for (; fed < spec->context && ok; part = 1) {
         const float *logits = decoder_feed(decoder, trial->windows + fed, part);
         fed += part;
         Result result = {"logits", total, (size_t)(fed - 1) * wide, wide};
-        good = compare(trial, forward, result, logits, result_limit);
+        ok = compare(trial, forward, result, logits, result_limit);
     }
-    if (!good) {
+    if (!ok) {
         char *message = memory_format("decoding: %s", trial->problem);
         fail(trial, "%s", message);
         free(message);
     }
     decoder_close(decoder);
-    return good;
+    return ok;
 }
 
 /* ---- the optimizer ---- */
@@ -198,15 +198,15 @@ static int check_update(Trial *trial) {
     model_get(model, false);
     MoecInterpreter *eval =
         moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
-    int good = 1;
-    for (int i = 0; i < model->parameter_count && good; i++)
-        good = model->parameters[i].tensor->whole ||
+    int ok = 1;
+    for (int i = 0; i < model->parameter_count && ok; i++)
+        ok = model->parameters[i].tensor->whole ||
                compare_update(trial, eval, &model->parameters[i], before, steps);
     memcpy(model->weights, before, model->table->weight_bytes);
     model_put(model);
     free(before);
     moec_interpreter_free(eval);
-    return good;
+    return ok;
 }
 
 static int compare_whole(Trial *trial, MoecInterpreter *eval, const PublicTensor *parameter) {
@@ -252,16 +252,16 @@ static int check_whole(Trial *trial) {
         moec_interpreter_run(eval, 0, true);
     }
     model_get(model, false);
-    int good = 1;
-    for (int i = 0; i < model->parameter_count && good; i++)
+    int ok = 1;
+    for (int i = 0; i < model->parameter_count && ok; i++)
         if (model->parameters[i].tensor->whole)
-            good = compare_whole(trial, eval, &model->parameters[i]);
+            ok = compare_whole(trial, eval, &model->parameters[i]);
     memcpy(model->weights, before, model->table->weight_bytes);
     model_put(model);
     free(before);
     call_close(call);
     moec_interpreter_free(eval);
-    return good;
+    return ok;
 }
 
 /* ---- trials ---- */
@@ -283,12 +283,12 @@ static int check_model(Trial *trial, Random *random) {
     shake(trial->model, random);
     model_put(trial->model);
     Meaning forward;
-    int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
+    int ok = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
                check_training(trial) && check_derivation(trial) && check_update(trial) &&
                check_whole(trial) && (!trial->spec->causal || check_decoding(trial, &forward));
     forget(&forward);
     model_close(trial->model);
-    return good;
+    return ok;
 }
 
 static int write_file(const char *path, const char *text) {
@@ -315,18 +315,18 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
     if (other) read_text(spec, other);
     forms_count(spec->text, tally->forms);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
-    int good = write_file(path, spec->text), undecided = 1;
+    int ok = write_file(path, spec->text), undecided = 1;
     const char *show = getenv("MOEC_SHOW");
     if (show) printf("%s", spec->text);
     if (show && !strcmp(show, "only")) fflush(stdout), _exit(0);
-    for (int attempt = 0; attempt < ATTEMPTS && good && undecided; attempt++) {
+    for (int attempt = 0; attempt < ATTEMPTS && ok && undecided; attempt++) {
         Trial trial = {
             .spec = spec, .device = device, .compiler = moec_open(path, NULL, NULL, 0, NULL)};
         size_t count = PARTS * window_tokens(spec);
         trial.windows = memory_new(sizeof *trial.windows * count);
         for (size_t i = 0; i < count; i++)
             trial.windows[i] = (int32_t)between(&spec->random, 0, spec->vocabulary - 1);
-        good = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
+        ok = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
                                            : check_model(&trial, &spec->random);
         undecided = trial.undecided;
         if (!undecided && trial.amplified > 0) {
@@ -338,11 +338,11 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
         moec_close(trial.compiler);
     }
     tally->models++;
-    tally->undecided += good && undecided;
+    tally->undecided += ok && undecided;
     unlink(path);
     free(path);
     free(spec);
-    return good;
+    return ok;
 }
 
 static uint64_t present_seed;

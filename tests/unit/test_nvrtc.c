@@ -274,10 +274,10 @@ static bool all;
 static bool compile_case(int number) {
     static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100"};
     const Case *one = &cases[number];
-    bool good = true;
+    bool ok = true;
     for (int i = 0; i < (all ? 3 : 1) && one->text; i++)
-        good &= compile(one->text, architectures[i], strchr(one->line, ':') + 1);
-    return good;
+        ok &= compile(one->text, architectures[i], strchr(one->line, ':') + 1);
+    return ok;
 }
 
 /* One process per CPU. */
@@ -299,10 +299,10 @@ static void test_architectures(void **state) {
     fflush(stdout);
     for (long worker = 0; worker < workers; worker++) {
         if (fork() != 0) continue;
-        bool good = true;
-        for (int i = (int)worker; i < case_count; i += (int)workers) good &= compile_case(i);
+        bool ok = true;
+        for (int i = (int)worker; i < case_count; i += (int)workers) ok &= compile_case(i);
         fflush(stdout);
-        _exit(!good);
+        _exit(!ok);
     }
     int status, failed = 0;
     while (wait(&status) > 0) failed += status != 0;
@@ -314,14 +314,14 @@ static void test_architectures(void **state) {
 typedef struct Part {
     CudaText text;
     CudaImage image;
-    bool good;
+    bool ok;
 } Part;
 
 static CudaLibrary library;
 
 static void *make_part(void *data) {
     Part *part = data;
-    part->good = cuda_compile(&library, &part->text, &part->image);
+    part->ok = cuda_compile(&library, &part->text, &part->image);
     return NULL;
 }
 
@@ -343,7 +343,7 @@ static double make_all(const MoecKernels *kernels, const bool *chosen, int parts
     *cached = true;
     for (int i = 0; i < parts; i++) {
         pthread_join(threads[i], NULL);
-        assert_true(made[i].good);
+        assert_true(made[i].ok);
         *cached &= made[i].image.cached;
         free(made[i].image.bytes);
         free((void *)(uintptr_t)made[i].text.text);

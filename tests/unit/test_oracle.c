@@ -475,9 +475,9 @@ static Data *data_of(const Row *row, const Call *call, const int32_t *windows) {
     unsigned char *bytes = memory_new((size_t)row->context + 1);
     for (long i = 0; i <= row->context; i++) bytes[i] = (unsigned char)windows[i];
     int descriptor = mkstemp(path);
-    bool good = descriptor >= 0 && file_write(path, bytes, (size_t)row->context + 1);
+    bool ok = descriptor >= 0 && file_write(path, bytes, (size_t)row->context + 1);
     free(bytes);
-    Data *data = good ? data_open(path, 0) : NULL; /* it stays open without its name */
+    Data *data = ok ? data_open(path, 0) : NULL; /* it stays open without its name */
     close(descriptor);
     unlink(path);
     return data;

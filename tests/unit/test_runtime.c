@@ -153,9 +153,9 @@ static bool place_with(const char *name, const char *value, Place *place) {
     json_decref(notes);
     Safetensors *file = safetensors_open(path);
     assert_non_null(file);
-    bool good = checkpoint_place(file, place);
+    bool ok = checkpoint_place(file, place);
     safetensors_close(file);
-    return good;
+    return ok;
 }
 
 static void hostile_notes_are_refused(void **state) {

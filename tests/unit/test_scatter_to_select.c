@@ -57,8 +57,8 @@ static Program *rows(Arena *arena, Between between) {
     for (int i = 0; i < (between == TWICE ? 2 : 1); i++) {
         INDICES;
         (void)iv;
-        Expr *goal = AT(&maker, at, at_index(&maker, ib));
-        statement_loop(maker.program, maker.block, AT(&maker, d, at_index(&maker, ib), goal), true,
+        Expr *column = AT(&maker, at, at_index(&maker, ib));
+        statement_loop(maker.program, maker.block, AT(&maker, d, at_index(&maker, ib), column), true,
                        REDUCE_NONE, &ib, 1, AT(&maker, e, at_index(&maker, ib)), nowhere);
     }
     INDICES;

@@ -31,10 +31,10 @@ static void expect(const char *name, const Template *template, const json_t *mes
                    const char *expected) {
     Text out = {0};
     Problem problem = {0};
-    bool good = template_chat(template, messages, &out, &problem);
+    bool ok = template_chat(template, messages, &out, &problem);
     text_append(&out, "", 1);
-    const char *found = good ? out.bytes : problem.text;
-    if (good != (*expected != '!') || strcmp(found, expected + !good) != 0)
+    const char *found = ok ? out.bytes : problem.text;
+    if (ok != (*expected != '!') || strcmp(found, expected + !ok) != 0)
         fail_msg("%s: '%s', not '%s'", name, found, expected);
     free(problem.text);
     text_free(&out);
