@@ -43,8 +43,8 @@ cmp "$work/exact/last.safetensors" "$work/again/last.safetensors" || wrong "two 
 
 # A damaged selection is measured again.
 for kept in "$work"/cache/moec/*.product; do echo >>"$kept"; done
-train mended cuda "$work/cuda"
-grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/mended.out" || wrong "a damaged selection was used"
+train repaired cuda "$work/cuda"
+grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/repaired.out" || wrong "a damaged selection was used"
 
 # moec's own kernels are compiled when the library declines a product, even if only during a step.
 kernels() { sed -n 's/.* \([0-9]*\) kernels \(compiled\|found\) .*/\1/p' "$work/$1.out"; }
