@@ -23,7 +23,7 @@ def wait():
         torch.cuda.synchronize()
 
 
-def tell(**row):
+def report(**row):
     print(json.dumps(row), flush=True)
 
 
@@ -160,7 +160,7 @@ def train(name, shape, compiled, agrees, note):
         optimizer.zero_grad(set_to_none=True)
 
     seconds = median_seconds(step)
-    tell(name=name, tokens_per_second=batch * context / seconds, milliseconds=1e3 * seconds, agrees=agrees, note=f"bf16; {note}")
+    report(name=name, tokens_per_second=batch * context / seconds, milliseconds=1e3 * seconds, agrees=agrees, note=f"bf16; {note}")
 
 
 def gpt2():
@@ -194,7 +194,7 @@ def attention():
     del scores, plain
     for name, work, factor in (("forward", fused, 1), ("forward and backward", lambda: both(fused), 3.5)):
         seconds = median_seconds(work)
-        tell(name=f"scaled_dot_product_attention, {name}", milliseconds=1e3 * seconds, tflops=factor * flops / seconds / 1e12, agrees=agrees,
+        report(name=f"scaled_dot_product_attention, {name}", milliseconds=1e3 * seconds, tflops=factor * flops / seconds / 1e12, agrees=agrees,
              note=f"causal, {batch} x {heads} heads x {places} x {width}")
 
 
@@ -209,7 +209,7 @@ def flexible():
     fused = F.scaled_dot_product_attention(q, k, v, is_causal=True).float()
     agrees = bool((attend(q, k, v, block_mask=mask).float() - fused).norm() <= 2e-2 * fused.norm())
     seconds = median_seconds(lambda: attend(q, k, v, block_mask=mask).sum().backward())
-    tell(name="flex_attention, forward and backward", milliseconds=1e3 * seconds, tflops=3.5 * flops / seconds / 1e12, agrees=agrees,
+    report(name="flex_attention, forward and backward", milliseconds=1e3 * seconds, tflops=3.5 * flops / seconds / 1e12, agrees=agrees,
          note="causal, compiled")
 
 
@@ -224,7 +224,7 @@ def decode():
         work = lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
         agrees = bool((work().float() - plain).norm() <= 2e-2 * plain.norm())
         seconds = median_seconds(work)
-        tell(name=f"scaled_dot_product_attention, one query, {heads}/{kept}/{kept} heads", milliseconds=1e3 * seconds, agrees=agrees,
+        report(name=f"scaled_dot_product_attention, one query, {heads}/{kept}/{kept} heads", milliseconds=1e3 * seconds, agrees=agrees,
              note=f"prefix of {prefix}, one layer, {2 * k.numel() * 2 / seconds / 1e9:.0f} GB/s")
 
 
@@ -261,7 +261,7 @@ def mixture():
     for name, work in works:
         agrees = bool((work().detach().float() - wanted).norm() <= 2e-2 * wanted.norm())
         seconds = median_seconds(lambda: work().sum().backward(), times=10)
-        tell(name=f"mixture of experts, {name}", milliseconds=1e3 * seconds, tflops=flops / seconds / 1e12, agrees=agrees,
+        report(name=f"mixture of experts, {name}", milliseconds=1e3 * seconds, tflops=flops / seconds / 1e12, agrees=agrees,
              note="forward and backward, routing given")
 
 
