@@ -81,11 +81,11 @@ def messages():
         text, calls = without_comments(path.read_text(encoding="utf-8")), CALLS[path.parts[0]]
         for match in re.finditer(r"\b(%s)\s*\(" % "|".join(calls), text):
             given, end = arguments(text, match.end())
-            place = calls[match.group(1)]
-            texts = formats(given[place]) if len(given) > place else []
+            format_at = calls[match.group(1)]
+            texts = formats(given[format_at]) if len(given) > format_at else []
             remedy = help_after(text, end)
-            if path.parts[0] == "runtime" and formats(given[place - 1]):
-                remedy = formats(given[place - 1])[0]
+            if path.parts[0] == "runtime" and formats(given[format_at - 1]):
+                remedy = formats(given[format_at - 1])[0]
             for one in texts:
                 if letters(one) >= FEWEST_LETTERS and not one.startswith(" "):  # " of GGUF" is a part of a message
                     found.setdefault((str(path), one), remedy)

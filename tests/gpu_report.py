@@ -46,12 +46,12 @@ def share_of_kernels(result, words):
     return sum(found) * 1e-6 if found else None
 
 
-def area(places, heights, begin, end):
+def area(positions, heights, begin, end):
     """Integral of the piecewise linear function through the points, between two positions in their range."""
-    points = [point for point in zip(places, heights) if begin <= point[0] <= end]
+    points = [point for point in zip(positions, heights) if begin <= point[0] <= end]
     if points[-1][0] < end:
-        after = next(i for i, place in enumerate(places) if place > end)
-        share = (end - places[after - 1]) / (places[after] - places[after - 1])
+        after = next(i for i, position in enumerate(positions) if position > end)
+        share = (end - positions[after - 1]) / (positions[after] - positions[after - 1])
         points.append((end, heights[after - 1] + share * (heights[after] - heights[after - 1])))
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:]))
 
