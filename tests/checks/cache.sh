@@ -147,7 +147,7 @@ full() { # full WORDS: the last command reported a full disk
 printf '#!/bin/sh\necho "fatal error: error writing to /tmp/x.s: No space left on device" >&2\nexit 1\n' >full_cc
 chmod 755 full_cc
 MOEC_CC=$PWD/full_cc moec train small.moe --data text --out run3 >out 2>log && wrong "training succeeds without space for the compiler"
-full "a compiler without room"
+full "a compiler without disk space"
 # A full cache does not stop a program: it is compiled elsewhere, with a note. Only the cache is full for the compiler.
 without_cache() { # without_cache WORDS STATUS: the last command succeeded with the note
     [ "$2" = 0 ] || { cat out log; wrong "$1: the command failed"; }
@@ -157,9 +157,9 @@ without_cache() { # without_cache WORDS STATUS: the last command succeeded with 
 printf '#!/bin/sh\ncase "$*" in *"%s"*) echo "fatal error: No space left on device" >&2; exit 1 ;; esac\nexec cc "$@"\n' "$folder" >some_cc
 chmod 755 some_cc
 MOEC_CC=$PWD/some_cc moec train small.moe --data text --out run7 >out 2>log
-without_cache "a compiler without room in the cache" $?
+without_cache "a compiler with a full cache" $?
 MOEC_CC=$PWD/some_cc moec generate run7 --prompt x -n 2 >out 2>log
-without_cache "generating without room in the cache" $?
+without_cache "generate with a full cache" $?
 if unshare -rm mount -t tmpfs none "$folder" 2>/dev/null; then
     for size in 600k 8k; do
         rm -rf run4

@@ -27,10 +27,10 @@ moec generate "$work/run" --prompt "layer " -n 12 --temperature 1 --seed 8 --top
     sed 's/.*"text":\("[^"]*"\).*/\1/' >"$work/drawn"
 has "a seed of moec generate" "$(cat "$work/one")" "\"index\":1,\"text\":$(cat "$work/drawn")"
 stopped=$(post '{"prompt":"layer ","max_tokens":12,"temperature":0,"stop":["zzz","'"$(printf %.2s "$expected" | cut -c2)"'"]}')
-has "a stop" "$stopped" '"finish_reason":"stop"'
+has "a stop sequence" "$stopped" '"finish_reason":"stop"'
 
-same "a bias" "$(post '{"prompt":"layer ","max_tokens":3,"temperature":0,"logit_bias":{"90":100},"response_format":{"type":"text"}}' | field text)" ZZZ
-same "no bias of others" "$(post "{$ask,\"logit_bias\":{},\"frequency_penalty\":0,\"presence_penalty\":0}" | field text)" "$expected"
+same "a logit bias" "$(post '{"prompt":"layer ","max_tokens":3,"temperature":0,"logit_bias":{"90":100},"response_format":{"type":"text"}}' | field text)" ZZZ
+same "zero penalties" "$(post "{$ask,\"logit_bias\":{},\"frequency_penalty\":0,\"presence_penalty\":0}" | field text)" "$expected"
 same "each token once" "$(post '{"prompt":"x","max_tokens":6,"temperature":0,"logit_bias":{"89":60,"90":60},"frequency_penalty":2}' |
     field text | grep -o . | sort -u | tr -d '\n')" YZ
 
