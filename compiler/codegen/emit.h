@@ -32,10 +32,10 @@ typedef struct ParameterStyle {
 } ParameterStyle;
 
 /* Range of a kernel in a text, and its head up to the end of the parameters. */
-typedef struct KernelPlace {
+typedef struct KernelRange {
     size_t first, end;
     const char *head;
-} KernelPlace;
+} KernelRange;
 
 /* Differences between targets in the units of a schedule. */
 typedef struct EmitTarget {
@@ -93,8 +93,8 @@ void print_equations(Text *text, const List *statements);
 /* The parameters of a kernel as text, and its arguments. */
 const char *params_text(Arena *arena, const ParameterStyle *style, const List *params);
 const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *arguments);
-/* Prints sections. places, pieces: receive KernelPlace * and MoecPiece *; or NULL. */
-void print_functions(Text *text, const Module *module, const List *sections, List *places,
+/* Prints sections. ranges, pieces: receive KernelRange * and MoecPiece *; or NULL. */
+void print_functions(Text *text, const Module *module, const List *sections, List *ranges,
                      List *pieces);
 
 /* ---- print_steps.c, print_calls.c ---- */
