@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/analyze.sh [FILE...]: clang-tidy (.clang-tidy) and cppcheck over the C files of compiler/ and runtime/, or over FILE...
-# Fails on a finding that tests/analyze.known does not list. UPDATE=1 writes that list. Some
-# minutes on two cores. A tool that is not installed is named and skipped.
+# Fails on a finding that is not in tests/analyze.known; UPDATE=1 writes that list. Duration: some minutes on two cores. A tool that is
+# not installed is reported and skipped.
 . "$(dirname "$0")/begin.sh"
 [ -e compile_commands.json ] || make -s compile_commands.json
 if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/.*"file": "\([^"]*\)".*/\1/p' compile_commands.json; fi >"$work/files"

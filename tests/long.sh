@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/long.sh [WORD...]: runs the tests that are too long for tests/run one after the other, or those whose line contains a WORD.
 # Prints the start time, name and command of each, then its result and its duration. The output of a failed test follows. The last
-# line is `N passed, N failed`. `make test-all` runs tests/run first; .ci/run runs the first two as well.
+# line is `N passed, N failed`. `make test-all` runs tests/run first; .ci/run includes the first two tests.
 #
 # A test is one line of the list below: NAME COMMAND. Nothing here needs a network or a GPU. Duration: some hours on two cores.
 . "$(dirname "$0")/begin.sh"

@@ -1,6 +1,6 @@
 /* call: the properties and hooks of an operation with a kernel of its own. A stage asks the row of
  * a statement, Statement.row, and names no operation. The rows are in compiler/calls, in the order
- * of call.def; the driver gives their table to each program. Every row sets every member. */
+ * of call.def; the driver stores their table in each program. Every row sets every member. */
 #ifndef CALL_H
 #define CALL_H
 
@@ -35,7 +35,7 @@ struct CallRow {
     void (*along)(const Statement *statement, const Index **here, const Index **there);
     /* True if the result at one position reads the operands at another; NULL: at all of them. */
     bool (*sees)(const Statement *statement, long here, long there);
-    /* What it does if it reads later positions of the axis %s, and a remedy; NULL: never. */
+    /* For reads of later positions of the axis %s: a description and a help line, or NULL. */
     const char *ahead, *remedy;
     /* The dimension of an input that is summed over in a product, -1: it is added to a term; NULL:
      * its operands are neither. */

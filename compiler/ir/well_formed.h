@@ -1,4 +1,4 @@
-/* well_formed: what the checks of calls share. */
+/* well_formed: functions that the checks of calls share. */
 #ifndef WELL_FORMED_H
 #define WELL_FORMED_H
 

@@ -2,15 +2,12 @@
 
 #include "abi/error_code.h"
 #include "abi/quantity.h"
-#include "base/files.h"
 #include "base/progress.h"
 
-#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static _Thread_local FILE *elsewhere;
@@ -122,30 +119,12 @@ bool error_message(const char *help, const char *format, ...) {
     return false;
 }
 
-/* Bytes of a file, or of all files in a folder. */
-static double bytes_of(const char *path) {
-    struct stat status;
-    if (stat(path, &status) != 0) return 0;
-    if (!S_ISDIR(status.st_mode)) return (double)status.st_size;
-    double bytes = 0;
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (entry->d_name[0] == '.') continue;
-        char *inside = NULL;
-        if (asprintf(&inside, "%s/%s", path, entry->d_name) < 0) continue;
-        bytes += bytes_of(inside);
-        free(inside);
-    }
-    if (folder) closedir(folder);
-    return bytes;
-}
-
 void written_message(const char *path, const char *next, ...) {
     char *text = NULL;
-    if (level < 0 || file_is_standard(path)) return;
+    if (level < 0 || strcmp(path, "-") == 0) return;
     progress_clear();
     fflush(stdout);
-    if (asprintf(&text, "wrote %s (%s)", path, quantity(bytes_of(path), "B").text) >= 0) {
+    if (asprintf(&text, "wrote %s (%s)", path, quantity((double)file_bytes(path), "B").text) >= 0) {
         clean(text);
         fprintf(message_file(), "%s\n", text);
         free(text);

@@ -12,7 +12,7 @@ members() {
         tr ';' '\n' | sed -E 's/.*\(\*([a-z_]+)\)\(.*/\1/' | tr ',' '\n' | grep -oE '[a-z_]+ *$' | tr -d ' ' | sort
 }
 
-# faults ROOT: what is wrong there, a line each.
+# faults ROOT: the faults in that copy, one per line.
 faults() (
     cd "$1" || exit
     rows=$(sed -n 's/^CALL(\([A-Z_]*\), \([a-z_]*\))$/\1 \2/p' compiler/ir/call.def)
