@@ -110,7 +110,7 @@ static KernelRange *print_kernel(Text *text, const LoopKernel *kernel,
                                  const ParameterStyle *style) {
     Arena *arena = text->arena;
     const char *name = kernel->form.name, *params = params_text(arena, style, &kernel->params);
-    KernelRange *range = arena_alloc(arena, sizeof *place);
+    KernelRange *range = arena_alloc(arena, sizeof *range);
     range->first = text->length;
     if (!*params) params = "void";
     range->head = arena_format(arena, "%s %s(%s)", style->function, name, params);
