@@ -4,6 +4,7 @@
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
+#include "tools/command/line/pass_times.h"
 #include "tools/command/line/flags.h"
 #include "base/message.h"
 #include "base/written.h"
@@ -23,7 +24,7 @@
 typedef struct Options {
     const char *operand, *target, *graph, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
-    bool json;
+    bool json, times;
     TextList sets;
 } Options;
 
@@ -288,6 +289,7 @@ static bool emit(Options *options) {
     bool good = compiler && (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
                 (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
                 write_folder(options, compiler, file);
+    if (good && options->times) pass_times_print(compiler);
     moec_close(compiler);
     safetensors_close(file);
     return good;
@@ -324,6 +326,7 @@ int command_emit(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
          "positions of the KV cache (default train.context_length)"},
+        TIME_OPTION(&options.times),
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };

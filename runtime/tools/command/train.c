@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "device/ceiling.h"
 #include "tools/command/line/json_result.h"
+#include "tools/command/line/pass_times.h"
 #include "tools/experiment/history.h"
 #include "training/measure.h"
 #include "training/run.h"
@@ -196,7 +197,7 @@ static int open_and_train(const char *operand, const char *device_name, const Te
 
 int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
-    bool json = false;
+    bool json = false, times = false;
     TextList sets = {0};
     RunOptions options = {.steps = -1, .seed = -1, .command = argv};
     const Option table[] = {
@@ -231,6 +232,7 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON: steps, last losses, duration"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache,
          "compilation without the cache of compiled programs"},
+        TIME_OPTION(&times),
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
@@ -243,5 +245,6 @@ int command_train(const Command *command, int argc, char **argv) {
                                              : "--data and --out");
     if (options.missing && !options.from)
         return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
+    if (times) options.on_compiled = pass_times_print;
     return open_and_train(operand, device, &sets, &options, json);
 }
