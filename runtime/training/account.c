@@ -1,4 +1,4 @@
-#include "training/account.h"
+#include "training/internal.h"
 
 #include "abi/json_make.h"
 #include "base/commit.h"

@@ -3,7 +3,7 @@
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
-#include "model/reports.h"
+#include "model/model.h"
 #include "base/version.h"
 
 #include <ctype.h>

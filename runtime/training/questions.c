@@ -1,4 +1,4 @@
-#include "training/questions.h"
+#include "training/evaluation.h"
 
 #include "base/files.h"
 #include "base/memory.h"

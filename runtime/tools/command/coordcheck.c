@@ -11,8 +11,7 @@
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "data/random.h"
-#include "model/examples.h"
-#include "training/measure.h"
+#include "model/call.h"
 #include "training/step.h"
 
 #include <math.h>

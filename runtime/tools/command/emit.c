@@ -7,7 +7,6 @@
 #include "base/embedded.h"
 #include "base/memory.h"
 #include "base/version.h"
-#include "training/settings.h"
 #include "training/spec.h"
 #include "model/weights.h"
 #include "tokenizer/portable.h"

@@ -7,7 +7,7 @@
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "base/message.h"
-#include "model/examples.h"
+#include "model/call.h"
 #include "base/memory.h"
 #include "data/random.h"
 #include "training/spec.h"

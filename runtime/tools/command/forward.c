@@ -10,7 +10,7 @@
 #include "tools/command/line/commands.h"
 #include "base/message.h"
 #include "data/data.h"
-#include "training/measure.h"
+#include "model/call.h"
 #include "base/memory.h"
 #include "training/spec.h"
 

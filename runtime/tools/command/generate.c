@@ -11,7 +11,7 @@
 #include "tools/server/template.h"
 #include "base/clock.h"
 #include "training/spec.h"
-#include "training/texts.h"
+#include "model/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

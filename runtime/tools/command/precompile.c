@@ -1,6 +1,6 @@
 /* precompile: moec precompile: compiles the kernels for this machine in advance. */
 #include "tools/command/line/commands.h"
-#include "model/module.h"
+#include "model/model.h"
 
 #include <stddef.h>
 

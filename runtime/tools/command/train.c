@@ -9,7 +9,7 @@
 #include "base/message.h"
 #include "base/progress.h"
 #include "device/ceiling.h"
-#include "training/measure.h"
+#include "model/call.h"
 #include "training/run.h"
 #include "training/spec.h"
 

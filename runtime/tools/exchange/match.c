@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/message.h"
-#include "model/reports.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/json_number.h"
 #include "base/memory.h"
 #include "data/random.h"
-#include "training/measure.h"
+#include "model/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "tools/exchange/folder.h"
 #include "tools/exchange/gguf.h"
 #include "tools/exchange/match.h"
-#include "model/reports.h"
+#include "model/model.h"
 #include "training/checkpoint.h"
 
 #include <stdio.h>

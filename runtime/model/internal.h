@@ -1,9 +1,18 @@
-/* toolchain: the system's C compiler (environment variable MOEC_CC, default cc). */
-#ifndef TOOLCHAIN_H
-#define TOOLCHAIN_H
+/* internal: declarations that only files of this folder use. */
+#ifndef MODEL_INTERNAL_H
+#define MODEL_INTERNAL_H
+
+#include "base/hashing.h"
+#include "model/model.h"
 
 #include <stdbool.h>
-#include "base/hashing.h"
+
+/* described: cleanup for module_describe. */
+
+/* Frees the tables of a module from module_describe. */
+void module_forget(Module *module);
+
+/* toolchain: the system's C compiler (environment variable MOEC_CC, default cc). */
 
 /* One object file: `output` is compiled from `source` with the macro `define`. */
 typedef struct Translation {
