@@ -73,14 +73,14 @@ RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/sta
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
-           $(addprefix runtime/,$(foreach name,data/order data/random model/streams model/weights,$(name).c $(name).h)) \
+           $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
-COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
+COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
@@ -175,6 +175,9 @@ FORCE:
 
 $(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB) $(BUILD)/stdlib.list
 	$(BUILD)/embed stdlib_file stdlib $(STDLIB:stdlib/%=%) > $@
+
+$(BUILD)/errors_text.c: $(BUILD)/embed compiler/ERRORS.md
+	$(BUILD)/embed error_page compiler ERRORS.md > $@
 
 $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@

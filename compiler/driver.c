@@ -76,6 +76,10 @@ static void pass_gather_fusion(Work *work) {
     gather_fusion(work->program);
 }
 
+static void pass_products(Work *work) {
+    find_products(work->program);
+}
+
 static void pass_views(Work *work) {
     if (!work->program->target->launches) views(work->program);
 }
@@ -169,6 +173,7 @@ static const struct Pass {
     {"simplify", MODELS | UPDATE, ANY, .run = pass_simplify},
     {"route", MODELS, ANY, .run = pass_route},
     {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion},
+    {"products", MODELS, ANY, .run = pass_products},
     {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights},
     {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views},
     {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_strip_mine},
@@ -208,7 +213,11 @@ static int place_of(const char *pass) {
 
 /* Aborts if a pass has broken the program: a bug in the compiler, not a user error. */
 static void check_program(MoecCompiler *compiler, const char *pass, Program *program) {
-    char *wrong = well_formed(compiler->arena, program);
+    const char *wrong = well_formed(compiler->arena, program);
+    const Statement *changed = wrong ? NULL : changed_product(program);
+    if (changed)
+        wrong = arena_format(compiler->arena, "a changed product: %s",
+                             print_statement(compiler->arena, changed));
     if (!wrong) return;
     fprintf(stderr, "moec: internal error: after pass '%s': %s\n%s", pass, wrong,
             print_program(compiler->arena, program));

@@ -166,6 +166,9 @@ void decode(Program *program, long tokens);
 void measure(Program *program);
 /* Computes values that depend on positions and constants only once, in double precision. */
 void tables(Program *program);
+/* Removes statements that no tensor among the roots (by id) depends on. Returns, by id, the roots
+ * and the tensors that the remaining statements access; the caller may change the array. */
+bool *dead_code(Program *program, const bool *roots);
 /* Dead statements, constant folding, common expressions, copies. */
 void simplify(Program *program);
 /* On a GPU, or with bf16 products: replaces adding to one element of a row by a selection in the
@@ -193,6 +196,12 @@ void pad(Program *program);
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */
 void gather_fusion(Program *program);
+/* Sets Statement.product of all matrix products. */
+void find_products(Program *program);
+/* The same for one statement, after a change of its operands. */
+void find_product(Program *program, Statement *statement);
+/* A statement whose Statement.product a pass has made wrong, or NULL. */
+const Statement *changed_product(Program *program);
 /* Products read slices of an axis without a copy. */
 void views(Program *program);
 /* Computes large temporaries in chunks of `rows` rows; 0: automatic. */

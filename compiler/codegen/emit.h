@@ -43,10 +43,10 @@ typedef struct EmitTarget {
     /* Adds the function of a kernel and the step that runs it. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
     /* Completes the step of a dense product; NULL: a library or the host computes it. */
-    void (*product)(Emitter *emitter, const Contraction *contraction, HostStep *step);
+    void (*product)(Emitter *emitter, const ScheduleUnit *unit, HostStep *step);
     /* epilogue: see ScheduleUnit. */
     void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-    void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+    void (*grouped)(Emitter *emitter, const ScheduleUnit *unit);
     /* `count` units from `first` on that share a launch; GPUs only. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
     const char *clear; /* a call that sets memory of a run to 0, before its address */
@@ -114,7 +114,7 @@ const char *operand_text(Arena *arena, const HostStep *step, int number);
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+void emit_grouped(Emitter *emitter, const ScheduleUnit *unit);
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 void add_param(Arena *arena, List *params, Param param);
@@ -201,8 +201,8 @@ void emit_overview(const Module *module, Text *text);
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
 void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, HostStep *step);
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step);
+void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
 /* The template of a tile: its text, the part of a kernel name, its size; the same for warpgroups,
  * and a larger one for these, or NULL. */
@@ -215,7 +215,7 @@ typedef struct Tile {
 } Tile;
 /* A tile of one row, as wide as possible with enough of them for a whole GPU; columns: of the whole
  * launch. */
-Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns);
+Tile row_tile(Emitter *emitter, const ScheduleUnit *unit, long columns);
 /* The store of a template as a lambda, with the parameters that it adds to the kernel and their
  * launch arguments. The template passes the row and the column of the element of its result.
  * Templates of other operations do the same, with a given number of target loops in the row. width

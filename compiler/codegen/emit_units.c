@@ -67,7 +67,8 @@ static void add_product_operands(Emitter *emitter, HostStep *step, const Contrac
 }
 
 /* A product of the CPU kernels or of a library of the host; the target adds its own kernel. */
-static void emit_dense(Emitter *emitter, const Contraction *contraction) {
+static void emit_dense(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     HostStep *step = add_step(emitter, STEP_PRODUCT);
     for (int i = 0; i < contraction->outer_count && !product->accumulate; i++)
@@ -76,19 +77,20 @@ static void emit_dense(Emitter *emitter, const Contraction *contraction) {
                 emitter->lower.arena, &step->product.first,
                 (void *)(uintptr_t)bound_index(&emitter->lower, contraction->outer[i].index)->text);
     step->product.row = add_product(emitter, contraction, product->accumulate);
-    step->product.begins = contraction->begins;
-    if (contraction->begins) add_product(emitter, contraction, false); /* the next entry stores */
+    step->product.begins = unit->overwrites_gradient;
+    if (unit->overwrites_gradient)
+        add_product(emitter, contraction, false); /* the next entry stores */
     if (step->product.first.count) step->product.more = add_product(emitter, contraction, true);
     emitter->entry->dense++;
     add_product_operands(emitter, step, contraction);
-    if (emitter->target->product) emitter->target->product(emitter, contraction, step);
+    if (emitter->target->product) emitter->target->product(emitter, unit, step);
 }
 
 /* The CPU has no epilogues: the result is still in the cache. */
-void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
-    (void)epilogue;
+void emit_grouped(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     HostStep *step = add_step(emitter, STEP_GROUPED);
-    step->grouped = contraction;
+    step->grouped = unit;
     add_table(emitter, step, contraction->relation->group);
     add_table(emitter, step, contraction->gather);
     add_table(emitter, step, contraction->gather_b);
@@ -100,10 +102,12 @@ void emit_equation(Emitter *emitter, const Statement *statement) {
 }
 
 /* Without the iterations of its batch and of its outer loops. */
-static double flops_of(const Emitter *emitter, const Contraction *contraction) {
+static double flops_of(const Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     double depth =
-        (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
+        (double)product->k +
+        (unit->accumulated_product ? (double)unit->accumulated_product->contraction->product.k : 0);
     return 2.0 * (double)product->m * (double)product->n * depth * emitter->repeats;
 }
 
@@ -120,13 +124,13 @@ static RepeatStep *open_repeat(Emitter *emitter, const Index *index) {
 static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
-    if (contraction->second) emit_equation(emitter, contraction->second->statement);
+    if (unit->accumulated_product) emit_equation(emitter, unit->accumulated_product->statement);
     emit_equation(emitter, unit->statement);
     for (int i = 1; contraction->product.epilogue_ops && i < unit->epilogue->members.count; i++)
         emit_equation(emitter, ((Member *)unit->epilogue->members.items[i])->statement);
-    double flops = flops_of(emitter, contraction);
+    double flops = flops_of(emitter, unit);
     if (contraction->kind != CONTRACTION_PRODUCT) {
-        emitter->target->grouped(emitter, contraction, unit->epilogue);
+        emitter->target->grouped(emitter, unit);
     } else {
         int bindings = emitter->lower.binding_count;
         List *steps = emitter->steps;
@@ -136,7 +140,7 @@ static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
             flops *= (double)index->axis->size;
             open_repeat(emitter, index)->joined = i < contraction->outer_count - 1;
         }
-        emit_dense(emitter, contraction);
+        emit_dense(emitter, unit);
         emitter->steps = steps;
         emitter->lower.binding_count = bindings;
     }
@@ -149,9 +153,9 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
     int end = first;
     do {
         const ScheduleUnit *unit = units->items[end++];
-        const Contraction *contraction = unit->contraction, *dual = contraction->dual;
-        double flops = flops_of(emitter, contraction) * (dual ? 2 : 1);
-        if (dual) emit_equation(emitter, dual->statement);
+        const ScheduleUnit *pair = unit->paired_row;
+        double flops = flops_of(emitter, unit) * (pair ? 2 : 1);
+        if (pair) emit_equation(emitter, pair->statement);
         emit_equation(emitter, unit->statement);
         emitter->entry->flops += flops;
         emitter->entry->product_flops += flops;
@@ -181,7 +185,7 @@ static int emit_unit(Emitter *emitter, const List *units, int at) {
         emitter->target->kernel(emitter, unit->kernel);
         break;
     case UNIT_CONTRACTION:
-        if (unit->contraction->row) return emit_beside(emitter, units, at);
+        if (unit->row) return emit_beside(emitter, units, at);
         emit_contraction(emitter, unit);
         break;
     case UNIT_CALL:

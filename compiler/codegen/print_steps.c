@@ -111,10 +111,12 @@ static const char *rounding_text(Arena *arena, const Product *product) {
 
 static void print_grouped(Text *text, const HostStep *step, int indent) {
     Arena *arena = text->arena;
-    const Contraction *contraction = step->grouped;
+    const Contraction *contraction = step->grouped->contraction;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    const char *adds = contraction->begins ? "!moec_first" : product->accumulate ? "1" : "0";
+    const char *adds = step->grouped->overwrites_gradient ? "!moec_first"
+                       : product->accumulate              ? "1"
+                                                          : "0";
     print_line(text, indent, "moec_grouped_product(");
     print_format(
         text, indent + 2,

@@ -83,12 +83,12 @@ static void add_statement(const Explanation *explanation, ExplainedUnit *unit,
 static void add_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
     ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
     const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
-    const Contraction *product = from->contraction;
     *unit = (ExplainedUnit){.runs = runs, .at = from->first};
     name_kind(from, unit);
     if (from->kind != UNIT_KERNEL) add_statement(explanation, unit, from->statement);
-    if (product && product->second) add_statement(explanation, unit, product->second->statement);
-    if (product && product->dual) add_statement(explanation, unit, product->dual->statement);
+    if (from->accumulated_product)
+        add_statement(explanation, unit, from->accumulated_product->statement);
+    if (from->paired_row) add_statement(explanation, unit, from->paired_row->statement);
     for (int i = 0; kernel && i < kernel->members.count; i++)
         add_statement(explanation, unit, ((const Member *)kernel->members.items[i])->statement);
     if (!unit->statements.count) return;
@@ -134,7 +134,7 @@ static void add_memory(Explanation *explanation) {
     explanation->memory =
         arena_alloc(explanation->arena, (size_t)explanation->moments * sizeof(double));
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Place *place = &schedule->places[i];
+        const Allocation *place = &schedule->places[i];
         for (int t = place->first; place->used && t <= place->last; t++)
             if (t >= 0 && t < explanation->moments && !(place->taken && t == place->last))
                 explanation->memory[t] += (double)place->bytes;
@@ -147,7 +147,7 @@ List explain_peak(const Explanation *explanation) {
     const Schedule *schedule = explanation->schedule;
     List list = {0};
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Place *place = &schedule->places[i];
+        const Allocation *place = &schedule->places[i];
         if (!place->used || place->first > explanation->peak || place->last < explanation->peak)
             continue;
         Tensor *tensor = schedule->program->tensors.items[i];

@@ -254,9 +254,10 @@ struct Statement {
     int loop_count;
     Index *loops[MAX_LOOPS];
     Expr *value;
-    bool exact;     /* see precision.c */
-    bool in_double; /* see tables.c */
-    bool once;      /* update of a state: runs only on the last micro-batch of a step */
+    const struct ProductForm *product; /* of a matrix product, after the pass products; or NULL */
+    bool exact;                        /* see precision.c */
+    bool in_double;                    /* see tables.c */
+    bool once; /* update of a state: runs only on the last micro-batch of a step */
 
     /* STATEMENT_CALL; row: NULL for other statements */
     CallKind call;
@@ -372,6 +373,7 @@ typedef struct Program {
     Type weights; /* type of parameters in products: see smaller_weights.c */
     Type caches;  /* type of the attention caches: see store_caches.c */
     const Target *target;    /* the machine: the CPU until a pass selects another */
+    bool products;           /* the pass products has run */
     bool lowered;            /* the passes of its machine have run */
     bool has[PROGRAM_FORMS]; /* forms made by the passes so far */
 } Program;

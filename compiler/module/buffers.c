@@ -141,7 +141,7 @@ static void find_made(const List *units, const BlockLayout *weights, bool *made)
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->kind == UNIT_REPEAT) find_made(&unit->body, weights, made);
-        if (unit->kind == UNIT_CONTRACTION && unit->contraction->begins)
+        if (unit->kind == UNIT_CONTRACTION && unit->overwrites_gradient)
             made[place_of(weights, unit->statement->target->tensor->of->path)] = true;
     }
 }
@@ -192,7 +192,7 @@ Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weig
     entry->buffers = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof(Buffer));
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        const Place *place = &schedule->places[i];
+        const Allocation *place = &schedule->places[i];
         Buffer *buffer = &entry->buffers[i];
         *buffer =
             (Buffer){.tensor = tensor,

@@ -163,7 +163,7 @@ typedef struct HostStep {
     union {
         LaunchStep launch;
         ProductStep product;
-        const Contraction *grouped;
+        const ScheduleUnit *grouped;
         struct {
             const Program *program;
             const Statement *statement;

@@ -1,11 +1,15 @@
 #include "base/files.h"
 
-#include "base/message.h"
+#include "abi/quantity.h"
 #include "base/memory.h"
+#include "base/message.h"
+#include "base/progress.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,6 +124,22 @@ bool file_exists(const char *path) {
 bool file_is_folder(const char *path) {
     struct stat status;
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+uint64_t file_bytes(const char *path) {
+    struct stat status;
+    if (stat(path, &status) != 0) return 0;
+    if (!S_ISDIR(status.st_mode)) return (uint64_t)status.st_size;
+    uint64_t bytes = 0;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.') continue;
+        char *inside = path_join(path, entry->d_name);
+        bytes += file_bytes(inside);
+        free(inside);
+    }
+    if (folder) closedir(folder);
+    return bytes;
 }
 
 bool folder_make_quietly(const char *path) {
@@ -314,4 +334,19 @@ bool file_write(const char *path, const void *bytes, size_t length) {
 
 bool file_edit(const char *path, const void *bytes, size_t length) {
     return write_text(path, bytes, length, true);
+}
+
+void written_message(const char *path, const char *next, ...) {
+    char *text = NULL;
+    if (message_is_quiet() || file_is_standard(path)) return;
+    progress_clear();
+    fflush(stdout);
+    line_message("wrote %s (%s)", path, quantity((double)file_bytes(path), "B").text);
+    va_list arguments;
+    va_start(arguments, next);
+    if (next && vasprintf(&text, next, arguments) >= 0) {
+        line_message("  next: %s", text);
+        free(text);
+    }
+    va_end(arguments);
 }

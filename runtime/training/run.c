@@ -247,6 +247,7 @@ static bool report_kept_checkpoint(const TrainRun *run) {
 }
 
 static bool stop_diverged(TrainRun *run, long step, const char *what, const char *why) {
+    run->diverged = true;
     record_write(&run->record, json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
     error_message("lower --lr, set train.grad_clip, or use a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);

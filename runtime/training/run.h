@@ -45,6 +45,7 @@ struct TrainRun {
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
     bool stopped;      /* by on_step */
+    bool diverged;     /* the run failed because a loss or gradient was not finite or too large */
 };
 
 typedef enum RunEnd {

@@ -26,8 +26,13 @@ numbers() {
 # as_command KIND MODEL: what the folder writes is what the command wrote.
 as_command() {
     if [ "$1" = text ]; then
-        "$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " --tokens 40 >"$work/alone"
-        [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || { echo "$2: other text"; exit 1; }
+        for sampled in "--temperature 0" "--temperature 0.9 --seed 5" "--temperature 2 --top-k 9 --top-p 0.8 --min-p 0.01"; do
+            # shellcheck disable=SC2086 # several words
+            moec generate "$work/run" --prompt "The " -n 40 $sampled >"$work/hosted"
+            # shellcheck disable=SC2086
+            "$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " -n 40 $sampled >"$work/alone"
+            [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || { echo "$2 $sampled: other text"; exit 1; }
+        done
     else
         "$work/c/draw" --weights "$work/c/weights.bin" --out "$work/alone" --count 11 --steps 20 --seed 5
         numbers "$work/alone" >"$work/drawn"
@@ -44,10 +49,10 @@ emitted() {
     rm -rf "$work/run" "$work/c" "$work/t"
     moec train "$model" "$@" --data "$data" --out "$work/run" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     if [ "$kind" = text ]; then
-        moec generate "$work/run" --prompt "The " -n 40 --temperature 0 >"$work/hosted"
         moec emit --force "$work/run" --target c --mode decode --out "$work/c"
     else
-        moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5
+        moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5 --json >"$work/sampled"
+        grep -q '"samples": 11' "$work/sampled" || { cat "$work/sampled"; exit 1; }
         moec emit --force "$work/run" --target c --mode sample --out "$work/c"
     fi
     moec emit --force "$model" "$@" --target c --mode train --out "$work/t"

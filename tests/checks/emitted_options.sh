@@ -43,6 +43,11 @@ ends 0 "" generate -p x -n 5
 cp out short
 ends 0 "" generate --prompt x --max-tokens 5
 cmp -s out short || wrong "-p and -n are not --prompt and --max-tokens"
+ends 0 "5 tokens, " generate --prompt "1 2" --token-ids --perf -n 5
+grep -qE '^1 2( [0-9]+){5}$' out || wrong "--token-ids does not print token ids: $(cat out)"
+ends 0 "5 tokens, " generate --prompt "1 2" --numbers 1 --speed 1 --tokens 5
+grep -qE '^1 2( [0-9]+){5}$' out && wrong "--numbers, the former name, prints token ids"
+ends 0 "the text ends after 30 of 50 tokens: the KV cache has 32 positions" generate --prompt "1 2 3" --token-ids -n 50
 ends 2 "usage:" generate --help
 grep -q "unknown option" log && wrong "--help is an unknown option"
 ends 1 "nothing.bin: cannot open" generate -p x --weights nothing.bin

@@ -73,8 +73,8 @@ for prompt in "use decoder" "  The #!?
 done
 rm "$work/c/tokenizer.bin"
 (cd "$work/c" && ./generate --prompt x --tokens 3) > "$work/alone" 2> "$work/log" && fail "bytes are taken for tokens by the folder"
-grep -q -- "--numbers 1" "$work/log" || fail "the folder does not say what to do"
-(cd "$work/c" && ./generate --prompt "5 6 7" --numbers 1 --tokens 9 --temperature 0) > "$work/alone" 2> "$work/log" || fail "numbers"
+grep -q -- "--token-ids" "$work/log" || fail "the folder does not say what to do"
+(cd "$work/c" && ./generate --prompt "5 6 7" --token-ids -n 9 --temperature 0) > "$work/alone" 2> "$work/log" || fail "numbers"
 generate text --prompt "5 6 7" --token-ids -n 9 > "$work/hosted"
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || fail "numbers go on otherwise"
 

@@ -570,6 +570,7 @@ static void test_products_round(void **state) {
     Expr *product = apply(program, OP_MUL, at(program, x, index), at(program, w, index + 1));
     statement_loop(program, &program->body, at(program, y, (Index *[]){index[0], index[2]}), false,
                    REDUCE_SUM, index + 1, 1, product, nowhere);
+    find_products(program);
     double results[3][N * N];
     for (int way = 0; way < 3; way++) {
         Interpreter *eval = ready(program);

@@ -29,7 +29,8 @@ enum {
 
 /* Tiles match the size of the product, to keep most of each tile in use. A warpgroup has 64 rows
  * and at least as many columns; for less than half of 64 by 64 it is too large. */
-static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
+static Tile stored_tile(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool across = weight && product->b_k == 1;
@@ -41,7 +42,8 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
                                       breadth, along),
                  .name = arena_format(emitter->lower.arena, "%ldx%ld%s", height, breadth,
                                       across ? "_across" : ""),
-                 .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
+                 .bounds =
+                     unit->accumulated_product ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
                  .height = height,
                  .breadth = breadth,
                  .threads = MOEC_TILE_THREADS};
@@ -60,23 +62,24 @@ static const Tile rounded_tile = {
     MOEC_TILE_THREADS};
 
 /* True if there are so few rows that hardly two of them share a weight. */
-static bool has_few_rows(const Contraction *contraction) {
+static bool has_few_rows(const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
-    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !contraction->second &&
+    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !unit->accumulated_product &&
            rows <= FEW_ROWS && rows <= product->batch[0] && product->a_type == product->b_type &&
            product->rounded == (product->a_type == TYPE_BF16) &&
            lines_begin_in_vectors(contraction->a, product->a_m) &&
            lines_begin_in_vectors(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
 }
 
-static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
-    if (has_few_rows(contraction))
-        return row_tile(emitter, contraction,
-                        contraction->relation->rows->size * contraction->product.n);
+static Tile tile_of(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
+    if (has_few_rows(unit))
+        return row_tile(emitter, unit, contraction->relation->rows->size * contraction->product.n);
     if (!contraction->product.rounded) return exact_tile;
     if (lies_in_vectors(contraction->a) && lies_in_vectors(contraction->b))
-        return stored_tile(emitter, contraction);
+        return stored_tile(emitter, unit);
     return rounded_tile;
 }
 
@@ -136,9 +139,10 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
 }
 
 /* Adds the kernel for the entries of the product in the table. */
-static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
-    const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
-                              contraction->add, contraction->bias, contraction->kept};
+static void add_own(Emitter *emitter, const ScheduleUnit *unit, const char *kernel) {
+    const Contraction *contraction = unit->contraction;
+    const Expr *operands[] = {contraction->a, contraction->b, contraction->c,
+                              unit->add,      unit->bias,     unit->kept};
     OwnProduct *own = arena_alloc(emitter->lower.arena, sizeof *own);
     *own = (OwnProduct){kernel, 16};
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
@@ -150,19 +154,20 @@ static void add_own(Emitter *emitter, const Contraction *contraction, const char
         list_push(emitter->lower.arena, &emitter->module->own_products, own);
 }
 
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, HostStep *step) {
+void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     const Tile tile = dense_tile(emitter, contraction);
     step->product.own = dense_kernel(emitter, contraction, &tile);
-    add_own(emitter, contraction, step->product.own);
+    add_own(emitter, unit, step->product.own);
     long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
     step->product.blocks = tiles < MAX_GRID ? tiles : MAX_GRID;
     step->product.epilogue = product->epilogue_ops != 0;
     if (!step->product.epilogue) return;
-    add_operand(emitter, step, contraction->add, ACCESS_READ);
-    add_operand(emitter, step, contraction->bias, ACCESS_READ);
-    add_operand(emitter, step, contraction->kept, ACCESS_READ);
+    add_operand(emitter, step, unit->add, ACCESS_READ);
+    add_operand(emitter, step, unit->bias, ACCESS_READ);
+    add_operand(emitter, step, unit->kept, ACCESS_READ);
 }
 
 /* ---- kernels over dispatched rows ---- */
@@ -186,25 +191,26 @@ typedef struct Variant {
 } Variant;
 
 /* The maps of a variant as parameters and as arguments. */
-static void put_maps(const Contraction *contraction, const Body *body, Text *parameters,
+static void put_maps(const ScheduleUnit *unit, const Body *body, Text *parameters,
                      Text *arguments) {
     const char *names[] = {body->names[PARAMETERS], body->names[PARAMETERS + 1], "more_a_map",
                            "more_b_map"};
-    for (int i = 0; i < (contraction->second ? 4 : 2); i++) {
+    for (int i = 0; i < (unit->accumulated_product ? 4 : 2); i++) {
         text_add(parameters, ", const __grid_constant__ MoecMap %s", names[i]);
         text_add(arguments, "%s, ", names[i]);
     }
 }
 
 /* A kernel that calls a template with a store. */
-static void add_variant(Emitter *emitter, const Contraction *contraction, const Body *body,
+static void add_variant(Emitter *emitter, const ScheduleUnit *unit, const Body *body,
                         Variant variant) {
+    const Contraction *contraction = unit->contraction;
     const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    bool second = contraction->second != NULL;
+    bool second = unit->accumulated_product != NULL;
     Text tables = {.arena = emitter->lower.arena};
     Text parameters = {.arena = emitter->lower.arena}, maps = {.arena = emitter->lower.arena};
-    if (variant.boxed) put_maps(contraction, body, &parameters, &maps);
+    if (variant.boxed) put_maps(unit, body, &parameters, &maps);
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
     function_line(
         emitter,
@@ -226,17 +232,17 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
     if (body->loops) list_push(emitter->lower.arena, &section->loops, body->loops);
 }
 
-static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+static void add_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
                        const Body *body) {
     const Variant variants[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
                                 {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
-    add_variant(emitter, contraction, body, (Variant){tile->text, "", tile->bounds, false});
+    add_variant(emitter, unit, body, (Variant){tile->text, "", tile->bounds, false});
     function_text(emitter, "\n");
     end_piece(emitter->module, body->name);
     for (int i = 0; i < 2; i++) {
         if (!variants[i].tile) continue;
         function_text(emitter, "#ifdef MOEC_WGMMA\n");
-        add_variant(emitter, contraction, body, variants[i]);
+        add_variant(emitter, unit, body, variants[i]);
         function_text(emitter, "#endif\n\n");
         end_piece(emitter->module, body->name);
     }
@@ -287,8 +293,9 @@ static void put_result(Emitter *emitter, const Contraction *contraction, List *w
 /* ---- products over dispatched rows ---- */
 
 /* The kernel of all products of one kind without an epilogue. */
-static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+static const char *plain_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
                                 List *arguments) {
+    const Contraction *contraction = unit->contraction;
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
     Text name = {.arena = emitter->lower.arena}, parameters = {.arena = emitter->lower.arena};
@@ -296,7 +303,7 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
              contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    if (contraction->second) text_add(&name, "_twice");
+    if (unit->accumulated_product) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
     add_operand_param(emitter, arguments, contraction->c);
     int count = emitter->module->device_kernels.count;
@@ -305,8 +312,7 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
         name.text, parameters.text,
         arena_format(emitter->lower.arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
         parameter_names, NULL};
-    if (emitter->module->device_kernels.count > count)
-        add_kernel(emitter, contraction, tile, &body);
+    if (emitter->module->device_kernels.count > count) add_kernel(emitter, unit, tile, &body);
     return name.text;
 }
 
@@ -321,8 +327,9 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
 }
 
 /* A separate kernel for a product with an epilogue. */
-static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+static const char *own_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
                               Kernel *epilogue, List *arguments) {
+    const Contraction *contraction = unit->contraction;
     const char *names[NAMES];
     int bindings = emitter->lower.binding_count;
     for (int i = 0; i < NAMES; i++) names[i] = bind_name(&emitter->lower, NULL, parameter_names[i]);
@@ -342,7 +349,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     emit_equations_above(emitter, epilogue);
     Tile own = *tile;
     if (contraction->product.n <= tile->breadth) own.wide = NULL;
-    add_kernel(emitter, contraction, &own,
+    add_kernel(emitter, unit, &own,
                &(const Body){
                    name,
                    params_text(emitter->lower.arena, &emitter->target->parameters, &functor.params),
@@ -381,7 +388,8 @@ static void put_matrix(Emitter *emitter, const Expr *read, const long shape[5], 
 }
 
 /* The operands of a product: dispatched rows and weights, or dispatched rows twice. */
-static void put_matrices(Emitter *emitter, const Contraction *contraction, List *matrices) {
+static void put_matrices(Emitter *emitter, const ScheduleUnit *unit, List *matrices) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
     bool along = product->b_k == 1;
@@ -393,7 +401,7 @@ static void put_matrices(Emitter *emitter, const Contraction *contraction, List 
     put_matrix(emitter, contraction->a, left, matrices);
     put_matrix(emitter, contraction->b,
                contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, matrices);
-    if (contraction->second) put_matrices(emitter, contraction->second, matrices);
+    if (unit->accumulated_product) put_matrices(emitter, unit->accumulated_product, matrices);
 }
 
 /* One block per tile: the count that moec_by_weight and moec_by_rows number. */
@@ -419,13 +427,16 @@ static Launch launch_of(Emitter *emitter, const Contraction *contraction, const 
     return (Launch){arena_format(emitter->lower.arena, "%ld", grid), tile->threads};
 }
 
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit) {
+    Kernel *epilogue = unit->epilogue;
+    const Contraction *contraction = unit->contraction;
     List arguments = {0}, written = {0};
-    const Tile tile = tile_of(emitter, contraction);
+    const Tile tile = tile_of(emitter, unit);
     put_product(emitter, contraction, true, &arguments);
-    if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
-    const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
-                                  : plain_kernel(emitter, contraction, &tile, &arguments);
+    if (unit->accumulated_product)
+        put_product(emitter, unit->accumulated_product->contraction, false, &arguments);
+    const char *kernel = epilogue ? own_kernel(emitter, unit, &tile, epilogue, &arguments)
+                                  : plain_kernel(emitter, unit, &tile, &arguments);
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known) add_param(emitter->lower.arena, &arguments, (Param){.kind = PARAM_MAPS});
@@ -433,7 +444,7 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
     LaunchStep *step = add_launch(emitter, kernel, launch, &arguments);
     if (!known) return;
     step->written = written;
-    put_matrices(emitter, contraction, &step->matrices);
+    put_matrices(emitter, unit, &step->matrices);
     add_launch_variant(emitter, step, launch, "0");
     add_launch_variant(emitter, step, launch, "MOEC_WGMMA_SHARED");
     add_launch_variant(emitter, step, launch_of(emitter, contraction, &tile, WIDE),

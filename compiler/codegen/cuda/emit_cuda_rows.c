@@ -14,8 +14,9 @@
  * number of blocks while tiles can be made narrower. */
 enum { ROW_BREADTH = 64, MIN_BREADTH = 16, ROW_BLOCKS = 128 };
 
-Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
-    const char *matrices = contraction->dual ? ", 2" : "";
+Tile row_tile(Emitter *emitter, const ScheduleUnit *unit, long columns) {
+    const Contraction *contraction = unit->contraction;
+    const char *matrices = unit->paired_row ? ", 2" : "";
     bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
     while (!along && breadth > MIN_BREADTH && ceil_div(columns, breadth) < ROW_BLOCKS) breadth /= 2;
@@ -69,9 +70,10 @@ static const char *row_operand(Emitter *emitter, const Expr *read, const char *w
 /* A call for the next blocks; one of `count` kernels in a launch. */
 static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
                     const char *const names[3]) {
-    const Contraction *contraction = unit->contraction, *dual = contraction->dual;
+    const Contraction *contraction = unit->contraction;
+    const ScheduleUnit *dual = unit->paired_row;
     const Product *product = &contraction->product;
-    const Tile tile = row_tile(emitter, contraction, rows->columns);
+    const Tile tile = row_tile(emitter, unit, rows->columns);
     const Role role = contraction->b->tensor->role;
     bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
     long from = rows->blocks;
@@ -106,8 +108,8 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
         add_row_kernel(arena, &rows, unit);
         names[i][0] = row_operand(emitter, unit->contraction->a, "a", &rows);
         names[i][1] = row_operand(emitter, unit->contraction->b, "b", &rows);
-        if (unit->contraction->dual)
-            names[i][2] = row_operand(emitter, unit->contraction->dual->b, "b", &rows);
+        if (unit->paired_row)
+            names[i][2] = row_operand(emitter, unit->paired_row->contraction->b, "b", &rows);
     }
     begin_kernel(&emitter->lower, rows.stores);
     for (int i = 0; i < count; i++)

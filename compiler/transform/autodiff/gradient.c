@@ -29,17 +29,17 @@ static void find_needed(Backward *backward) {
 /* ---- lifetimes of tensors ---- */
 
 /* A read or write of a tensor. */
-typedef struct Use {
+typedef struct AdjointUse {
     Tensor *tensor;
     Expr *slice;       /* leading subscript, NULL for rank 0 */
     Statement *repeat; /* NULL: outside */
     int position;      /* of the statement, or of the repeat that encloses it, in the program */
     bool write, step;  /* step: a subscript is the index of the repeat */
-} Use;
+} AdjointUse;
 
 typedef struct Uses {
     Arena *arena;
-    List *lists; /* Use *, by tensor id */
+    List *lists; /* AdjointUse *, by tensor id */
     Statement *repeat;
     int position;
     bool write;
@@ -48,10 +48,10 @@ typedef struct Uses {
 static void add_use(Expr *expr, void *data) {
     Uses *uses = data;
     if (expr->kind != EXPR_READ) return;
-    Use *use = arena_alloc(uses->arena, sizeof *use);
-    *use = (Use){expr->tensor, expr->count ? expr->args[0] : NULL,
-                 uses->repeat, uses->position,
-                 uses->write,  false};
+    AdjointUse *use = arena_alloc(uses->arena, sizeof *use);
+    *use = (AdjointUse){expr->tensor, expr->count ? expr->args[0] : NULL,
+                        uses->repeat, uses->position,
+                        uses->write,  false};
     for (int i = 0; uses->repeat && i < expr->count; i++)
         use->step |= expr_uses_index(expr->args[i], uses->repeat->index);
     list_push(uses->arena, &uses->lists[expr->tensor->id], use);
@@ -93,9 +93,9 @@ static List *find_uses(const Backward *backward) {
  * its own; else NULL. */
 static Statement *find_home(const List *uses) {
     if (!uses->count) return NULL;
-    Statement *repeat = ((Use *)uses->items[0])->repeat;
+    Statement *repeat = ((AdjointUse *)uses->items[0])->repeat;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const AdjointUse *use = uses->items[i];
         if (use->repeat != repeat || use->step || use->tensor->role != ROLE_TEMP) return NULL;
     }
     return repeat;
@@ -111,14 +111,14 @@ static bool is_step_slice(const Expr *slice, const Index *step, int offset) {
 /* True if one repeat carries the tensor: [0] is written before, [i] read and [i+1] written in it,
  * the last one read after it. */
 static bool is_carried(const Tensor *tensor, const List *uses) {
-    const Use *step = NULL;
+    const AdjointUse *step = NULL;
     if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP)
         return false;
     for (int i = 0; i < uses->count; i++)
-        if (((Use *)uses->items[i])->repeat) step = uses->items[i];
+        if (((AdjointUse *)uses->items[i])->repeat) step = uses->items[i];
     if (!step) return false;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const AdjointUse *use = uses->items[i];
         bool last = expr_is_number(use->slice, (double)(tensor->axes[0]->size - 1));
         if (use->repeat && use->repeat != step->repeat) return false;
         if (use->repeat && use->write && !is_step_slice(use->slice, step->repeat->index, 1))
@@ -274,7 +274,7 @@ static void enter_repeat(Backward *backward, const Statement *repeat, const List
         Tensor *tensor = program->tensors.items[id];
         bool read = false, write = false;
         for (int i = 0; i < uses[id].count; i++) {
-            const Use *use = uses[id].items[i];
+            const AdjointUse *use = uses[id].items[i];
             if (use->repeat == repeat) *(use->write ? &write : &read) = true;
         }
         if (!adjoint->needed || adjoint->home || tensor->role == ROLE_PARAMETER || !(read || write))
@@ -294,7 +294,7 @@ static void leave_step(Backward *backward, const Statement *repeat, const List *
         if (!adjoint->needed || !adjoint->sliced) continue;
         bool here = false;
         for (int i = 0; i < uses[id].count; i++)
-            here |= ((Use *)uses[id].items[i])->repeat == repeat;
+            here |= ((AdjointUse *)uses[id].items[i])->repeat == repeat;
         if (here)
             adjoint_flush_slice(backward, backward->program->tensors.items[id],
                                 expr_index(backward->program, backward->step), true);

@@ -170,6 +170,19 @@ long constant_bytes(const Program *program) {
     return bytes / sequences;
 }
 
+/* Parameters and states stay, because all graphs share them. */
+void drop_unused(Program *program) {
+    bool *roots = arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *roots);
+    for (int i = 0; i < program->outputs.count; i++)
+        roots[((Tensor *)program->outputs.items[i])->id] = true;
+    bool *kept = dead_code(program, roots);
+    for (int i = 0; i < program->tensors.count; i++) {
+        Role role = ((const Tensor *)program->tensors.items[i])->role;
+        kept[i] |= role == ROLE_PARAMETER || role == ROLE_STATE;
+    }
+    tensors_keep(program, kept);
+}
+
 /* decode: see the head of this file. */
 void decode(Program *program, long tokens) {
     program->loss = NULL;

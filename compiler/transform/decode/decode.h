@@ -43,6 +43,10 @@ typedef struct Region {
     Statement *scan; /* over the sequence, whose body is rewritten, or NULL */
 } Region;
 
+/* decode.c */
+/* Removes statements and tensors that the outputs do not need. */
+void drop_unused(Program *program);
+
 /* kv_cache.c */
 /* find_kept: the counterpart of a tensor in a list, or NULL. keep: adds one. */
 Tensor *find_kept(const List *list, const Tensor *tensor);

@@ -1,8 +1,11 @@
 /* emit: moec emit: writes a standalone program with its weights. Files that do not depend on the
  * model come from standalone/ and kernels/. */
+#include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "tools/command/line/flags.h"
+#include "base/files.h"
 #include "base/message.h"
 #include "base/embedded.h"
 #include "base/memory.h"
@@ -19,6 +22,7 @@
 typedef struct Options {
     const char *operand, *target, *graph, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
+    bool json;
     TextList sets;
 } Options;
 
@@ -52,8 +56,8 @@ static const struct {
     {"draw.md", DRAW, "c"},
     {"tensors.h", TRAIN | DRAW, NULL},
     {"tensors.c", TRAIN | DRAW, NULL},
-    {"random.h", TRAIN | DRAW, NULL},
-    {"random.c", TRAIN | DRAW, NULL},
+    {"pick.h", DECODE, NULL},
+    {"pick.c", DECODE, NULL},
     {"kernels.h", ALL, "c"},
     {"calls.h", ALL, "c"},
     {"matmul.h", ALL, "c"},
@@ -220,7 +224,7 @@ static bool write_tokenizer(const Options *options, const Safetensors *file) {
     if (!portable_write(tokenizer, &text, &why))
         note_message(
             "the program cannot tokenize text, because %s; run ./generate with token ids and "
-            "--numbers 1",
+            "--token-ids",
             why);
     char *path = path_join(options->out, "tokenizer.bin");
     bool good = file_write(path, text.bytes, text.length);
@@ -246,6 +250,12 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
     if (good && !trains && is_untrained(file))
         note_message("%s is not a trained run: the weights in %s are random", options->operand,
                      options->out);
+    if (good && options->json)
+        json_result_written(options->out,
+                            json_make("{s:s, s:s, s:s, s:b, s:I}", "model", moec_model(compiler),
+                                      "target", options->target, "mode", options->graph, "trained",
+                                      !is_untrained(file), "step",
+                                      (json_int_t)(file ? checkpoint_step(file) : 0)));
     return good;
 }
 
@@ -310,6 +320,7 @@ int command_emit(const Command *command, int argc, char **argv) {
          "program: decode generates text, train trains, sample draws samples (default decode)"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
          "positions of the KV cache (default train.context_length)"},
         SET_OPTION(&options.sets),

@@ -3,6 +3,7 @@
 #include "training/checkpoint.h"
 #include "training/evaluation.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "base/message.h"
 #include "model/call.h"
@@ -45,9 +46,7 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
         const char *wrong; /* it is null in the output */
         if (telling->probes)
             json_object_set_new(object, "probes", probes_json(telling->probes, &wrong));
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        puts("");
-        json_decref(object);
+        json_result_print(object);
         return;
     }
     char unit[80] = "";
@@ -135,9 +134,7 @@ static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, l
     json_t *object = json_make("{s:f, s:f, s:I, s:f, s:I}", "accuracy", right, "accuracy_by_length",
                                by_length, "questions", (json_int_t)accuracy->questions, "seconds",
                                seconds, "step", (json_int_t)step);
-    json_dumpf(object, stdout, JSON_INDENT(2));
-    puts("");
-    json_decref(object);
+    json_result_print(object);
 }
 
 static bool measure_choices(const Options *options, Safetensors *file, MoecCompiler *compiler,

@@ -2,14 +2,19 @@
  * (training/run.h). */
 #include "tools/command/line/commands.h"
 
+#include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/json_number.h"
 #include "base/memory.h"
+#include "base/files.h"
 #include "base/message.h"
 #include "base/progress.h"
 #include "device/ceiling.h"
 #include "model/call.h"
+#include "tools/command/line/json_result.h"
+#include "tools/experiment/history.h"
 #include "training/run.h"
 #include "training/spec.h"
 
@@ -29,15 +34,13 @@ static void print_plan(const TrainRun *run, size_t program) {
     double trained = (double)trained_bytes(model->table),
            weights = (double)model->table->weight_bytes + trained,
            moments = (double)moment_bytes(model->table) * model->table->update->state_count;
-    double lent = (double)(run->train->bytes + run->measure->bytes), parameters = 0;
-    for (int i = 0; i < model->parameter_count; i++)
-        parameters += (double)model->parameters[i].count;
+    double lent = (double)(run->train->bytes + run->measure->bytes);
     if (message_is_quiet()) return;
     QuantityScale scale = quantity_line((double)model_bytes(model) + lent + (double)program, 3);
     fprintf(stderr,
             "%s: %s parameters; %s training tokens, %" PRIu64
             " validation sequences; program %s in %s\n",
-            model->table->model, quantity_count(parameters).text,
+            model->table->model, quantity_count((double)model_elements(model)).text,
             quantity_count((double)run->train_tokens).text, run->held_windows,
             model->module->cached ? "loaded from the cache" : "compiled",
             quantity_seconds(model->module->compile_seconds).text);
@@ -109,26 +112,54 @@ static void report_written(const TrainRun *run) {
     free(path);
 }
 
+/* The result of --json: the last losses and the duration of all steps come from the log. */
+static void print_json(const TrainRun *run, const char *status) {
+    const Data *data = run->data;
+    const char *out = run->options.out,
+               *bits = data->bytes ? "val_bits_per_byte" : "val_bits_per_token";
+    History history = {0};
+    bool logged = history_open(&history, out, false) && history.rows;
+    json_t *result =
+        json_make("{s:s, s:s, s:I, s:I}", "model", run->model->table->model, "status", status,
+                  "step", (json_int_t)run->place.step, "steps", (json_int_t)run->settings.steps);
+    const char *const names[] = {"loss", "val_loss", data->record ? NULL : bits};
+    for (int i = 0; i < 3 && names[i]; i++)
+        json_object_set_new(result, names[i],
+                            json_number(logged ? history_last(&history, names[i]) : NAN));
+    json_object_set_new(result, "best_val_loss", json_number(run->place.best));
+    json_object_set_new(result, "train_seconds",
+                        json_real(logged ? history_sum(&history, "seconds") : 0));
+    json_object_set_new(result, "peak_memory_bytes", json_integer((json_int_t)memory_peak()));
+    json_result_written(out, result);
+    history_free(&history);
+}
+
 /* Prints the result of a run and returns the exit code. */
-static int report_end(const TrainRun *run, RunEnd end) {
+static int report_end(const TrainRun *run, RunEnd end, bool json) {
+    const bool unfinished = run->place.step < run->settings.steps;
     progress_clear();
-    if (end == RUN_FAILED) return EXIT_INPUT;
-    if (end == RUN_COMPLETE) {
+    if (end == RUN_FAILED && (!json || !run->diverged)) return EXIT_INPUT;
+    if (json)
+        print_json(run, end == RUN_FAILED        ? "diverged"
+                        : end == RUN_COMPLETE    ? "complete"
+                        : end == RUN_INITIALIZED ? "initialized"
+                        : unfinished             ? "stopped"
+                                                 : "done");
+    else if (end == RUN_COMPLETE)
         printf("%s is complete at step %ld; --resume --steps N continues it\n", run->options.out,
                run->place.step);
-        return 0;
-    }
-    if (end == RUN_INITIALIZED)
+    else if (end == RUN_INITIALIZED)
         printf("initialized; no step was run\n");
     else
-        printf("%s at step %ld; peak memory %s\n",
-               run->place.step < run->settings.steps ? "stopped" : "done", run->place.step,
+        printf("%s at step %ld; peak memory %s\n", unfinished ? "stopped" : "done", run->place.step,
                quantity((double)memory_peak(), "B").text);
+    if (end == RUN_FAILED) return EXIT_INPUT;
+    if (end == RUN_COMPLETE) return 0;
     report_written(run);
     return interrupt_signal() ? 128 + interrupt_signal() : 0;
 }
 
-static int train(Device *device, MoecCompiler *compiler, RunOptions *options) {
+static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bool json) {
     Progress progress = {0};
     TrainRun run;
     int code = EXIT_INPUT;
@@ -145,7 +176,7 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options) {
             progress.shown_time = seconds_now();
             progress.shown_step = run.place.step;
             interrupt_watch();
-            code = report_end(&run, run_train(&run));
+            code = report_end(&run, run_train(&run), json);
         }
     }
     run_close(&run);
@@ -153,11 +184,11 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options) {
 }
 
 static int open_and_train(const char *operand, const char *device_name, const TextList *sets,
-                          RunOptions *options) {
+                          RunOptions *options, bool json) {
     progress_phase("compilation");
     Device *device = device_open(device_name);
     MoecCompiler *compiler = device ? spec_open(operand, sets) : NULL;
-    int code = compiler ? train(device, compiler, options) : EXIT_INPUT;
+    int code = compiler ? train(device, compiler, options, json) : EXIT_INPUT;
     progress_phase(NULL);
     device_close(device);
     return code;
@@ -165,6 +196,7 @@ static int open_and_train(const char *operand, const char *device_name, const Te
 
 int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
+    bool json = false;
     TextList sets = {0};
     RunOptions options = {.steps = -1, .seed = -1, .command = argv};
     const Option table[] = {
@@ -196,6 +228,7 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--init-missing", NULL, &options.missing,
          "with --init-from: random initialization of parameters that are missing there"},
         DEVICE_OPTION(&device),
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON: steps, last losses, duration"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache,
          "compilation without the cache of compiled programs"},
         SET_OPTION(&sets),
@@ -210,5 +243,5 @@ int command_train(const Command *command, int argc, char **argv) {
                                              : "--data and --out");
     if (options.missing && !options.from)
         return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
-    return open_and_train(operand, device, &sets, &options);
+    return open_and_train(operand, device, &sets, &options, json);
 }

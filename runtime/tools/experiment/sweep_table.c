@@ -27,7 +27,8 @@ bool table_write(const Plan *plan) {
         json_t *all = comparison_json(&gathering, -1, false),
                *lasting = comparison_json(&gathering, -1, true);
         char *text = comparison_text(all);
-        printf("\n%s\n", text);
+        if (!plan->result) printf("\n%s\n", text);
+        if (plan->result) json_object_set(plan->result, "comparison", all);
         free(text);
         good = write_text(plan->out, "table.json",
                           json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);

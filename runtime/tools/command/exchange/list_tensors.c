@@ -3,6 +3,7 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "data/shards.h"
 #include "training/checkpoint.h"
 
@@ -37,9 +38,7 @@ static void print_json(const Shards *shards) {
     json_t *list = json_array();
     for (int i = 0; i < shards->count; i++)
         json_array_append_new(list, entry_json(shards->entries[i]));
-    json_dumpf(list, stdout, JSON_INDENT(2));
-    puts("");
-    json_decref(list);
+    json_result_print(list);
 }
 
 static void print_table(const Shards *shards) {

@@ -36,7 +36,8 @@ enum {
     SET_PRECISION = 4, /* --precision */
     SET_STORAGE = 8,   /* --weight-dtype, --kv-cache-dtype */
     SET_THREADS = 16,  /* --threads */
-    SET_WAIT = 32      /* a short active wait of threads: the command runs kernels */
+    SET_WAIT = 32,     /* a short active wait of threads: the command runs kernels */
+    STOPS_WITH_0 = 64  /* no flag: SIGINT and SIGTERM end the command with exit code 0 */
 };
 
 typedef struct Command {

@@ -18,6 +18,7 @@ static const struct {
     {"RUN", "run directory or checkpoint, as moec train and moec import write them"},
     {"DATA", "text, token file, directory, quoted pattern, or examples (safetensors)"},
     {"NAME", "layer, optimizer, schedule, function or option; default: all names"},
+    {"CODE", "error code, such as E0136"},
     {"INPUT", "text file, directory, quoted pattern, or - for stdin"},
 };
 
@@ -52,8 +53,11 @@ char *help_flag(const Option *option) {
 }
 
 char *help_exit_codes(const Command *command) {
-    return memory_format("0 success; 1 %s; 2 usage error; 130 or 143 after SIGINT or SIGTERM",
-                         command->failure ? command->failure : "invalid input");
+    bool stops = command->settings & STOPS_WITH_0;
+    return memory_format("0 success%s; 1 %s; 2 usage error%s",
+                         stops ? ", also after SIGINT or SIGTERM" : "",
+                         command->failure ? command->failure : "invalid input",
+                         stops ? "" : "; 130 or 143 after SIGINT or SIGTERM");
 }
 
 /* Prints the text in columns from `left` on, where the cursor is. */
