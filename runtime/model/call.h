@@ -4,7 +4,8 @@
 
 #include "data/data.h"
 #include "model/model.h"
-#include "tokenizer/tokenizer.h"
+
+typedef struct Tokenizer Tokenizer;
 
 /* call: a graph ready to run, with its inputs and outputs by name and its caches. */
 

@@ -1,5 +1,6 @@
 #include "model/call.h"
 
+#include "tokenizer/tokenizer.h"
 #include "base/message.h"
 #include "base/memory.h"
 #include "data/safetensors.h"

@@ -3,11 +3,10 @@
 #define EVALUATION_H
 
 #include "data/data.h"
-#include "model/batch.h"
-#include "model/call.h"
 #include "model/decoder.h"
-#include "model/speech.h"
 #include "training/probes.h"
+
+typedef struct Tokenizer Tokenizer;
 
 /* measure: the loss of a model on samples of data. */
 
