@@ -6,7 +6,6 @@
 #include "abi/count.h"
 #include "data/safetensors.h"
 #include "device/device.h"
-#include "device/products.h"
 #include "moec.h"
 
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "device/cuda/cuda_parts.h"
+#include "device/cuda/cuda.h"
 #include "data/data.h"
 #include "base/memory.h"
 #include "data/order.h"

@@ -4,7 +4,6 @@
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "device/device.h"
-#include "device/ceiling.h"
 
 #include <stdio.h>
 #include <string.h>

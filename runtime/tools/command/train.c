@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/message.h"
 #include "base/progress.h"
-#include "device/ceiling.h"
+#include "device/device.h"
 #include "model/call.h"
 #include "tools/command/line/json_result.h"
 #include "tools/experiment/history.h"

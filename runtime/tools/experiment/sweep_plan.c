@@ -8,7 +8,6 @@
 #include "base/json_number.h"
 #include "base/memory.h"
 #include "device/device.h"
-#include "device/ceiling.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -6,7 +6,6 @@
 #include "base/json_number.h"
 #include "base/json_escaped.h"
 #include "base/version.h"
-#include "device/ceiling.h"
 #include "device/device.h"
 #include "tools/experiment/comparison.h"
 #include "moec.h"
