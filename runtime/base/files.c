@@ -3,7 +3,7 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "base/progress.h"
+#include "base/console.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -349,4 +349,20 @@ void written_message(const char *path, const char *next, ...) {
         free(text);
     }
     va_end(arguments);
+}
+
+/* ---- embedded ---- */
+
+int embedded_is_header(const EmbeddedFile *file) {
+    return strncmp(file->name, "abi/", 4) == 0 || strncmp(file->name, "kernels/", 8) == 0;
+}
+
+int embedded_is_cuda(const EmbeddedFile *file) {
+    const char *ending = strrchr(file->name, '.');
+    return (ending && strcmp(ending, ".cuh") == 0) || strcmp(embedded_base(file), "launch.h") == 0;
+}
+
+const char *embedded_base(const EmbeddedFile *file) {
+    const char *slash = strrchr(file->name, '/');
+    return slash ? slash + 1 : file->name;
 }

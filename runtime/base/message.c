@@ -1,7 +1,7 @@
 #include "base/message.h"
 
 #include "abi/error_code.h"
-#include "base/progress.h"
+#include "base/console.h"
 
 #include <stdarg.h>
 #include <stdio.h>

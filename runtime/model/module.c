@@ -3,7 +3,6 @@
 #include "base/cache.h"
 #include "base/message.h"
 #include "model/internal.h"
-#include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/clock.h"

@@ -3,9 +3,8 @@
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/clock.h"
 #include "tokenizer/parts.h"
 

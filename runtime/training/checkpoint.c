@@ -4,7 +4,7 @@
 #include "base/message.h"
 #include "base/memory.h"
 #include "model/model.h"
-#include "base/version.h"
+#include "base/build.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
  *     test_nvrtc start    what a whole model takes from its text to images for sm_90a: compiled, and from the cache
  */
 #include "../../runtime/device/cuda/cuda.h"
-#include "../../runtime/base/embedded.h"
+#include "../../runtime/base/files.h"
 #include "moec.h"
 
 #include <dlfcn.h>

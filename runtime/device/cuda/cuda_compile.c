@@ -2,7 +2,6 @@
 
 #include "base/cache.h"
 #include "base/message.h"
-#include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
 

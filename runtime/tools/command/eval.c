@@ -8,7 +8,7 @@
 #include "base/message.h"
 #include "model/call.h"
 #include "base/clock.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -13,7 +13,7 @@
 #include "base/message.h"
 #include "data/data.h"
 #include "model/call.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "training/spec.h"
 

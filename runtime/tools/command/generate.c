@@ -4,7 +4,7 @@
 #include "tools/command/line/commands.h"
 #include "base/message.h"
 #include "model/decoder.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
 #include "tools/command/prompt.h"
 #include "model/sample.h"

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "model/model.h"
 #include "training/spec.h"
-#include "base/version.h"
+#include "base/build.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "base/message.h"
 #include "abi/quantity.h"
 #include "base/files.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"

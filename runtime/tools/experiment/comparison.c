@@ -1,8 +1,7 @@
 #include "tools/experiment/comparison.h"
 
 #include "abi/json_make.h"
-#include "base/json_number.h"
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "tools/experiment/statistics.h"
 

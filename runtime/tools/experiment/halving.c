@@ -1,6 +1,6 @@
 #include "tools/experiment/halving.h"
 
-#include "base/progress.h"
+#include "base/console.h"
 #include "base/memory.h"
 #include "tools/experiment/outcome.h"
 

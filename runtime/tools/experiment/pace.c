@@ -1,7 +1,7 @@
 #include "tools/experiment/pace.h"
 
 #include "abi/json_make.h"
-#include "base/progress.h"
+#include "base/console.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"

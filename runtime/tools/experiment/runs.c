@@ -7,10 +7,9 @@
 
 #include "base/message.h"
 #include "base/files.h"
-#include "base/interrupt.h"
-#include "base/json_number.h"
+#include "base/console.h"
+#include "base/json_values.h"
 #include "base/memory.h"
-#include "base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>

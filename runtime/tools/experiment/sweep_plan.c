@@ -4,8 +4,7 @@
 #include "abi/quantity.h"
 #include "base/message.h"
 #include "base/files.h"
-#include "base/json_escaped.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "device/device.h"
 

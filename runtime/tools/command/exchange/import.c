@@ -4,7 +4,7 @@
 #include "abi/quantity.h"
 #include "abi/utf8_cut.h"
 #include "base/files.h"
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"

@@ -1,7 +1,7 @@
 #include "tools/command/line/help.h"
 
 #include "base/memory.h"
-#include "base/version.h"
+#include "base/build.h"
 #include "tools/command/line/environment.h"
 #include "tools/command/line/flags.h"
 

@@ -1,4 +1,4 @@
-#include "base/progress.h"
+#include "base/console.h"
 
 #include "abi/quantity.h"
 #include "base/message.h"
@@ -12,6 +12,8 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+#include <signal.h>
+#include <stddef.h>
 
 enum { TERMINAL = STDERR_FILENO };
 
@@ -159,4 +161,23 @@ void progress_phase(const char *name) {
     pthread_join(watcher, NULL);
     pthread_cond_destroy(&phase_changed);
     watched = false;
+}
+
+/* ---- interrupt ---- */
+
+static volatile sig_atomic_t came;
+
+static void note(int number) {
+    came = number;
+}
+
+void interrupt_watch(void) {
+    struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+int interrupt_signal(void) {
+    return came;
 }

@@ -1,4 +1,4 @@
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 
 #include "base/memory.h"
 
