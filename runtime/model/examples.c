@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "data/safetensors.h"
 #include "base/files.h"
-#include "tokenizer/token_file.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "tokenizer/bpe_train.h"
+#include "tokenizer/tokenizer.h"
 
 #include "abi/json_make.h"
 #include "base/message.h"
@@ -6,7 +6,7 @@
 #include "base/console.h"
 #include "base/memory.h"
 #include "base/clock.h"
-#include "tokenizer/parts.h"
+#include "tokenizer/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tokenizer/token_file.h"
+#include "tokenizer/tokenizer.h"
 
 #include "abi/quantity.h"
 #include "abi/json_make.h"
@@ -10,7 +10,7 @@
 #include "base/console.h"
 #include "base/memory.h"
 #include "base/clock.h"
-#include "tokenizer/cut.h"
+#include "tokenizer/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
 #include "base/build.h"
 #include "training/spec.h"
 #include "model/weights.h"
-#include "tokenizer/portable.h"
+#include "tokenizer/tokenizer.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -9,8 +9,7 @@
 #include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "data/data.h"
-#include "tokenizer/bpe_train.h"
-#include "tokenizer/token_file.h"
+#include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
