@@ -2,8 +2,7 @@
 #include "abi/json_make.h"
 #include "base/json_values.h"
 #include "tools/command/line/commands.h"
-#include "tools/experiment/csv.h"
-#include "tools/experiment/history.h"
+#include "tools/experiment/experiment.h"
 
 #include <math.h>
 #include <stdio.h>

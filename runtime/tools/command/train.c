@@ -13,7 +13,7 @@
 #include "device/device.h"
 #include "model/call.h"
 #include "tools/command/line/json_result.h"
-#include "tools/experiment/history.h"
+#include "tools/experiment/experiment.h"
 #include "training/run.h"
 #include "training/spec.h"
 

@@ -1,9 +1,6 @@
-#include "tools/experiment/runs.h"
+#include "tools/experiment/experiment.h"
 
-#include "tools/experiment/halving.h"
-#include "tools/experiment/outcome.h"
-#include "tools/experiment/pace.h"
-#include "tools/experiment/slurm.h"
+#include "tools/experiment/internal.h"
 
 #include "base/message.h"
 #include "base/files.h"

@@ -1,4 +1,4 @@
-#include "tools/experiment/slurm.h"
+#include "tools/experiment/internal.h"
 
 #include "base/console.h"
 #include "base/files.h"

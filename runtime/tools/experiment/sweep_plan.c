@@ -1,4 +1,4 @@
-#include "tools/experiment/sweep_plan.h"
+#include "tools/experiment/experiment.h"
 
 #include "abi/json_make.h"
 #include "abi/quantity.h"

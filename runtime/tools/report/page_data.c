@@ -5,7 +5,7 @@
 #include "base/build.h"
 #include "base/json_values.h"
 #include "device/device.h"
-#include "tools/experiment/comparison.h"
+#include "tools/experiment/experiment.h"
 #include "moec.h"
 
 #include <math.h>

@@ -5,10 +5,7 @@
 #include "base/message.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
-#include "tools/exchange/config.h"
-#include "tools/exchange/folder.h"
-#include "tools/exchange/gguf.h"
-#include "tools/exchange/match.h"
+#include "tools/exchange/exchange.h"
 #include "model/model.h"
 #include "training/checkpoint.h"
 
