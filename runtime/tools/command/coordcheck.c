@@ -1,7 +1,7 @@
 /* coordcheck: sizes of activations and their changes by some steps, over sizes of a model. With a
  * correct parametrization both are constant; otherwise the first activation that is not constant
  * shows the fault. */
-#include "tools/command/coordcheck.h"
+#include "tools/command/internal.h"
 
 #include "abi/json_make.h"
 #include "abi/step_path.h"

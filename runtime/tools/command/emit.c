@@ -4,7 +4,7 @@
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
-#include "tools/command/line/flags.h"
+#include "tools/command/line/arguments.h"
 #include "base/files.h"
 #include "base/message.h"
 #include "base/memory.h"

@@ -6,7 +6,7 @@
 #include "model/decoder.h"
 #include "base/console.h"
 #include "base/memory.h"
-#include "tools/command/prompt.h"
+#include "tools/command/internal.h"
 #include "model/sample.h"
 #include "tools/server/template.h"
 #include "base/clock.h"

@@ -1,4 +1,6 @@
-/* lsp: moec lsp, the language server for editors. */
+/* develop: moec lsp, the language server for editors; moec precompile, which compiles the kernels
+ * for this machine in advance. */
+#include "model/model.h"
 #include "tools/command/line/commands.h"
 #include "tools/lsp/server.h"
 
@@ -14,4 +16,12 @@ int command_lsp(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     Server server = {.wire = {.in = STDIN_FILENO, .out = STDOUT_FILENO}};
     return server_run(&server);
+}
+
+int command_precompile(const Command *command, int argc, char **argv) {
+    const char *folder;
+    const Option table[] = {{.kind = OPTION_END}};
+    int code = arguments_read(command, table, argc, argv, &folder);
+    if (code >= 0) return code;
+    return module_prepare(folder) ? 0 : EXIT_INPUT;
 }
