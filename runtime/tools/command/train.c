@@ -523,7 +523,11 @@ static int report_end(const Training *training, const char *status) {
     if (training->options->json)
         print_json(training, status);
     else if (complete)
-        printf("%s is complete at step %ld; --resume --steps N continues it\n", out, step);
+        printf(
+            "%s is complete: it is at step %ld, and %s is %ld; --resume --steps N continues it\n",
+            out, step,
+            last_step(training) < training->settings.steps ? "--stop-after" : "train.steps",
+            last_step(training));
     else if (!strcmp(status, "initialized"))
         printf("initialized; no step was run\n");
     else
