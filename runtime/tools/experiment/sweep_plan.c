@@ -1,5 +1,4 @@
 #include "tools/experiment/sweep_plan.h"
-#include "tools/experiment/sweep_renamed.h"
 
 #include "abi/json_make.h"
 #include "abi/quantity.h"
@@ -288,7 +287,7 @@ static bool is_same(const Plan *plan, const char *path, json_t *now) {
     json_t *before = file_json(path);
     if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
     char *what = difference(before, now);
-    bool adopted = what && sweep_adopt(plan, before, now);
+    bool adopted = what && plan_adopt(plan, before, now);
     json_decref(before);
     if (adopted) {
         free(what);

@@ -1,4 +1,6 @@
-#include "tools/experiment/sweep_renamed.h"
+#include "tools/experiment/sweep_plan.h"
+
+/* sweep_renamed: continuation of a sweep that began with option names that are deprecated now. */
 
 #include "base/files.h"
 #include "base/memory.h"
@@ -72,7 +74,7 @@ static bool rename_folder(const Plan *plan, const char *old, const char *now) {
     return good;
 }
 
-bool sweep_adopt(const Plan *plan, json_t *before, json_t *now) {
+bool plan_adopt(const Plan *plan, json_t *before, json_t *now) {
     if (!is_same_otherwise(before, now)) return false;
     const char *metric = json_string_value(json_object_get(before, "metric"));
     json_t *variants = json_object_get(before, "variants");
