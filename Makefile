@@ -1,6 +1,6 @@
 # moec: a compiler for sequence models. `make help` prints the targets.
 #
-## make              build build/moec, build/libmoec.so for other programs, and build/libmoec.a (the compiler alone)
+## make              build build/moec; for other programs build/libmoec.so, build/libmoec.a and build/libmoec_compiler.a (the compiler alone)
 ## make help         print this list
 ## make quickstart   install missing packages, build, train a small model, export it as C (examples/quickstart.sh)
 ## make test         install missing packages, build, run the default tests (tests/run)
@@ -10,6 +10,10 @@
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
 ## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages
 ## make setup        install missing packages (Debian and Ubuntu)
+## make check        layout, folder maps, dependencies, names; clang-tidy and cppcheck where they are installed
+## make format       format the C files of compiler/ and runtime/ with clang-format
+## make coverage     run the default tests with gcov; lines that ran, per folder (build/cov)
+## make compile_commands.json   compiler flags per file, for clangd and clang-tidy
 ## make clean        remove the build folder; trained runs stay
 ##
 ## SAN=1             address and undefined-behavior sanitizers, in build/san
@@ -25,6 +29,7 @@ CC ?= cc
 ifeq ($(origin CC),default)
 CC := cc
 endif
+OBJCOPY ?= objcopy
 FLEX ?= flex
 BISON ?= bison
 
@@ -88,15 +93,25 @@ UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
 .DELETE_ON_ERROR:
 
 .PHONY: all
-all: $(BUILD)/moec $(BUILD)/libmoec.a $(if $(SAN),,$(BUILD)/libmoec.so) $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
+all: $(BUILD)/moec $(BUILD)/libmoec_compiler.a $(if $(SAN),,$(BUILD)/libmoec.so) $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
 
-$(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
+$(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec_compiler.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# The library for other programs: what runtime/library/moec.h declares and no other name.
-$(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/version.h
+# The engine for other programs: what runtime/library/moec.h declares, and no other name. libmoec.a is one object, whose other
+# names are local: it can be linked with any program.
+$(BUILD)/libmoec.a: $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a $(BUILD)/commit.o runtime/library/exported.map
+	grep -o 'moec_[a-z_]*' runtime/library/exported.map > $(BUILD)/exported.names
+	$(LD) -r -o $(BUILD)/libmoec.o $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) $(BUILD)/commit.o \
+	    --start-group $(filter %.a,$^) --end-group
+	$(OBJCOPY) --keep-global-symbols=$(BUILD)/exported.names $(BUILD)/libmoec.o
+	@rm -f $@
+	$(AR) rcs $@ $(BUILD)/libmoec.o
+	@rm $(BUILD)/libmoec.o
+
+$(BUILD)/libmoec.so: $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/version.h
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map -Wl,-soname,$(SONAME) \
-	    -Wl,-z,defs -o $@ $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+	    -Wl,-z,defs -o $@ -Wl,--whole-archive $(BUILD)/libmoec.a -Wl,--no-whole-archive $(LIBS)
 	ln -sf libmoec.so $(BUILD)/$(SONAME)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
@@ -105,7 +120,7 @@ $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain
 	-$(if $(SAN),,$(BUILD)/moec precompile $(BUILD)/kernels)
 	@touch $@
 
-$(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
+$(BUILD)/libmoec_compiler.a: $(COMPILER_OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
@@ -175,7 +190,7 @@ $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/tools/command/main.o,$(RUNT
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
@@ -211,6 +226,33 @@ test-oracle:
 	$(BUILD)/tests/unit/test_oracle meaning
 	$(BUILD)/tests/unit/test_oracle compiled
 
+# Files that are formatted and analyzed; kernels are read by other compilers, too, and are formatted by hand.
+OWN_SOURCES = $(COMPILER) $(filter-out runtime/tools/server/http_library.c runtime/device/dnnl_library.c,$(RUNTIME))
+.PHONY: compile_commands.json
+compile_commands.json: $(BUILD)/parser.h
+	@{ start='['; for file in $(OWN_SOURCES); do \
+	    case $$file in compiler/*) includes='$(INCLUDES_compiler)' ;; *) includes='$(INCLUDES_runtime)' ;; esac; \
+	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s"}' "$$start" "$(CURDIR)" "$$file" \
+	        "$(CC) $(OURS) $$includes $(CFLAGS) -c $$file"; start=,; \
+	done; echo; echo ']'; } > $@.part
+	@mv $@.part $@
+
+.PHONY: check
+check: compile_commands.json
+	@for name in layout maps arrows prose json; do echo "$$name"; sh tests/checks/$$name.sh || exit 1; done
+	@tests/analyze.sh
+
+.PHONY: format
+format:
+	clang-format-14 -i $$(git ls-files 'compiler/*.[ch]' 'runtime/*.[ch]' | grep -vE '^runtime/(kernels|standalone)/|cuda_sim.h')
+
+# Line coverage of the default tests. Emitted programs and the child processes of commands count as well.
+.PHONY: coverage
+coverage:
+	@$(MAKE) --no-print-directory $(JOBS) BUILD=build/cov CFLAGS="-O1 -g --coverage" LDFLAGS=--coverage all units
+	-@BUILD=build/cov CC="$(CC)" tests/run
+	@tests/coverage.sh build/cov
+
 .PHONY: quickstart
 quickstart:
 	@+JOBS=$(JOBS) BUILD=$(BUILD) sh examples/quickstart.sh
@@ -232,7 +274,7 @@ KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \
 $(BUILD)/kit-objects/%.o: %.c $(BUILD)/flags.list
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
-$(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
+$(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec_compiler.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(KIT_LIBS)
 .PHONY: gpu-kit
 gpu-kit: $(BUILD)/kit-objects/moec
@@ -252,18 +294,22 @@ gpu-kit: $(BUILD)/kit-objects/moec
 setup:
 	@.ci/setup build
 
+# A pkg-config file: name, description, libraries.
+PACKAGE := prefix=$(PREFIX)\nName: %s\nDescription: %s\nVersion: $(VERSION)\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib %s\n
 .PHONY: install
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
 	-$(BUILD)/moec precompile $(DESTDIR)$(PREFIX)/lib/moec
-	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
+	install -m 644 $(BUILD)/libmoec.a $(BUILD)/libmoec_compiler.a $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so.$(VERSION)
 	ln -sf libmoec.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmoec.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	printf 'prefix=%s\nName: moec\nDescription: sequence models from C\nVersion: %s\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib -lmoec\n' \
-	    "$(PREFIX)" "$(VERSION)" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec.pc
+	printf '$(PACKAGE)Libs.private: %s\n' moec 'train and run sequence models' -lmoec '$(filter-out -Wl%,$(LIBS)) $(if $(HAVE_OPENMP),-fopenmp)' \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec.pc
+	printf '$(PACKAGE)' moec-compiler 'check sequence models and compile them to C and CUDA' '-lmoec_compiler -ljansson -lm' \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec-compiler.pc
 	install -d $(DESTDIR)$(PREFIX)/include/moec
 	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h

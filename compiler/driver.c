@@ -1,8 +1,7 @@
 /* driver: the table of passes and the public functions that run them. */
 #include "driver.h"
 
-#include "loop/form.h"
-#include "schedule/kernel.h"
+#include "module/lowered.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -16,11 +15,17 @@ typedef struct Work {
     MoecCompiler *compiler;
     Program *program;
     Schedule *schedule; /* after fuse */
-    const char *pass;   /* the current pass */
-    List forms;         /* KernelForm *, after loops */
-    bool lowered;
+    bool defined;       /* compile the definition for the interpreter, without optimizing passes */
+
+    /* from loops on: all programs of a text */
+    Schedule *const *schedules;
+    int schedule_count;
+    Hosting hosting;
+    bool plain; /* print loops with numbers as sizes */
+    Module *module;
     const char *text; /* after emit */
-    bool defined;     /* compile the definition for the interpreter, without optimizing passes */
+    MoecKernels kernels;
+
     Graph graph;
     long batch, context, tokens;
 } Work;
@@ -71,6 +76,10 @@ static void pass_gather_fusion(Work *work) {
     gather_fusion(work->program);
 }
 
+static void pass_products(Work *work) {
+    find_products(work->program);
+}
+
 static void pass_views(Work *work) {
     if (!work->program->target->launches) views(work->program);
 }
@@ -117,24 +126,17 @@ static Schedule *schedule_of(Work *work) {
     return work->schedule;
 }
 
+/* Without a list of schedules: of this program alone. */
 static void pass_loops(Work *work) {
-    work->forms = emit_forms(work->compiler->arena, schedule_of(work));
-    work->lowered = true;
+    Schedule *schedule = work->schedules ? NULL : schedule_of(work);
+    work->module = emit_module(work->compiler->arena, schedule ? &schedule : work->schedules,
+                               schedule ? 1 : work->schedule_count, work->program->target->launches,
+                               work->hosting, work->plain);
 }
 
-static void pass_form(Work *work) {
-    form_pass(work->compiler->arena, &work->forms, work->pass, work->program->target);
-}
-
-/* Emits the program alone; for a GPU the text of its kernels follows. */
 static void pass_emit(Work *work) {
-    Arena *arena = work->compiler->arena;
-    Schedule *schedule = schedule_of(work);
-    MoecKernels kernels = {.text = ""};
-    const char *text = work->program->target->launches
-                           ? emit_cuda(arena, &schedule, 1, TARGET_HOSTED, &kernels)
-                           : emit_c(arena, &schedule, 1, TARGET_HOSTED);
-    work->text = arena_format(arena, "%s%s", text, kernels.text);
+    work->text = work->program->target->launches ? emit_cuda(work->module, &work->kernels)
+                                                 : emit_c(work->module);
 }
 
 enum {
@@ -151,55 +153,57 @@ enum {
 typedef enum Machine { ANY, DEVICE } Machine;
 
 /* The pipeline, from the tree of a file to the program text. Before it, resolve reads the file and
- * the files that it uses. Up to `plan` each program is processed alone. Programs that run together
- * are then emitted into one text. emit_c and emit_cuda lower each kernel to loops (loop/lower) and
- * run the same passes on it (loop/passes.c); the rows from `loops` on serve moec_dump only. The
- * optimizer's program is the same on all machines and consists of one kernel. */
+ * the files that it uses. Up to `plan` each program is processed alone. `loops` makes one module of
+ * programs that run together; the passes after it process each of its kernels. The optimizer's
+ * program is the same on all machines and consists of one kernel. */
 static const struct Pass {
     const char *name;
     int graphs; /* graphs that the pass applies to */
     Machine machine;
     void (*run)(Work *work);
+    void (*loops)(Arena *arena, KernelForm *form, const Target *target); /* or of each kernel */
 } passes[] = {
-    {"elaborate", MODELS | UPDATE, ANY, pass_elaborate},
-    {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, pass_chunk_scan},
-    {"reassociate", TRAIN, ANY, pass_reassociate},
-    {"gradient", TRAIN, ANY, pass_gradient},
-    {"decode", DECODE, ANY, pass_decode},
-    {"measure", MEASURE, ANY, pass_measure},
-    {"tables", MODELS, ANY, pass_tables},
-    {"simplify", MODELS | UPDATE, ANY, pass_simplify},
-    {"route", MODELS, ANY, pass_route},
-    {"gather_fusion", MODELS, ANY, pass_gather_fusion},
-    {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, pass_smaller_weights},
-    {"views", FORWARD | TRAIN | MEASURE, ANY, pass_views},
-    {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, pass_strip_mine},
-    {"scatter_to_select", MODELS, ANY, pass_scatter_to_select},
-    {"precision", MODELS, ANY, pass_precision},
-    {"storage", MODELS, ANY, pass_storage},
-    {"pad", MODELS, DEVICE, pass_pad},
-    {"fuse", MODELS, ANY, pass_fuse},
-    {"plan", MODELS, ANY, pass_plan},
-    {"loops", MODELS | UPDATE, ANY, pass_loops},
-    {"parallel", MODELS | UPDATE, ANY, pass_form},
-    {"owners", MODELS | UPDATE, ANY, pass_form},
-    {"shared", MODELS | UPDATE, ANY, pass_form},
-    {"licm", MODELS | UPDATE, ANY, pass_form},
-    {"cse", MODELS | UPDATE, ANY, pass_form},
-    {"vectors", MODELS | UPDATE, ANY, pass_form},
-    {"unroll", MODELS | UPDATE, ANY, pass_form},
-    {"guards", MODELS | UPDATE, ANY, pass_form},
-    {"rolled", MODELS | UPDATE, ANY, pass_form},
-    {"barriers", MODELS | UPDATE, ANY, pass_form},
-    {"unused", MODELS | UPDATE, ANY, pass_form},
-    {"emit", MODELS | UPDATE, ANY, pass_emit},
+    {"elaborate", MODELS | UPDATE, ANY, .run = pass_elaborate},
+    {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan},
+    {"reassociate", TRAIN, ANY, .run = pass_reassociate},
+    {"gradient", TRAIN, ANY, .run = pass_gradient},
+    {"decode", DECODE, ANY, .run = pass_decode},
+    {"measure", MEASURE, ANY, .run = pass_measure},
+    {"tables", MODELS, ANY, .run = pass_tables},
+    {"simplify", MODELS | UPDATE, ANY, .run = pass_simplify},
+    {"route", MODELS, ANY, .run = pass_route},
+    {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion},
+    {"products", MODELS, ANY, .run = pass_products},
+    {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights},
+    {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views},
+    {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_strip_mine},
+    {"scatter_to_select", MODELS, ANY, .run = pass_scatter_to_select},
+    {"precision", MODELS, ANY, .run = pass_precision},
+    {"storage", MODELS, ANY, .run = pass_storage},
+    {"pad", MODELS, DEVICE, .run = pass_pad},
+    {"fuse", MODELS, ANY, .run = pass_fuse},
+    {"plan", MODELS, ANY, .run = pass_plan},
+    {"loops", MODELS | UPDATE, ANY, .run = pass_loops},
+    {"parallel", MODELS | UPDATE, ANY, .loops = parallel},
+    {"owners", MODELS | UPDATE, ANY, .loops = owners},
+    {"shared", MODELS | UPDATE, ANY, .loops = shared_rows},
+    {"licm", MODELS | UPDATE, ANY, .loops = hoist},
+    {"cse", MODELS | UPDATE, ANY, .loops = name_common},
+    {"vectors", MODELS | UPDATE, ANY, .loops = vectors},
+    {"unroll", MODELS | UPDATE, ANY, .loops = unroll},
+    {"guards", MODELS | UPDATE, ANY, .loops = guards},
+    {"rolled", MODELS | UPDATE, ANY, .loops = rolled},
+    {"barriers", MODELS | UPDATE, ANY, .loops = barriers},
+    {"unused", MODELS | UPDATE, ANY, .loops = unused},
+    {"names", MODELS | UPDATE, ANY, .loops = name_variables},
+    {"emit", MODELS | UPDATE, ANY, .run = pass_emit},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
 /* moec_compile runs the passes up to the selection of a machine. */
 static const char *const last_of_all = "smaller_weights", *const last_of_machine = "pad",
-                         *const last_of_schedule = "plan";
+                         *const last_of_schedule = "plan", *const last_of_text = "emit";
 
 static int place_of(const char *pass) {
     int place = 0;
@@ -209,7 +213,11 @@ static int place_of(const char *pass) {
 
 /* Aborts if a pass has broken the program: a bug in the compiler, not a user error. */
 static void check_program(MoecCompiler *compiler, const char *pass, Program *program) {
-    char *wrong = well_formed(compiler->arena, program);
+    const char *wrong = well_formed(compiler->arena, program);
+    const Statement *changed = wrong ? NULL : changed_product(program);
+    if (changed)
+        wrong = arena_format(compiler->arena, "a changed product: %s",
+                             print_statement(compiler->arena, changed));
     if (!wrong) return;
     fprintf(stderr, "moec: internal error: after pass '%s': %s\n%s", pass, wrong,
             print_program(compiler->arena, program));
@@ -225,6 +233,14 @@ typedef struct Way {
     bool good;
 } Way;
 
+static void run_pass(Work *work, const struct Pass *pass) {
+    if (pass->run) pass->run(work);
+    for (int i = 0; pass->loops && i < work->module->kernels.count; i++) {
+        LoopKernel *kernel = work->module->kernels.items[i];
+        pass->loops(work->compiler->arena, &kernel->form, kernel->target);
+    }
+}
+
 static void follow(void *data) {
     Way *way = data;
     Work *work = way->work;
@@ -233,10 +249,9 @@ static void follow(void *data) {
         const struct Pass *pass = &passes[i];
         if (!(pass->graphs & 1 << work->graph) || (pass->machine && way->machine != pass->machine))
             continue;
-        work->pass = pass->name;
-        pass->run(work);
+        run_pass(work, pass);
         if (!work->program || compiler->reports.errors) return;
-        check_program(compiler, pass->name, work->program);
+        if (!work->module) check_program(compiler, pass->name, work->program);
     }
     way->good = true;
 }
@@ -331,14 +346,17 @@ Decoding moec_decoding(MoecCompiler *compiler) {
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device) {
     int place = place_of(pass);
     if (place == PASS_COUNT || moec_failed(compiler)) return NULL;
-    Work work = {.compiler = compiler, .graph = (Graph)graph};
+    Work work = {
+        .compiler = compiler, .graph = (Graph)graph, .plain = place < place_of(last_of_text)};
     Machine machine = device ? DEVICE : passes[place].machine;
     bool early = place <= place_of(last_of_all);
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
     work.program->target = machine == DEVICE ? &target_device : &target_processor;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
-    if (work.text) return work.text;
-    if (work.lowered) return dump_forms(compiler->arena, &work.forms);
+    if (work.text)
+        return arena_format(compiler->arena, "%s%s", work.text,
+                            work.kernels.text ? work.kernels.text : "");
+    if (work.module) return dump_module(work.module);
     return work.schedule ? print_plan(compiler->arena, work.schedule)
                          : print_program(compiler->arena, work.program);
 }
@@ -368,13 +386,24 @@ static MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const 
     return all;
 }
 
+/* Runs the rest of the passes on all programs together. */
+static const char *emitted(MoecCompiler *compiler, MoecProgram *const *programs, int count,
+                           Hosting hosting, MoecKernels *kernels) {
+    Work work = work_of(compiler, programs[0]);
+    work.schedules = schedules_of(compiler, programs, count);
+    work.schedule_count = count;
+    work.hosting = hosting;
+    if (moec_failed(compiler) || !run_passes(&work, last_of_schedule, last_of_text, ANY))
+        return NULL;
+    if (kernels) *kernels = work.kernels;
+    return work.text;
+}
+
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone) {
     programs = with_step(compiler, programs, &count);
-    Schedule **schedules = schedules_of(compiler, programs, count);
-    if (moec_failed(compiler)) return NULL;
     const Hosting hosted = compiler->marks ? TARGET_MARKED : TARGET_HOSTED;
-    return emit_c(compiler->arena, schedules, count, standalone ? TARGET_STANDALONE : hosted);
+    return emitted(compiler, programs, count, standalone ? TARGET_STANDALONE : hosted, NULL);
 }
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
@@ -382,8 +411,6 @@ const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs,
     programs = with_step(compiler, programs, &count);
     for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
     if (moec_failed(compiler)) return NULL;
-    Schedule **schedules = schedules_of(compiler, programs, count);
-    if (moec_failed(compiler)) return NULL;
-    return emit_cuda(compiler->arena, schedules, count,
-                     standalone ? TARGET_STANDALONE : TARGET_HOSTED, kernels);
+    return emitted(compiler, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED,
+                   kernels);
 }

@@ -175,14 +175,6 @@ const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_
     return interpreter_margins(interpreter->interpreter, count);
 }
 
-static void find_best(Statement *statement, void *data) {
-    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
-    if (attends && statement->attention.position && statement->attention.best > 0)
-        *(bool *)data = true;
-}
-
 bool moec_step_differs(MoecProgram *step) {
-    bool found = step->by_decoding || step->caches != TYPE_REAL;
-    block_walk(&step->body, find_best, &found);
-    return found;
+    return step->by_decoding || step->caches != TYPE_REAL;
 }

@@ -6,6 +6,7 @@
 #include "driver.h"
 
 #include "analysis/lookahead.h"
+#include "ir/call.h"
 
 enum { SHORTEST = 64 };
 
@@ -14,8 +15,6 @@ static const char *const fixes[] = {
     [LEAK_REDUCTION] =
         "restrict it to earlier positions, sum[t] x[t] * (t <= %1$s) for example, or "
         "compute it in a scan over %1$s",
-    [LEAK_ATTENTION] = "use mask = causal, or a mask with t <= %1$s",
-    [LEAK_CHOICE] = "choose along another axis, for each position of '%1$s'",
     [LEAK_SCAN] = "scan from the first position to the last: leave out 'reversed'",
     [LEAK_TARGET] =
         "compute predictions from the tokens; only the loss and probes read the next token",
@@ -35,10 +34,10 @@ static const char *distance(Arena *arena, const Leak *leak, const Axis *sequence
 static const char *action(Arena *arena, const Leak *leak, const Axis *sequence) {
     const char *name = sequence->name;
     switch (leak->kind) {
-    case LEAK_ATTENTION:
-        return arena_format(arena, "this attends to later positions of '%s'", name);
-    case LEAK_CHOICE:
-        return arena_format(arena, "this compares all positions of '%s'", name);
+    case LEAK_CALL:
+        return arena_format(
+            arena, "this %s",
+            arena_format(arena, leak->statement->row->ahead, arena_format(arena, "'%s'", name)));
     case LEAK_SCAN:
         return arena_format(arena, "this scan runs from the last position of '%s' to the first",
                             name);
@@ -56,7 +55,8 @@ static void warn_of(Reports *reports, const Leak *leak, const Axis *sequence) {
     report_warning(reports, span, "'%s' depends on the tokens that it predicts: %s",
                    leak->output->name, action(reports->arena, leak, sequence));
     if (span.source != leak->span.source) report_note(reports, leak->span, "in this equation");
-    report_help(reports, fixes[leak->kind], sequence->name);
+    report_help(reports, leak->kind == LEAK_CALL ? leak->statement->row->remedy : fixes[leak->kind],
+                sequence->name);
 }
 
 /* The model with a short sequence and discarded reports. */

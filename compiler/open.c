@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include "analysis/parameter_facts.h"
+#include "calls/call_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,6 +191,7 @@ static void read_model(void *data) {
                                                reading->search, sets, set_count)
                                      : resolve_sources(compiler->arena, &compiler->reports, sources,
                                                        source_count, sets, set_count);
+    compiler->unit->calls = call_table;
     if (reading->layouts || !compiler->reports.errors)
         compiler->layouts = layouts_read(compiler->unit);
     if (reading->layouts || (reading->shown && moec_only_layouts(compiler))) return;

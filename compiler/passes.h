@@ -18,10 +18,11 @@ typedef struct Unit {
                      texts */
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts;
-    struct Unit *standard; /* see standard_unit */
-    List declared;         /* Node *: layers, then optimizers, then schedules */
-    Table layers_by_name;  /* the same by name */
-    List overrides;        /* Node * NODE_ENTRY, from --set */
+    struct Unit *standard;       /* see standard_unit */
+    List declared;               /* Node *: layers, then optimizers, then schedules */
+    Table layers_by_name;        /* the same by name */
+    List overrides;              /* Node * NODE_ENTRY, from --set */
+    const CallRow *const *calls; /* for its programs: see ir/call.h */
     /* Program whose axis sizes the outermost layer uses; NULL: its own sizes. */
     const struct Program *shape;
     bool probing;          /* "probing" holds in GRAPH_MEASURE */
@@ -165,6 +166,9 @@ void decode(Program *program, long tokens);
 void measure(Program *program);
 /* Computes values that depend on positions and constants only once, in double precision. */
 void tables(Program *program);
+/* Removes statements that no tensor among the roots (by id) depends on. Returns, by id, the roots
+ * and the tensors that the remaining statements access; the caller may change the array. */
+bool *dead_code(Program *program, const bool *roots);
 /* Dead statements, constant folding, common expressions, copies. */
 void simplify(Program *program);
 /* On a GPU, or with bf16 products: replaces adding to one element of a row by a selection in the
@@ -192,6 +196,12 @@ void pad(Program *program);
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */
 void gather_fusion(Program *program);
+/* Sets Statement.product of all matrix products. */
+void find_products(Program *program);
+/* The same for one statement, after a change of its operands. */
+void find_product(Program *program, Statement *statement);
+/* A statement whose Statement.product a pass has made wrong, or NULL. */
+const Statement *changed_product(Program *program);
 /* Products read slices of an axis without a copy. */
 void views(Program *program);
 /* Computes large temporaries in chunks of `rows` rows; 0: automatic. */
@@ -247,18 +257,20 @@ const double *interpreter_margins(const Interpreter *interpreter, size_t *count)
 
 /* ---- program to text ---- */
 
-/* fuse and plan: see kernel.h. Programs with their schedules are emitted into one C text with one
- * exported table. */
+/* fuse and plan: see kernel.h. Programs with their schedules become one module, and this one C text
+ * with one exported table. */
 struct Schedule;
+struct Module;
 struct MoecKernels;
 typedef enum Hosting { TARGET_HOSTED, TARGET_MARKED, TARGET_STANDALONE } Hosting;
-char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting);
+/* plain: sizes are numbers instead of constants. */
+struct Module *emit_module(Arena *arena, struct Schedule *const *schedules, int count, bool device,
+                           Hosting hosting, bool plain);
+/* Its loops as printed by `moec dump`. */
+const char *dump_module(const struct Module *module);
+char *emit_c(const struct Module *module);
 /* The same for programs of a GPU, and the text of their kernels. */
-char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting,
-                struct MoecKernels *device);
-
-/* The lowered loops of its kernels, as an emitter prints them. */
-List emit_forms(Arena *arena, struct Schedule *schedule);
+char *emit_cuda(const struct Module *module, struct MoecKernels *device);
 
 /* The arena of a compiler of moec.h. */
 struct MoecCompiler;

@@ -3,6 +3,7 @@
 #include "driver.h"
 
 #include "analysis/contraction.h"
+#include "ir/call.h"
 #include "schedule/kernel.h"
 
 static const char *const form_names[PROGRAM_FORMS] = {
@@ -40,7 +41,8 @@ static bool is_shifted(const Expr *read) {
     return false;
 }
 
-static void note_dense(const Contraction *product, bool *has) {
+static void note_dense(const ScheduleUnit *unit, bool *has) {
+    const Contraction *product = unit->contraction;
     const Product *sizes = &product->product;
     has[HAS_PRODUCT] = true;
     has[HAS_BATCHED_PRODUCT] |= sizes->batch[0] * sizes->batch[1] > 1;
@@ -48,20 +50,20 @@ static void note_dense(const Contraction *product, bool *has) {
         has[product->outer[i].summed ? HAS_SUMMED_PRODUCT : HAS_LOOPED_PRODUCT] = true;
     has[HAS_SHIFTED_OPERAND] |= is_shifted(product->a) || is_shifted(product->b);
     has[HAS_LIBRARY_EPILOGUE] |= sizes->epilogue_ops != 0;
-    has[HAS_ROW_PRODUCT] |= product->row;
-    has[HAS_PAIRED_ROWS] |= product->dual != NULL;
+    has[HAS_ROW_PRODUCT] |= unit->row;
+    has[HAS_PAIRED_ROWS] |= unit->paired_row != NULL;
 }
 
 static void note_product(const ScheduleUnit *unit, bool *has) {
     const Contraction *product = unit->contraction;
-    if (product->kind == CONTRACTION_PRODUCT) note_dense(product, has);
+    if (product->kind == CONTRACTION_PRODUCT) note_dense(unit, has);
     has[HAS_GROUPED_BY_WEIGHT] |= product->kind == CONTRACTION_ROWS_BY_WEIGHT;
     has[HAS_GROUPED_BY_ROWS] |= product->kind == CONTRACTION_ROWS_BY_ROWS;
     has[HAS_GATHERED_OPERAND] |= product->gather || product->gather_b;
     has[HAS_TWO_GATHERED_OPERANDS] |= product->gather && product->gather_b;
     has[HAS_ADDED_PRODUCT] |= product->product.accumulate;
-    has[HAS_BEGUN_GRADIENT] |= product->begins;
-    has[HAS_DUAL_PRODUCT] |= product->second != NULL;
+    has[HAS_BEGUN_GRADIENT] |= unit->overwrites_gradient;
+    has[HAS_DUAL_PRODUCT] |= unit->accumulated_product != NULL;
     has[HAS_SHARED_LAUNCH] |= unit->beside;
     has[HAS_PRODUCT_EPILOGUE] |=
         unit->epilogue && unit->epilogue->members.count > 1 && !product->product.epilogue_ops;
@@ -70,9 +72,8 @@ static void note_product(const ScheduleUnit *unit, bool *has) {
 /* ---- calls and kernels ---- */
 
 static void note_call(const ScheduleUnit *unit, bool *has) {
-    has[HAS_ATTENTION] |= unit->statement->call == CALL_ATTEND;
-    has[HAS_ATTENTION_GRADIENT] |= unit->statement->call == CALL_ATTEND_GRAD;
-    has[HAS_TOP] |= unit->statement->call == CALL_TOP;
+    const ProgramForm form = unit->statement->row->form;
+    if (form < PROGRAM_FORMS) has[form] = true;
     has[HAS_ATTENTION_EPILOGUE] |= unit->epilogue && unit->epilogue->members.count > 1;
 }
 

@@ -30,7 +30,7 @@ must_fail() {
 }
 
 # The checks that do not call `moec`, or only where a device or headers are present.
-elsewhere=" api arrows cuda_abi layout links maps questions opencl gpu_script cuda_attention cuda_oracle cuda_random "
+elsewhere=" api arrows cuda_abi layout links maps questions opencl cuda_attention cuda_oracle cuda_random "
 for check in tests/checks/*.sh; do
     name=$(basename "$check" .sh)
     case "$elsewhere" in *" $name "*) continue ;; esac

@@ -1,12 +1,13 @@
 #!/bin/sh
 # tests/long.sh [WORD...]: runs the tests that are too long for tests/run one after the other, or those whose line contains a WORD.
 # Prints the start time, name and command of each, then its result and its duration. The output of a failed test follows. The last
-# line is `N passed, N failed`. `make test-all` runs tests/run first; .ci/run adds the shortest tests of this list to it.
+# line is `N passed, N failed`. `make test-all` runs tests/run first; .ci/run includes the first two tests.
 #
 # A test is one line of the list below: NAME COMMAND. Nothing here needs a network or a GPU. Duration: some hours on two cores.
 . "$(dirname "$0")/begin.sh"
 unit=$BUILD/tests/unit
 cat >"$work/list" <<END
+slow_tests tests/run -s
 published_rows $unit/test_oracle meaning
 more_models MOEC_SEED=17 MOEC_MODELS=14 $unit/test_models
 more_programs MOEC_SEED=12 MOEC_PROGRAMS=12 $unit/test_emit
@@ -25,8 +26,11 @@ names tests/checks/names.sh all
 cuda_models tests/checks/cuda_models.sh all
 cuda_oracle tests/checks/cuda_oracle.sh all
 ideas tests/checks/ideas.sh all
+gpu_script tests/gpu_script.sh all
 planted tests/planted.sh
 checks_fail tests/checks_fail.sh
+analyze tests/analyze.sh
+clang make -s -j2 CC=clang WERROR=1 BUILD=build/clang all units
 docs tests/docs.sh
 tsan tests/tsan.sh
 tsan_library tests/tsan_library.sh

@@ -62,7 +62,7 @@ cannot_decode() {
     code=0
     moec generate "$row/run" --prompt "static int " 2>"$row/message" || code=$?
     [ "$code" = 1 ] || wrong "a model that cannot decode gives exit code $code"
-    grep -q 'cannot decode: this selects along the sequence' "$row/message" || wrong "the message does not say why it cannot decode"
+    grep -q 'cannot decode: this compares all positions of the sequence' "$row/message" || wrong "the message does not say why it cannot decode"
 }
 
 trains_alone() {

@@ -59,7 +59,7 @@ plant_compiler() {
     fresh
     change "compiler/elaborate/$1.c" "$work/$1.c" "$2" || return 0
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O0 -w -Icompiler -Iruntime -Iruntime/abi -I"$BUILD" -o "$work/test_rules" \
-        -I"$PWD/tests/unit" tests/unit/test_rules.c "$work/$1.c" "$BUILD/libmoec.a" -lcmocka -ljansson -lpcre2-8 -lutf8proc -lm ||
+        -I"$PWD/tests/unit" tests/unit/test_rules.c "$work/$1.c" "$BUILD/libmoec_compiler.a" -lcmocka -ljansson -lpcre2-8 -lutf8proc -lm ||
         wrong "$1 does not compile with: $2"
     programs=$work
     verdict "$1.c" "$2"

@@ -56,5 +56,5 @@ for model in dense routed; do
     checked "emitted train $model" "$work/$model.train/train" --weights "$work/$model.train/weights.bin" \
         --data "$work/text" --steps 2 --out "$work/trained.bin"
 done
-${CC:-cc} -g -O1 -Icompiler tests/memory/library.c "$BUILD/libmoec.a" -lm -ljansson -o "$work/library"
+${CC:-cc} -g -O1 -Icompiler tests/memory/library.c "$BUILD/libmoec_compiler.a" -lm -ljansson -o "$work/library"
 checked "library" "$work/library" generated/routed.moe generated/dense.moe

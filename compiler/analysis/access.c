@@ -28,6 +28,19 @@ void writes_of(Arena *arena, const Statement *statement, List *list) {
         list_push(arena, list, statement->outputs.items[i]);
 }
 
+List accesses_of(Arena *arena, const Statement *statement) {
+    List list = {0};
+    reads_of(arena, statement, &list);
+    writes_of(arena, statement, &list);
+    return list;
+}
+
+bool accesses_have(const List *accesses, const Tensor *tensor) {
+    for (int i = 0; i < accesses->count; i++)
+        if (((const Expr *)accesses->items[i])->tensor == tensor) return true;
+    return false;
+}
+
 /* Two subscripts that each run with a loop start at the same index. */
 static bool same_start(const Expr *a, const Expr *b) {
     return a->kind == b->kind && (a->kind == EXPR_INDEX || expr_equal(a->args[0], b->args[0]));
@@ -121,22 +134,18 @@ bool lands_alone(const Program *program, const Statement *statement, const Index
     return false;
 }
 
-bool statements_meet(Arena *arena, const Statement *one, const Statement *other) {
-    List writes[2] = {{0}}, reads[2] = {{0}};
-    const Statement *both[2] = {one, other};
-    for (int i = 0; i < 2; i++) {
-        writes_of(arena, both[i], &writes[i]);
-        reads_of(arena, both[i], &reads[i]);
-    }
-    for (int i = 0; i < 2; i++)
-        for (int w = 0; w < writes[i].count; w++) {
-            const Expr *write = writes[i].items[w];
-            for (int r = 0; r < reads[1 - i].count; r++)
-                if (((const Expr *)reads[1 - i].items[r])->tensor == write->tensor) return true;
-            for (int r = 0; r < writes[1 - i].count; r++)
-                if (((const Expr *)writes[1 - i].items[r])->tensor == write->tensor) return true;
-        }
+/* True if one statement writes a tensor that is accessed. */
+static bool writes_one(Arena *arena, const Statement *statement, const List *accesses) {
+    List writes = {0};
+    writes_of(arena, statement, &writes);
+    for (int i = 0; i < writes.count; i++)
+        if (accesses_have(accesses, ((const Expr *)writes.items[i])->tensor)) return true;
     return false;
+}
+
+bool statements_meet(Arena *arena, const Statement *one, const Statement *other) {
+    const List accesses[2] = {accesses_of(arena, one), accesses_of(arena, other)};
+    return writes_one(arena, one, &accesses[1]) || writes_one(arena, other, &accesses[0]);
 }
 
 typedef struct Touches {
@@ -146,9 +155,7 @@ typedef struct Touches {
 
 static void count_touches(Statement *statement, void *data) {
     Touches *touches = data;
-    List list = {0};
-    reads_of(touches->arena, statement, &list);
-    writes_of(touches->arena, statement, &list);
+    const List list = accesses_of(touches->arena, statement);
     for (int i = 0; i < list.count; i++) {
         const Tensor *tensor = ((const Expr *)list.items[i])->tensor;
         bool again = false;

@@ -7,6 +7,10 @@
 /* Every read of a statement, including those inside subscripts; every target. */
 void reads_of(Arena *arena, const Statement *statement, List *list);
 void writes_of(Arena *arena, const Statement *statement, List *list);
+/* Both: reads, then targets. */
+List accesses_of(Arena *arena, const Statement *statement);
+/* True if one of the accesses is of the tensor. */
+bool accesses_have(const List *accesses, const Tensor *tensor);
 /* True if sub is the index of a repeat + offset, or a number (step NULL). */
 bool step_and_offset(const Expr *sub, const Index **step, double *offset);
 /* True if the two access different steps of a stacked tensor: x[i] and x[i+1]. */

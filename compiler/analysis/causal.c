@@ -1,5 +1,4 @@
-/* causal: checks if a decoding step can be derived, one position after the other, and finds the
- * statements that it needs.
+/* causal: checks if a decoding step can be derived, one position after the other.
  *
  * Every equation must be pointwise along the sequence or look back: attention, x[s-1], the first
  * position, or other positions t whose later values have no effect, as in sum[t] x[t] * (t <= s).
@@ -7,78 +6,12 @@
  */
 #include "analysis/causal.h"
 
+#include "ir/call.h"
+
 int dimension_of(const Tensor *tensor, const Axis *axis) {
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->axes[i] == axis) return i;
     return -1;
-}
-
-/* ---- required statements ---- */
-
-typedef struct Use {
-    bool *wanted; /* by tensor */
-    bool changed;
-} Use;
-
-static void want_read(Expr *expr, void *data) {
-    Use *use = data;
-    if (expr->kind != EXPR_READ || use->wanted[expr->tensor->id]) return;
-    use->wanted[expr->tensor->id] = true;
-    use->changed = true;
-}
-
-static bool writes_wanted(const Use *use, const Statement *statement) {
-    if (statement->kind == STATEMENT_LOOP)
-        return use->wanted[statement->target->tensor->id] && !statement->once;
-    for (int i = 0; i < statement->outputs.count; i++)
-        if (use->wanted[((Expr *)statement->outputs.items[i])->tensor->id]) return true;
-    return false;
-}
-
-static void want_operands(Statement *statement, void *data) {
-    Use *use = data;
-    if (!writes_wanted(use, statement)) return;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, want_read, use);
-        expr_walk(statement->value, want_read, use);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], want_read, use);
-    for (int i = 0; i < statement->outputs.count; i++)
-        expr_walk(statement->outputs.items[i], want_read, use);
-}
-
-static void drop_statements(const Use *use, Block *block) {
-    int kept = 0;
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
-        bool keep = writes_wanted(use, statement);
-        if (statement->kind == STATEMENT_REPEAT) {
-            drop_statements(use, &statement->body);
-            keep = statement->body.statements.count > 0;
-        }
-        if (keep) block->statements.items[kept++] = statement;
-    }
-    block->statements.count = kept;
-}
-
-/* drop_unused: removes statements and tensors that the outputs do not need. Parameters and states
- * stay, because all graphs share them. */
-void drop_unused(Program *program) {
-    Use use = {.wanted =
-                   arena_alloc(program->arena, (size_t)program->tensors.count * sizeof(bool))};
-    for (int i = 0; i < program->outputs.count; i++)
-        use.wanted[((Tensor *)program->outputs.items[i])->id] = true;
-    do {
-        use.changed = false;
-        block_walk_back(&program->body, want_operands, &use);
-    } while (use.changed);
-    drop_statements(&use, &program->body);
-    for (int i = 0; i < program->tensors.count; i++) {
-        Role role = ((const Tensor *)program->tensors.items[i])->role;
-        if (role == ROLE_PARAMETER || role == ROLE_STATE) use.wanted[i] = true;
-    }
-    tensors_keep(program, use.wanted);
 }
 
 /* ---- dependence on later positions ---- */
@@ -207,23 +140,14 @@ static void check_call(Check *check) {
     const Statement *call = check->statement;
     const Axis *sequence = check->program->sequence;
     check_operands(check, &call->inputs);
-    if (call->call == CALL_SCAN) {
-        if (call->reverse && call->index->axis == sequence)
-            error_message(check, "runs from the last position of the sequence to the first");
-        return;
-    }
-    const Expr *first = call->inputs.items[0];
-    if (call->call == CALL_TOP) {
-        int dimension = 0;
-        for (int i = 0; i < first->count; i++) {
-            if (first->args[i]->kind != EXPR_INDEX || first->args[i]->index->of_repeat) continue;
-            if (dimension++ == call->top.dimension && first->tensor->axes[i] == sequence)
-                error_message(check, "selects along the sequence");
-        }
-    }
-    if (call->call == CALL_ATTEND && first->tensor->axes[first->count - 3] == sequence &&
-        call->attention.mask == MASK_NONE)
-        error_message(check, "attends to later positions of the sequence");
+    if (call->row->has_body && call->reverse && call->index->axis == sequence)
+        error_message(check, "runs from the last position of the sequence to the first");
+    if (!call->row->along) return;
+    const Index *here = NULL, *there = NULL;
+    call->row->along(call, &here, &there);
+    bool over = here ? here->axis == sequence : there && there->axis == sequence;
+    if (over && (!call->row->sees || call->row->sees(call, 0, 1)))
+        error_message(check, arena_format(check->program->arena, call->row->ahead, "the sequence"));
 }
 
 static void check_statement(Statement *statement, void *data) {

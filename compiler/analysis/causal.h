@@ -4,7 +4,6 @@
 
 #include "analysis/past.h"
 
-void drop_unused(Program *program);
 bool check_causal(Program *program, const Past *past);
 /* True if one of its loops runs over the axis. */
 bool runs_over(const Statement *statement, const Axis *axis);

@@ -1,4 +1,5 @@
-/* contraction: recognize matrix products.
+/* contraction: recognizes matrix products. product_form finds the structure of one, product_shape
+ * the sizes and strides of its operands.
  *
  *     y[b,s,h,e] = sum[d] x[b,s,d] * w[d,h,e]     m = b*s, n = h*e, k = d: one product
  *     p[b,h,s,t] = sum[e] q[b,s,h,e] * k[b,t,h,e] m = s, n = t, k = e, batched over b and h
@@ -13,6 +14,10 @@
 #include <string.h>
 
 enum { SORT_BATCH, SORT_ROW, SORT_COLUMN, SORT_SUM, SORTS };
+
+/* By sort: the operands that its loops move. */
+static const int sort_moves[SORTS] = {MOVES_A | MOVES_B | MOVES_C, MOVES_A | MOVES_C,
+                                      MOVES_B | MOVES_C, MOVES_A | MOVES_B};
 
 /* Below this number of multiply-adds per matrix, loops are faster than a call. */
 enum { MIN_PRODUCT = 256 };
@@ -121,30 +126,42 @@ static bool strides_reach(const Expr *read, Index *const *loops, int count, cons
     return address_at(read, loops, count, NULL) == all;
 }
 
-static int sort_of(const long *stride) {
-    if (stride[2])
-        return stride[0] && stride[1] ? SORT_BATCH
-               : stride[0]            ? SORT_ROW
-               : stride[1]            ? SORT_COLUMN
-                                      : -1;
-    return stride[0] && stride[1] ? SORT_SUM : -1;
+bool product_strides(const Statement *statement, Expr *const *operands, const Index *row,
+                     long strides[3][MAX_LOOPS]) {
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < statement->loop_count; j++) {
+            strides[i][j] = 0;
+            if (statement->loops[j] != row &&
+                !strides_of(operands[i], &statement->loops[j], 1, &strides[i][j]))
+                return false;
+        }
+    return true;
 }
 
-static bool sort_loops(const Statement *statement, Expr *const *reads, Sorted *sorted) {
-    long strides[3][MAX_LOOPS];
-    for (int i = 0; i < 3; i++)
-        if (!strides_of(reads[i], statement->loops, statement->loop_count, strides[i]) ||
-            !strides_reach(reads[i], statement->loops, statement->loop_count, strides[i]))
-            return false;
+void product_moves(const Statement *statement, long strides[3][MAX_LOOPS], int *moves) {
+    for (int i = 0; i < statement->loop_count; i++) {
+        moves[i] = 0;
+        for (int j = 0; j < 3; j++)
+            if (statement->loops[i]->axis->size > 1 && strides[j][i]) moves[i] |= MOVES_A << j;
+    }
+}
+
+static int sort_of(int moves) {
+    for (int sort = 0; sort < SORTS; sort++)
+        if (sort_moves[sort] == moves) return sort;
+    return -1;
+}
+
+/* The loops of a dense product as runs of one loop each. */
+static void sort_loops(const Statement *statement, const ProductForm *form,
+                       long strides[3][MAX_LOOPS], Sorted *sorted) {
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
-        if (index->axis->size == 1) continue;
-        Run run = {index, true, index->axis->size, {strides[0][i], strides[1][i], strides[2][i]}};
-        int sort = sort_of(run.stride);
-        if (sort < 0) return false;
-        sorted->runs[sort][sorted->count[sort]++] = run;
+        int sort = sort_of(form->moves[i]);
+        if (sort < 0) continue;
+        sorted->runs[sort][sorted->count[sort]++] =
+            (Run){index, true, index->axis->size, {strides[0][i], strides[1][i], strides[2][i]}};
     }
-    return true;
 }
 
 static bool lies_behind(const Run *outer, const Run *inner) {
@@ -172,33 +189,6 @@ static void merge_runs(Run *runs, int *count, int by) {
         }
     }
     if (*count) *count = kept + 1;
-}
-
-/* The columns are contiguous in c. */
-static bool columns_are_contiguous(Expr **reads, Sorted *sorted) {
-    bool row = false, column = false;
-    for (int i = 0; i < sorted->count[SORT_ROW]; i++)
-        row |= sorted->runs[SORT_ROW][i].stride[2] == 1;
-    for (int i = 0; i < sorted->count[SORT_COLUMN]; i++)
-        column |= sorted->runs[SORT_COLUMN][i].stride[2] == 1;
-    bool swap = row || (!column && sorted->count[SORT_COLUMN] && !sorted->count[SORT_ROW]);
-    if (!row && !column && sorted->count[SORT_ROW] && sorted->count[SORT_COLUMN]) return false;
-    if (!swap) return true;
-    Sorted old = *sorted;
-    memcpy(sorted->runs[SORT_ROW], old.runs[SORT_COLUMN], sizeof old.runs[0]);
-    memcpy(sorted->runs[SORT_COLUMN], old.runs[SORT_ROW], sizeof old.runs[0]);
-    sorted->count[SORT_ROW] = old.count[SORT_COLUMN];
-    sorted->count[SORT_COLUMN] = old.count[SORT_ROW];
-    for (int sort = 0; sort < SORTS; sort++)
-        for (int i = 0; i < sorted->count[sort]; i++) {
-            long *stride = sorted->runs[sort][i].stride, a = stride[0];
-            stride[0] = stride[1];
-            stride[1] = a;
-        }
-    Expr *a = reads[0];
-    reads[0] = reads[1];
-    reads[1] = a;
-    return true;
 }
 
 static const Run one = {NULL, true, 1, {0, 0, 0}};
@@ -266,30 +256,99 @@ static bool place_leftovers(Contraction *result, const Sorted *sorted, const int
     return true;
 }
 
-Contraction *contraction(Program *program, const Statement *statement) {
-    Expr *reads[3];
-    if (!product_of_reads(statement, &reads[0], &reads[1])) return NULL;
-    Contraction *grouped = grouped_contraction(program, statement);
-    if (grouped || statement->reduction != REDUCE_SUM) return grouped;
-    reads[2] = statement->target;
-
+static bool dense_shape(const Statement *statement, const ProductForm *form, Contraction *result) {
+    Expr *const operands[3] = {result->a, result->b, result->c};
+    long strides[3][MAX_LOOPS];
     Sorted sorted = {.count = {0}};
-    if (!sort_loops(statement, reads, &sorted) || !columns_are_contiguous(reads, &sorted))
-        return NULL;
+    if (!product_strides(statement, operands, NULL, strides)) return false;
+    sort_loops(statement, form, strides, &sorted);
     for (int sort = 0; sort < SORTS; sort++)
         merge_runs(sorted.runs[sort], &sorted.count[sort], sort == SORT_SUM ? 0 : 2);
     int chosen[3];
-    if (!choose(&sorted, chosen)) return NULL;
+    if (!choose(&sorted, chosen)) return false;
     const Run *m = run_at(&sorted, SORT_ROW, chosen[0]),
               *n = run_at(&sorted, SORT_COLUMN, chosen[1]);
-    if (m->size == 1 && n->size == 1) return NULL;
-
-    Contraction *result = arena_alloc(program->arena, sizeof *result);
-    result->kind = CONTRACTION_PRODUCT;
-    result->a = reads[0], result->b = reads[1], result->c = reads[2];
+    if (m->size == 1 && n->size == 1) return false;
     result->product = product_from(m, n, run_at(&sorted, SORT_SUM, chosen[2]));
+    return place_leftovers(result, &sorted, chosen);
+}
+
+Contraction *product_shape(Program *program, const Statement *statement) {
+    const ProductForm *form = statement->product;
+    if (!form) return NULL;
+    Expr *const *factors = statement->value->args;
+    Contraction *result = arena_alloc(program->arena, sizeof *result);
+    *result = (Contraction){.kind = form->kind,
+                            .a = factors[form->swapped],
+                            .b = factors[!form->swapped],
+                            .c = statement->target,
+                            .relation = form->relation};
+    bool found = form->relation ? grouped_shape(statement, form, result)
+                                : dense_shape(statement, form, result);
     result->product.accumulate = statement->accumulate;
-    return place_leftovers(result, &sorted, chosen) ? result : NULL;
+    return found ? result : NULL;
+}
+
+/* ---- structure ---- */
+
+/* Makes b the operand whose columns are contiguous in c. False if there is none. */
+static bool order_operands(const Statement *statement, const long *c, ProductForm *form) {
+    int rows = 0, columns = 0;
+    bool row = false, column = false;
+    for (int i = 0; i < statement->loop_count; i++) {
+        const int sort = sort_of(form->moves[i]);
+        rows += sort == SORT_ROW;
+        columns += sort == SORT_COLUMN;
+        row |= sort == SORT_ROW && c[i] == 1;
+        column |= sort == SORT_COLUMN && c[i] == 1;
+    }
+    if (!row && !column && rows && columns) return false;
+    form->swapped = row || (!column && columns);
+    for (int i = 0; i < statement->loop_count && form->swapped; i++) {
+        const int moves = form->moves[i];
+        form->moves[i] =
+            ((moves & MOVES_C) | (moves & MOVES_A ? MOVES_B : 0) | (moves & MOVES_B ? MOVES_A : 0));
+    }
+    return true;
+}
+
+static bool dense_form(const Statement *statement, Expr *const *operands, ProductForm *form) {
+    long strides[3][MAX_LOOPS];
+    if (statement->reduction != REDUCE_SUM || !product_strides(statement, operands, NULL, strides))
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (!strides_reach(operands[i], statement->loops, statement->loop_count, strides[i]))
+            return false;
+    product_moves(statement, strides, form->moves);
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i]->axis->size > 1 && sort_of(form->moves[i]) < 0) return false;
+    return order_operands(statement, strides[2], form);
+}
+
+bool product_form(const Program *program, const Statement *statement, ProductForm *form) {
+    Expr *operands[3] = {NULL, NULL, statement->target};
+    *form = (ProductForm){.kind = CONTRACTION_PRODUCT};
+    return product_of_reads(statement, &operands[0], &operands[1]) &&
+           (grouped_form(program, statement, form) || dense_form(statement, operands, form));
+}
+
+/* ---- units ---- */
+
+bool lies_in_vectors(const Expr *read) {
+    const Tensor *tensor = read->tensor;
+    if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
+    const Expr *last = read->args[tensor->rank - 1];
+    return tensor->axes[tensor->rank - 1]->size % MOEC_VECTOR == 0 && last->kind == EXPR_INDEX &&
+           !last->index->of_repeat;
+}
+
+bool lines_begin_in_vectors(const Expr *read, long across) {
+    const Tensor *tensor = read->tensor;
+    const long vector = 16 / type_bytes(tensor->type);
+    if (!tensor->rank || tensor->type == TYPE_INT) return false;
+    const Expr *last = read->args[tensor->rank - 1];
+    return tensor->axes[tensor->rank - 1]->size % vector == 0 && across % vector == 0 &&
+           last->kind == EXPR_INDEX && !last->index->of_repeat;
 }
 
 /* The host cannot read the memory of a GPU. */
@@ -299,22 +358,8 @@ static bool reads_inside(const Expr *access) {
     return false;
 }
 
-/* On a GPU, a row is read once together with the matrix, in vectors of one type. A library call
- * computes only the product and needs separate launches for the work around it. */
-static bool is_row(const Program *program, const Contraction *contraction) {
-    const Product *product = &contraction->product;
-    bool along = product->b_k == 1;
-    return program->target->row_products && contraction->kind == CONTRACTION_PRODUCT &&
-           product->m == 1 && product->a_k == 1 && (along || product->b_n == 1) &&
-           !contraction->outer_count && product->batch[0] * product->batch[1] == 1 &&
-           product->a_type == product->b_type &&
-           product->rounded == (product->a_type == TYPE_BF16) &&
-           lines_begin_in_vectors(contraction->a, 0) &&
-           lines_begin_in_vectors(contraction->b, along ? product->b_n : product->b_k);
-}
-
 Contraction *unit_product(Program *program, const Statement *statement) {
-    Contraction *product = contraction(program, statement);
+    Contraction *product = product_shape(program, statement);
     bool inside =
         product && product->kind == CONTRACTION_PRODUCT && program->target->launches &&
         (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
@@ -324,6 +369,5 @@ Contraction *unit_product(Program *program, const Statement *statement) {
     product->product.a_type = product->a->tensor->type;
     product->product.b_type = product->b->tensor->type;
     product->product.c_type = product->c->tensor->type;
-    product->row = is_row(program, product);
     return product;
 }

@@ -32,6 +32,19 @@ typedef enum ContractionKind {
     CONTRACTION_ROWS_BY_ROWS    /* grouped: c[g][k,n] += sum over rows r of g  a[r,k] * b[r,n] */
 } ContractionKind;
 
+/* Bits: the operands whose element changes with a loop. */
+enum { MOVES_A = 1, MOVES_B = 2, MOVES_C = 4 };
+
+/* The structure of a statement that is a matrix product: Statement.product. The order of the
+ * operands and the part of each loop are the same for all sizes and memory layouts. */
+typedef struct ProductForm {
+    ContractionKind kind;
+    bool swapped;         /* `a` is the second factor, not the first */
+    int moves[MAX_LOOPS]; /* by loop of the statement: the operands that it moves; 0: the
+                                       dispatched row, or a loop of one iteration */
+    Relation *relation;   /* grouped */
+} ProductForm;
+
 /* A statement as a matrix product. The operands are reads of the statement, `a` and `b` possibly
  * swapped. An address is that of the element where all loops are 0. In a grouped product,
  * `product.k` and `product.n` are the sizes, `a_m` the row stride of a, `b_k` and `b_n` the
@@ -41,18 +54,10 @@ typedef struct Contraction {
     ContractionKind kind;
     Product product;
     Expr *a, *b, *c;
-    Expr *add, *bias, *kept; /* of its epilogue, or NULL */
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
-    Relation *relation;         /* grouped */
-    Tensor *gather, *gather_b;  /* grouped: row of `a` (of `b`) for each dispatched row, or NULL */
-    struct Contraction *second; /* another product of the same rows that is added to the same result
-                                   in the same tiles, or NULL */
-    const Statement *statement; /* of a second or dual product */
-    struct Contraction *dual;   /* of a row: another product of the same row and sizes; the store
-                                   computes with both results of a column; or NULL */
-    bool begins; /* overwrites a gradient in the first micro-batch of a step: see first_sums.c */
-    bool row;    /* dense, on a GPU, with a single row: our own kernel, with an epilogue */
+    Relation *relation;        /* grouped */
+    Tensor *gather, *gather_b; /* grouped: row of `a` (of `b`) for each dispatched row, or NULL */
 } Contraction;
 
 /* True if every row of an operand is stored as bf16 and aligned to 16 bytes. */
@@ -60,8 +65,11 @@ bool lies_in_vectors(const Expr *read);
 /* The same for its own type, where `across` is the stride between separate rows. */
 bool lines_begin_in_vectors(const Expr *read, long across);
 
-/* The statement as a product, or NULL if it is none. */
-Contraction *contraction(Program *program, const Statement *statement);
+/* The structure of the statement. False if it is no product. */
+bool product_form(const Program *program, const Statement *statement, ProductForm *form);
+/* Sizes and strides of a product with a known structure, statement->product. NULL without one, for
+ * small matrices, and for operands that no matrix describes. */
+Contraction *product_shape(Program *program, const Statement *statement);
 /* The same if it can be one unit of work on the target of the program, with the operand types of
  * the target. */
 Contraction *unit_product(Program *program, const Statement *statement);
@@ -72,7 +80,18 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
 
 /* The two factors of a loop statement whose value is a product of two real reads. */
 bool product_of_reads(const Statement *statement, Expr **a, Expr **b);
-/* A product over the dispatched rows of a relation, or NULL. */
-Contraction *grouped_contraction(Program *program, const Statement *statement);
+/* By operand (a, b, c): its strides in the loops of the statement; 0 for `row`. False if a
+ * subscript is not plain. */
+bool product_strides(const Statement *statement, Expr *const *operands, const Index *row,
+                     long strides[3][MAX_LOOPS]);
+/* ProductForm.moves for these strides. */
+void product_moves(const Statement *statement, long strides[3][MAX_LOOPS], int *moves);
+
+/* ---- grouped.c ---- */
+
+/* The same as product_form and product_shape, for products over the dispatched rows of a relation.
+ * The operands of the shape are set. */
+bool grouped_form(const Program *program, const Statement *statement, ProductForm *form);
+bool grouped_shape(const Statement *statement, const ProductForm *form, Contraction *shape);
 
 #endif

@@ -6,13 +6,14 @@
  *
  * Counts the arithmetic of the program per token: operations as in op.def, sums as one addition per
  * term (a multiply-add counts as two), attention over the average number of keys of a position.
- * Training computes each product three times: its result and the gradients of both operands. It
- * computes attention once more, because the backward pass repeats the forward products.
+ * Training computes each product three times: its result and the gradients of both operands. The
+ * row of a call states the operations of its gradient.
  *
  *     up[n[r],d,f] over rows r of k selections out of |n| per token: active = k / |n|
  */
 #include "abi/step_path.h"
 #include "analysis/access.h"
+#include "ir/call.h"
 #include "passes.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ typedef struct Costing {
     const char *path;    /* of the layer whose weights were read last */
     const char **makers; /* by tensor: the path when it was computed */
     const Statement *repeat;
-    double arithmetic, attention; /* of the whole program */
+    double forward, backward; /* operations of the whole program and of its gradient */
 } Costing;
 
 /* ---- active parameters ---- */
@@ -166,30 +167,6 @@ static double loop_cost(const Statement *statement) {
     return each;
 }
 
-/* The average number of keys of a position over the sequence. */
-static double average_keys(const AttendOptions *options, double places) {
-    if (options->mask == MASK_NONE) return places;
-    double window = options->mask == MASK_WINDOW && (double)options->window < places
-                        ? (double)options->window
-                        : places;
-    return (window * (window + 1) / 2 + (places - window) * window) / places;
-}
-
-/* Scores and weighted values are products; the weight of a key is an exponential and its sum. */
-static double attend_cost(const Program *program, const Statement *statement) {
-    const Expr *query = statement->inputs.items[0], *key = statement->inputs.items[1],
-               *value = statement->inputs.items[2];
-    const AttendOptions *options = &statement->attention;
-    long places = options->position ? program->context : key->tensor->axes[key->count - 3]->size;
-    double each = 2 * (double)key->tensor->axes[key->count - 1]->size +
-                  2 * (double)value->tensor->axes[value->count - 1]->size + op_table[OP_EXP].cost +
-                  2;
-    double keys = average_keys(options, (double)places);
-    double queries =
-        access_elements(query, true) / (double)query->tensor->axes[query->count - 1]->size;
-    return each * keys * queries;
-}
-
 /* The innermost layer that holds both, or NULL. */
 static const char *common_path(Arena *arena, const char *a, const char *b) {
     if (!a || !b) return a ? a : b;
@@ -201,9 +178,9 @@ static const char *common_path(Arena *arena, const char *a, const char *b) {
     return end ? arena_copy(arena, a, end) : NULL;
 }
 
-/* An attention has no weights. It belongs to the common parent of the layers that computed its
+/* A call has no weights. It belongs to the common parent of the layers that computed its
  * operands. */
-static const char *attend_path(const Costing *costing, const Statement *statement) {
+static const char *call_path(const Costing *costing, const Statement *statement) {
     const char *path = NULL;
     for (int i = 0; i < statement->inputs.count; i++) {
         const Expr *read = statement->inputs.items[i];
@@ -219,39 +196,19 @@ static void remember_maker(Costing *costing, const Statement *statement) {
         costing->makers[((Expr *)statement->outputs.items[i])->tensor->id] = costing->path;
 }
 
-/* The equations of a scan run once for every position of its axis. */
-static double scan_cost(const Program *program, const Statement *scan) {
-    double each = 0;
-    for (int i = 0; i < scan->body.statements.count; i++)
-        each += statement_flops(program, scan->body.statements.items[i]);
-    return each * (double)scan->index->axis->size;
-}
-
 double statement_flops(const Program *program, const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return loop_cost(statement);
-    if (statement->kind == STATEMENT_REPEAT) return 0;
-    switch (statement->call) {
-    case CALL_ATTEND:
-        return attend_cost(program, statement);
-    case CALL_ATTEND_GRAD: /* two products of the forward pass again, and four more */
-        return 2.5 * attend_cost(program, statement);
-    case CALL_TOP:
-        return access_elements(statement->inputs.items[0], true);
-    case CALL_SCAN:
-        return scan_cost(program, statement);
-    default:
-        return 0;
-    }
+    return statement->row && statement->row->flops ? statement->row->flops(program, statement) : 0;
 }
 
 static void add_statement(Costing *costing, Statement *statement) {
-    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
     double counted = statement_flops(costing->program, statement);
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, visit_read, costing);
-    if (attends) costing->path = attend_path(costing, statement);
+    if (statement->row) costing->path = call_path(costing, statement);
     long steps = costing->repeat ? costing->repeat->index->axis->size : 1;
     counted *= (double)steps / costing->tokens;
-    *(attends ? &costing->attention : &costing->arithmetic) += counted;
+    costing->forward += counted;
+    costing->backward += counted * (statement->row ? statement->row->backward : 2);
     if (costing->path) add_layer(costing, costing->path, steps, (LayerCost){.flops = counted});
     remember_maker(costing, statement);
     list_push(costing->arena, &costing->cost->paths, (void *)costing->path);
@@ -292,7 +249,7 @@ Cost *cost(Arena *arena, Program *forward) {
     add_block(&costing, &forward->body, NULL);
     add_parameters(&costing);
     list_layers(&costing);
-    result->flops_forward = costing.arithmetic + costing.attention;
-    result->flops_train = 3 * costing.arithmetic + 3.5 * costing.attention;
+    result->flops_forward = costing.forward;
+    result->flops_train = costing.forward + costing.backward;
     return result;
 }

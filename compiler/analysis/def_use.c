@@ -1,54 +1,36 @@
-/* def_use: numbers the statements in execution order and records the readers and writers of each
- * tensor. */
+/* def_use: numbers the statements in execution order and records the accesses of each tensor. */
 #include "analysis/def_use.h"
 
-typedef struct Visit {
-    DefUse *def_use;
-    Statement *repeat;
-} Visit;
+#include "analysis/access.h"
 
-static void note_read(Expr *expr, void *data) {
-    const Visit *visit = data;
-    if (expr->kind != EXPR_READ) return;
-    Facts *facts = &visit->def_use->facts[expr->tensor->id];
-    if (facts->read && facts->reader_repeat != visit->repeat) facts->scattered_reads = true;
-    facts->read = true;
-    facts->reader_repeat = visit->repeat;
-}
-
-static void note_write(DefUse *def_use, Expr *target) {
+static void add_accesses(DefUse *def_use, const List *exprs, bool write) {
     Arena *arena = def_use->program->arena;
-    Write *write = arena_alloc(arena, sizeof *write);
-    *write = (Write){def_use->count, target};
-    list_push(arena, &def_use->facts[target->tensor->id].writes, write);
-}
-
-static void note_statement(Visit *visit, Statement *statement, Block *block) {
-    DefUse *def_use = visit->def_use;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, note_read, visit);
-        for (int i = 0; i < statement->target->count; i++)
-            expr_walk(statement->target->args[i], note_read, visit);
-        note_write(def_use, statement->target);
+    for (int i = 0; i < exprs->count; i++) {
+        TensorAccess *access = arena_alloc(arena, sizeof *access);
+        *access = (TensorAccess){exprs->items[i], def_use->count, write};
+        const int tensor = access->expr->tensor->id;
+        list_push(arena, &def_use->accesses[tensor], access);
+        if (write) list_push(arena, &def_use->writes[tensor], access);
     }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], note_read, visit);
-    for (int i = 0; i < statement->outputs.count; i++)
-        note_write(def_use, statement->outputs.items[i]);
-    def_use->places[def_use->count++] = (Place){statement, block, visit->repeat};
 }
 
-static void note_block(Visit *visit, Block *block) {
+static void add_block(DefUse *def_use, Block *block, const ProgramPoint *outer) {
+    Arena *arena = def_use->program->arena;
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
-        if (statement->kind != STATEMENT_REPEAT) {
-            note_statement(visit, statement, block);
+        ProgramPoint point = {statement, block, outer ? outer->statement : NULL, outer};
+        if (statement->kind == STATEMENT_REPEAT) {
+            ProgramPoint *around = arena_alloc(arena, sizeof *around);
+            *around = point;
+            add_block(def_use, &statement->body, around);
             continue;
         }
-        Statement *outer = visit->repeat;
-        visit->repeat = statement;
-        note_block(visit, &statement->body);
-        visit->repeat = outer;
+        List reads = {0}, writes = {0};
+        reads_of(arena, statement, &reads);
+        writes_of(arena, statement, &writes);
+        add_accesses(def_use, &reads, false);
+        add_accesses(def_use, &writes, true);
+        def_use->points[def_use->count++] = point;
     }
 }
 
@@ -59,29 +41,29 @@ static void count_statement(Statement *statement, void *data) {
 
 DefUse *def_use_new(Program *program) {
     DefUse *def_use = arena_alloc(program->arena, sizeof *def_use);
+    const size_t tensors = (size_t)program->tensors.count + 1;
     int statements = 0;
     block_walk(&program->body, count_statement, &statements);
     def_use->program = program;
-    def_use->places =
-        arena_alloc(program->arena, (size_t)(statements + 1) * sizeof *def_use->places);
+    def_use->points =
+        arena_alloc(program->arena, (size_t)(statements + 1) * sizeof *def_use->points);
     def_use->tensor_count = program->tensors.count;
-    def_use->facts =
-        arena_alloc(program->arena, (size_t)def_use->tensor_count * sizeof *def_use->facts);
-    Visit visit = {def_use, NULL};
-    note_block(&visit, &program->body);
+    def_use->accesses = arena_alloc(program->arena, tensors * sizeof *def_use->accesses);
+    def_use->writes = arena_alloc(program->arena, tensors * sizeof *def_use->writes);
+    add_block(def_use, &program->body, NULL);
     return def_use;
 }
 
 bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor) {
-    const Facts *facts = &def_use->facts[tensor->id];
-    if (tensor->role != ROLE_TEMP || facts->writes.count != 1) return false;
-    const Write *write = facts->writes.items[0];
-    const Statement *statement = def_use->places[write->position].statement;
+    const List *writes = &def_use->writes[tensor->id];
+    if (tensor->role != ROLE_TEMP || writes->count != 1) return false;
+    const TensorAccess *write = writes->items[0];
+    const Statement *statement = def_use->points[write->position].statement;
     if (statement->once || statement->accumulate) return false;
-    for (int i = 0; i < write->target->count; i++) {
-        if (write->target->args[i]->kind != EXPR_INDEX) return false;
+    for (int i = 0; i < write->expr->count; i++) {
+        if (write->expr->args[i]->kind != EXPR_INDEX) return false;
         for (int j = 0; j < i; j++)
-            if (expr_equal(write->target->args[i], write->target->args[j])) return false;
+            if (expr_equal(write->expr->args[i], write->expr->args[j])) return false;
     }
     return true;
 }
@@ -100,13 +82,12 @@ static bool differs(const Expr *a, const Expr *b, const Statement *repeat) {
 }
 
 bool def_use_changes(const DefUse *def_use, const Expr *read, int position) {
-    const List *writes = &def_use->facts[read->tensor->id].writes;
-    const Statement *repeat = def_use->places[position].repeat;
+    const List *writes = &def_use->writes[read->tensor->id];
+    const Statement *repeat = def_use->points[position].repeat;
     for (int i = 0; i < writes->count; i++) {
-        const Write *write = writes->items[i];
+        const TensorAccess *write = writes->items[i];
         if (write->position < position) continue;
-        if (def_use->places[write->position].repeat == repeat &&
-            differs(read, write->target, repeat))
+        if (def_use->points[write->position].repeat == repeat && differs(read, write->expr, repeat))
             continue;
         return true;
     }
@@ -114,13 +95,22 @@ bool def_use_changes(const DefUse *def_use, const Expr *read, int position) {
 }
 
 bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Statement *repeat) {
-    const List *writes = &def_use->facts[tensor->id].writes;
+    const List *writes = &def_use->writes[tensor->id];
     if (!repeat) return false;
     for (int i = 0; i < writes->count; i++) {
-        const Write *write = writes->items[i];
-        if (def_use->places[write->position].repeat == repeat &&
-            !expr_uses_index(write->target, repeat->index))
+        const TensorAccess *write = writes->items[i];
+        if (def_use->points[write->position].repeat == repeat &&
+            !expr_uses_index(write->expr, repeat->index))
             return true;
     }
     return false;
+}
+
+bool def_use_reads_in(const DefUse *def_use, const Tensor *tensor, const Statement *repeat) {
+    const List *accesses = &def_use->accesses[tensor->id];
+    for (int i = 0; i < accesses->count; i++) {
+        const TensorAccess *access = accesses->items[i];
+        if (!access->write && def_use->points[access->position].repeat != repeat) return false;
+    }
+    return true;
 }

@@ -1,33 +1,32 @@
-/* def_use: statements in execution order, and the readers and writers of each tensor. */
+/* def_use: the statements of a program in execution order, and every access of each tensor. It is a
+ * snapshot: a pass that changes accesses builds a new one. */
 #ifndef DEF_USE_H
 #define DEF_USE_H
 
 #include "ir/ir.h"
 
-/* One statement, in the order of execution. */
-typedef struct Place {
+/* A loop or call at its position in a program, or a repeat around one. */
+typedef struct ProgramPoint {
     Statement *statement;
-    Block *block;
-    Statement *repeat; /* that encloses it, or NULL */
-} Place;
+    Block *block;                     /* that contains it */
+    Statement *repeat;                /* that encloses it, or NULL */
+    const struct ProgramPoint *outer; /* the point of this repeat, or NULL */
+} ProgramPoint;
 
-typedef struct Write {
-    int position;
-    Expr *target;
-} Write;
-
-typedef struct Facts {
-    List writes; /* Write * */
-    bool read;
-    bool scattered_reads;     /* read in more than one repeat, or inside and outside */
-    Statement *reader_repeat; /* of all reads, when they are together */
-} Facts;
+/* A read or a write of a tensor. A scan accesses its operands; its body is not listed. */
+typedef struct TensorAccess {
+    Expr *expr;
+    int position; /* of the statement in DefUse.points */
+    bool write;
+} TensorAccess;
 
 typedef struct DefUse {
     Program *program;
-    Place *places; /* loops and calls; repeats themselves are not counted */
+    ProgramPoint *points; /* loops and calls in execution order */
     int count;
-    Facts *facts; /* by tensor id */
+    List *
+        accesses; /* by tensor id: TensorAccess * in execution order, the reads of a statement first */
+    List *writes; /* by tensor id: those of them that write */
     int tensor_count;
 } DefUse;
 
@@ -39,5 +38,7 @@ bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor);
 bool def_use_changes(const DefUse *def_use, const Expr *read, int position);
 /* True if every iteration of the repeat writes the same elements. */
 bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Statement *repeat);
+/* True if the body of the repeat (NULL: of the program) contains all reads of the tensor. */
+bool def_use_reads_in(const DefUse *def_use, const Tensor *tensor, const Statement *repeat);
 
 #endif

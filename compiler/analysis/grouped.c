@@ -84,30 +84,17 @@ static bool as_groups(const Relation *relation, const Expr *read, const Index *r
     return false;
 }
 
-/* Strides of a read in the loops other than the row. */
-static bool inner_strides(const Expr *read, const Statement *statement, const Index *row,
-                          long *strides) {
-    for (int i = 0; i < statement->loop_count; i++) {
-        if (statement->loops[i] == row) continue;
-        Index *loop = statement->loops[i];
-        if (!strides_of(read, &loop, 1, &strides[i])) return false;
-    }
-    return true;
-}
-
-/* Loops with nonzero strides in exactly the tensors of `mask` (1 a, 2 b, 4 c), joined into one run.
- * False if such loops cannot be joined; a run of size 1 has no loops. */
+/* The loops that move the same operands, joined into one run; of size 1 without loops. */
 typedef struct Joined {
     long size, stride[3];
 } Joined;
 
-static bool join(const Statement *statement, const Index *row, long strides[3][MAX_LOOPS], int mask,
-                 Joined *joined) {
+/* False if the loops are not contiguous in every operand. */
+static bool join(const Statement *statement, const int *moves, long strides[3][MAX_LOOPS],
+                 int moved, Joined *joined) {
     *joined = (Joined){.size = 1};
     for (int i = statement->loop_count - 1; i >= 0; i--) {
-        if (statement->loops[i] == row || statement->loops[i]->axis->size == 1) continue;
-        int moved = (strides[0][i] ? 1 : 0) + (strides[1][i] ? 2 : 0) + (strides[2][i] ? 4 : 0);
-        if (moved != mask) continue;
+        if (moves[i] != moved) continue;
         for (int j = 0; j < 3; j++) {
             if (joined->size == 1)
                 joined->stride[j] = strides[j][i];
@@ -127,20 +114,15 @@ static bool joins_all(const Statement *statement, const Index *row, const Joined
     return size == k->size * n->size && k->size > 1 && n->size > 1;
 }
 
-static bool all_strides(const Statement *statement, const Index *row, const Contraction *shape,
-                        long strides[3][MAX_LOOPS]) {
-    return inner_strides(shape->a, statement, row, strides[0]) &&
-           inner_strides(shape->b, statement, row, strides[1]) &&
-           inner_strides(shape->c, statement, row, strides[2]);
-}
-
-/* Joins the loops of a statement except the row: k from those that move the tensors of `mask_k`, n
- * from the others. */
-static bool joined_loops(const Statement *statement, const Index *row, const Contraction *shape,
-                         int mask_k, int mask_n, Joined *k, Joined *n) {
+/* Joins the loops of a statement except the row: k from those that move a and `other`, n from those
+ * that move b and c. */
+static bool joined_loops(const Statement *statement, const Index *row, const ProductForm *form,
+                         const Contraction *shape, int other, Joined *k, Joined *n) {
+    Expr *const operands[3] = {shape->a, shape->b, shape->c};
     long strides[3][MAX_LOOPS];
-    return all_strides(statement, row, shape, strides) &&
-           join(statement, row, strides, mask_k, k) && join(statement, row, strides, mask_n, n) &&
+    return product_strides(statement, operands, row, strides) &&
+           join(statement, form->moves, strides, MOVES_A | other, k) &&
+           join(statement, form->moves, strides, MOVES_B | MOVES_C, n) &&
            joins_all(statement, row, k, n) && k->stride[0] == 1;
 }
 
@@ -149,17 +131,17 @@ static Product product_of_rows(const Index *row, const Joined *k, const Joined *
     return (Product){.m = row->axis->size, .n = n->size, .k = k->size, .a_k = 1, .batch = {1, 1}};
 }
 
-static bool rows_by_weight(const Relation *relation, const Statement *statement, const Index *row,
+static bool rows_by_weight(const Statement *statement, const Index *row, const ProductForm *form,
                            Contraction *shape) {
+    const Relation *relation = form->relation;
     Rows a, c;
     Groups b;
     Joined k, n;
     if (statement->reduction != REDUCE_SUM || !as_rows(relation, shape->a, row, &a) ||
         !as_groups(relation, shape->b, row, &b) || !as_rows(relation, shape->c, row, &c) ||
-        c.gather || !joined_loops(statement, row, shape, 1 + 2, 2 + 4, &k, &n))
+        c.gather || !joined_loops(statement, row, form, shape, MOVES_B, &k, &n))
         return false;
     if (n.stride[2] != 1 || (k.stride[1] != 1 && n.stride[1] != 1)) return false;
-    shape->kind = CONTRACTION_ROWS_BY_WEIGHT;
     shape->product = product_of_rows(row, &k, &n);
     shape->product.a_m = a.stride;
     shape->product.b_k = k.stride[1];
@@ -167,23 +149,22 @@ static bool rows_by_weight(const Relation *relation, const Statement *statement,
     shape->product.b_batch[0] = b.stride;
     shape->product.c_m = c.stride;
     shape->product.batch[0] = b.count;
-    shape->product.accumulate = statement->accumulate;
     shape->gather = a.gather;
     return true;
 }
 
-static bool rows_by_rows(const Relation *relation, const Statement *statement, const Index *row,
+static bool rows_by_rows(const Statement *statement, const Index *row, const ProductForm *form,
                          Contraction *shape) {
+    const Relation *relation = form->relation;
     Rows a, b;
     Groups c;
     Joined k, n;
     if (statement->reduction != REDUCE_NONE || !statement->accumulate ||
         !as_rows(relation, shape->a, row, &a) || !as_rows(relation, shape->b, row, &b) ||
         !as_groups(relation, shape->c, row, &c) ||
-        !joined_loops(statement, row, shape, 1 + 4, 2 + 4, &k, &n) || n.stride[1] != 1 ||
+        !joined_loops(statement, row, form, shape, MOVES_C, &k, &n) || n.stride[1] != 1 ||
         n.stride[2] != 1)
         return false;
-    shape->kind = CONTRACTION_ROWS_BY_ROWS;
     shape->product = product_of_rows(row, &k, &n);
     shape->product.a_m = a.stride;
     shape->product.b_k = b.stride;
@@ -191,7 +172,6 @@ static bool rows_by_rows(const Relation *relation, const Statement *statement, c
     shape->product.c_m = k.stride[2];
     shape->product.c_batch[0] = c.stride;
     shape->product.batch[0] = c.count;
-    shape->product.accumulate = true;
     shape->gather = a.gather;
     shape->gather_b = b.gather;
     return true;
@@ -203,24 +183,37 @@ static Index *row_of_statement(const Statement *statement) {
     return NULL;
 }
 
-Contraction *grouped_contraction(Program *program, const Statement *statement) {
-    Expr *first, *second;
-    Index *row = row_of_statement(statement);
-    if (!row || !product_of_reads(statement, &first, &second)) return NULL;
-    for (int i = 0; i < program->relations.count; i++) {
-        Relation *relation = program->relations.items[i];
-        if (relation->rows != row->axis) continue;
-        for (int swap = 0; swap < 2; swap++) {
-            Contraction shape = {
-                .a = swap ? second : first, .b = swap ? first : second, .c = statement->target};
-            shape.relation = relation;
-            if (!rows_by_weight(relation, statement, row, &shape) &&
-                !rows_by_rows(relation, statement, row, &shape))
-                continue;
-            Contraction *result = arena_alloc(program->arena, sizeof *result);
-            *result = shape;
-            return result;
-        }
+bool grouped_shape(const Statement *statement, const ProductForm *form, Contraction *shape) {
+    const Index *row = row_of_statement(statement);
+    if (!row) return false;
+    return form->kind == CONTRACTION_ROWS_BY_WEIGHT ? rows_by_weight(statement, row, form, shape)
+                                                    : rows_by_rows(statement, row, form, shape);
+}
+
+/* Finds the kind of a product over the rows of form->relation with form->swapped. */
+static bool find_kind(const Statement *statement, const Index *row, ProductForm *form) {
+    Expr *const *factors = statement->value->args;
+    Expr *const operands[3] = {factors[form->swapped], factors[!form->swapped], statement->target};
+    long strides[3][MAX_LOOPS];
+    if (!product_strides(statement, operands, row, strides)) return false;
+    product_moves(statement, strides, form->moves);
+    for (int i = 0; i < 2; i++) {
+        Contraction shape = {.a = operands[0], .b = operands[1], .c = operands[2]};
+        form->kind = i ? CONTRACTION_ROWS_BY_ROWS : CONTRACTION_ROWS_BY_WEIGHT;
+        if (grouped_shape(statement, form, &shape)) return true;
     }
-    return NULL;
+    return false;
+}
+
+bool grouped_form(const Program *program, const Statement *statement, ProductForm *form) {
+    Expr *a, *b;
+    const Index *row = row_of_statement(statement);
+    if (!row || !product_of_reads(statement, &a, &b)) return false;
+    for (int i = 0; i < 2 * program->relations.count; i++) {
+        ProductForm found = {.relation = program->relations.items[i / 2], .swapped = i % 2};
+        if (found.relation->rows != row->axis || !find_kind(statement, row, &found)) continue;
+        *form = found;
+        return true;
+    }
+    return false;
 }

@@ -3,6 +3,7 @@
 #include "analysis/lookahead.h"
 
 #include "analysis/past.h"
+#include "ir/call.h"
 
 #include <math.h>
 #include <string.h>
@@ -294,58 +295,34 @@ static const Index *plain_index(const Expr *access, int dimension) {
     return sub->kind == EXPR_INDEX ? sub->index : NULL;
 }
 
-/* All operands of an attention for one key. */
+/* All operands of a call, at the assigned positions. */
 static Cell operands_value(Lookahead *look, const Statement *call) {
     Cell all = unknown_from(-1);
     for (int i = 0; i < call->inputs.count; i++) {
-        Cell one = look_value(look, call->inputs.items[i]);
+        Cell one = look_value(look, call_input(call, i));
         if (one.made) all.latest = later(all.latest, one.latest);
     }
     return all;
 }
 
-static Cell attended(Lookahead *look, const Statement *call) {
-    const Expr *query = call->inputs.items[0], *key = call->inputs.items[1];
-    const Index *from = plain_index(query, query->count - 3),
-                *to = plain_index(key, key->count - 3);
-    const AttendOptions *options = &call->attention;
-    if (!to || !look_matters(look, to->axis)) return operands_value(look, call);
-    long here = from ? value_of(look, from) : -1;
-    bool all = options->mask == MASK_NONE || here < 0;
+static Cell called(Lookahead *look, const Statement *call) {
+    const Index *here = NULL, *there = NULL;
+    if (call->row->along) call->row->along(call, &here, &there);
+    if (!there || !look_matters(look, there->axis)) return operands_value(look, call);
+    long at = here ? value_of(look, here) : -1;
     Cell value = nothing;
-    for (long i = 0; i < to->axis->size; i++) {
-        bool seen =
-            all || (i <= here && (options->mask == MASK_CAUSAL || i > here - options->window));
-        if (!seen) continue;
-        look_assign(look, to, i);
+    for (long i = 0; i < there->axis->size; i++) {
+        if (at >= 0 && call->row->sees && !call->row->sees(call, at, i)) continue;
+        look_assign(look, there, i);
         value = join(value, operands_value(look, call));
         look->assigned--;
     }
     return value;
 }
 
-/* Dependence of a choice along one dimension: numbers are the same for all inputs. */
-static Cell chosen(Lookahead *look, const Statement *call) {
-    const Expr *read = call->inputs.items[0];
-    const Index *along = NULL;
-    for (int i = 0, count = 0; i < read->count; i++) {
-        const Index *index = plain_index(read, i);
-        if (index && !index->of_repeat && count++ == call->top.dimension) along = index;
-    }
-    Cell all = unknown_from(-1);
-    bool matters = along && look_matters(look, along->axis);
-    for (long i = 0; i < (matters ? along->axis->size : 1); i++) {
-        if (matters) look_assign(look, along, i);
-        Cell one = look_value(look, read);
-        if (matters) look->assigned--;
-        if (one.made && !one.known) all.latest = later(all.latest, one.latest);
-    }
-    return all;
-}
-
 Cell look_statement(Lookahead *look, const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return reduced(look, statement, 0);
-    return statement->call == CALL_ATTEND ? attended(look, statement) : chosen(look, statement);
+    return called(look, statement);
 }
 
 /* ---- the program ---- */

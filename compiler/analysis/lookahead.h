@@ -57,8 +57,7 @@ typedef struct Lookahead {
 typedef enum LeakKind {
     LEAK_SUBSCRIPT,
     LEAK_REDUCTION,
-    LEAK_ATTENTION,
-    LEAK_CHOICE,
+    LEAK_CALL,
     LEAK_SCAN,
     LEAK_TARGET
 } LeakKind;

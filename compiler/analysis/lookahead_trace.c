@@ -97,8 +97,7 @@ static bool is_of_scan(const Trace *trace, const Statement *scan, const Tensor *
 static LeakKind kind_of(const Trace *trace, const Writer *writer, const Expr *read) {
     const Statement *statement = writer->statement;
     if (read->tensor == trace->look->next) return LEAK_TARGET;
-    if (statement->kind == STATEMENT_CALL)
-        return statement->call == CALL_TOP ? LEAK_CHOICE : LEAK_ATTENTION;
+    if (statement->kind == STATEMENT_CALL) return LEAK_CALL;
     if (writer->scan && is_of_scan(trace, writer->scan, read->tensor)) return LEAK_SCAN;
     return is_reduced(statement, read) ? LEAK_REDUCTION : LEAK_SUBSCRIPT;
 }

@@ -13,6 +13,7 @@
 #include "analysis/parameter_facts.h"
 
 #include "analysis/reach.h"
+#include "ir/call.h"
 
 #include <stdint.h>
 
@@ -349,20 +350,20 @@ static void find_in_loop(Finder *finder, const Statement *statement) {
     if (statement->reduction == REDUCE_SUM) find_written_out(finder, statement);
 }
 
-/* Scores sum over the width of queries and keys, results over the positions of values. */
-static void find_in_attend(Finder *finder, const Statement *statement) {
-    for (int i = 0; i < statement->inputs.count; i++) {
-        const Expr *read = statement->inputs.items[i];
-        const List *origins = &finder->origins[read->tensor->id];
+/* The row of a call states the dimension of each operand that it sums over in a product. */
+static void find_in_call(Finder *finder, const Statement *statement) {
+    for (int i = 0; i < statement->inputs.count && statement->row->sums; i++) {
+        const int summed = statement->row->sums(statement, i);
+        const List *origins = &finder->origins[call_input(statement, i)->tensor->id];
         for (int k = 0; k < origins->count; k++) {
             const Origin *origin = origins->items[k];
             ParameterFacts *facts = origin->parameter->facts;
             if (!finder->open[origin->parameter->id]) continue;
-            *(i < 3 ? &facts->product : &facts->shift) = true;
-            for (int j = 0; j < origin->parameter->rank; j++) {
-                bool summed = origin->at[j] == read->count - (i == 2 ? 3 : 1);
-                facts->axes[j] |= i >= 3 ? AXIS_POINTWISE : summed ? AXIS_SUMMED : AXIS_KEPT;
-            }
+            *(summed >= 0 ? &facts->product : &facts->shift) = true;
+            for (int j = 0; j < origin->parameter->rank; j++)
+                facts->axes[j] |= summed < 0                ? AXIS_POINTWISE
+                                  : origin->at[j] == summed ? AXIS_SUMMED
+                                                            : AXIS_KEPT;
         }
     }
 }
@@ -380,8 +381,7 @@ static void find_in_statement(Statement *statement, void *data) {
     finder->statement = statement;
     if (!counts(finder, statement)) return;
     if (statement->kind == STATEMENT_LOOP) find_in_loop(finder, statement);
-    if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
-        find_in_attend(finder, statement);
+    if (statement->kind == STATEMENT_CALL) find_in_call(finder, statement);
 }
 
 /* ---- the pass ---- */

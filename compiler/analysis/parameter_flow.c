@@ -63,7 +63,7 @@ static void def_use_statements(Flow *flow) {
         for (int k = 0; k < statement->outputs.count; k++) {
             const Expr *output = statement->outputs.items[k];
             note_made(flow, statement, output);
-            if (statement->call == CALL_TOP) flow->choice[output->tensor->id] = statement;
+            if (statement_selects(statement)) flow->choice[output->tensor->id] = statement;
         }
     }
 }

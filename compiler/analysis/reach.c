@@ -1,6 +1,8 @@
 /* reach: which tensors a gradient passes through, see reach.h. */
 #include "analysis/reach.h"
 
+#include "ir/call.h"
+
 #include <string.h>
 
 typedef struct Search {
@@ -33,11 +35,11 @@ static void mark_useful(Search *search, const Expr *read) {
     mark(search, &search->reach.to_loss[read->tensor->id]);
 }
 
-/* True if a gradient may pass from its results to its operands. */
+/* True if a gradient may pass from its results to its operands; for a scan, the statements of its
+ * body answer. */
 static bool passes_gradient(const Statement *statement) {
-    if (statement->once) return false;
-    return statement->kind == STATEMENT_LOOP ||
-           (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND);
+    if (statement->once || statement_is_scan(statement)) return false;
+    return statement->kind == STATEMENT_LOOP || (statement->row && statement->row->gradient);
 }
 
 static void visit_operands(Search *search, const Statement *statement, VisitRead *visit) {

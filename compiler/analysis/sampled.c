@@ -144,16 +144,6 @@ static long element_of(const Tensor *tensor, const long *subs) {
     return element;
 }
 
-/* The dimension of the marked tensor that the choice runs along. */
-static int chosen_dimension(const Statement *top) {
-    const Expr *output = top->outputs.items[0];
-    for (int i = 0, at = 0; i < output->count; i++)
-        if (output->args[i]->kind == EXPR_INDEX && !output->args[i]->index->of_repeat &&
-            at++ == top->top.dimension)
-            return i;
-    return -1;
-}
-
 /* Marks a whole row at once: all its elements go to the cache. */
 static double choose(Sampler *sampler, const Statement *top, int dimension, const long *subs) {
     const Expr *output = top->outputs.items[0];
@@ -184,7 +174,7 @@ static double choose(Sampler *sampler, const Statement *top, int dimension, cons
 
 static double computed_value(Sampler *sampler, const Tensor *tensor, const long *subs) {
     const Statement *made = sampler->made[tensor->id], *top = sampler->choice[tensor->id];
-    int dimension = top ? chosen_dimension(top) : -1;
+    int dimension = top ? top_dimension(top, top->outputs.items[0]) : -1;
     if (dimension >= 0 && may_iterate(tensor->axes[dimension]))
         return choose(sampler, top, dimension, subs);
     if (sampler->leaf[tensor->id] || !made || !is_definition(made) || sampler->depth > MAX_DEPTH)
@@ -241,9 +231,10 @@ double sampler_share(const Sampler *sampler) {
     double share = 1;
     for (int i = 0; i < sampler->open_count; i++) {
         const Statement *top = sampler->open[i];
-        int dimension = chosen_dimension(top);
-        const Tensor *mask = ((Expr *)top->outputs.items[0])->tensor;
-        if (dimension >= 0) share *= (double)top->top.k / (double)mask->axes[dimension]->size;
+        const Expr *mask = top->outputs.items[0];
+        int dimension = top_dimension(top, mask);
+        if (dimension >= 0)
+            share *= (double)top->top.k / (double)mask->tensor->axes[dimension]->size;
     }
     return share;
 }

@@ -2,7 +2,7 @@
 #ifndef EMIT_H
 #define EMIT_H
 
-#include "schedule/kernel.h"
+#include "module/lowered.h"
 #include "moec.h"
 #include "loop/lower/lower.h"
 
@@ -13,12 +13,11 @@ typedef struct OwnProduct {
 } OwnProduct;
 
 typedef struct Emitter Emitter;
-typedef struct Module Module;
 
-/* The optimizer step: its lines and its inputs. */
+/* The optimizer step: declarations before its loops, its loops and its inputs. */
 typedef struct Update {
-    const char *head, *body;
-    Launch launch;
+    const char *head;
+    LoopKernel *body;
     List scalars, states; /* Tensor * */
 } Update;
 
@@ -29,16 +28,8 @@ typedef struct ParameterStyle {
     const char *memory;               /* before the type of an array */
     const char *alone;                /* before the name of an array that overlaps no other */
     const char *address;              /* before an argument */
+    const char *begin, *seed_begin;   /* first lines of a kernel; further ones of one with a seed */
 } ParameterStyle;
-
-/* A kernel under construction, and the emitter state to restore after it. */
-typedef struct KernelText {
-    int bindings, indent;
-    Text *run;
-    FormBlock body;
-    const char *bounds; /* of its threads, between its type and its name, or NULL */
-    Text parameters, arguments;
-} KernelText;
 
 /* Range of a kernel in a text, and its head up to the end of the parameters. */
 typedef struct KernelPlace {
@@ -46,26 +37,19 @@ typedef struct KernelPlace {
     const char *head;
 } KernelPlace;
 
-/* The text of the GPU kernels and the range of each. */
-typedef struct DeviceText {
-    Text text;
-    List kernels; /* char *: the names of the kernels, by number */
-    List pieces;  /* MoecPiece * */
-} DeviceText;
-
 /* Differences between targets in the units of a schedule. */
 typedef struct EmitTarget {
     ParameterStyle parameters;
-    /* Writes the function of a kernel to emitter->functions and its call to the current line. */
+    /* Adds the function of a kernel and the step that runs it. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
-    /* A dense product; number: its index in the table, as C text. */
-    void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
+    /* Completes the step of a dense product; NULL: a library or the host computes it. */
+    void (*product)(Emitter *emitter, const ScheduleUnit *unit, HostStep *step);
     /* epilogue: see ScheduleUnit. */
     void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-    void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+    void (*grouped)(Emitter *emitter, const ScheduleUnit *unit);
     /* `count` units from `first` on that share a launch; GPUs only. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
-    void (*clear)(Emitter *emitter, const char *name, size_t bytes); /* sets memory of a run to 0 */
+    const char *clear; /* a call that sets memory of a run to 0, before its address */
     /* The loops of the optimizer kernel; then the function or kernel that contains them. */
     Launch (*nests)(Emitter *emitter, const Kernel *kernel);
     void (*update)(Module *module, const Update *update);
@@ -75,33 +59,26 @@ typedef struct EmitTarget {
     bool variants; /* the host selects a variant of a kernel: see MoecHost.launch_variant */
 } EmitTarget;
 
-extern const EmitTarget target_c, target_cuda, target_cuda_alone;
+extern const EmitTarget target_c, target_c_hosted, target_c_marked, target_cuda, target_cuda_alone;
+
+/* emit_module for any target. */
+Module *module_for(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
+                   bool plain);
 
 struct Emitter {
-    Lowering lower;     /* of the current kernel, and its input */
-    const char *prefix; /* of the functions of this program: "train" */
-    bool *declared;     /* by tensor->id: the run function needs a pointer */
-    int kernels;        /* number of kernels so far */
-    int dense;          /* the same for dense products; some have two entries in the table */
-    List *products;     /* Product *, of all programs */
-    double flops, product_flops, repeats; /* repeats: number of executions of the current lines */
-
-    Text *functions;    /* of the module, or of its GPU text: the kernels */
-    List *kernel_texts; /* KernelPlace *: ranges of the kernels of the module in `functions` */
-    Text *out;          /* receives lines */
-    int indent;
-    List *forms; /* receives the forms of all kernels, KernelForm *, instead of a text; or NULL */
-
-    /* GPU programs */
-    const EmitTarget *target;
-    DeviceText *device; /* of all programs */
-    List *own_products; /* OwnProduct *: by number of the product */
+    Lowering lower; /* of the current kernel, and its input */
+    Module *module;
+    const EmitTarget *target; /* of the module; for the learning rate, the host */
+    Entry *entry;             /* counts its kernels, products and operations */
+    bool *declared;           /* by tensor->id: the run function needs a pointer */
+    double repeats;           /* number of executions of the current steps */
+    int bindings;             /* before the current kernel */
+    List *steps;              /* receives steps */
+    List equations;           /* const Statement *: of the next step */
 };
 
 /* ---- emit_names.c ---- */
 
-/* Adds one line, broken if it is too long, at the current indentation. */
-void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A C string literal, quoted. */
 const char *quoted(Arena *arena, const char *text);
 /* `file.moe:12` of a span, or an empty text. */
@@ -109,29 +86,59 @@ const char *line_of(Arena *arena, Span span);
 /* The axes of a tensor: "[batch, s, d]". */
 const char *axes_of(Arena *arena, const Tensor *tensor);
 
-/* ---- emit_forms.c ---- */
+/* ---- print_functions.c ---- */
 
-/* Completes a kernel: prints its body to the text, and adds its form to the list on request. */
-void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent);
+/* Adds the equations of statements as a comment. */
+void print_equations(Text *text, const List *statements);
+/* The parameters of a kernel as text, and its arguments. */
+const char *params_text(Arena *arena, const ParameterStyle *style, const List *params);
+const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *arguments);
+/* Prints sections. The two lists, or NULL, receive KernelPlace * and MoecPiece *. */
+void print_functions(Text *text, const Module *module, const List *sections, List *places,
+                     List *pieces);
+
+/* ---- print_steps.c, print_calls.c ---- */
+
+void print_steps(Text *text, const Module *module, const List *steps, int indent);
+/* The function that runs a program. */
+void print_entry(Text *text, const Module *module, const Entry *entry);
+void print_call(Text *text, const HostStep *step, int indent);
+/* The constant with the options of a call. */
+void print_options(Text *text, const HostStep *step);
+void print_format(Text *text, int indent, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *operand_text(Arena *arena, const HostStep *step, int number);
 
 /* ---- emit_kernel.c ---- */
 
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number);
-void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+void emit_grouped(Emitter *emitter, const ScheduleUnit *unit);
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
-/* Adds parameters and arguments for everything that a kernel uses, after existing ones. */
-void add_parameters(Emitter *emitter, Text *parameters, Text *arguments);
-/* Between these two calls a separate function is lowered. Its name and parameters are known at the
- * end. nest: the part of the kernel in it, or NULL; begin: its first lines. */
-void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text);
-void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
-                  const char *begin);
-/* Adds the equations of a kernel as a comment: those in a nest, or all (NULL). */
-void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest);
+void add_param(Arena *arena, List *params, Param param);
+/* An argument: the element of a read where all loops are 0. */
+void add_operand_param(Emitter *emitter, List *params, const Expr *read);
+/* Adds parameters for everything that the current kernel uses, after existing ones. */
+void add_params(Emitter *emitter, List *params);
+/* Adds the statements of a kernel: those in a nest, or all (NULL). */
+void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *statements);
+/* Adds loops to the module, completely lowered. */
+void add_loops(Emitter *emitter, LoopKernel *loops, const char *name);
+/* Between these two calls a separate function is lowered. nest: the part of the kernel in it, or
+ * NULL. launch_kernel: the same with a step that runs it. */
+LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel);
+void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
+void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
+Section *add_section(Arena *arena, List *sections, Section section);
+/* Adds a section with this text to a list, or to the functions of the target: as it is, or as a
+ * line, broken if it is too long. */
+Section *add_text(Arena *arena, List *sections, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+Section *function_text(Emitter *emitter, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void function_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_scan(Emitter *emitter, const Statement *scan);
@@ -146,67 +153,38 @@ typedef struct Shape {
 } Shape;
 
 Shape shape_of(const Expr *operand);
+/* Size of the dimension `back` before the end; of all dimensions before the last `own` together. */
+long size_at(const Shape *shape, int back);
+long leading_size(const Shape *shape, int own);
 /* count_attend: adds the operations of an attention. */
 /* The number of positions to attend to; the cache of a window has fewer keys. */
-long attend_places(const Emitter *emitter, const Statement *statement);
+long attend_places(const Program *program, const Statement *statement);
 void count_attend(Emitter *emitter, const Statement *statement);
-/* The equation of a unit and its source line, as a comment. */
+/* Adds a step, with the equations since the last one. */
+HostStep *add_step(Emitter *emitter, HostStepKind kind);
+/* Adds the launch of a kernel; the call of a hand-written one, with all its operands. */
+LaunchStep *add_launch(Emitter *emitter, const char *kernel, Launch launch, const List *arguments);
+HostStep *add_call(Emitter *emitter, const Statement *statement);
+/* Adds an operand of a step: a tensor from the element where all loops are 0, or NULL; the value
+ * of an integer. */
+void add_operand(Emitter *emitter, HostStep *step, const Expr *read, Access access);
+void add_value(Emitter *emitter, HostStep *step, const Expr *read);
+/* Adds an equation to the next step. */
 void emit_equation(Emitter *emitter, const Statement *statement);
 /* Outer size, size and inner size of the dimension that top selects along. */
 void top_sizes(const Statement *statement, long sizes[3]);
-const char *numbers_text(Emitter *emitter, const long *numbers, int count); /* "{1, 2}" */
+const char *numbers_text(Arena *arena, const long *numbers, int count); /* "{1, 2}" */
 /* The row-major strides of a further part of the group of a pack, by dimension of the mask. */
 void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]);
 void emit_units(Emitter *emitter, const List *units);
 
 /* ---- emit_program.c, emit_update.c, emit_table.c ---- */
 
-/* Facts about one emitted program for the table. */
-typedef struct Emitted {
-    Program *program;
-    const char *prefix;
-    int first_product, product_count, dense, kernels;
-    size_t arena_bytes; /* temporaries of its plan, and the scratch memory of calls after them */
-    double flops, product_flops;
-} Emitted;
-
-/* Offsets in the weights or states block: each parameter of any program once, by path. Frozen
- * parameters are at the end. */
-typedef struct Layout {
-    List tensors;    /* Tensor * */
-    size_t *offsets; /* by index in tensors */
-    size_t bytes, frozen_bytes, whole_bytes;
-    size_t unit;  /* alignment of the offsets */
-    Table places; /* int *: indices in tensors, by path */
-} Layout;
-
-Layout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 /* The tensors of that role, in order. */
 List tensors_with(Arena *arena, const Program *program, Role role);
 /* The table entry of a tensor. */
 MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 
-/* All programs of one text, and their common parts. */
-struct Module {
-    Arena *arena;
-    const EmitTarget *target;
-    List *forms;       /* see Emitter */
-    Text functions;    /* of the text with the table */
-    List kernel_texts; /* KernelPlace *: of the kernels in `functions` */
-    DeviceText device;
-    List products;     /* Product * */
-    List own_products; /* OwnProduct * */
-    List sizes;        /* SizeConstant * */
-    Layout weights, states;
-    List emitted; /* Emitted * */
-    bool update;
-    int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
-    Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
-};
-
-/* Emits every program into the functions of a module. */
-Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
-                    List *forms);
 void emit_products(Text *text, const List *products);
 /* Adds `, .a_type = MOEC_BF16` for a bf16 operand. */
 void emit_type(Text *text, const char *operand, Type type);
@@ -214,7 +192,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix);
 void emit_update(Module *module, Program *program);
 /* "MOEC_SCALAR_RATE" */
 const char *scalar_text(MoecScalar kind);
-void emit_table(Module *module, Text *text, const char *model);
+void emit_table(const Module *module, Text *text);
 /* Adds the contents of the text as a comment: its graphs, their inputs and sizes. */
 void emit_overview(const Module *module, Text *text);
 
@@ -223,8 +201,8 @@ void emit_overview(const Module *module, Text *text);
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
 void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step);
+void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
 /* The template of a tile: its text, the part of a kernel name, its size; the same for warpgroups,
  * and a larger one for these, or NULL. */
@@ -237,14 +215,15 @@ typedef struct Tile {
 } Tile;
 /* A tile of one row, as wide as possible with enough of them for a whole GPU; columns: of the whole
  * launch. */
-Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns);
+Tile row_tile(Emitter *emitter, const ScheduleUnit *unit, long columns);
 /* The store of a template as a lambda, with the parameters that it adds to the kernel and their
  * launch arguments. The template passes the row and the column of the element of its result.
  * Templates of other operations do the same, with a given number of target loops in the row. width
  * > 1: that many adjacent elements at a time; the template passes the index of the first. */
 typedef struct Functor {
-    const char *text; /* "[&](long row, long column, float sum) { ... }" */
-    Text parameters, arguments;
+    const char *text; /* "[&](long row, long column, float sum) { LOOPS_HERE }" */
+    LoopKernel *loops;
+    List params;
 } Functor;
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
 /* Inputs of a store: the number of target loops in the row, the number of adjacent elements, the
@@ -254,10 +233,10 @@ typedef struct Store {
     const Statement *dual;
     int indent;
 } Store;
-/* store_text: the text of a store for a line with that indentation, after the start of the kernel.
- * end_stores: parameters of everything that the stores since then use. */
-const char *store_text(Emitter *emitter, Kernel *epilogue, Store store);
-void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments);
+/* store_text: the text of a store for a line with that indentation, after the start of the kernel;
+ * its loops. end_stores: parameters of everything that the stores since then use. */
+const char *store_text(Emitter *emitter, Kernel *epilogue, Store store, LoopKernel **loops);
+List end_stores(Emitter *emitter, int bindings);
 /* Adds the equations of a store as a comment above the next kernel. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
 void emit_cuda_scan(Emitter *emitter, const Statement *scan);
@@ -267,16 +246,15 @@ void emit_cuda_update(Module *module, const Update *update);
 const char *device_kernel(Emitter *emitter, const char *name);
 /* Ends a piece: the text since the last piece is a kernel or one of its variants; NULL: shared by
  * several kernels. */
-void end_piece(DeviceText *device, const char *kernel);
-/* Adds the launch of a kernel; arguments: "&a, &b". */
-void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments);
-/* The same with additional shared memory in bytes. */
-void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
-                      const char *arguments);
-/* Adds entries of MoecWritten for the launch of a kernel with several variants: `count` elements
+void end_piece(Module *module, const char *kernel);
+/* Adds a variant to a launch. */
+void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const char *shared);
+/* Adds Written * for the launch of a kernel with several variants: `count` elements
  * from the target on; after the kernel of an epilogue, all elements that it stores, or returns
  * false. */
-void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written);
-bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written);
+void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, List *written);
+bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, List *written);
+/* The variable `pack` and the launches that use it. */
+void print_device_pack(Text *text, const Module *module, const HostStep *step, int indent);
 
 #endif

@@ -1,134 +1,153 @@
-/* emit_kernel: one kernel as a C function with pointers to its tensors.
- *
- *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
- *     static void kernel_train_3(long i, const float *restrict x, ..., float *restrict y)
- */
+/* emit_kernel: one kernel of a schedule as a record of the module: its loops and its parameters. */
 #include "codegen/emit.h"
 
-#include <string.h>
+#include <stdarg.h>
 
-void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest) {
-    List lines = {0};
-    for (int i = 0; i < kernel->members.count; i++) {
-        const Member *member = kernel->members.items[i];
-        if (nest && nest != kernel->root && !is_inside(member, nest)) continue;
-        const char *text = print_statement(emitter->lower.arena, member->statement);
-        const char *place = line_of(emitter->lower.arena, member->statement->span);
-        list_push(emitter->lower.arena, &lines,
-                  arena_format(emitter->lower.arena, "%.*s%s%s", (int)strcspn(text, "\n"), text,
-                               *place ? "   -- " : "", place));
-    }
-    for (int i = 0; i < lines.count; i++)
-        emit_line(emitter, "%s %s%s", i ? "  " : "/*", (const char *)lines.items[i],
-                  i == lines.count - 1 ? " */" : "");
+/* ---- sections ---- */
+
+Section *add_section(Arena *arena, List *sections, Section section) {
+    Section *added = arena_alloc(arena, sizeof *added);
+    *added = section;
+    list_push(arena, sections, added);
+    return added;
 }
 
-const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest) {
-    const Tensor *made = NULL;
+static List *functions_of(const Emitter *emitter) {
+    Module *module = emitter->module;
+    return emitter->target->apart ? &module->device : &module->functions;
+}
+
+Section *add_text(Arena *arena, List *sections, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const char *text = arena_vformat(arena, format, arguments);
+    va_end(arguments);
+    return add_section(arena, sections, (Section){.text = text});
+}
+
+Section *function_text(Emitter *emitter, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const char *text = arena_vformat(emitter->lower.arena, format, arguments);
+    va_end(arguments);
+    return add_section(emitter->lower.arena, functions_of(emitter), (Section){.text = text});
+}
+
+void function_line(Emitter *emitter, const char *format, ...) {
+    Text line = {.arena = emitter->lower.arena};
+    va_list arguments;
+    va_start(arguments, format);
+    print_line(&line, 0, arena_vformat(emitter->lower.arena, format, arguments));
+    va_end(arguments);
+    function_text(emitter, "%s", line.text);
+}
+
+/* ---- names and parameters ---- */
+
+void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *statements) {
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
         if (!nest || nest == kernel->root || is_inside(member, nest))
-            made = member->statement->target->tensor;
+            list_push(arena, statements, member->statement);
     }
-    return arena_format(emitter->lower.arena, "kernel_%s_%d_%s", emitter->prefix,
-                        emitter->kernels++, made ? emitter->lower.names[made->id] : "");
+}
+
+const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest) {
+    List statements = {0};
+    add_statements(emitter->lower.arena, kernel, nest, &statements);
+    const Statement *last = statements.count ? statements.items[statements.count - 1] : NULL;
+    return arena_format(emitter->lower.arena, "kernel_%s_%d_%s", emitter->entry->name,
+                        emitter->entry->kernels++,
+                        last ? emitter->lower.names[last->target->tensor->id] : "");
 }
 
 /* True if no other tensor of the kernel overlaps the memory. */
 static bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
-    const Place *places = emitter->lower.schedule->places;
+    const Allocation *places = emitter->lower.schedule->places;
     if (places[tensor->id].over && emitter->lower.used[places[tensor->id].over->id]) return false;
     for (int i = 0; places[tensor->id].taken && i < emitter->lower.program->tensors.count; i++)
         if (places[i].over == tensor && emitter->lower.used[i]) return false;
     return true;
 }
 
-/* Adds a parameter and its argument. */
-static void add_parameter(const Emitter *emitter, Text *parameters, Text *arguments,
-                          const char *parameter, const char *argument) {
-    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
-    text_add(arguments, "%s%s%s", arguments->length ? ", " : "",
-             emitter->target->parameters.address, argument);
+void add_param(Arena *arena, List *params, Param param) {
+    Param *added = arena_alloc(arena, sizeof *added);
+    *added = param;
+    list_push(arena, params, added);
 }
 
-void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
-    Arena *arena = emitter->lower.arena;
-    const ParameterStyle *style = &emitter->target->parameters;
-    if (emitter->lower.uses_seed)
-        add_parameter(emitter, parameters, arguments, style->seed, style->seed_argument);
-    for (int i = 0; i < emitter->lower.repeats_used.count; i++) {
-        const char *name = bound_index(&emitter->lower, emitter->lower.repeats_used.items[i])->text;
-        add_parameter(emitter, parameters, arguments, arena_format(arena, "long %s", name), name);
-    }
-    for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
-        if (!emitter->lower.used[i]) continue;
-        const Tensor *tensor = emitter->lower.program->tensors.items[i];
-        const char *text =
-            arena_format(arena, "%s%s%s *%s%s", style->memory,
-                         emitter->lower.written[i] ? "" : "const ", type_name(tensor),
-                         lies_alone(emitter, tensor) ? style->alone : "", emitter->lower.names[i]);
-        add_parameter(emitter, parameters, arguments, text, emitter->lower.names[i]);
+void add_operand_param(Emitter *emitter, List *params, const Expr *read) {
+    add_param(emitter->lower.arena, params,
+              (Param){.kind = PARAM_OPERAND, .address = pointer_term(&emitter->lower, read)});
+}
+
+void add_params(Emitter *emitter, List *params) {
+    const Lowering *lower = &emitter->lower;
+    if (lower->uses_seed) add_param(lower->arena, params, (Param){.kind = PARAM_SEED});
+    for (int i = 0; i < lower->repeats_used.count; i++)
+        add_param(lower->arena, params,
+                  (Param){.kind = PARAM_INDEX,
+                          .name = bound_index(lower, lower->repeats_used.items[i])->text});
+    for (int i = 0; i < lower->program->tensors.count; i++) {
+        if (!lower->used[i]) continue;
+        const Buffer *buffer = &emitter->entry->buffers[i];
+        add_param(lower->arena, params,
+                  (Param){.kind = PARAM_POINTER,
+                          .name = buffer->name,
+                          .buffer = buffer,
+                          .written = lower->written[i],
+                          .alone = lies_alone(emitter, buffer->tensor)});
         emitter->declared[i] = true;
     }
 }
 
-void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text) {
-    *text = (KernelText){.bindings = emitter->lower.binding_count,
-                         .indent = emitter->indent,
-                         .run = emitter->out,
-                         .parameters = {.arena = emitter->lower.arena},
-                         .arguments = {.arena = emitter->lower.arena}};
-    begin_kernel(&emitter->lower, kernel);
-    emitter->lower.block = &text->body;
+/* ---- kernels ---- */
+
+void add_loops(Emitter *emitter, LoopKernel *loops, const char *name) {
+    const Lowering *lower = &emitter->lower;
+    loops->form.name = name;
+    loops->form.work = lower->kernel->work;
+    loops->form.is_store = lower->in_template;
+    loops->form.around = names_around(lower);
+    loops->target = lower->program->target;
+    list_push(lower->arena, &emitter->module->kernels, loops);
 }
 
-void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
-                  const char *begin) {
-    const char *parameters = text->parameters.length ? text->parameters.text : "void";
-    Arena *arena = emitter->lower.arena;
-    KernelPlace *place = arena_alloc(arena, sizeof *place);
-    place->first = emitter->functions->length;
-    place->head =
-        arena_format(arena, "%s %s(%s)", emitter->target->parameters.function, name, parameters);
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    add_equations(emitter, emitter->lower.kernel, nest);
-    if (text->bounds) {
-        emit_line(emitter, "%s %s", emitter->target->parameters.function, text->bounds);
-        emit_line(emitter, "%s(%s)", name, parameters);
-    } else {
-        emit_line(emitter, "%s", place->head);
-    }
-    text_add(emitter->functions, "{\n%s", begin);
-    finish_form(emitter, name, &text->body, emitter->functions, 1);
-    text_add(emitter->functions, "}\n\n");
-    place->end = emitter->functions->length;
-    list_push(arena, emitter->kernel_texts, place);
+LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel) {
+    LoopKernel *loops = arena_alloc(emitter->lower.arena, sizeof *loops);
+    loops->indent = 1;
+    emitter->bindings = emitter->lower.binding_count;
+    begin_kernel(&emitter->lower, kernel);
+    emitter->lower.block = &loops->form.block;
+    return loops;
+}
 
+void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name) {
+    Arena *arena = emitter->lower.arena;
+    add_statements(arena, emitter->lower.kernel, nest, &loops->statements);
+    add_loops(emitter, loops, name);
+    add_section(arena, functions_of(emitter), (Section){.kernel = loops});
     emitter->lower.kernel = NULL;
     emitter->lower.used = emitter->declared;
-    emitter->out = text->run;
-    emitter->indent = text->indent;
-    emitter->lower.binding_count = text->bindings;
+    emitter->lower.binding_count = emitter->bindings;
+}
+
+void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name) {
+    close_kernel(emitter, loops, nest, name);
+    add_launch(emitter, name, loops->launch, &loops->params);
 }
 
 void emit_kernel(Emitter *emitter, Kernel *kernel) {
-    KernelText text;
-    open_kernel(emitter, kernel, &text);
+    LoopKernel *loops = open_kernel(emitter, kernel);
     lower_nests(&emitter->lower, kernel->root);
-    add_parameters(emitter, &text.parameters, &text.arguments);
-    const char *name = kernel_name(emitter, kernel, NULL);
-    close_kernel(emitter, &text, NULL, name, "");
-    emit_line(emitter, "%s(%s);", name, text.arguments.length ? text.arguments.text : "");
+    add_params(emitter, &loops->params);
+    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
 }
 
 void emit_scan(Emitter *emitter, const Statement *scan) {
-    KernelText text;
     Kernel *kernel = scan_kernel(&emitter->lower, scan);
-    open_kernel(emitter, kernel, &text);
+    LoopKernel *loops = open_kernel(emitter, kernel);
     lower_scan(&emitter->lower, scan);
-    add_parameters(emitter, &text.parameters, &text.arguments);
-    const char *name = kernel_name(emitter, kernel, NULL);
-    close_kernel(emitter, &text, NULL, name, "");
-    emit_line(emitter, "%s(%s);", name, text.arguments.text);
+    add_params(emitter, &loops->params);
+    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
 }

@@ -1,17 +1,8 @@
-/* emit_names: lines and literals of generated C. */
+/* emit_names: literals of generated C. */
 #include "codegen/emit.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <string.h>
-
-void emit_line(Emitter *emitter, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const char *line = arena_vformat(emitter->lower.arena, format, arguments);
-    va_end(arguments);
-    print_line(emitter->out, emitter->indent, line);
-}
 
 const char *quoted(Arena *arena, const char *text) {
     Text result = {.arena = arena};

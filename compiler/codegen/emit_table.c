@@ -83,42 +83,42 @@ static void add_tensors(Arena *arena, Text *text, const char *name, const List *
 }
 
 /* Adds inputs, outputs and caches of one graph; returns its entry in the graph table. */
-static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
+static const char *add_graph(Arena *arena, Text *text, const Entry *entry) {
     static const char *const kinds[] = {
         [GRAPH_FORWARD] = "FORWARD", [GRAPH_TRAIN] = "TRAIN", [GRAPH_DECODE] = "DECODE",
         [GRAPH_MEASURE] = "MEASURE", [GRAPH_STEP] = "STEP",   [GRAPH_GATHER] = "GATHER"};
-    Program *program = emitted->program;
+    const Program *program = entry->program;
     const List inputs = tensors_with(arena, program, ROLE_INPUT);
-    const Layout caches = layout_of(arena, &program, 1, ROLE_CACHE);
-    const char *prefix = emitted->prefix;
+    const BlockLayout *caches = &entry->caches;
+    const char *prefix = entry->name;
     add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL, NULL);
     add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL,
                 NULL);
-    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches.tensors,
-                caches.offsets, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches->tensors,
+                caches->offsets, NULL);
 
     bool decodes = program->graph == GRAPH_DECODE;
     long sequence = program->sequence ? program->sequence->size : 1;
-    Text entry = {.arena = arena};
+    Text row = {.arena = arena};
     text_add(
-        &entry,
+        &row,
         "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
         kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
         decodes ? program->context : sequence, sequence);
-    text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n", emitted->arena_bytes,
-             caches.bytes);
+    text_add(&row, "     .arena_bytes = %zu, .cache_bytes = %zu,\n", entry->arena_bytes,
+             caches->bytes);
     const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {
                                                                      "input", "output", "cache"};
-    const int sizes[] = {inputs.count, program->outputs.count, caches.tensors.count};
+    const int sizes[] = {inputs.count, program->outputs.count, caches->tensors.count};
     for (int i = 0; i < 3; i++)
         if (sizes[i])
-            text_add(&entry, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i],
+            text_add(&row, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i],
                      counts[i], sizes[i]);
     text_add(
-        &entry,
+        &row,
         "     .first_product = %d, .product_count = %d, .flops = %.17g, .product_flops = %.17g},\n",
-        emitted->first_product, emitted->product_count, emitted->flops, emitted->product_flops);
-    return entry.text;
+        entry->first_product, entry->product_count, entry->flops, entry->product_flops);
+    return row.text;
 }
 
 /* Adds the axes of a program's tensors with their sizes, in the order of the tensors. */
@@ -157,39 +157,39 @@ static void add_given(Arena *arena, Text *text, const char *what, const List *te
 
 void emit_overview(const Module *module, Text *text) {
     Arena *arena = module->arena;
-    for (int i = 0; i < module->emitted.count; i++) {
-        const Emitted *emitted = module->emitted.items[i];
-        const Program *program = emitted->program;
+    for (int i = 0; i < module->entries.count; i++) {
+        const Entry *entry = module->entries.items[i];
+        const Program *program = entry->program;
         const List inputs = tensors_with(arena, program, ROLE_INPUT);
         Text axes = {.arena = arena}, given = {.arena = arena}, made = {.arena = arena};
         add_axes(&axes, program, &module->sizes);
         add_given(arena, &given, "inputs:", &inputs);
         add_given(arena, &made, "outputs:", &program->outputs);
-        text_add(text, "/* run_%s\n", emitted->prefix);
+        text_add(text, "/* run_%s\n", entry->name);
         print_line(text, 0, axes.text);
         print_line(text, 0, given.text);
         print_line(text, 0, made.text);
-        text_add(text, "   work:    %d kernels and calls, %d products\n", emitted->kernels,
-                 emitted->dense);
-        text_add(text, "   memory:  %zu bytes of temporaries */\n", emitted->arena_bytes);
+        text_add(text, "   work:    %d kernels and calls, %d products\n", entry->kernels,
+                 entry->dense);
+        text_add(text, "   memory:  %zu bytes of temporaries */\n", entry->arena_bytes);
     }
     if (module->update) text_add(text, "/* update: one optimizer step of one parameter. */\n");
 }
 
-void emit_table(Module *module, Text *text, const char *model) {
+void emit_table(const Module *module, Text *text) {
     Arena *arena = module->arena;
-    const List *emitted = &module->emitted;
-    const Layout *weights = &module->weights, *states = &module->states;
+    const List *entries = &module->entries;
+    const BlockLayout *weights = &module->weights, *states = &module->states;
     Text graphs = {.arena = arena};
     add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets, module->groups);
     add_tensors(arena, text, "states", &states->tensors, states->offsets, NULL);
-    for (int i = 0; i < emitted->count; i++)
-        text_add(&graphs, "%s", add_graph(arena, text, emitted->items[i]));
-    if (emitted->count)
+    for (int i = 0; i < entries->count; i++)
+        text_add(&graphs, "%s", add_graph(arena, text, entries->items[i]));
+    if (entries->count)
         text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
 
     text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n",
-             quoted(arena, model));
+             quoted(arena, module->program_count ? module->programs[0]->name : ""));
     if (weights->tensors.count)
         text_add(text, "    .parameters = parameters, .parameter_count = %d,\n",
                  weights->tensors.count);
@@ -198,16 +198,16 @@ void emit_table(Module *module, Text *text, const char *model) {
     text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
     if (weights->frozen_bytes) text_add(text, "    .frozen_bytes = %zu,\n", weights->frozen_bytes);
     if (weights->whole_bytes) text_add(text, "    .whole_bytes = %zu,\n", weights->whole_bytes);
-    if (emitted->count)
-        text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
+    if (entries->count)
+        text_add(text, "    .graphs = graphs, .graph_count = %d,\n", entries->count);
     if (module->update) text_add(text, "    .update = &update,\n");
     if (module->rounded) text_add(text, "    .round = round_weights,\n");
     if (module->products.count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n",
                  module->products.count);
-    if (module->device.kernels.count)
+    if (module->device_kernels.count)
         text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
-                 module->device.kernels.count);
+                 module->device_kernels.count);
     if (module->own_products.count) text_add(text, "    .own_products = moec_own_products,\n");
     text_add(text, "};\n");
 }

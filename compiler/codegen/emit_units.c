@@ -1,139 +1,151 @@
-/* emit_units: the units of one program in order: kernels, products, calls and repeats. */
+/* emit_units: the units of one program in order, as host steps: kernels, products, calls and
+ * repeats. */
 #include "codegen/emit.h"
-
-#include <string.h>
 
 static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate) {
     Product *copy = arena_alloc(emitter->lower.arena, sizeof *copy);
     *copy = contraction->product;
     copy->name = contraction->c->tensor->name;
     copy->accumulate = accumulate;
-    list_push(emitter->lower.arena, emitter->products, copy);
-    return emitter->products->count - 1;
+    list_push(emitter->lower.arena, &emitter->module->products, copy);
+    return emitter->module->products.count - 1;
 }
 
-/* The condition that all summed loops around a product are in their first iteration. */
-static const char *first_iteration(Emitter *emitter, const Contraction *contraction) {
-    Text text = {.arena = emitter->lower.arena};
-    for (int i = 0; i < contraction->outer_count; i++) {
-        const OuterLoop *loop = &contraction->outer[i];
-        if (!loop->summed) continue;
-        text_add(&text, "%s%s == 0", text.length ? " && " : "",
-                 bound_index(&emitter->lower, loop->index)->text);
+HostStep *add_step(Emitter *emitter, HostStepKind kind) {
+    HostStep *step = step_new(emitter->lower.arena, emitter->steps, kind);
+    step->statements = emitter->equations;
+    emitter->equations = (List){0};
+    return step;
+}
+
+LaunchStep *add_launch(Emitter *emitter, const char *kernel, Launch launch, const List *arguments) {
+    LaunchStep *step = &add_step(emitter, STEP_LAUNCH)->launch;
+    step->kernel = kernel;
+    step->launch = launch;
+    step->arguments = *arguments;
+    return step;
+}
+
+static void push_operand(Emitter *emitter, HostStep *step, Operand operand) {
+    Operand *added = arena_alloc(emitter->lower.arena, sizeof *added);
+    *added = operand;
+    list_push(emitter->lower.arena, &step->operands, added);
+}
+
+void add_operand(Emitter *emitter, HostStep *step, const Expr *read, Access access) {
+    if (!read)
+        list_push(emitter->lower.arena, &step->operands, NULL);
+    else
+        push_operand(emitter, step,
+                     (Operand){&emitter->entry->buffers[read->tensor->id],
+                               pointer_term(&emitter->lower, read), access});
+}
+
+void add_value(Emitter *emitter, HostStep *step, const Expr *read) {
+    push_operand(emitter, step,
+                 (Operand){&emitter->entry->buffers[read->tensor->id],
+                           integer_term(&emitter->lower, read), ACCESS_READ});
+}
+
+/* A whole tensor, or NULL. */
+static void add_table(Emitter *emitter, HostStep *step, const Tensor *tensor) {
+    if (!tensor) {
+        list_push(emitter->lower.arena, &step->operands, NULL);
+        return;
     }
-    return text.text;
+    const Buffer *buffer = &emitter->entry->buffers[tensor->id];
+    emitter->lower.used[tensor->id] = true;
+    push_operand(emitter, step,
+                 (Operand){buffer, term_name(emitter->lower.arena, buffer->name), ACCESS_READ});
 }
 
-void emit_equation(Emitter *emitter, const Statement *statement) {
-    const char *place = line_of(emitter->lower.arena, statement->span);
-    const char *text = print_statement(emitter->lower.arena, statement);
-    emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "",
-              place);
+static void add_product_operands(Emitter *emitter, HostStep *step, const Contraction *contraction) {
+    add_operand(emitter, step, contraction->a, ACCESS_READ);
+    add_operand(emitter, step, contraction->b, ACCESS_READ);
+    add_operand(emitter, step, contraction->c,
+                contraction->product.accumulate ? ACCESS_ADD : ACCESS_WRITE);
 }
 
-static void add_dense(Emitter *emitter, const Contraction *contraction) {
+/* A product of the CPU kernels or of a library of the host; the target adds its own kernel. */
+static void emit_dense(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
-    const char *first = product->accumulate ? NULL : first_iteration(emitter, contraction);
-    const char *number = arena_format(emitter->lower.arena, "%d",
-                                      add_product(emitter, contraction, product->accumulate));
-    emitter->dense++;
-    if (contraction->begins) { /* the next entry stores */
-        add_product(emitter, contraction, false);
-        number = arena_format(emitter->lower.arena, "%s + moec_first", number);
-    }
-    if (first)
-        number = arena_format(emitter->lower.arena, "%s ? %s : %d", first, number,
-                              add_product(emitter, contraction, true));
-    emitter->target->product(emitter, contraction, number);
-}
-
-/* A product of the CPU kernels or of a library of the host. */
-void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
-    emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s);", number, number,
-              pointer_text(&emitter->lower, contraction->a),
-              pointer_text(&emitter->lower, contraction->b),
-              pointer_text(&emitter->lower, contraction->c));
-}
-
-/* Rounding and storage types of a product, unless all are f32. */
-static const char *rounding_text(Arena *arena, const Product *product) {
-    Text text = {.arena = arena};
-    text_add(&text, "%s", product->rounded ? ", .rounded = 1" : "");
-    emit_type(&text, "a", product->a_type);
-    emit_type(&text, "b", product->b_type);
-    emit_type(&text, "c", product->c_type);
-    return text.text;
+    HostStep *step = add_step(emitter, STEP_PRODUCT);
+    for (int i = 0; i < contraction->outer_count && !product->accumulate; i++)
+        if (contraction->outer[i].summed)
+            list_push(
+                emitter->lower.arena, &step->product.first,
+                (void *)(uintptr_t)bound_index(&emitter->lower, contraction->outer[i].index)->text);
+    step->product.row = add_product(emitter, contraction, product->accumulate);
+    step->product.begins = unit->overwrites_gradient;
+    if (unit->overwrites_gradient)
+        add_product(emitter, contraction, false); /* the next entry stores */
+    if (step->product.first.count) step->product.more = add_product(emitter, contraction, true);
+    emitter->entry->dense++;
+    add_product_operands(emitter, step, contraction);
+    if (emitter->target->product) emitter->target->product(emitter, unit, step);
 }
 
 /* The CPU has no epilogues: the result is still in the cache. */
-void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
-    (void)epilogue;
-    const Product *product = &contraction->product;
-    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
-                               contraction->gather_b};
-    const char *names[3], *adds = contraction->begins   ? "!moec_first"
-                                  : product->accumulate ? "1"
-                                                        : "0";
-    for (int i = 0; i < 3; i++) {
-        if (tables[i]) emitter->lower.used[tables[i]->id] = true;
-        names[i] = tables[i] ? emitter->lower.names[tables[i]->id] : "NULL";
-    }
-    emit_line(emitter, "moec_grouped_product(");
-    emitter->indent += 2;
-    emit_line(emitter,
-              "&(const MoecGrouped){.kind = %s, .groups = %ld, .n = %ld, .k = %ld, .a_row = %ld,",
-              weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n,
-              product->k, product->a_m);
-    emit_line(emitter,
-              "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %s%s},",
-              weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-              product->c_m, adds, rounding_text(emitter->lower.arena, product));
-    emit_line(emitter, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},", names[0],
-              names[1], names[2]);
-    emit_line(emitter, "%s, %s, %s);", pointer_text(&emitter->lower, contraction->a),
-              pointer_text(&emitter->lower, contraction->b),
-              pointer_text(&emitter->lower, contraction->c));
-    emitter->indent -= 2;
+void emit_grouped(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
+    HostStep *step = add_step(emitter, STEP_GROUPED);
+    step->grouped = unit;
+    add_table(emitter, step, contraction->relation->group);
+    add_table(emitter, step, contraction->gather);
+    add_table(emitter, step, contraction->gather_b);
+    add_product_operands(emitter, step, contraction);
+}
+
+void emit_equation(Emitter *emitter, const Statement *statement) {
+    list_push(emitter->lower.arena, &emitter->equations, (void *)(uintptr_t)statement);
 }
 
 /* Without the iterations of its batch and of its outer loops. */
-static double flops_of(const Emitter *emitter, const Contraction *contraction) {
+static double flops_of(const Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     double depth =
-        (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
+        (double)product->k +
+        (unit->accumulated_product ? (double)unit->accumulated_product->contraction->product.k : 0);
     return 2.0 * (double)product->m * (double)product->n * depth * emitter->repeats;
+}
+
+/* Opens a repeat that receives later steps. */
+static RepeatStep *open_repeat(Emitter *emitter, const Index *index) {
+    HostStep *step = add_step(emitter, STEP_REPEAT);
+    step->repeat.size = size_text(&emitter->lower, index->axis);
+    step->repeat.index = bind_name(&emitter->lower, index, index->name);
+    step->repeat.count = index->axis->size;
+    emitter->steps = &step->body;
+    return &step->repeat;
 }
 
 static void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
-    if (contraction->second) emit_equation(emitter, contraction->second->statement);
+    if (unit->accumulated_product) emit_equation(emitter, unit->accumulated_product->statement);
     emit_equation(emitter, unit->statement);
     for (int i = 1; contraction->product.epilogue_ops && i < unit->epilogue->members.count; i++)
         emit_equation(emitter, ((Member *)unit->epilogue->members.items[i])->statement);
-    double flops = flops_of(emitter, contraction);
+    double flops = flops_of(emitter, unit);
     if (contraction->kind != CONTRACTION_PRODUCT) {
-        emitter->target->grouped(emitter, contraction, unit->epilogue);
+        emitter->target->grouped(emitter, unit);
     } else {
         int bindings = emitter->lower.binding_count;
+        List *steps = emitter->steps;
         flops *= (double)(product->batch[0] * product->batch[1]);
         for (int i = 0; i < contraction->outer_count; i++) {
             const Index *index = contraction->outer[i].index;
-            const char *name = bind_name(&emitter->lower, index, index->name);
             flops *= (double)index->axis->size;
-            emit_line(emitter, "for (long %s = 0; %s < %s; %s++)%s", name, name,
-                      size_text(&emitter->lower, index->axis), name,
-                      i < contraction->outer_count - 1 ? "" : " {");
+            open_repeat(emitter, index)->joined = i < contraction->outer_count - 1;
         }
-        emitter->indent += contraction->outer_count > 0;
-        add_dense(emitter, contraction);
-        emitter->indent -= contraction->outer_count > 0;
-        if (contraction->outer_count) emit_line(emitter, "}");
+        emit_dense(emitter, unit);
+        emitter->steps = steps;
         emitter->lower.binding_count = bindings;
     }
-    emitter->flops += flops;
-    emitter->product_flops += flops;
+    emitter->entry->flops += flops;
+    emitter->entry->product_flops += flops;
 }
 
 /* Emits rows that share a launch, from `first` on. Returns the index of the last. */
@@ -141,12 +153,12 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
     int end = first;
     do {
         const ScheduleUnit *unit = units->items[end++];
-        const Contraction *contraction = unit->contraction, *dual = contraction->dual;
-        double flops = flops_of(emitter, contraction) * (dual ? 2 : 1);
-        if (dual) emit_equation(emitter, dual->statement);
+        const ScheduleUnit *pair = unit->paired_row;
+        double flops = flops_of(emitter, unit) * (pair ? 2 : 1);
+        if (pair) emit_equation(emitter, pair->statement);
         emit_equation(emitter, unit->statement);
-        emitter->flops += flops;
-        emitter->product_flops += flops;
+        emitter->entry->flops += flops;
+        emitter->entry->product_flops += flops;
     } while (end < units->count && ((const ScheduleUnit *)units->items[end])->beside);
     emitter->target->rows(emitter, units, first, end - first);
     return end - 1;
@@ -156,50 +168,43 @@ static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     const Statement *statement = unit->statement;
     int bindings = emitter->lower.binding_count;
     double repeats = emitter->repeats;
-    const Axis *axis = statement->index->axis;
-    const char *size = size_text(&emitter->lower, axis);
-    const char *name = bind_name(&emitter->lower, statement->index, statement->index->name);
-    if (statement->reverse)
-        emit_line(emitter, "for (long %s = %s - 1; %s >= 0; %s--) {", name, size, name, name);
-    else
-        emit_line(emitter, "for (long %s = 0; %s < %s; %s++) {", name, name, size, name);
-    emitter->indent++;
-    emitter->repeats *= (double)axis->size;
+    List *steps = emitter->steps;
+    open_repeat(emitter, statement->index)->reverse = statement->reverse;
+    emitter->repeats *= (double)statement->index->axis->size;
     emit_units(emitter, &unit->body);
     emitter->repeats = repeats;
-    emitter->indent--;
-    emit_line(emitter, "}");
+    emitter->steps = steps;
     emitter->lower.binding_count = bindings;
 }
 
+/* Emits a unit of a list, and those that share a launch with it. Returns the index of the last. */
+static int emit_unit(Emitter *emitter, const List *units, int at) {
+    const ScheduleUnit *unit = units->items[at];
+    switch (unit->kind) {
+    case UNIT_KERNEL:
+        emitter->target->kernel(emitter, unit->kernel);
+        break;
+    case UNIT_CONTRACTION:
+        if (unit->row) return emit_beside(emitter, units, at);
+        emit_contraction(emitter, unit);
+        break;
+    case UNIT_CALL:
+        emitter->target->call(emitter, unit->statement, unit->epilogue);
+        break;
+    case UNIT_REPEAT:
+        emit_repeat(emitter, unit);
+        return at;
+    }
+    ((HostStep *)emitter->steps->items[emitter->steps->count - 1])->unit = unit->first;
+    return at;
+}
+
 void emit_units(Emitter *emitter, const List *units) {
+    List *steps = emitter->steps;
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
-        if (unit->once) {
-            emit_line(emitter, "if (run->last_micro_batch) {");
-            emitter->indent++;
-        }
-        switch (unit->kind) {
-        case UNIT_KERNEL:
-            emitter->target->kernel(emitter, unit->kernel);
-            break;
-        case UNIT_CONTRACTION:
-            if (unit->contraction->row)
-                i = emit_beside(emitter, units, i);
-            else
-                emit_contraction(emitter, unit);
-            break;
-        case UNIT_CALL:
-            emitter->target->call(emitter, unit->statement, unit->epilogue);
-            break;
-        case UNIT_REPEAT:
-            emit_repeat(emitter, unit);
-            break;
-        }
-        if (emitter->target->marks && unit->kind != UNIT_REPEAT)
-            emit_line(emitter, "moec_mark(run, %d);", unit->first);
-        if (!unit->once) continue;
-        emitter->indent--;
-        emit_line(emitter, "}");
+        if (unit->once) emitter->steps = steps_when(emitter->lower.arena, steps, LAST_MICRO_BATCH);
+        i = emit_unit(emitter, units, i);
+        emitter->steps = steps;
     }
 }

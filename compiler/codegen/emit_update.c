@@ -55,21 +55,21 @@ static Kernel *kernel_of(Emitter *emitter, const List *statements) {
     return kernel;
 }
 
-static Emitter *part_of(const Module *module, Program *program, const EmitTarget *target,
-                        FormBlock *body) {
+static Emitter *part_of(Module *module, Program *program, const EmitTarget *target,
+                        LoopKernel *body) {
     Arena *arena = module->arena;
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     emitter->lower.arena = arena;
     emitter->lower.program = program;
+    emitter->module = module;
     emitter->target = target;
     emitter->lower.schedule = arena_alloc(arena, sizeof *emitter->lower.schedule);
     emitter->lower.schedule->places = arena_alloc(
         arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.schedule->places);
     emitter->lower.names =
         arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.names);
-    emitter->lower.block = body;
-    emitter->forms = module->forms;
-    emitter->indent = 1;
+    emitter->lower.block = &body->form.block;
+    body->indent = 1;
     name_tensors(&emitter->lower, emitter->target->apart);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -85,51 +85,50 @@ static bool is_scalar(const Tensor *tensor) {
 
 static void emit_rate(Module *module, Program *program) {
     Arena *arena = module->arena;
-    Text *text = &module->functions;
-    Text lines = {.arena = arena}, out = {.arena = arena};
-    FormBlock body = {0};
+    Text out = {.arena = arena};
+    LoopKernel *body = arena_alloc(arena, sizeof *body);
     const Target *target = program->target;
     program->target = &target_processor; /* the host calls it */
-    Emitter *emitter = part_of(module, program, &target_c, &body);
+    Emitter *emitter = part_of(module, program, &target_c, body);
     List statements = statements_of(program, true);
     const Kernel *kernel = kernel_of(emitter, &statements);
     if (kernel->root) lower_nests(&emitter->lower, kernel->root);
-    emitter->out = &out;
-    finish_form(emitter, "update_rate", &body, &lines, 1);
+    add_loops(emitter, body, "update_rate");
     program->target = target;
     const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (is_scalar(tensor) && emitter->lower.used[i])
-            emit_line(emitter, "const float %s[1] = {(float)%s};", emitter->lower.names[i],
-                      tensor->scalar == MOEC_SCALAR_SCHEDULE_STEP ? "step" : "steps");
+            print_format(&out, 1, "const float %s[1] = {(float)%s};", emitter->lower.names[i],
+                         tensor->scalar == MOEC_SCALAR_SCHEDULE_STEP ? "step" : "steps");
         if (tensor->role != ROLE_OUTPUT) continue;
         result = arena_format(arena, "(double)%s[0]", emitter->lower.names[i]);
-        emit_line(emitter, "float %s[1];", emitter->lower.names[i]);
+        print_format(&out, 1, "float %s[1];", emitter->lower.names[i]);
     }
-    text_add(text, "/* Learning-rate factor at zero-based `step` of `steps`. */\n");
-    text_add(text,
-             "static double update_rate(double step, double steps)\n{\n    (void)step, "
-             "(void)steps;\n%s%s",
-             out.length ? out.text : "", lines.length ? lines.text : "");
-    text_add(text, "    return %s;\n}\n\n", result);
+    Section *section =
+        add_text(arena, &module->functions,
+                 "/* Learning-rate factor at zero-based `step` of `steps`. */\n"
+                 "static double update_rate(double step, double steps)\n{\n    (void)step, "
+                 "(void)steps;\n%s" LOOPS_HERE "    return %s;\n}\n\n",
+                 out.length ? out.text : "", result);
+    list_push(arena, &section->loops, body);
 }
 
-static void declare_arrays(Emitter *emitter, Update *update) {
+static void declare_arrays(Emitter *emitter, Text *text, Update *update) {
     for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
         Tensor *tensor = emitter->lower.program->tensors.items[i];
         const char *name = emitter->lower.names[i];
         bool used = emitter->lower.used[i];
         if (is_scalar(tensor) && used) {
-            emit_line(emitter, "const float *const %s = scalars + %d;", name,
-                      update->scalars.count);
+            print_format(text, 1, "const float *const %s = scalars + %d;", name,
+                         update->scalars.count);
             list_push(emitter->lower.arena, &update->scalars, tensor);
         } else if (tensor->role == ROLE_ROUNDED && used) {
-            emit_line(emitter, "MoecBf16 *const %s = moec_rounded%s;", name,
-                      emitter->target->apart ? " + moec_from" : "");
+            print_format(text, 1, "MoecBf16 *const %s = moec_rounded%s;", name,
+                         emitter->target->apart ? " + moec_from" : "");
         } else if (tensor->role == ROLE_STATE) {
             if (used)
-                emit_line(emitter, "float *const %s = state[%d];", name, update->states.count);
+                print_format(text, 1, "float *const %s = state[%d];", name, update->states.count);
             list_push(emitter->lower.arena, &update->states, tensor);
         }
     }
@@ -153,7 +152,9 @@ static void add_scalars(Arena *arena, Text *text, const List *scalars) {
     text_add(text, "};\n");
 }
 
-static void add_statements(Arena *arena, Text *text, const List *statements) {
+static void add_equations(Text *text, const List *statements) {
+    Arena *arena = text->arena;
+    text_add(text, "%s", "");
     for (int i = 0; i < statements->count; i++) {
         const Statement *statement = statements->items[i];
         text_add(text, "%s %s   -- %s%s\n", i ? "  " : "/*", print_statement(arena, statement),
@@ -232,30 +233,31 @@ void emit_update(Module *module, Program *program) {
     Arena *arena = module->arena;
     const EmitTarget *target = module->target;
     if (module->rounded) add_rounded(program);
-    Text lines = {.arena = arena}, head = {.arena = arena}, *text = &module->functions;
-    FormBlock body = {0};
-    Emitter *emitter = part_of(module, program, target, &body);
+    Text head = {.arena = arena}, text = {.arena = arena}, equations = {.arena = arena};
+    LoopKernel *body = arena_alloc(arena, sizeof *body);
+    Emitter *emitter = part_of(module, program, target, body);
     List statements = statements_of(program, false);
     const Kernel *kernel = kernel_of(emitter, &statements);
-    Update update = {.launch = {"1", 32}};
-    if (kernel->root) update.launch = target->nests(emitter, kernel);
-    emitter->out = &head;
-    declare_arrays(emitter, &update);
+    Update update = {.body = body};
+    body->launch = (Launch){"1", 32};
+    if (kernel->root) body->launch = target->nests(emitter, kernel);
+    declare_arrays(emitter, &head, &update);
     text_add(&head, "%s", "");
-    text_add(&lines, "%s", "");
-    finish_form(emitter, "update_step", &body, &lines, 1);
+    add_loops(emitter, body, "update_step");
     update.head = head.text;
-    update.body = lines.text;
 
     float *own;
     int groups = group_parameters(module, &update.scalars, &own);
     emit_rate(module, program);
-    add_own(text, own, groups, &update.scalars);
-    add_statements(arena, target->apart ? &module->device.text : text, &statements);
+    add_own(&text, own, groups, &update.scalars);
+    add_text(arena, &module->functions, "%s", text.text);
+    add_equations(&equations, &statements);
+    add_text(arena, target->apart ? &module->device : &module->functions, "%s", equations.text);
     target->update(module, &update);
-    add_names(arena, text, "update_states", &update.states);
-    add_scalars(arena, text, &update.scalars);
-    text_add(text,
+    text = (Text){.arena = arena};
+    add_names(arena, &text, "update_states", &update.states);
+    add_scalars(arena, &text, &update.scalars);
+    text_add(&text,
              "static const MoecUpdate update = {\n"
              "    .%s, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
              "    .scalars = %s, .scalar_count = %d,\n"
@@ -263,4 +265,5 @@ void emit_update(Module *module, Program *program) {
              target->update_function, update.states.count ? "update_states" : "NULL",
              update.states.count, update.scalars.count ? "update_scalars" : "NULL",
              update.scalars.count, groups);
+    add_text(arena, &module->functions, "%s", text.text);
 }

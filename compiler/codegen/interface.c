@@ -45,7 +45,7 @@ const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *pr
     Arena *arena = moec_arena(compiler);
     Program *only = (Program *)(uintptr_t)program;
     bool slots = list == MOEC_INPUT_SLOTS || list == MOEC_OUTPUT_SLOTS;
-    Layout layout = slots ? (Layout){0} : layout_of(arena, &only, 1, roles[list]);
+    BlockLayout layout = slots ? (BlockLayout){0} : layout_of(arena, &only, 1, roles[list]);
     List tensors = !slots                      ? layout.tensors
                    : list == MOEC_OUTPUT_SLOTS ? program->outputs
                                                : tensors_with(arena, program, ROLE_INPUT);

@@ -186,7 +186,7 @@ typedef struct Selection {
 
 static void find_selection(Statement *statement, void *data) {
     Selection *selection = data;
-    if (statement->kind != STATEMENT_CALL || statement->call != CALL_TOP) return;
+    if (!statement_selects(statement)) return;
     selection->found |= expr_reads(selection->mask, ((Expr *)statement->outputs.items[0])->tensor);
 }
 

@@ -31,7 +31,7 @@ static const Node *default_of(const Renaming *renaming, const Node *option) {
     return found ? found : layer_of_option(standard_unit(renaming->unit), option);
 }
 
-/* The layer that the option takes in the records, or by default. */
+/* The layer that is the value of the option in the records, or by default. */
 static const Node *layer_of(const Renaming *renaming, const Node *option, const Setters *setters) {
     for (int i = 0; i < setters->count; i++)
         for (int k = 0; setters->records[i] && k < setters->records[i]->count; k++) {
@@ -61,7 +61,7 @@ static Setters below(const Setters *setters, const Node *option) {
     return inner;
 }
 
-/* An option whose name, or a former name of it, `path` begins with; *rest is what follows. */
+/* The option with a present or former name that is a prefix of `path`; *rest: the remainder. */
 static const Node *leading_option(const Node *layer, const char *path, const char **rest) {
     const Node *body = layer_body(layer), *best = NULL;
     size_t most = 0, head = strcspn(path, ".");
@@ -134,7 +134,7 @@ static void set_name(const Renaming *renaming, Node *node, const char *what, con
 static void rename_record(const Renaming *renaming, const Node *layer, Node *record,
                           const Setters *setters);
 
-/* A value of an option: an enum, options of the layer that it takes, a list of those. */
+/* A value of an option: an enum, options of a layer, or a list of those. */
 static void rename_value(const Renaming *renaming, const Node *option, Node *value,
                          const Setters *setters) {
     if (!value) return;
@@ -234,7 +234,8 @@ static void rename_experiment(const Renaming *renaming, Node *experiment) {
         if (!strcmp(plan->kids[i]->name, "baseline"))
             layer = model_of(renaming, find_model(renaming->unit, plan->kids[i]->kids[0]->name),
                              &setters);
-    const List *sets = &renaming->unit->overrides; /* compared with what the experiment sets */
+    const List *sets =
+        &renaming->unit->overrides; /* compared with the settings of the experiment */
     for (int i = 0; layer && i < sets->count; i++)
         rename_entry(renaming, layer, sets->items[i], &setters);
     for (int i = 0; layer && i < plan->count; i++) {

@@ -345,7 +345,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
             report_no_model(unit);
         return NULL;
     }
-    e->program = program_new(unit->arena, unit->reports, model->name, graph);
+    e->program = program_new(unit->arena, unit->reports, model->name, graph, unit->calls);
     e->block = &e->program->body;
     unit->reports->at = model->name_span;
     Scope scope = {0};

@@ -246,7 +246,7 @@ Entry *record_find(const Record *record, const char *name);
 Entry *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
-/* Takes the options of the group `name` out of `record` and binds them, for a model whose outermost
+/* Removes the options of the group `name` from `record` and binds them, for a model whose outermost
  * layer has an option `train` but does not declare the group. */
 void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name);
 /* A record of the source; its values are evaluated in the current scope. */

@@ -384,10 +384,9 @@ static Expr *sum_of_terms(Integers *integers, const Statement *statement, Expr *
 
 /* Whether all reads are in the same repeat as the equation. */
 static bool is_local(const Integers *integers, const Tensor *tensor) {
-    const Facts *facts = &integers->def_use->facts[tensor->id];
-    const Write *write = facts->writes.items[0];
-    return !facts->scattered_reads &&
-           facts->reader_repeat == integers->def_use->places[write->position].repeat;
+    const DefUse *def_use = integers->def_use;
+    const TensorAccess *write = def_use->writes[tensor->id].items[0];
+    return def_use_reads_in(def_use, tensor, def_use->points[write->position].repeat);
 }
 
 /* Whether the value is the same at every read of the tensor. */

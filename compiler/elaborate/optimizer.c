@@ -201,7 +201,7 @@ static const Value *choose_optimizers(Elaborator *e, const Value *optimizer) {
     Elaborator saved = *e;
     const List *all = &e->unit->parameters->tensors;
     const Value *others = NULL;
-    e->program = program_new(e->arena, e->reports, "step", GRAPH_STEP);
+    e->program = program_new(e->arena, e->reports, "step", GRAPH_STEP, e->unit->calls);
     e->block = &e->program->body;
     e->unit->whole = (List){0};
     const int errors = e->reports->errors;

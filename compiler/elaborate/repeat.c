@@ -141,7 +141,7 @@ static void add_facts(Text *text, const Tensor *tensor) {
 static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carried *carried,
                        int count) {
     Elaborator saved = *e;
-    Program *program = program_new(e->arena, e->reports, "step", e->program->graph);
+    Program *program = program_new(e->arena, e->reports, "step", e->program->graph, e->unit->calls);
     program->batch = saved.program->batch;
     program->sequence = saved.program->sequence;
     e->program = program;

@@ -566,7 +566,7 @@ Tuning *transfer(Unit *unit, Program *program) {
     }
     const Node *base = find_base(e, model), *rule = find_rule(e, model->kids[2]);
     if (!base || !rule) return NULL;
-    e->program = program_new(unit->arena, unit->reports, rule->name, GRAPH_FORWARD);
+    e->program = program_new(unit->arena, unit->reports, rule->name, GRAPH_FORWARD, unit->calls);
     Derivation d = {.e = e, .rule = rule};
     d.model.name = program->name;
     d.model.program = program;

@@ -334,7 +334,8 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
     Asking asking = {elaborator_new(unit), experiment, {0}};
     Scope scope = {0};
     asking.e->scope = &scope;
-    asking.e->program = program_new(unit->arena, unit->reports, node->name, GRAPH_FORWARD);
+    asking.e->program =
+        program_new(unit->arena, unit->reports, node->name, GRAPH_FORWARD, unit->calls);
     bool good = true;
     for (int i = 0; i < body->count; i++)
         good = !is_repeated(unit, body, i) && read_any(&asking, body->kids[i]) && good;

@@ -2,6 +2,7 @@
 #include "explain/explain.h"
 
 #include "analysis/access.h"
+#include "ir/call.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,31 +57,13 @@ static double touched(const Explanation *explanation, const ExplainedUnit *unit,
 
 /* Sets the two names of the operation. */
 static void name_kind(const ScheduleUnit *from, ExplainedUnit *unit) {
-    static const struct {
-        const char *kind, *operation;
-    } names[] = {{"product", "matmul"},
-                 {"grouped product", "grouped matmul"},
-                 {"loops", "loop nest"},
-                 {"attention", "attention"},
-                 {"attention, backward", "attention backward"},
-                 {"top", "top-k"},
-                 {"scan", "scan"},
-                 {"pack", "dispatch"}};
-    int row = 7;
-    if (from->kind == UNIT_CONTRACTION)
-        row = from->contraction->kind != CONTRACTION_PRODUCT;
-    else if (from->kind == UNIT_KERNEL)
-        row = 2;
-    else if (from->statement->call == CALL_ATTEND)
-        row = 3;
-    else if (from->statement->call == CALL_ATTEND_GRAD)
-        row = 4;
-    else if (from->statement->call == CALL_TOP)
-        row = 5;
-    else if (from->statement->call == CALL_SCAN)
-        row = 6;
-    unit->kind = names[row].kind;
-    unit->operation = names[row].operation;
+    static const char *const names[][2] = {
+        {"loops", "loop nest"}, {"product", "matmul"}, {"grouped product", "grouped matmul"}};
+    const CallRow *row = from->kind == UNIT_CALL ? from->statement->row : NULL;
+    bool product = from->kind == UNIT_CONTRACTION;
+    int place = product ? 1 + (from->contraction->kind != CONTRACTION_PRODUCT) : 0;
+    unit->kind = row ? row->kind : names[place][0];
+    unit->operation = row ? row->title : names[place][1];
 }
 
 static const char *result_of(const Statement *statement) {
@@ -100,12 +83,12 @@ static void add_statement(const Explanation *explanation, ExplainedUnit *unit,
 static void add_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
     ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
     const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
-    const Contraction *product = from->contraction;
     *unit = (ExplainedUnit){.runs = runs, .at = from->first};
     name_kind(from, unit);
     if (from->kind != UNIT_KERNEL) add_statement(explanation, unit, from->statement);
-    if (product && product->second) add_statement(explanation, unit, product->second->statement);
-    if (product && product->dual) add_statement(explanation, unit, product->dual->statement);
+    if (from->accumulated_product)
+        add_statement(explanation, unit, from->accumulated_product->statement);
+    if (from->paired_row) add_statement(explanation, unit, from->paired_row->statement);
     for (int i = 0; kernel && i < kernel->members.count; i++)
         add_statement(explanation, unit, ((const Member *)kernel->members.items[i])->statement);
     if (!unit->statements.count) return;
@@ -151,7 +134,7 @@ static void add_memory(Explanation *explanation) {
     explanation->memory =
         arena_alloc(explanation->arena, (size_t)explanation->moments * sizeof(double));
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Place *place = &schedule->places[i];
+        const Allocation *place = &schedule->places[i];
         for (int t = place->first; place->used && t <= place->last; t++)
             if (t >= 0 && t < explanation->moments && !(place->taken && t == place->last))
                 explanation->memory[t] += (double)place->bytes;
@@ -164,7 +147,7 @@ List explain_peak(const Explanation *explanation) {
     const Schedule *schedule = explanation->schedule;
     List list = {0};
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Place *place = &schedule->places[i];
+        const Allocation *place = &schedule->places[i];
         if (!place->used || place->first > explanation->peak || place->last < explanation->peak)
             continue;
         Tensor *tensor = schedule->program->tensors.items[i];

@@ -79,7 +79,7 @@ static void round_steps(Interpreter *interpreter, Step *step) {
         const Statement *statement = step->statement;
         round_steps(interpreter, step->body);
         if (statement->kind != STATEMENT_LOOP || statement->exact ||
-            !contraction(interpreter->program, statement))
+            !product_shape(interpreter->program, statement))
             continue;
         for (int i = 0; i < step->value->count; i++) {
             const Tensor *tensor = statement->value->args[i]->tensor;

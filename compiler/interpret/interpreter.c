@@ -6,6 +6,8 @@
  * gradients, states and caches keep their values. */
 #include "interpret/interpreter.h"
 
+#include "ir/call.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,7 +170,8 @@ static void run_repeat(Interpreter *interpreter, Step *step) {
 }
 
 static void run_call(Interpreter *interpreter, const Statement *statement) {
-    interpreter_call(interpreter, statement);
+    statement->row->interpret(interpreter, statement);
+    if (interpreter->noise != 0) interpreter_disturb_results(interpreter, statement);
     for (int i = 0; i < statement->outputs.count; i++) {
         const Tensor *tensor = ((Expr *)statement->outputs.items[i])->tensor;
         double *values = interpreter->real[tensor->id];

@@ -1,5 +1,5 @@
 /* interpreter: declarations shared by the files of the interpreter. interpreter.c runs statements,
- * interpret_expr.c expressions, interpret_whole.c integer expressions, interpret_calls.c calls,
+ * interpret_expr.c expressions, interpret_whole.c integer expressions, the rows of calls calls,
  * interpret_choice.c selections, interpret_round.c rounding of operands. */
 #ifndef INTERPRETER_H
 #define INTERPRETER_H
@@ -106,8 +106,6 @@ typedef struct View {
 
 View interpreter_view(Interpreter *interpreter, const Expr *operand);
 void interpreter_top(Interpreter *interpreter, const Statement *statement);
-void interpreter_call(Interpreter *interpreter, const Statement *statement);
-void interpreter_pack(Interpreter *interpreter, const Statement *statement);
 
 /* Adds noise to values, or to the results of a call. */
 void interpreter_disturb(Interpreter *interpreter, double *values, int count);

@@ -1,6 +1,6 @@
 /* ir: how programs are made: constructors of axes, tensors, expressions and statements, and walks
  * over them. */
-#include "ir/ir.h"
+#include "ir/call.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -9,12 +9,14 @@
 
 /* ---- programs, axes, tensors ---- */
 
-Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph) {
+Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph,
+                     const CallRow *const *calls) {
     Program *program = arena_alloc(arena, sizeof *program);
     program->arena = arena;
     program->reports = reports;
     program->name = name;
     program->graph = graph;
+    program->calls = calls;
     program->target = &target_processor;
     return program;
 }
@@ -433,6 +435,7 @@ Statement *statement_loop(Program *program, Block *block, Expr *target, bool acc
 Statement *statement_call(Program *program, Block *block, CallKind call, Span span) {
     Statement *statement = statement_new(program, block, STATEMENT_CALL, span);
     statement->call = call;
+    statement->row = program->calls[call];
     return statement;
 }
 
@@ -494,6 +497,18 @@ bool statement_is_scatter(const Statement *statement) {
             if (expr_uses_index(sub, statement->loops[loop])) return true;
     }
     return false;
+}
+
+bool statement_selects(const Statement *statement) {
+    return statement->row && statement->row->selects;
+}
+
+int top_dimension(const Statement *top, const Expr *operand) {
+    for (int i = 0, at = 0; i < operand->count; i++)
+        if (operand->args[i]->kind == EXPR_INDEX && !operand->args[i]->index->of_repeat &&
+            at++ == top->top.dimension)
+            return i;
+    return -1;
 }
 
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data) {

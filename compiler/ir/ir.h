@@ -201,62 +201,13 @@ typedef enum StatementKind { STATEMENT_LOOP, STATEMENT_CALL, STATEMENT_REPEAT } 
 
 typedef enum Reduction { REDUCE_NONE, REDUCE_SUM, REDUCE_MAX, REDUCE_MIN } Reduction;
 
+/* Operations that a statement names: see call.def. Each has a row with its hooks: see call.h. */
 typedef enum CallKind {
-    /* Operands are reads. Each subscript is written out: a plain index, or index + constant for a
-     * repeat axis. The leading dimensions ("...") are common to all operands and are iterated. The
-     * named last dimensions belong to the operation.
-     *
-     * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|) and value
-     * head floor(h*|hv|/|h|).
-     *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
-     *        (document[..., t] when attention.document_ids: a query attends only to keys with the
-     *        document id of its own position)
-     *        (k_scale[..., t, hk] when attention.scaled[0], v_scale[..., t, hv] when scaled[1]:
-     *        scale per row of k and of v)
-     *   out: o[..., s, h, c]  lse[..., s, h]
-     * With a position (the last input, a rank-0 int read), query s is at position+s and attends to
-     * keys 0 .. position+s (decoding). Without one |s| == |t| and query s is at s. */
-    CALL_ATTEND,
-    /* in: q k v (sink) (document) o lse do   out: dq dk dv (dsink).  Outputs are overwritten. */
-    CALL_ATTEND_GRAD,
-    /* top: marks the `top.k` largest values along dimension `top.dimension` of p with 1 and the
-     * others with 0. Of equal values the lowest index wins.
-     *   in: p[...]  out: mask[...] of the same axes
-     * Dimensions of a call are counted over subscripts that iterate. A subscript of repeat indices
-     * and numbers has a fixed value and does not count. */
-    CALL_TOP,
-    /* pack (made by route): the nonzero entries of a mask as rows, sorted by group, then by the
-     * coordinates in order.
-     *
-     *   in:  mask[axes]; for a stacked mask, mask[i, axes], i is the index of the enclosing repeat
-     *        and not a coordinate;
-     *        then int tensors over one axis of the mask, for example pick_of[rows of an outer
-     *        relation], with `vocabulary` values: more parts of the group, selected by that
-     *        coordinate of the row
-     *   out: coordinate[rows] (int), one for each dimension of the mask, in order;
-     *        group[groups+1] (int): first row of each group. The group of a row is the row-major
-     *        number of (values of the further inputs in order, then the coordinates of the key
-     *        dimensions in order);
-     *        row_of[axes] (int): row of an entry, -1 if it is not selected;
-     *        other[rows] (int): row-major number of the coordinates that are not key dimensions
-     *        (0 when all are);
-     *        start[others+1], list[rows] (int): the rows with each value of `other`, ascending
-     * pack.key marks the key dimensions. |rows| is static, because every run has the same count of
-     * nonzero entries (a top with static k).
-     */
-    CALL_PACK,
-    /* scan: a recurrence. The body consists of loop statements. It runs for every position of
-     * index->axis in order, or from last to first when `reverse`; its index acts as the index of a
-     * repeat. A position reads the state of the previous one as S[b,s-1,h] where S[b,s,h] is
-     * written. Outside of the axis that is 0.
-     *
-     *   in:  every tensor that the body reads and does not define, and every one it adds to
-     *   out: every tensor that the body writes
-     *
-     * All operands are whole tensors, except for indices of repeats around the scan (see
-     * scan_operands). */
-    CALL_SCAN
+#define CALL(name, row) CALL_##name,
+#include "ir/call.def"
+#undef CALL
 } CallKind;
+typedef struct CallRow CallRow;
 
 typedef enum MaskKind { MASK_CAUSAL, MASK_NONE, MASK_WINDOW } MaskKind;
 
@@ -303,12 +254,14 @@ struct Statement {
     int loop_count;
     Index *loops[MAX_LOOPS];
     Expr *value;
-    bool exact;     /* see precision.c */
-    bool in_double; /* see tables.c */
-    bool once;      /* update of a state: runs only on the last micro-batch of a step */
+    const struct ProductForm *product; /* of a matrix product, after the pass products; or NULL */
+    bool exact;                        /* see precision.c */
+    bool in_double;                    /* see tables.c */
+    bool once; /* update of a state: runs only on the last micro-batch of a step */
 
-    /* STATEMENT_CALL */
+    /* STATEMENT_CALL; row: NULL for other statements */
     CallKind call;
+    const CallRow *row;
     List inputs, outputs; /* Expr *, reads */
     AttendOptions attention;
     struct {
@@ -319,12 +272,12 @@ struct Statement {
         bool key[MAX_RANK];
     } pack;
 
-    /* STATEMENT_REPEAT, CALL_SCAN: for index = 0 .. axis->size-1, or downwards when reverse */
+    /* STATEMENT_REPEAT, scan: for index = 0 .. axis->size-1, or downwards when reverse */
     Index *index;
     bool reverse;
     Block body;
     bool ordered;     /* STATEMENT_REPEAT: the statements of its body are ordered for low memory */
-    const char *slow; /* CALL_SCAN: reason for sequential execution; NULL: not analyzed yet */
+    const char *slow; /* scan: reason for sequential execution; NULL: not analyzed yet */
     bool again;       /* its result costs more memory than its recomputation is worth */
     bool remade;      /* recomputed before its first use: see rematerialize.c */
 };
@@ -396,9 +349,10 @@ typedef struct Program {
     Reports *reports;
     const char *name;
     Graph graph;
-    List axes;    /* Axis * */
-    List tensors; /* Tensor * */
-    Table names;  /* Named *: numbers in use after names of tensors (see tensor_new) */
+    const CallRow *const *calls; /* by CallKind */
+    List axes;                   /* Axis * */
+    List tensors;                /* Tensor * */
+    Table names; /* Named *: numbers in use after names of tensors (see tensor_new) */
     Block body;
     Axis *batch, *sequence; /* NULL when the model has none */
     Tensor *loss;           /* ROLE_OUTPUT, rank 0; NULL when there is none */
@@ -409,7 +363,7 @@ typedef struct Program {
     List masked;                   /* MaskedReduction * */
     List scores;                   /* Tensor *: attention scores outside of the attention kernel,
                                       stored in full */
-    bool by_training, by_decoding; /* the spec tests for this mode */
+    bool by_training, by_decoding; /* the spec tests for this mode, or its calls differ in it */
     bool gathers;                  /* some state is a step_mean */
     long context;                  /* decode: length of the caches */
     bool input_gradients; /* training also returns the gradients of real inputs as outputs */
@@ -419,11 +373,13 @@ typedef struct Program {
     Type weights; /* type of parameters in products: see smaller_weights.c */
     Type caches;  /* type of the attention caches: see store_caches.c */
     const Target *target;    /* the machine: the CPU until a pass selects another */
+    bool products;           /* the pass products has run */
     bool lowered;            /* the passes of its machine have run */
     bool has[PROGRAM_FORMS]; /* forms made by the passes so far */
 } Program;
 
-Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph);
+Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph,
+                     const CallRow *const *calls);
 Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span);
 /* Creates a tensor named `name`, with a number appended if the name is in use. */
 Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
@@ -496,6 +452,8 @@ Statement *statement_loop(Program *program, Block *block, Expr *target, bool acc
 Statement *statement_call(Program *program, Block *block, CallKind call, Span span);
 Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span);
 bool statement_is_scatter(const Statement *statement);
+/* True for a selection of the largest values: a call that sets statement->top. */
+bool statement_selects(const Statement *statement);
 /* The loop index with which a subscript runs over its axis or over a part of it: `index`, or `first
  * + index` where `first` consists of repeat indices and numbers and the sum never leaves the axis.
  * NULL for any other subscript. */
@@ -506,6 +464,9 @@ bool sub_is_inside(const Expr *sub, const Axis *axis);
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
 /* The same from last to first, bodies before their statements. */
 void block_walk_back(Block *block, void (*visit)(Statement *statement, void *data), void *data);
+/* The dimension of an operand of a selection that it selects along, over all subscripts; -1: the
+ * operand has none. */
+int top_dimension(const Statement *top, const Expr *operand);
 /* The number of operands of an attention before the position, or before o, lse and do. */
 int attend_operands(const AttendOptions *options);
 /* The index of the document ids among the inputs of an attention that has them. */

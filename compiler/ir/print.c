@@ -12,7 +12,7 @@
  *
  * Numbers have nine digits. Equal programs therefore print the same text on every machine.
  */
-#include "ir/ir.h"
+#include "ir/call.h"
 
 #include <string.h>
 
@@ -101,48 +101,11 @@ static void add_loop(Text *text, const Statement *statement) {
     if (statement->once) add(text, "  (once per step)");
 }
 
-static void add_attention(Text *text, const AttendOptions *attention) {
-    text_add(text, "; scale = %.9g", attention->scale);
-    if (attention->mask == MASK_CAUSAL) add(text, ", mask = causal");
-    if (attention->mask == MASK_NONE) add(text, ", mask = none");
-    if (attention->mask == MASK_WINDOW) text_add(text, ", window = %ld", attention->window);
-    if (attention->cap != 0) text_add(text, ", cap = %.9g", attention->cap);
-    if (attention->sink) add(text, ", sink");
-    if (attention->documents) add(text, ", documents");
-    if (attention->scaled[0]) add(text, ", k scaled");
-    if (attention->scaled[1]) add(text, ", v scaled");
-    if (attention->position) add(text, ", position");
-    if (attention->best) text_add(text, ", best = %ld", attention->best);
-}
-
-static void add_pack(Text *text, const Statement *statement) {
-    const Expr *mask = statement->inputs.items[0];
-    const char *comma = "; key = [";
-    int dimension = 0; /* indices of repeats do not count */
-    for (int i = 0; i < mask->count; i++) {
-        if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->of_repeat) continue;
-        if (!statement->pack.key[dimension++]) continue;
-        add(text, comma);
-        add_expr(text, mask->args[i], LEVEL_OR);
-        comma = ",";
-    }
-    text_add(text, "%s]", comma[0] == ';' ? comma : "");
-}
-
 static void add_call(Text *text, const Statement *statement) {
-    static const char *const names[] = {"attend", "attend_grad", "top_k", "pack", "scan"};
     add_list(text, (Expr *const *)statement->outputs.items, statement->outputs.count, ", ");
-    text_add(text, " = %s(", names[statement->call]);
+    text_add(text, " = %s(", statement->row->name);
     add_list(text, (Expr *const *)statement->inputs.items, statement->inputs.count, ", ");
-    if (statement->call == CALL_ATTEND || statement->call == CALL_ATTEND_GRAD)
-        add_attention(text, &statement->attention);
-    else if (statement->call == CALL_SCAN)
-        text_add(text, "; %s < %ld%s", statement->index->name, statement->index->axis->size,
-                 statement->reverse ? " downwards" : "");
-    else if (statement->call == CALL_TOP)
-        text_add(text, "; k = %ld, dimension = %d", statement->top.k, statement->top.dimension);
-    else
-        add_pack(text, statement);
+    statement->row->print(text, statement);
     add(text, ")");
 }
 
@@ -156,7 +119,7 @@ static void add_statement(Text *text, const Statement *statement, int depth) {
         break;
     case STATEMENT_CALL:
         add_call(text, statement);
-        if (statement->call != CALL_SCAN) break;
+        if (!statement->row->has_body) break;
         text_add(text, " {%s%s\n", statement->slow ? "  # sequential: " : "",
                  statement->slow ? statement->slow : "");
         add_block(text, &statement->body, depth + 1);

@@ -1,8 +1,8 @@
-/* scan: recurrences as one statement, see CALL_SCAN in ir.h. */
-#include "ir/ir.h"
+/* scan: recurrences as one statement, see call.def. */
+#include "ir/call.h"
 
 bool statement_is_scan(const Statement *statement) {
-    return statement->kind == STATEMENT_CALL && statement->call == CALL_SCAN;
+    return statement->row && statement->row->has_body;
 }
 
 Statement *statement_scan(Program *program, Block *block, Index *index, bool reverse, Span span) {

@@ -75,14 +75,8 @@ static void dump_block(Text *text, const FormBlock *block, int indent) {
     }
 }
 
-const char *dump_forms(Arena *arena, const List *forms) {
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
-    for (int i = 0; i < forms->count; i++) {
-        const KernelForm *form = forms->items[i];
-        name_variables(arena, form);
-        text_add(&text, "%s:\n", form->name);
-        dump_block(&text, &form->block, 1);
-    }
-    return text.text;
+void dump_form(Text *text, KernelForm *form) {
+    name_variables(text->arena, form, NULL);
+    text_add(text, "%s:\n", form->name);
+    dump_block(text, &form->block, 1);
 }

@@ -191,6 +191,12 @@ typedef struct Around {
     List others; /* const char * */
 } Around;
 
+/* The number of blocks and threads of a kernel launch. */
+typedef struct Launch {
+    const char *grid; /* blocks, as C text; NULL: one per span of parameters */
+    int block;        /* threads per block */
+} Launch;
+
 /* The form of a kernel, or of the store of a template. */
 typedef struct KernelForm {
     const char *name;
@@ -219,20 +225,6 @@ bool form_is_loop(const FormNode *node);
 bool form_uses(const FormBlock *block, const Term *name);
 /* True if one of its direct nodes declares the name. */
 bool form_declares(const FormBlock *block, const Term *name);
-
-/* ---- passes.c ---- */
-
-/* The passes over the form of a kernel, in order; `moec dump --after NAME` prints each. */
-typedef struct FormPass {
-    const char *name;
-    void (*run)(Arena *arena, KernelForm *form, const Target *target);
-} FormPass;
-
-extern const FormPass form_passes[];
-extern const int form_pass_count;
-
-/* Runs the pass of that name on all forms. */
-void form_pass(Arena *arena, const List *forms, const char *name, const Target *target);
 
 /* ---- parallel.c ---- */
 
@@ -294,12 +286,12 @@ void unused(Arena *arena, KernelForm *form, const Target *target);
 /* `wanted`, changed if C or a surrounding name uses it. */
 const char *free_name(Arena *arena, const Around *around, const char *wanted);
 /* Sets the name of each variable. */
-void name_variables(Arena *arena, const KernelForm *form);
+void name_variables(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- dump.c ---- */
 
-/* KernelForm * as printed by `moec dump`. */
-const char *dump_forms(Arena *arena, const List *forms);
+/* Adds a form as printed by `moec dump`. */
+void dump_form(Text *text, KernelForm *form);
 
 /* ---- print.c ---- */
 

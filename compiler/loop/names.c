@@ -200,7 +200,8 @@ static void name_block(Arena *arena, const FormBlock *block, Around *in_scope) {
     in_scope->others.count = outside;
 }
 
-void name_variables(Arena *arena, const KernelForm *form) {
+void name_variables(Arena *arena, KernelForm *form, const Target *target) {
+    (void)target;
     const List *others = &form->around.others;
     Around in_scope = form->around;
     in_scope.others = (List){0};

@@ -16,11 +16,11 @@ typedef struct Lives {
     const ScheduleUnit *unit;
 } Lives;
 
-static Place *place_of(const Lives *lives, const Tensor *tensor) {
+static Allocation *place_of(const Lives *lives, const Tensor *tensor) {
     return &lives->schedule->places[tensor->id];
 }
 
-static bool is_block(const Place *place) {
+static bool is_block(const Allocation *place) {
     return place->bytes >= MIN_TAKEN && !place->slots && !place->taken;
 }
 
@@ -78,7 +78,7 @@ static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tens
 static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
     const Statement *statement = ((Member *)lives->kernel->members.items[writer])->statement;
     const Tensor *made = statement->target->tensor;
-    const Place *place = place_of(lives, made);
+    const Allocation *place = place_of(lives, made);
     List reads = {0};
     if (!is_block(place) || place->cleared || place->first != lives->unit->first ||
         !sets_all(statement))
@@ -86,7 +86,7 @@ static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
     reads_of(arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
         const Tensor *old = ((Expr *)reads.items[i])->tensor;
-        const Place *other = place_of(lives, old);
+        const Allocation *other = place_of(lives, old);
         if (old != made && is_block(other) && other->bytes == place->bytes &&
             old->type == made->type && other->last == lives->unit->first &&
             may_replace(lives, arena, writer, old))

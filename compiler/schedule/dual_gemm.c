@@ -8,23 +8,6 @@
  */
 #include "schedule/nest.h"
 
-bool lies_in_vectors(const Expr *read) {
-    const Tensor *tensor = read->tensor;
-    if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
-    const Expr *last = read->args[tensor->rank - 1];
-    return tensor->axes[tensor->rank - 1]->size % MOEC_VECTOR == 0 && last->kind == EXPR_INDEX &&
-           !last->index->of_repeat;
-}
-
-bool lines_begin_in_vectors(const Expr *read, long across) {
-    const Tensor *tensor = read->tensor;
-    const long vector = 16 / type_bytes(tensor->type);
-    if (!tensor->rank || tensor->type == TYPE_INT) return false;
-    const Expr *last = read->args[tensor->rank - 1];
-    return tensor->axes[tensor->rank - 1]->size % vector == 0 && across % vector == 0 &&
-           last->kind == EXPR_INDEX && !last->index->of_repeat;
-}
-
 bool same_place(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
@@ -46,15 +29,18 @@ static bool goes_on(const Contraction *first, const Contraction *second) {
            lies_in_vectors(second->b);
 }
 
-int find_pair(Program *program, const List *statements, Contraction *const *products,
-              Kernel *const *epilogues, const int *when, int place) {
-    const Statement *last = statements->items[place];
-    if (!products[place] || !products[place]->product.accumulate || epilogues[place]) return -1;
+int find_pair(Program *program, const List *statements, ScheduleUnit *const *units, const int *when,
+              int place) {
+    const ScheduleUnit *last = units[place];
+    if (!last || !last->contraction || !last->contraction->product.accumulate || last->epilogue)
+        return -1;
     for (int i = place - 1; i >= 0; i--) {
-        Statement *first = statements->items[i];
+        const ScheduleUnit *unit = units[i];
+        const Statement *first = statements->items[i];
         if (first->kind == STATEMENT_REPEAT) return -1;
-        if (!products[i] || when[i] != i || epilogues[i] || products[i]->second ||
-            first->once != last->once || !goes_on(products[i], products[place]))
+        if (!unit || !unit->contraction || when[i] != i || unit->epilogue ||
+            unit->accumulated_product || unit->once != last->once ||
+            !goes_on(unit->contraction, last->contraction))
             continue;
         for (int j = 0; j < statements->count; j++) {
             const Statement *between = statements->items[j];

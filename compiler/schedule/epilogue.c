@@ -20,6 +20,7 @@
  * available for each column. Other dense products use a library. They accept only the epilogues of
  * gemm_epilogue.c, and only if that saves a pass over memory.
  */
+#include "ir/call.h"
 #include "schedule/nest.h"
 
 /* A larger epilogue compiles slowly and spills registers. */
@@ -28,10 +29,10 @@ enum { MAX_INSIDE = 16 };
 typedef struct Folding {
     Program *program;
     const List *statements;
-    Contraction *const *products; /* by index in statements, NULL if it is none */
-    int *touched;                 /* by tensor->id: statements of the program that access it */
-    bool *taken;                  /* by index: in an epilogue */
-    int *when;                    /* by index: index of the statement where it is computed */
+    ScheduleUnit *const *units; /* by index in statements, NULL for other loops */
+    int *touched;               /* by tensor->id: statements of the program that access it */
+    bool *taken;                /* by index: in an epilogue */
+    int *when;                  /* by index: index of the statement where it is computed */
 
     int product;     /* index of the current product */
     Member **inside; /* by index: members of its epilogue */
@@ -45,11 +46,9 @@ static Statement *at_place(const Folding *folding, int place) {
     return folding->statements->items[place];
 }
 
-static List touched_by(const Folding *folding, const Statement *statement) {
-    List list = {0};
-    reads_of(folding->program->arena, statement, &list);
-    writes_of(folding->program->arena, statement, &list);
-    return list;
+/* The product at an index, or NULL. */
+static const Contraction *product_at(const Folding *folding, int place) {
+    return folding->units[place] ? folding->units[place]->contraction : NULL;
 }
 
 /* ---- same iteration of the same loops ---- */
@@ -95,28 +94,22 @@ static bool same_element(const Member *member, const Expr *mine, const Member *o
     return true;
 }
 
-static bool names(const List *accesses, int from, const Tensor *tensor) {
-    for (int i = from; i < accesses->count; i++)
-        if (((const Expr *)accesses->items[i])->tensor == tensor) return true;
-    return false;
-}
-
 /* A call reads more than the element that it stores, and its further results come later. A member
  * must neither write its inputs nor read its further results. */
 static bool keeps_off(const Folding *folding, const Statement *statement) {
     const Statement *call = at_place(folding, folding->product);
-    List touched = touched_by(folding, statement), reads = {0};
+    List touched = accesses_of(folding->program->arena, statement), reads = {0};
     if (call->kind != STATEMENT_CALL) return true;
     reads_of(folding->program->arena, call, &reads);
-    for (int i = 0; i < touched.count; i++)
-        if (names(&call->outputs, 1, ((const Expr *)touched.items[i])->tensor)) return false;
-    return !names(&reads, 0, statement->target->tensor);
+    for (int i = 1; i < call->outputs.count; i++)
+        if (accesses_have(&touched, ((const Expr *)call->outputs.items[i])->tensor)) return false;
+    return !accesses_have(&reads, statement->target->tensor);
 }
 
 /* True if each accesses elements that the other writes in the same iteration only. */
 static bool in_step(Folding *folding, const Member *one, const Member *other) {
     const Expr *write = one->statement->target;
-    List touched = touched_by(folding, other->statement);
+    List touched = accesses_of(folding->program->arena, other->statement);
     for (int i = 0; i < touched.count; i++) {
         const Expr *touch = touched.items[i];
         if (touch->tensor != write->tensor || touch == write || never_meet(write, touch)) continue;
@@ -136,7 +129,7 @@ static bool is_pointwise(const Folding *folding, int place) {
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
         statement_is_scatter(statement) || statement->target->tensor->type == TYPE_INT ||
         statement->once != at_place(folding, folding->product)->once || folding->taken[place] ||
-        folding->products[place] || folding->when[place] != place)
+        product_at(folding, place) || folding->when[place] != place)
         return false;
     bool random = false;
     expr_walk(statement->value, notice_random, &random);
@@ -159,13 +152,13 @@ static int loops_of_target(const Statement *statement) {
  * sizes, and matrices whose rows run along the columns of the result. The row is then read once,
  * and the store has both results. */
 static bool is_dual(const Folding *folding, int place) {
-    const Contraction *one = folding->products[folding->product], *other = folding->products[place];
-    if (!one || !other || !one->row || !other->row || folding->taken[place] ||
-        folding->when[place] != place ||
-        at_place(folding, place)->once != at_place(folding, folding->product)->once)
+    const ScheduleUnit *row = folding->units[folding->product], *pair = folding->units[place];
+    if (!pair || !row->row || !pair->row || folding->taken[place] ||
+        folding->when[place] != place || pair->once != row->once)
         return false;
     for (int i = 1; i < folding->count; i++)
-        if (folding->products[folding->order[i]]) return false;
+        if (product_at(folding, folding->order[i])) return false;
+    const Contraction *one = row->contraction, *other = pair->contraction;
     const Product *a = &one->product, *b = &other->product;
     return !a->accumulate && !b->accumulate && a->n == b->n && a->k == b->k && a->b_k > 1 &&
            a->b_k == b->b_k && a->b_n == 1 && b->b_n == 1 && a->b_type == b->b_type &&
@@ -179,10 +172,10 @@ static Member *as_member(Folding *folding, int place) {
     member->statement = at_place(folding, place);
     member->depth = member->kept = first->depth;
     member->block = -1;
-    List mine = touched_by(folding, member->statement);
+    List mine = accesses_of(folding->program->arena, member->statement);
     for (int i = 0; i < folding->count; i++) {
         const Member *other = folding->inside[folding->order[i]];
-        List theirs = touched_by(folding, other->statement);
+        List theirs = accesses_of(folding->program->arena, other->statement);
         const Tensor *written = member->statement->target->tensor,
                      *made = other->statement->target->tensor;
         for (int j = 0; j < mine.count; j++)
@@ -196,8 +189,8 @@ static Member *as_member(Folding *folding, int place) {
         if (!member->order[level] || level_of(member, member->order[level]) != level ||
             loop_size(member->order[level]) != loop_size(first->order[level]))
             return NULL;
-    bool whole = folding->products[place] ? loops_of_target(member->statement) == member->depth
-                                          : loops_of(member->statement) == member->depth;
+    bool whole = product_at(folding, place) ? loops_of_target(member->statement) == member->depth
+                                            : loops_of(member->statement) == member->depth;
     return whole && in_step(folding, member, member) ? member : NULL;
 }
 
@@ -215,7 +208,7 @@ static void leave(Folding *folding, int count, int lifted) {
 /* True for a statement that is no product, or for a dense product without an accumulated or dual
  * product. */
 static bool is_alone(const Folding *folding, int place) {
-    const Contraction *product = folding->products[place];
+    const Contraction *product = product_at(folding, place);
     if (product && product->kind != CONTRACTION_PRODUCT) return false;
     for (int i = 0; i < folding->statements->count; i++)
         if (i != place && folding->when[i] == place) return false;
@@ -319,8 +312,8 @@ static void take_readers(Folding *folding) {
 }
 
 static bool touches(Folding *folding, const Statement *statement, const Tensor *tensor) {
-    List list = touched_by(folding, statement);
-    return names(&list, 0, tensor);
+    List list = accesses_of(folding->program->arena, statement);
+    return accesses_have(&list, tensor);
 }
 
 /* Adds earlier statements whose result has no other reader and then needs no memory. */
@@ -361,34 +354,36 @@ static bool is_stored(Folding *folding, const Tensor *tensor) {
     if (tensor->role != ROLE_TEMP || count < folding->touched[tensor->id]) return true;
     reader_of(folding, tensor, &last);
     for (int i = folding->product + 1; i <= last; i++)
-        if (folding->products[i] || at_place(folding, i)->kind != STATEMENT_LOOP) return true;
+        if (product_at(folding, i) || at_place(folding, i)->kind != STATEMENT_LOOP) return true;
     return false;
 }
 
 /* Adds the statements after a dense product, one by one, while they fit its epilogue and need no
  * others. A single column, or a row without our own kernel, is left alone: the library has special
  * kernels without epilogues for these. */
-static void take_epilogues(Folding *folding, Contraction *product) {
+static void take_epilogues(Folding *folding, ScheduleUnit *unit) {
     const Member *first = folding->inside[folding->product];
-    Contraction best = *product, fused = *product;
+    const Product *product = &unit->contraction->product;
+    Contraction shape;
+    ScheduleUnit fused = {.contraction = &shape};
     int best_count = folding->count, last;
-    if (product->product.accumulate || product->outer_count || product->product.batch[0] > 1 ||
-        product->product.batch[1] > 1 || product->product.m == 1 || product->product.n == 1)
+    if (product->accumulate || unit->contraction->outer_count || product->batch[0] > 1 ||
+        product->batch[1] > 1 || product->m == 1 || product->n == 1)
         return;
+    copy_product(&fused, unit);
     while (folding->count < MAX_INSIDE) {
-        const Tensor *result = fused.c->tensor;
+        const Tensor *result = shape.c->tensor;
         int next = reader_of(folding, result, &last), count = folding->count;
         bool kept = result->role != ROLE_TEMP || folding->touched[result->id] != 2;
         if (next < 0 || !join(folding, next) || folding->count > count + 1 ||
             folding->lifted_count || (!kept && result->type == TYPE_BF16) ||
             !gemm_epilogue(&fused, first, folding->inside[next], kept))
             break;
-        if (!is_stored(folding, fused.c->tensor)) continue;
-        best = fused;
+        if (!is_stored(folding, shape.c->tensor)) continue;
+        copy_product(unit, &fused);
         best_count = folding->count;
     }
     leave(folding, best_count, 0);
-    *product = best;
 }
 
 /* ---- the result ---- */
@@ -428,9 +423,8 @@ static Kernel *kernel_of(Folding *folding) {
     for (int i = 0; i < folding->statements->count; i++) {
         if (!folding->inside[i] || i == folding->product) continue;
         add_member(folding, kernel, last, path, i);
-        if (!folding->products[i]) continue;
-        folding->products[i]->statement = at_place(folding, i);
-        folding->products[folding->product]->dual = folding->products[i];
+        if (product_at(folding, i))
+            folding->units[folding->product]->paired_row = folding->units[i];
     }
     return kernel;
 }
@@ -465,18 +459,18 @@ static void begin(Folding *folding, int product) {
 /* True if its store can compute. */
 static bool stores_elements(const Folding *folding, int place) {
     const Statement *statement = at_place(folding, place);
-    const Contraction *product = folding->products[place];
-    if (statement->kind == STATEMENT_CALL) return statement->call == CALL_ATTEND;
+    const Contraction *product = product_at(folding, place);
+    if (statement->kind == STATEMENT_CALL) return statement->row->fuses_store;
     return product && product->kind != CONTRACTION_ROWS_BY_ROWS;
 }
 
 /* Starts with the last product: statements between two products go to the second, and only the
  * result of the first is stored in between. */
-void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
-              Kernel **epilogues, int *when) {
+void epilogue(Program *program, const List *statements, ScheduleUnit *const *units, int *touched,
+              int *when) {
     size_t count = (size_t)statements->count + 1;
     Folding folding = {
-        .program = program, .statements = statements, .products = products, .touched = touched};
+        .program = program, .statements = statements, .units = units, .touched = touched};
     folding.taken = arena_alloc(program->arena, count * sizeof *folding.taken);
     folding.when = when;
     for (int i = 0; i < statements->count; i++) when[i] = i;
@@ -487,13 +481,13 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
     for (int i = statements->count - 1; i >= 0; i--) {
         if (folding.taken[i] || !stores_elements(&folding, i)) continue;
         begin(&folding, i);
-        bool row = products[i] && products[i]->row;
-        if (products[i] && products[i]->kind == CONTRACTION_PRODUCT && !row) {
-            take_epilogues(&folding, products[i]);
+        const Contraction *product = units[i]->contraction;
+        if (product && product->kind == CONTRACTION_PRODUCT && !units[i]->row) {
+            take_epilogues(&folding, units[i]);
         } else {
             take_readers(&folding);
             take_makers(&folding);
         }
-        if (folding.count > 1 || row) epilogues[i] = kernel_of(&folding);
+        if (folding.count > 1 || units[i]->row) units[i]->epilogue = kernel_of(&folding);
     }
 }

@@ -11,14 +11,14 @@
  *                                                       d_bias[i,f] += ...
  */
 #include "analysis/access.h"
+#include "analysis/def_use.h"
 #include "schedule/nest.h"
 
 typedef struct Search {
     Program *program;
-    const Statement **toucher; /* by tensor->id: the last statement so far that accesses it */
-    bool *shared;              /* by tensor->id: other statements access it as well */
-    bool *met;                 /* by tensor->id: an earlier unit accesses it */
-    List repeats;              /* Index *, of the enclosing repeats */
+    const DefUse *def_use;
+    bool *met;    /* by tensor->id: an earlier unit accesses it */
+    List repeats; /* Index *, of the enclosing repeats */
 } Search;
 
 /* True if the subscript selects the group of a row in the result of all groups. Groups without rows
@@ -28,6 +28,13 @@ static bool is_group(const Contraction *product, const Expr *place) {
     for (int i = 0; relation && i < relation->group_of_count; i++)
         if (place->kind == EXPR_READ && place->tensor == relation->group_of[i]) return true;
     return false;
+}
+
+/* True if several statements access the tensor. */
+static bool is_shared(const Search *search, const Tensor *tensor) {
+    const List *accesses = &search->def_use->accesses[tensor->id];
+    const TensorAccess *first = accesses->items[0], *last = accesses->items[accesses->count - 1];
+    return first->position != last->position;
 }
 
 /* True if every element of the target is written in an iteration of the loops and repeats, and none
@@ -44,50 +51,33 @@ static bool makes_all(const Search *search, const Contraction *product, const Ex
         list_push(search->program->arena, &found, place->index);
     }
     for (int i = 0; i < search->repeats.count; i++)
-        if (list_find(&found, search->repeats.items[i]) < 0 || search->shared[target->tensor->id])
+        if (list_find(&found, search->repeats.items[i]) < 0 || is_shared(search, target->tensor))
             return false;
     return !search->met[target->tensor->id];
 }
 
 /* True unless a loop around it sums it. */
-static bool stores(const Contraction *product) {
-    if (product->kind == CONTRACTION_ROWS_BY_WEIGHT || product->second) return false;
+static bool stores(const ScheduleUnit *unit) {
+    const Contraction *product = unit->contraction;
+    if (product->kind == CONTRACTION_ROWS_BY_WEIGHT || unit->accumulated_product) return false;
     for (int i = 0; i < product->outer_count; i++)
         if (product->outer[i].summed) return false;
     return product->product.accumulate;
 }
 
-/* All reads and writes of a statement. */
-static List touched_by(const Search *search, const Statement *statement) {
-    List touched = {0};
-    reads_of(search->program->arena, statement, &touched);
-    writes_of(search->program->arena, statement, &touched);
-    return touched;
-}
-
-static void note_touches(Statement *statement, void *data) {
-    Search *search = data;
-    const List touched = touched_by(search, statement);
-    for (int i = 0; i < touched.count; i++) {
-        int id = ((Expr *)touched.items[i])->tensor->id;
-        search->shared[id] |= search->toucher[id] && search->toucher[id] != statement;
-        search->toucher[id] = statement;
-    }
-}
-
 static void meet(Search *search, const Statement *statement) {
-    const List touched = touched_by(search, statement);
+    const List touched = accesses_of(search->program->arena, statement);
     for (int i = 0; i < touched.count; i++)
         search->met[((Expr *)touched.items[i])->tensor->id] = true;
 }
 
-static void look_at(Search *search, const ScheduleUnit *unit);
+static void look_at(Search *search, ScheduleUnit *unit);
 
 static void look_at_all(Search *search, const List *units) {
     for (int i = 0; i < units->count; i++) look_at(search, units->items[i]);
 }
 
-static void look_at(Search *search, const ScheduleUnit *unit) {
+static void look_at(Search *search, ScheduleUnit *unit) {
     const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
     if (unit->kind == UNIT_REPEAT) {
         list_push(search->program->arena, &search->repeats, unit->statement->index);
@@ -96,8 +86,8 @@ static void look_at(Search *search, const ScheduleUnit *unit) {
         return;
     }
     if (unit->kind == UNIT_CONTRACTION) {
-        unit->contraction->begins = unit->statement->target->tensor->role == ROLE_GRADIENT &&
-                                    !unit->once && stores(unit->contraction) &&
+        unit->overwrites_gradient = unit->statement->target->tensor->role == ROLE_GRADIENT &&
+                                    !unit->once && stores(unit) &&
                                     makes_all(search, unit->contraction, unit->statement->target);
     }
     for (int i = 0; kernel && i < kernel->members.count; i++)
@@ -109,10 +99,7 @@ void first_sums(Schedule *schedule) {
     Program *program = schedule->program;
     const size_t tensors = (size_t)program->tensors.count + 1;
     if (program->graph != GRAPH_TRAIN || program->target->launches) return;
-    Search search = {.program = program};
-    search.toucher = arena_alloc(program->arena, tensors * sizeof *search.toucher);
-    search.shared = arena_alloc(program->arena, tensors * sizeof *search.shared);
+    Search search = {.program = program, .def_use = def_use_new(program)};
     search.met = arena_alloc(program->arena, tensors * sizeof *search.met);
-    block_walk(&program->body, note_touches, &search);
     look_at_all(&search, &schedule->units);
 }

@@ -35,18 +35,17 @@ typedef struct Seam {
     bool found;
 } Seam;
 
-static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statement *statement) {
+static ScheduleUnit *unit_new(Fusion *fusion, UnitKind kind, Statement *statement) {
     ScheduleUnit *unit = arena_alloc(fusion->program->arena, sizeof *unit);
     unit->kind = kind;
     unit->statement = statement;
     unit->once = statement->once;
-    list_push(fusion->program->arena, units, unit);
     return unit;
 }
 
 static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement *statement) {
     const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
-    const Contraction *second = unit->contraction ? unit->contraction->second : NULL;
+    const ScheduleUnit *second = unit->accumulated_product;
     if (unit->kind == UNIT_REPEAT) return true;
     if (second && statements_meet(fusion->program->arena, second->statement, statement))
         return true;
@@ -101,9 +100,7 @@ static bool reads_the_same(Arena *arena, const Statement *one, const Statement *
     reads_of(arena, one, &reads[0]);
     reads_of(arena, other, &reads[1]);
     for (int i = 0; i < reads[0].count; i++)
-        for (int j = 0; j < reads[1].count; j++)
-            if (((Expr *)reads[0].items[i])->tensor == ((Expr *)reads[1].items[j])->tensor)
-                return true;
+        if (accesses_have(&reads[1], ((Expr *)reads[0].items[i])->tensor)) return true;
     return false;
 }
 
@@ -133,48 +130,72 @@ static void fetch_sum(Fusion *fusion, List *units) {
 static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     own_indices(fusion->program, statement);
     if (join_kernel(fusion, units, statement)) return;
-    ScheduleUnit *unit = unit_new(fusion, units, UNIT_KERNEL, statement);
+    ScheduleUnit *unit = unit_new(fusion, UNIT_KERNEL, statement);
+    list_push(fusion->program->arena, units, unit);
     unit->statement = NULL;
     unit->kernel = arena_alloc(fusion->program->arena, sizeof *unit->kernel);
     nest_add(fusion->program, unit->kernel, statement, true);
     if (fusion->program->target->launches) fetch_sum(fusion, units);
 }
 
-static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
-                          Kernel *epilogue);
+static void add_statement(Fusion *fusion, List *units, Statement *statement, ScheduleUnit *unit);
 
-static bool is_taken(const Statement *statement, const Kernel *epilogue) {
+/* On a GPU, a row is read once together with the matrix, in vectors of one type. A library call
+ * computes only the product and needs separate launches for the work around it. */
+static bool is_row(const Program *program, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool along = product->b_k == 1;
+    return program->target->row_products && contraction->kind == CONTRACTION_PRODUCT &&
+           product->m == 1 && product->a_k == 1 && (along || product->b_n == 1) &&
+           !contraction->outer_count && product->batch[0] * product->batch[1] == 1 &&
+           product->a_type == product->b_type &&
+           product->rounded == (product->a_type == TYPE_BF16) &&
+           lines_begin_in_vectors(contraction->a, 0) &&
+           lines_begin_in_vectors(contraction->b, along ? product->b_n : product->b_k);
+}
+
+/* The unit of a product, call or repeat; NULL for other loops. */
+static ScheduleUnit *unit_of(Fusion *fusion, Statement *statement) {
+    Program *program = fusion->program;
+    if (statement->kind == STATEMENT_CALL) return unit_new(fusion, UNIT_CALL, statement);
+    if (statement->kind == STATEMENT_REPEAT) return unit_new(fusion, UNIT_REPEAT, statement);
+    Contraction *product = unit_product(program, statement);
+    if (!product) return NULL;
+    ScheduleUnit *unit = unit_new(fusion, UNIT_CONTRACTION, statement);
+    unit->contraction = product;
+    unit->row = is_row(program, product);
+    return unit;
+}
+
+/* True if the unit computes the statement as well. */
+static bool is_taken(const Statement *statement, const ScheduleUnit *unit) {
+    const ScheduleUnit *added = unit ? unit->accumulated_product : NULL;
+    const Kernel *epilogue = unit ? unit->epilogue : NULL;
     for (int i = 1; epilogue && i < epilogue->members.count; i++)
         if (((Member *)epilogue->members.items[i])->statement == statement) return true;
-    return false;
+    return added && added->statement == statement;
 }
 
 static void add_block(Fusion *fusion, List *units, const Block *block) {
     const List *statements = &block->statements;
     size_t count = (size_t)statements->count + 1;
-    Contraction **products = arena_alloc(fusion->program->arena, count * sizeof *products);
-    Kernel **epilogues = arena_alloc(fusion->program->arena, count * sizeof *epilogues);
-    for (int i = 0; i < statements->count; i++)
-        products[i] = unit_product(fusion->program, statements->items[i]);
+    ScheduleUnit **made = arena_alloc(fusion->program->arena, count * sizeof *made);
+    for (int i = 0; i < statements->count; i++) made[i] = unit_of(fusion, statements->items[i]);
     int *when = arena_alloc(fusion->program->arena, count * sizeof *when);
     for (int i = 0; i < statements->count; i++) when[i] = i;
-    if (fusion->touched)
-        epilogue(fusion->program, statements, products, fusion->touched, epilogues, when);
+    if (fusion->touched) epilogue(fusion->program, statements, made, fusion->touched, when);
     for (int i = 0; i < statements->count && fusion->touched; i++) {
-        int first = find_pair(fusion->program, statements, products, epilogues, when, i);
+        int first = find_pair(fusion->program, statements, made, when, i);
         if (first < 0) continue;
         when[first] = i;
-        products[first]->statement = statements->items[first];
-        products[i]->second = products[first];
-        products[i]->product.accumulate = products[first]->product.accumulate;
+        made[i]->accumulated_product = made[first];
+        made[i]->contraction->product.accumulate = made[first]->contraction->product.accumulate;
     }
     for (int i = 0; i < statements->count; i++) {
         for (int j = 0; j < statements->count; j++)
-            if (j != i && when[j] == i && !is_taken(statements->items[j], epilogues[i]) &&
-                !(products[j] && products[i] && products[i]->second == products[j]))
-                add_statement(fusion, units, statements->items[j], products[j], epilogues[j]);
-        if (when[i] == i)
-            add_statement(fusion, units, statements->items[i], products[i], epilogues[i]);
+            if (j != i && when[j] == i && !is_taken(statements->items[j], made[i]))
+                add_statement(fusion, units, statements->items[j], made[j]);
+        if (when[i] == i) add_statement(fusion, units, statements->items[i], made[i]);
     }
 }
 
@@ -208,8 +229,7 @@ static bool join_rows(Fusion *fusion, List *units) {
     for (int i = last - 1; i >= 0 && i >= last - MAX_BACK; i--) {
         const ScheduleUnit *before = units->items[i];
         if (units_meet(fusion, before, unit)) return false;
-        if (!before->contraction || !before->contraction->row || before->once != unit->once)
-            continue;
+        if (!before->row || before->once != unit->once) continue;
         if (!count++) found = i;
         if (before->beside) continue;
         if (count < MAX_BESIDE) break;
@@ -224,40 +244,36 @@ static bool join_rows(Fusion *fusion, List *units) {
 }
 
 /* The later statement of two that form one product: it accumulates only if the first one does. */
-static Statement *as_one(Fusion *fusion, const Statement *statement, const Contraction *product) {
+static Statement *as_one(Fusion *fusion, const ScheduleUnit *unit) {
     Statement *one = arena_alloc(fusion->program->arena, sizeof *one);
-    *one = *statement;
-    one->accumulate = product->product.accumulate;
+    *one = *unit->statement;
+    one->accumulate = unit->contraction->product.accumulate;
     return one;
 }
 
-static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
-                          Kernel *epilogue) {
-    if (statement->kind == STATEMENT_CALL) {
-        unit_new(fusion, units, UNIT_CALL, statement)->epilogue = epilogue;
-    } else if (statement->kind == STATEMENT_REPEAT) {
+/* Adds the unit of the statement; NULL: it becomes part of a kernel. */
+static void add_statement(Fusion *fusion, List *units, Statement *statement, ScheduleUnit *unit) {
+    if (!unit) {
+        add_kernel(fusion, units, statement);
+        return;
+    }
+    list_push(fusion->program->arena, units, unit);
+    if (unit->kind == UNIT_REPEAT) {
         const bool ordered = fusion->ordered;
         fusion->ordered = statement->ordered;
-        add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body, &statement->body);
+        add_block(fusion, &unit->body, &statement->body);
         fusion->ordered = ordered;
-    } else if (product) {
-        if (product->second) statement = as_one(fusion, statement, product);
-        ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
-        unit->contraction = product;
-        unit->epilogue = epilogue;
-        if (product->row && join_rows(fusion, units)) return;
-        bool plain = !epilogue || epilogue->members.count == 1;
+    } else if (unit->kind == UNIT_CONTRACTION) {
+        if (unit->accumulated_product) unit->statement = as_one(fusion, unit);
+        if (unit->row && join_rows(fusion, units)) return;
+        bool plain = !unit->epilogue || unit->epilogue->members.count == 1;
         if (fusion->program->target->launches && plain) move_up(fusion, units);
-    } else {
-        add_kernel(fusion, units, statement);
     }
 }
 
 /* Records the accesses to tensors; kernel NULL: by a unit that is no kernel. */
 static void note_users(Fusion *fusion, const Statement *statement, Kernel *kernel) {
-    List touched = {0};
-    reads_of(fusion->program->arena, statement, &touched);
-    writes_of(fusion->program->arena, statement, &touched);
+    const List touched = accesses_of(fusion->program->arena, statement);
     for (int i = 0; i < touched.count; i++) {
         int id = ((Expr *)touched.items[i])->tensor->id;
         if (!kernel || (fusion->users[id] && fusion->users[id] != kernel))
@@ -274,8 +290,8 @@ static void note_units(Fusion *fusion, const List *units) {
             note_units(fusion, &unit->body);
         else if (!kernel) {
             note_users(fusion, unit->statement, NULL);
-            if (unit->contraction && unit->contraction->second)
-                note_users(fusion, unit->contraction->second->statement, NULL);
+            if (unit->accumulated_product)
+                note_users(fusion, unit->accumulated_product->statement, NULL);
         } else
             for (int j = 0; j < kernel->members.count; j++)
                 note_users(fusion, ((Member *)kernel->members.items[j])->statement, kernel);

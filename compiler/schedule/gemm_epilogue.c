@@ -63,7 +63,7 @@ static bool as_matrix(const Expr *access, const Member *member, int rows, Matrix
 /* ---- sums ---- */
 
 typedef struct Sum {
-    Contraction *fused; /* to which the terms are added */
+    ScheduleUnit *unit; /* to which the terms are added */
     const Member *member;
     int rows, results;
 } Sum;
@@ -85,7 +85,8 @@ static bool take_factor(Contraction *fused, const Expr *term) {
 
 /* Accepts a sum if its terms are the result, once, and addable tensors. */
 static bool take_terms(Sum *sum, Expr *term) {
-    Contraction *fused = sum->fused;
+    ScheduleUnit *unit = sum->unit;
+    Contraction *fused = unit->contraction;
     Matrix matrix;
     if (term->kind == EXPR_APPLY && term->op == OP_MUL)
         return take_factor(fused, term) && ++sum->results == 1;
@@ -94,12 +95,12 @@ static bool take_terms(Sum *sum, Expr *term) {
     if (term->kind != EXPR_READ) return false;
     if (term->tensor == fused->c->tensor) return ++sum->results == 1;
     if (!as_matrix(term, sum->member, sum->rows, &matrix) || matrix.column != 1) return false;
-    if (!fused->bias && matrix.row == 0) {
-        fused->bias = term;
+    if (!unit->bias && matrix.row == 0) {
+        unit->bias = term;
         return true;
     }
-    if (fused->add || matrix.row < fused->product.n) return false;
-    fused->add = term;
+    if (unit->add || matrix.row < fused->product.n) return false;
+    unit->add = term;
     fused->product.add_m = matrix.row;
     return true;
 }
@@ -147,13 +148,21 @@ static int function_of(const Expr *expr, const Tensor *result, const Expr *other
 
 /* ---- the product ---- */
 
+void copy_product(ScheduleUnit *to, const ScheduleUnit *from) {
+    Contraction *own = to->contraction;
+    *own = *from->contraction;
+    *to = *from;
+    to->contraction = own;
+}
+
 static bool has_type(const Expr *operand, Type type) {
     return !operand || operand->tensor->type == type;
 }
 
 /* Adds the statement, a function, as the end of the epilogue; kept: the result has other
  * readers. */
-static bool end_in_function(Contraction *fused, const Member *next, int rows, bool kept) {
+static bool end_in_function(ScheduleUnit *unit, const Member *next, int rows, bool kept) {
+    Contraction *fused = unit->contraction;
     Expr *other = NULL, *value = next->statement->value;
     Matrix matrix = {fused->product.c_m, 1};
     if (!depends_on(value, fused->c->tensor, &other)) return false;
@@ -162,21 +171,24 @@ static bool end_in_function(Contraction *fused, const Member *next, int rows, bo
         (kept || fused->product.epilogue_ops || !as_matrix(other, next, rows, &matrix)))
         return false;
     if (function == MOEC_GELU_BACK || kept) {
-        fused->kept = other ? other : fused->c;
+        unit->kept = other ? other : fused->c;
         fused->product.kept_m = matrix.row;
     }
     fused->product.epilogue_ops |= function | (kept ? MOEC_KEEP : 0);
     return function && matrix.column == 1 && fused->product.kept_m % MOEC_VECTOR == 0;
 }
 
-static bool end_in_sum(Contraction *fused, const Member *next, int rows) {
-    Sum sum = {fused, next, rows, 0};
+static bool end_in_sum(ScheduleUnit *unit, const Member *next, int rows) {
+    Sum sum = {unit, next, rows, 0};
     if (!take_terms(&sum, next->statement->value) || sum.results != 1) return false;
-    fused->product.epilogue_ops |= (fused->add ? MOEC_ADD : 0) | (fused->bias ? MOEC_BIAS : 0);
+    unit->contraction->product.epilogue_ops |=
+        (unit->add ? MOEC_ADD : 0) | (unit->bias ? MOEC_BIAS : 0);
     return true;
 }
 
-bool gemm_epilogue(Contraction *product, const Member *first, const Member *next, bool kept) {
+bool gemm_epilogue(ScheduleUnit *unit, const Member *first, const Member *next, bool kept) {
+    const Contraction *product = unit->contraction;
+    ScheduleUnit trial = *unit;
     Contraction fused = *product;
     const Statement *statement = next->statement;
     Expr *target = statement->target;
@@ -186,16 +198,18 @@ bool gemm_epilogue(Contraction *product, const Member *first, const Member *next
         !as_matrix(target, next, rows, &matrix) || matrix.column != 1 ||
         matrix.row < product->product.n)
         return false;
-    if (!end_in_function(&fused, next, rows, kept)) {
+    trial.contraction = &fused;
+    if (!end_in_function(&trial, next, rows, kept)) {
+        trial.kept = unit->kept;
         fused = *product;
-        if (kept || !end_in_sum(&fused, next, rows)) return false;
+        if (kept || !end_in_sum(&trial, next, rows)) return false;
     }
     Type type = target->tensor->type;
-    if (!has_type(fused.add, type) || !has_type(fused.bias, type) || !has_type(fused.kept, type))
+    if (!has_type(trial.add, type) || !has_type(trial.bias, type) || !has_type(trial.kept, type))
         return false;
     fused.c = target;
     fused.product.c_m = matrix.row;
     fused.product.c_type = type;
-    *product = fused;
+    copy_product(unit, &trial);
     return true;
 }

@@ -83,16 +83,24 @@ typedef struct ScheduleUnit {
     Statement *statement; /* contraction, call, repeat */
     Kernel *kernel;
     Contraction *contraction;
-    Kernel *epilogue; /* of a contraction or a call: its statement and the statements computed in
-                         its store; or NULL */
-    List body;        /* ScheduleUnit * */
+    Kernel *epilogue; /* of a contraction or a call: its statement and the statements computed
+                                in its store; or NULL */
+    Expr *add, *bias, *kept;                  /* of the epilogue in a library, or NULL */
+    struct ScheduleUnit *accumulated_product; /* another product of the same rows that is added to
+                                                 the same result in the same tiles, or NULL */
+    bool row; /* a dense product on a GPU, with a single row: our own kernel, with an epilogue */
+    struct ScheduleUnit
+        *paired_row;          /* another product of the same row and sizes; the store computes
+                                        with both results of a column; or NULL */
+    bool overwrites_gradient; /* in the first micro-batch of a step: see first_sums.c */
+    List body;                /* ScheduleUnit * */
     bool once;
     bool beside; /* a row that shares a launch with the previous unit: neither accesses a tensor
                     that the other writes */
 } ScheduleUnit;
 
 /* The memory of a tensor. */
-typedef struct Place {
+typedef struct Allocation {
     bool used;    /* some unit needs its memory */
     bool slots;   /* a carried tensor: iteration t is in slot t & 1 */
     bool cleared; /* zero at the start of each run */
@@ -100,13 +108,13 @@ typedef struct Place {
     size_t bytes, offset;
     const Tensor *over; /* its memory was that of this tensor, or NULL: see buffer_reuse.c */
     bool taken;         /* another tensor reuses its memory */
-} Place;
+} Allocation;
 
 typedef struct Schedule {
     Program *program;
-    List units;    /* ScheduleUnit * */
-    int second;    /* index of the unit that starts the second training phase; 0: there is none */
-    Place *places; /* by tensor->id */
+    List units; /* ScheduleUnit * */
+    int second; /* index of the unit that starts the second training phase; 0: there is none */
+    Allocation *places; /* by tensor->id */
     size_t arena_bytes;
 } Schedule;
 

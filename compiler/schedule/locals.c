@@ -11,52 +11,46 @@
 /* Elements of rows on the stack of one thread: 64 KiB; in the shared memory of a block: 32 KiB. */
 enum { MAX_ROW = 8192 };
 
-typedef struct Use {
+/* An access in a kernel. */
+typedef struct LocalAccess {
     Member *member;
     Expr *access;
     bool write;
-} Use;
+} LocalAccess;
 
-typedef struct Uses {
-    Use *items;
-    int count;
-} Uses;
+static LocalAccess *use_at(const List *uses, int i) {
+    return uses->items[i];
+}
 
-static Uses uses_of(Program *program, const Kernel *kernel, const Tensor *tensor) {
-    List members = {0}, accesses = {0}, writes = {0};
+/* All accesses of a tensor in a kernel, LocalAccess *. */
+static List uses_of(Program *program, const Kernel *kernel, const Tensor *tensor) {
+    List uses = {0};
     for (int i = 0; i < kernel->members.count; i++) {
         Member *member = kernel->members.items[i];
-        List reads = {0}, written = {0};
-        reads_of(program->arena, member->statement, &reads);
-        for (int j = 0; j < reads.count; j++) {
-            if (((Expr *)reads.items[j])->tensor != tensor) continue;
-            list_push(program->arena, &members, member);
-            list_push(program->arena, &accesses, reads.items[j]);
-            list_push(program->arena, &writes, NULL);
+        const List accesses = accesses_of(program->arena, member->statement);
+        const int outputs = member->statement->outputs.count;
+        const int written = accesses.count - (outputs ? outputs : 1); /* the target */
+        for (int j = 0; j < accesses.count; j++) {
+            Expr *access = accesses.items[j];
+            if (access->tensor != tensor) continue;
+            LocalAccess *use = arena_alloc(program->arena, sizeof *use);
+            *use = (LocalAccess){member, access, j == written};
+            list_push(program->arena, &uses, use);
         }
-        writes_of(program->arena, member->statement, &written);
-        if (((Expr *)written.items[0])->tensor != tensor) continue;
-        list_push(program->arena, &members, member);
-        list_push(program->arena, &accesses, written.items[0]);
-        list_push(program->arena, &writes, member);
     }
-    Uses uses = {arena_alloc(program->arena, (size_t)(members.count + 1) * sizeof *uses.items),
-                 members.count};
-    for (int i = 0; i < members.count; i++)
-        uses.items[i] = (Use){members.items[i], accesses.items[i], writes.items[i] != NULL};
     return uses;
 }
 
-static const Use *first_write(const Uses *uses) {
+static const LocalAccess *first_write(const List *uses) {
     for (int i = 0; i < uses->count; i++)
-        if (uses->items[i].write) return &uses->items[i];
+        if (use_at(uses, i)->write) return use_at(uses, i);
     return NULL;
 }
 
 /* On an axis of one element a variable has no subscript: every use must select that element. */
-static bool names_the_one(const Uses *uses, int dimension) {
+static bool names_the_one(const List *uses, int dimension) {
     for (int i = 0; i < uses->count; i++) {
-        const Expr *sub = uses->items[i].access->args[dimension];
+        const Expr *sub = use_at(uses, i)->access->args[dimension];
         if (sub->kind != EXPR_INDEX && !expr_is_number(sub, 0)) return false;
     }
     return true;
@@ -64,7 +58,7 @@ static bool names_the_one(const Uses *uses, int dimension) {
 
 /* True if every subscript of the write is a distinct loop or fixed, and all uses agree on the fixed
  * ones. */
-static bool is_regular(const Use *write, const Uses *uses) {
+static bool is_regular(const LocalAccess *write, const List *uses) {
     for (int i = 0; i < write->access->count; i++) {
         const Expr *sub = write->access->args[i];
         bool loop = sub->kind == EXPR_INDEX && !sub->index->of_repeat;
@@ -75,21 +69,21 @@ static bool is_regular(const Use *write, const Uses *uses) {
         for (int j = 0; j < write->member->statement->loop_count; j++)
             if (expr_uses_index(sub, write->member->statement->loops[j])) return false;
         for (int j = 0; j < uses->count; j++)
-            if (!expr_equal(uses->items[j].access->args[i], sub)) return false;
+            if (!expr_equal(use_at(uses, j)->access->args[i], sub)) return false;
     }
     return true;
 }
 
 /* The number of outer loops that all uses share with the first write, in the same iteration. */
-static int shared_by_all(const Use *write, const Uses *uses) {
+static int shared_by_all(const LocalAccess *write, const List *uses) {
     const Member *member = write->member;
     int shared = member->block >= 0 ? member->block : member->kept;
     for (int i = 0; i < uses->count; i++) {
-        const Member *other = uses->items[i].member;
+        const Member *other = use_at(uses, i)->member;
         int level = 0;
         while (level < shared && level < other->depth &&
                other->path[level] == member->path[level] &&
-               same_iteration(write->access, member->order[level], uses->items[i].access,
+               same_iteration(write->access, member->order[level], use_at(uses, i)->access,
                               other->order[level]))
             level++;
         shared = level;
@@ -109,20 +103,20 @@ static long row_size(const Member *member, const Expr *target, int covered) {
     return size;
 }
 
-static bool is_scatter_use(const Use *use) {
+static bool is_scatter_use(const LocalAccess *use) {
     return use->write && statement_is_scatter(use->member->statement);
 }
 
 static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, bool alone,
                        long *rows) {
     if (tensor->type == TYPE_BF16) return NULL; /* a variable would not round */
-    Uses uses = uses_of(program, kernel, tensor);
-    const Use *write = first_write(&uses);
+    List uses = uses_of(program, kernel, tensor);
+    const LocalAccess *write = first_write(&uses);
     for (int i = 0; i < uses.count; i++)
-        if (is_scatter_use(&uses.items[i])) return NULL;
+        if (is_scatter_use(use_at(&uses, i))) return NULL;
     if (!is_regular(write, &uses)) return NULL;
     Member *member = write->member;
-    bool starts = write == uses.items && !member->statement->accumulate;
+    bool starts = write == uses.items[0] && !member->statement->accumulate;
     int covered = shared_by_all(write, &uses);
     bool scalar = covered == member->kept && !member->column;
     if (scalar && uses.count == 1 && !alone) return NULL;

@@ -18,7 +18,7 @@ typedef struct Accesses {
     List reads, writes;
 } Accesses;
 
-static Accesses accesses_of(Program *program, const Statement *statement) {
+static Accesses reads_and_writes(Program *program, const Statement *statement) {
     Accesses accesses = {{0}, {0}};
     reads_of(program->arena, statement, &accesses.reads);
     writes_of(program->arena, statement, &accesses.writes);
@@ -40,12 +40,12 @@ static bool apart(const List *writes, const Index *write_index, const List *touc
 
 static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, const Member *added,
                       int level) {
-    Accesses new = accesses_of(program, added->statement);
+    Accesses new = reads_and_writes(program, added->statement);
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
         if (level >= member->depth || member->path[level] != loop) continue;
         if (member->listed || added->listed) return false;
-        Accesses old = accesses_of(program, member->statement);
+        Accesses old = reads_and_writes(program, member->statement);
         const Index *a = member->order[level], *b = added->order[level];
         if (!apart(&old.writes, a, &new.reads, b) || !apart(&old.writes, a, &new.writes, b) ||
             !apart(&new.writes, b, &old.reads, a))

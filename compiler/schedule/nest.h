@@ -23,17 +23,19 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
 
 /* ---- epilogue.c ---- */
 
-/* Sets the kernel of the epilogue of each product of a block, by index; NULL if it has none. Sets
- * `when` to the index of each statement, or of the product that computes it in its store or
- * directly before. */
-void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
-              Kernel **epilogues, int *when);
+/* Sets the epilogues of the products and attentions of a block; units: by index in its statements,
+ * NULL for loops that are no product. Sets `when` to the index of each statement, or of the product
+ * that computes it in its store or directly before. */
+void epilogue(Program *program, const List *statements, ScheduleUnit *const *units, int *touched,
+              int *when);
 
 /* ---- gemm_epilogue.c ---- */
 
 /* Adds the next statement after a dense product to its epilogue if possible. first, next: the
  * product and that statement, with corresponding loops; kept: the result has other readers. */
-bool gemm_epilogue(Contraction *product, const Member *first, const Member *next, bool kept);
+/* Copies a unit of a product and the contraction in it. */
+void copy_product(ScheduleUnit *to, const ScheduleUnit *from);
+bool gemm_epilogue(ScheduleUnit *unit, const Member *first, const Member *next, bool kept);
 
 /* ---- dual_gemm.c ---- */
 
@@ -41,13 +43,12 @@ bool gemm_epilogue(Contraction *product, const Member *first, const Member *next
 bool same_place(const Expr *one, const Expr *other);
 
 /* The index of an earlier product that can use the tiles of the one at `place`, or -1. */
-int find_pair(Program *program, const List *statements, Contraction *const *products,
-              Kernel *const *epilogues, const int *when, int place);
+int find_pair(Program *program, const List *statements, ScheduleUnit *const *units, const int *when,
+              int place);
 
 /* ---- first_sums.c ---- */
 
-/* Sets Contraction.begins of products that overwrite a gradient in the first micro-batch of a
- * step. */
+/* Sets overwrites_gradient of the units. */
 void first_sums(Schedule *schedule);
 
 /* ---- locals.c ---- */

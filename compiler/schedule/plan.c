@@ -105,8 +105,8 @@ static void touch_units(Planning *planning, List *units, const Around *around) {
         } else {
             touch_statement(planning, unit->statement, NULL, base);
         }
-        if (unit->contraction && unit->contraction->second) {
-            const Contraction *second = unit->contraction->second;
+        if (unit->accumulated_product) {
+            const Contraction *second = unit->accumulated_product->contraction;
             touch(planning, second->a, NULL, base);
             touch(planning, second->b, NULL, base);
             touch_table(planning, second->gather, base);
@@ -159,7 +159,7 @@ static const Around *home_of(const List *touches) {
     return home;
 }
 
-static void find_lifetime(Place *place, const List *touches) {
+static void find_lifetime(Allocation *place, const List *touches) {
     const Touch *first = touches->items[0];
     const Around *home = home_of(touches);
     place->first = first->at;
@@ -242,22 +242,22 @@ static bool is_carried(const Tensor *tensor, const List *touches) {
 
 /* ---- offsets ---- */
 
-static bool lives_with(const Place *a, const Place *b) {
+static bool lives_with(const Allocation *a, const Allocation *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
 static int by_bytes(const void *a, const void *b) {
-    const Place *one = *(Place *const *)a, *other = *(Place *const *)b;
+    const Allocation *one = *(Allocation *const *)a, *other = *(Allocation *const *)b;
     if (one->bytes != other->bytes) return one->bytes < other->bytes ? 1 : -1;
     return one < other ? -1 : 1;
 }
 
 /* The lowest offset without an overlap with the earlier entries, which are sorted by offset. Each
  * overlapping entry moves it up, until no later entry reaches down to it. */
-static size_t first_fit(Place *const *placed, int count, const Place *place) {
+static size_t first_fit(Allocation *const *placed, int count, const Allocation *place) {
     size_t offset = 0;
     for (int i = 0; i < count; i++) {
-        const Place *other = placed[i];
+        const Allocation *other = placed[i];
         if (other->offset >= offset + place->bytes) break;
         size_t end = other->offset + other->bytes;
         if (end > offset && lives_with(place, other)) offset = end;
@@ -266,33 +266,33 @@ static size_t first_fit(Place *const *placed, int count, const Place *place) {
 }
 
 /* Inserts the entry after all those with the same or a lower offset. */
-static void insert(Place **placed, int count, Place *place) {
+static void insert(Allocation **placed, int count, Allocation *place) {
     int at = count;
     for (; at > 0 && placed[at - 1]->offset > place->offset; at--) placed[at] = placed[at - 1];
     placed[at] = place;
 }
 
 /* The original owner of the memory. */
-static Place *first_owner(const Schedule *schedule, Place *place) {
+static Allocation *first_owner(const Schedule *schedule, Allocation *place) {
     while (place->over) place = &schedule->places[place->over->id];
     return place;
 }
 
 static void assign(Schedule *schedule, Arena *arena) {
     int count = 0, total = schedule->program->tensors.count;
-    Place **order = arena_alloc(arena, (size_t)(total + 1) * sizeof *order);
-    Place **placed = arena_alloc(arena, (size_t)(total + 1) * sizeof *placed);
-    Place *owned = arena_alloc(arena, (size_t)(total + 1) * sizeof *owned);
+    Allocation **order = arena_alloc(arena, (size_t)(total + 1) * sizeof *order);
+    Allocation **placed = arena_alloc(arena, (size_t)(total + 1) * sizeof *placed);
+    Allocation *owned = arena_alloc(arena, (size_t)(total + 1) * sizeof *owned);
     for (int i = 0; i < total; i++) {
-        Place *place = &schedule->places[i];
+        Allocation *place = &schedule->places[i];
         owned[i] = *place;
         if (place->bytes && !place->over) order[count++] = &owned[i];
     }
     /* Memory is in use until the end of the last tensor in it. */
     for (int i = 0; i < total; i++) {
-        Place *place = &schedule->places[i];
+        Allocation *place = &schedule->places[i];
         if (!place->over) continue;
-        Place *owner = &owned[first_owner(schedule, place) - schedule->places];
+        Allocation *owner = &owned[first_owner(schedule, place) - schedule->places];
         if (place->last > owner->last) owner->last = place->last;
     }
     qsort(order, (size_t)count, sizeof *order, by_bytes);
@@ -303,7 +303,7 @@ static void assign(Schedule *schedule, Arena *arena) {
         if (end > schedule->arena_bytes) schedule->arena_bytes = end;
     }
     for (int i = 0; i < total; i++) {
-        Place *place = &schedule->places[i];
+        Allocation *place = &schedule->places[i];
         if (place->bytes)
             place->offset = owned[first_owner(schedule, place) - schedule->places].offset;
     }
@@ -320,7 +320,7 @@ void plan(Schedule *schedule) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         const List *touches = &planning.touches[i];
-        Place *place = &schedule->places[i];
+        Allocation *place = &schedule->places[i];
         place->used = touches->count > 0;
         if (!place->used || tensor->role != ROLE_TEMP) continue;
         find_lifetime(place, touches);
@@ -369,7 +369,7 @@ char *print_plan(Arena *arena, const Schedule *schedule) {
     }
     text_add(&text, "%12s %12s %6s %6s  tensor\n", "offset", "bytes", "from", "to");
     for (int i = 0; i < program->tensors.count; i++) {
-        const Place *place = &schedule->places[i];
+        const Allocation *place = &schedule->places[i];
         const Tensor *tensor = program->tensors.items[i];
         if (!place->bytes) continue;
         const char *over = place->over ? place->over->name : NULL;

@@ -122,7 +122,7 @@ bool error_message(const char *help, const char *format, ...) {
 
 void written_message(const char *path, const char *next, ...) {
     char *text = NULL;
-    if (level < 0 || file_is_standard(path)) return;
+    if (level < 0 || strcmp(path, "-") == 0) return;
     progress_clear();
     fflush(stdout);
     if (asprintf(&text, "wrote %s (%s)", path, quantity((double)file_bytes(path), "B").text) >= 0) {

@@ -68,51 +68,53 @@ static void share_block(Arena *arena, FormBlock *block, int depth) {
 }
 
 static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
-    Arena *arena = emitter->lower.arena;
-    OpenclKernel *made = arena_alloc(arena, sizeof *made);
-    KernelText text;
-    open_kernel(emitter, kernel, &text);
+    LoopKernel *loops = open_kernel(emitter, kernel);
     lower_nests(&emitter->lower, kernel->root);
-    add_parameters(emitter, &text.parameters, &text.arguments);
-    for (int i = 0; i < emitter->lower.program->tensors.count; i++)
-        if (emitter->lower.used[i]) list_push(arena, &made->tensors, emitter->lower.program->tensors.items[i]);
-    KernelForm form = {.work = kernel->work, .block = text.body};
-    parallel(arena, &form, emitter->lower.program->target);
-    text.body = form.block;
-    kernel->work = 0; /* nothing is left to share out */
-    made->group = has_parallel(&text.body) ? GROUP : 1;
+    add_params(emitter, &loops->params);
+    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
+}
+
+/* Shares out the loops of a kernel. */
+static OpenclKernel *share(Arena *arena, LoopKernel *loops) {
+    OpenclKernel *made = arena_alloc(arena, sizeof *made);
+    FormBlock *block = &loops->form.block;
+    parallel(arena, &loops->form, loops->target);
+    made->group = has_parallel(block) ? GROUP : 1;
     made->items = made->group;
-    if (is_one_loop(&text.body)) {
+    if (is_one_loop(block)) {
         made->items *= GROUPS;
-        share_loop(arena, text.body.last, true);
+        share_loop(arena, block->last, true);
     } else {
-        share_block(arena, &text.body, 0);
+        share_block(arena, block, 0);
     }
-    made->name = kernel_name(emitter, kernel, NULL);
-    close_kernel(emitter, &text, NULL, made->name, "");
-    list_push(arena, &emitter->device->kernels, made);
+    hoist(arena, &loops->form, loops->target);
+    name_common(arena, &loops->form, loops->target);
+    name_variables(arena, &loops->form, loops->target);
+    made->name = loops->form.name;
+    for (int i = 0; i < loops->params.count; i++)
+        list_push(arena, &made->tensors,
+                  (void *)(uintptr_t)((Param *)loops->params.items[i])->buffer->tensor);
+    return made;
 }
 
 /* Memory is zero at the start. */
-static void clear(Emitter *emitter, const char *name, size_t bytes) {
-    (void)emitter, (void)name, (void)bytes;
-}
-
 static const EmitTarget target_opencl = {.parameters = {.function = "__kernel void",
                                                         .memory = "__global ",
                                                         .alone = "restrict ",
-                                                        .address = ""},
+                                                        .address = "",
+                                                        .begin = ""},
                                          .kernel = emit_opencl_kernel,
-                                         .clear = clear,
+                                         .clear = "",
                                          .apart = true};
 
 const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {
     for (int i = 0; i < schedule->units.count; i++)
         if (((ScheduleUnit *)schedule->units.items[i])->kind != UNIT_KERNEL) return NULL;
-    Module *module = emit_module(arena, &schedule, 1, &target_opencl, NULL);
-    *kernels = module->device.kernels;
+    Module *module = module_for(arena, &schedule, 1, &target_opencl, false);
+    for (int i = 0; i < module->kernels.count; i++)
+        list_push(arena, kernels, share(arena, module->kernels.items[i]));
     Text text = {.arena = arena};
     add_sizes(&text, &module->sizes, true);
-    text_add(&text, "%s", module->device.text.text);
+    print_functions(&text, module, &module->device, NULL, NULL);
     return text.text;
 }

@@ -64,6 +64,29 @@ def loads():
     refused(ValueError, "folder|not a file", lambda: moec.read_log(folder + "/pipe"))
 
 
+def runs():
+    train = lambda **options: moec.train(**{"path": folder + "/small.moe", "data": folder + "/text", "out": folder + "/new",
+                                            **options})
+    refused(ValueError, "both", lambda: train(spec="model m = nothing {}"))
+    refused(ValueError, "neither", lambda: train(path=None))
+    for name in ("path", "data", "out", "val_data", "tokenizer", "init_from"):
+        for value in (3, True, [RUN]):
+            refused(TypeError, f"{name}|expected a path", lambda: train(**{name: value}))
+        refused(ValueError, f"{name}|not empty", lambda: train(**{name: ""}))
+    for name in ("steps", "seed", "stop_after"):
+        for value in (-1, 2**63):
+            refused(ValueError, name, lambda: train(**{name: value}))
+        refused(TypeError, f"{name}|expected an integer", lambda: train(**{name: 1.0}))
+    for name in ("init_missing", "resume", "tensorboard"):
+        refused(TypeError, f"{name}|True or False", lambda: train(**{name: 1}))
+    refused(ValueError, "diverged_above", lambda: train(diverged_above=-1))
+    refused(TypeError, "on_step", lambda: train(on_step=3))
+    refused(moec.Error, "init_missing requires init_from", lambda: train(init_missing=True))
+    refused(moec.Error, "unknown device 'gpu'", lambda: train(device="gpu"))
+    refused(moec.Error, "already contains a run", lambda: train(out=RUN))
+    assert not os.path.exists(folder + "/new")
+
+
 def tokens():
     model = moec.load(RUN, train=True)
     shape = (model.batch, model.context + 1)
@@ -226,6 +249,7 @@ def copies(layer, x, y):
 
 
 loads()
+runs()
 tokens()
 texts()
 lives()

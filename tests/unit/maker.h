@@ -2,6 +2,7 @@
 #ifndef MAKER_H
 #define MAKER_H
 
+#include "../../compiler/calls/call_table.h"
 #include "../../compiler/passes.h"
 
 typedef struct Maker {
@@ -65,7 +66,7 @@ static inline void reduce(Maker *maker, Expr *target, Reduction reduction, Index
 static inline Maker maker_new(Arena *arena) {
     Reports *reports = arena_alloc(arena, sizeof *reports);
     reports->arena = arena;
-    Program *program = program_new(arena, reports, "test", GRAPH_TRAIN);
+    Program *program = program_new(arena, reports, "test", GRAPH_TRAIN, call_table);
     return (Maker){program, &program->body};
 }
 

@@ -4,6 +4,7 @@
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>
@@ -346,7 +347,7 @@ static Program *random_program(Arena *arena, int number, bool affine) {
     Reports *reports = arena_alloc(arena, sizeof *reports);
     reports->arena = arena;
     builder.program =
-        program_new(arena, reports, "random", number % 2 ? GRAPH_TRAIN : GRAPH_FORWARD);
+        program_new(arena, reports, "random", number % 2 ? GRAPH_TRAIN : GRAPH_FORWARD, call_table);
     if (number == 0) {
         add_operations(&builder);
         return builder.program;

@@ -1,5 +1,6 @@
 /* Decoding, a few places at a time, gives the logits of the whole sequence; what cannot be decoded
  * is reported. */
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>
@@ -211,7 +212,7 @@ static Expr *steps(Build *build, Expr *x, const Options *options) {
 }
 
 static Program *build_program(Arena *arena, Reports *reports, const Options *options) {
-    Build build = {.program = program_new(arena, reports, "test", GRAPH_FORWARD)};
+    Build build = {.program = program_new(arena, reports, "test", GRAPH_FORWARD, call_table)};
     Program *program = build.program;
     build.block = &program->body;
     add_axes(&build, options);

@@ -3,8 +3,7 @@
  * of the project. */
 #include "abi/abi.h"
 #include "schedule/kernel.h"
-#include "moec.h"
-#include "passes.h"
+#include "driver.h"
 
 #include <glob.h>
 #include <math.h>
@@ -225,9 +224,12 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
 static void run_all(Program *const *programs, int count, const char *what) {
     Loaded loaded = {0};
     Arena *arena = programs[0]->arena;
-    Schedule **schedules = arena_alloc(arena, (size_t)count * sizeof *schedules);
-    for (int i = 0; i < count; i++) plan(schedules[i] = fuse(programs[i]));
-    load(emit_c(arena, schedules, count, TARGET_HOSTED), &loaded);
+    MoecCompiler compiler = {.arena = arena, .reports = {.arena = arena}};
+    for (int i = 0; i < count; i++) {
+        programs[i]->lowered = true;
+        find_products(programs[i]);
+    }
+    load(moec_emit_c(&compiler, programs, count, false), &loaded);
     assert_int_equal(loaded.table->graph_count, count);
     for (int i = 0; i < count; i++) {
         loaded.graph = &loaded.table->graphs[i];
@@ -268,21 +270,22 @@ static const Case cases[] = {
 };
 
 /* What takes over the memory of another begins where that one ends. */
-static bool takes_over(const Schedule *schedule, const Place *a, const Place *b) {
-    for (const Place *at = a; at->over; at = &schedule->places[at->over->id])
+static bool takes_over(const Schedule *schedule, const Allocation *a, const Allocation *b) {
+    for (const Allocation *at = a; at->over; at = &schedule->places[at->over->id])
         if (&schedule->places[at->over->id] == b) return a->first >= b->last;
     return false;
 }
 
 static void check_plan(Program *program) {
+    find_products(program);
     Schedule *schedule = fuse(program);
     plan(schedule);
     for (int i = 0; i < program->tensors.count; i++) {
-        const Place *a = &schedule->places[i];
+        const Allocation *a = &schedule->places[i];
         assert_int_equal(a->offset % 64, 0);
         assert_true(a->offset + a->bytes <= schedule->arena_bytes);
         for (int j = 0; j < i; j++) {
-            const Place *b = &schedule->places[j];
+            const Allocation *b = &schedule->places[j];
             bool together = a->bytes && b->bytes && a->first <= b->last && b->first <= a->last;
             if (together && !takes_over(schedule, a, b) && !takes_over(schedule, b, a))
                 assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);

@@ -1,5 +1,6 @@
 /* What statements and calls mean, each against a few lines of plain C or against central
  * differences. */
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ static const Span nowhere;
 /* ---- building ---- */
 
 static Program *begin(void) {
-    return program_new(arena_new(), NULL, "small", GRAPH_FORWARD);
+    return program_new(arena_new(), NULL, "small", GRAPH_FORWARD, call_table);
 }
 
 static Axis *axis(Program *program, const char *name, long size) {
@@ -569,6 +570,7 @@ static void test_products_round(void **state) {
     Expr *product = apply(program, OP_MUL, at(program, x, index), at(program, w, index + 1));
     statement_loop(program, &program->body, at(program, y, (Index *[]){index[0], index[2]}), false,
                    REDUCE_SUM, index + 1, 1, product, nowhere);
+    find_products(program);
     double results[3][N * N];
     for (int way = 0; way < 3; way++) {
         Interpreter *eval = ready(program);

@@ -1,5 +1,5 @@
 /* Constructors, the printed form and the complaints of verify. */
-#include "ir/ir.h"
+#include "calls/call_table.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +25,8 @@ typedef struct Small {
 /* y[s,f] = ... over x[s,d] and w[d,f]. */
 static Small small_new(void) {
     Small small = {.arena = arena_new()};
-    Program *program = small.program = program_new(small.arena, NULL, "small", GRAPH_FORWARD);
+    Program *program = small.program = program_new(small.arena, NULL, "small", GRAPH_FORWARD,
+                                                   call_table);
     small.s = axis_new(program, "s", 3, AXIS_SEQUENCE, nowhere);
     small.d = axis_new(program, "d", 4, AXIS_PLAIN, nowhere);
     small.f = axis_new(program, "f", 5, AXIS_PLAIN, nowhere);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "../../compiler/calls/call_table.h"
 #include "../../compiler/passes.h"
 
 #include <math.h>
@@ -21,6 +22,7 @@ static double pseudo_random(uint64_t *state) {
 
 static Program *make_program(Arena *arena, Reports *reports, const char *model) {
     Unit *unit = resolve(arena, reports, "tests/layers.moe", NULL, NULL, 0);
+    unit->calls = call_table;
     Program *program = reports->errors ? NULL : elaborate(unit, model, GRAPH_TRAIN, 0, 0, NULL);
     if (!program || reports->errors) fail_msg("%s\n%s", model, reports_text(reports, arena));
     return program;

@@ -207,7 +207,7 @@ static const Term *subscript(Arena *arena, const Term *value) {
 
 static void expect_text(Arena *arena, const FormBlock *block, const char *expected) {
     Text text = {.arena = arena};
-    name_variables(arena, &(const KernelForm){.block = *block});
+    name_variables(arena, &(KernelForm){.block = *block}, NULL);
     print_block(&text, block, 0);
     assert_string_equal(text.text, expected);
 }

@@ -1,5 +1,6 @@
 /* A routed program means what the dense one means: masks of several kinds, with gradients, in and
  * out of repeats. */
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>
@@ -157,7 +158,7 @@ static Expr *block_of(Build *build, Expr *x, const Options *options, Expr **coun
 }
 
 static Program *build_program(Arena *arena, const Options *options) {
-    Build build = {.program = program_new(arena, NULL, "test", GRAPH_TRAIN)};
+    Build build = {.program = program_new(arena, NULL, "test", GRAPH_TRAIN, call_table)};
     Program *program = build.program;
     build.block = &program->body;
     axis(&build, 'l', 3, AXIS_REPEAT);

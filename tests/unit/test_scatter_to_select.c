@@ -1,5 +1,6 @@
 /* What is added at one place of each row goes into the row's equation, and only where nothing in
  * between would notice. */
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ typedef enum Between { NOTHING, READS_ROWS, CHANGES_VALUE, TWICE } Between;
 
 /* d[b,v] = x[b] * v;  d[b,at[b]] += e[b];  out[b,v] = d[b,v] * v */
 static Program *rows(Arena *arena, Between between) {
-    Maker maker = {.program = program_new(arena, NULL, "rows", GRAPH_TRAIN)};
+    Maker maker = {.program = program_new(arena, NULL, "rows", GRAPH_TRAIN, call_table)};
     maker.block = &maker.program->body;
     Axis *b = make_axis(&maker, "b", 3), *v = make_axis(&maker, "v", 5);
     Tensor *x = MAKE(&maker, "x", ROLE_INPUT, b);

@@ -1,6 +1,7 @@
 /* A program computed a part of its rows at a time means what it meant whole; and it is smaller. */
 #include "schedule/kernel.h"
 #include "moec.h"
+#include "calls/call_table.h"
 #include "passes.h"
 
 #include <math.h>
@@ -210,7 +211,7 @@ typedef struct Hand {
 
 /* y[b,v] = x[b] + v, large; what follows is added by the test. */
 static Hand hand_new(Arena *arena) {
-    Hand hand = {.maker.program = program_new(arena, NULL, "hand", GRAPH_TRAIN)};
+    Hand hand = {.maker.program = program_new(arena, NULL, "hand", GRAPH_TRAIN, call_table)};
     Maker *maker = &hand.maker;
     maker->block = &maker->program->body;
     hand.b = make_axis(maker, "b", 6);

@@ -1,6 +1,6 @@
-/* emit_c: programs as one C text.
+/* emit_c: a module as one C text.
  *
- * Needs:   programs with their schedules, planned.
+ * Needs:   final loops.
  * Leaves:  a text that includes kernels.h and exports `const MoecTable moec_table`
  *          (runtime/abi/abi.h). It is the same for both hosts: a standalone folder contains the
  *          kernel files, the runtime has them in its own folder.
@@ -48,59 +48,16 @@ void emit_products(Text *text, const List *products) {
     text_add(text, "};\n\n");
 }
 
-/* "train", or "decode_2" if there are two of a kind. */
-static const char *prefix_of(Arena *arena, Program *const *programs, int place) {
-    int before = 0;
-    for (int i = 0; i < place; i++) before += programs[i]->graph == programs[place]->graph;
-    const char *name = graph_name(programs[place]->graph);
-    return before ? arena_format(arena, "%s_%d", name, before + 1) : name;
-}
-
-/* The type of the compute weights of the programs, TYPE_REAL if none reads rounded weights. */
-static Type type_of_rounded(Program *const *programs, int count) {
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < programs[i]->tensors.count; j++) {
-            const Tensor *tensor = programs[i]->tensors.items[j];
-            if (tensor->role == ROLE_ROUNDED) return tensor->type;
-        }
-    return TYPE_REAL;
-}
-
-Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
-                    List *forms) {
-    Module *module = arena_alloc(arena, sizeof *module);
-    Program **programs = arena_alloc(arena, ((size_t)count + 1) * sizeof *programs);
-    for (int i = 0; i < count; i++) programs[i] = schedules[i]->program;
-    module->arena = module->functions.arena = module->device.text.arena = arena;
-    module->target = target;
-    module->forms = forms;
-    module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
-    module->states = layout_of(arena, programs, count, ROLE_STATE);
-    module->rounded = type_of_rounded(programs, count);
-    text_add(&module->functions, "%s", "");
-    for (int i = 0; i < count; i++) {
-        if (programs[i]->graph == GRAPH_UPDATE)
-            emit_update(module, programs[i]);
-        else
-            emit_program(module, schedules[i], prefix_of(arena, programs, i));
-        module->update |= programs[i]->graph == GRAPH_UPDATE;
-    }
-    return module;
-}
-
-static void clear(Emitter *emitter, const char *name, size_t bytes) {
-    emit_line(emitter, "moec_clear(%s, %zu);", name, bytes);
-}
-
 static void emit_run(Module *module, const Update *update) {
-    Text *text = &module->functions;
-    text_add(text, "static void run_update(float *weight, const float *gradient, float *const "
-                   "*state, long elements,\n"
-                   "                       const float *scalars, void *moec_rounded)\n{\n");
-    text_add(text,
-             "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars, "
-             "(void)moec_rounded;\n%s%s}\n\n",
-             update->head, update->body);
+    Section *section =
+        add_text(module->arena, &module->functions,
+                 "static void run_update(float *weight, const float *gradient, float *const "
+                 "*state, long elements,\n"
+                 "                       const float *scalars, void *moec_rounded)\n{\n"
+                 "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars, "
+                 "(void)moec_rounded;\n%s" LOOPS_HERE "}\n\n",
+                 update->head);
+    list_push(module->arena, &section->loops, update->body);
 }
 
 /* All weights as bf16 or int8: see MoecTable.round. */
@@ -111,26 +68,27 @@ static void add_rounding(Text *text, Type type, size_t weight_bytes) {
              type == TYPE_INT8 ? "moec_round_groups" : "moec_round", weight_bytes / 4);
 }
 
-const EmitTarget target_c = {.parameters = {.function = "static void",
-                                            .seed = "uint64_t moec_seed",
-                                            .seed_argument = "run->seed",
-                                            .memory = "",
-                                            .alone = "restrict ",
-                                            .address = ""},
-                             .kernel = emit_kernel,
-                             .call = emit_call,
-                             .product = emit_dense,
-                             .grouped = emit_grouped,
-                             .clear = clear,
-                             .nests = emit_update_nests,
-                             .update = emit_run,
-                             .update_function = "run = run_update"};
+#define PROCESSOR(FUNCTION)                                                                        \
+    .parameters = {.function = FUNCTION,                                                           \
+                   .seed = "uint64_t moec_seed",                                                   \
+                   .seed_argument = "run->seed",                                                   \
+                   .memory = "",                                                                   \
+                   .alone = "restrict ",                                                           \
+                   .address = "",                                                                  \
+                   .begin = "",                                                                    \
+                   .seed_begin = ""},                                                              \
+    .kernel = emit_kernel, .call = emit_call, .grouped = emit_grouped, .clear = "moec_clear(",     \
+    .nests = emit_update_nests, .update = emit_run, .update_function = "run = run_update"
+
+const EmitTarget target_c = {PROCESSOR("static void")};
+const EmitTarget target_c_hosted = {PROCESSOR("MOEC_KERNEL void")};
+const EmitTarget target_c_marked = {PROCESSOR("MOEC_KERNEL void"), .marks = true};
 
 /* Operand types that no program multiplies; the kernels leave them out, see operands.h. */
-static void add_absent(Text *text, Schedule *const *schedules, int count) {
+static void add_absent(Text *text, const Module *module) {
     bool rounds = false, bf16 = false, int8 = false, bytes = false;
-    for (int i = 0; i < count; i++) {
-        const Program *program = schedules[i]->program;
+    for (int i = 0; i < module->program_count; i++) {
+        const Program *program = module->programs[i];
         rounds |= program->rounded;
         for (int j = 0; j < program->tensors.count; j++) {
             const Tensor *tensor = program->tensors.items[j];
@@ -145,15 +103,6 @@ static void add_absent(Text *text, Schedule *const *schedules, int count) {
     if (!bf16) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
     if (!int8) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
     if (!bytes) text_add(text, "#define MOEC_BYTE_OPERANDS 0\n");
-}
-
-static const EmitTarget *target_of(Arena *arena, Hosting hosting) {
-    if (hosting == TARGET_STANDALONE) return &target_c;
-    EmitTarget *hosted = arena_alloc(arena, sizeof *hosted);
-    *hosted = target_c;
-    hosted->parameters.function = "MOEC_KERNEL void";
-    hosted->marks = hosting == TARGET_MARKED;
-    return hosted;
 }
 
 /* The number of first kernels that make up about half of the text. */
@@ -181,9 +130,8 @@ static int half_of(const List *kernels) {
  *     #endif
  *     #if MOEC_HAS_PART(0)
  *     ... */
-static void add_parts(Text *text, const Module *module) {
-    const List *kernels = &module->kernel_texts;
-    const char *functions = module->functions.text;
+static void add_parts(Text *text, const Text *all, const List *kernels) {
+    const char *functions = all->text;
     const int apart = half_of(kernels);
     size_t at = 0;
     for (int i = 0; i < apart; i++) {
@@ -202,26 +150,28 @@ static void add_parts(Text *text, const Module *module) {
     }
     if (apart) text_add(text, "#endif\n");
     text_add(text, "#if MOEC_HAS_PART(0)\n");
-    text_add_bytes(text, functions + at, module->functions.length - at);
+    text_add_bytes(text, functions + at, all->length - at);
 }
 
-char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hosting) {
-    Text text = {.arena = arena};
-    Module *module = emit_module(arena, schedules, count, target_of(arena, hosting), NULL);
+char *emit_c(const Module *module) {
+    const bool standalone = module->target == &target_c;
+    Text text = {.arena = module->arena}, functions = {.arena = module->arena};
+    List kernels = {0};
+    print_functions(&functions, module, &module->functions, &kernels, NULL);
     text_add(&text,
              "/* Generated by moec%s. Comments show the equations and their source lines. */\n",
-             hosting == TARGET_STANDALONE ? " (standalone)" : "");
+             standalone ? " (standalone)" : "");
     emit_overview(module, &text);
-    if (hosting == TARGET_STANDALONE) add_absent(&text, schedules, count);
+    if (standalone) add_absent(&text, module);
     text_add(&text, "#include \"kernels.h\"\n\n");
     add_sizes(&text, &module->sizes, false);
     emit_products(&text, &module->products);
-    if (hosting == TARGET_STANDALONE)
-        text_add_bytes(&text, module->functions.text, module->functions.length);
+    if (standalone)
+        text_add_bytes(&text, functions.text, functions.length);
     else
-        add_parts(&text, module);
+        add_parts(&text, &functions, &kernels);
     if (module->rounded) add_rounding(&text, module->rounded, module->weights.bytes);
-    emit_table(module, &text, count ? schedules[0]->program->name : "");
-    if (hosting != TARGET_STANDALONE) text_add(&text, "#endif\n");
+    emit_table(module, &text);
+    if (!standalone) text_add(&text, "#endif\n");
     return text.text;
 }

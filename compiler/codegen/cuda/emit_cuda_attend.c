@@ -37,10 +37,6 @@ typedef struct Attend {
     bool rounds;
 } Attend;
 
-static long dimension(const Shape *shape, int back) {
-    return shape->size[shape->rank - back];
-}
-
 static Launch launch_of(Emitter *emitter, long blocks) {
     long grid = blocks < 1 ? 1 : blocks < MAX_GRID ? blocks : MAX_GRID;
     return (Launch){arena_format(emitter->lower.arena, "%ld", grid), MOEC_ATTEND_THREADS};
@@ -50,29 +46,23 @@ static bool steps_in_tiles(const Attend *attend) {
     return attend->statement->attention.position && attend->rounds;
 }
 
-static long leading(const Shape *shape, int own) {
-    long product = 1;
-    for (int i = 0; i < shape->rank - own; i++) product *= shape->size[i];
-    return product;
-}
-
 /* Blocks of a step in tiles per part of the keys. */
 static long step_tasks(const Attend *attend) {
     long groups = attend_groups(attend->statement),
          rows = 16L * attend_step(attend->statement).tiles;
-    long heads = dimension(&attend->q, 2) / groups;
-    return attend->batch * groups * ceil_div(heads * dimension(&attend->q, 3), rows);
+    long heads = size_at(&attend->q, 2) / groups;
+    return attend->batch * groups * ceil_div(heads * size_at(&attend->q, 3), rows);
 }
 
 /* The number of parts of the keys of a step: enough to fill the GPU. */
 static long parts_of(const Attend *attend) {
     if (steps_in_tiles(attend)) {
         long parts = STEP_BLOCKS / step_tasks(attend),
-             most = ceil_div(dimension(&attend->k, 3), STEP_KEYS);
+             most = ceil_div(size_at(&attend->k, 3), STEP_KEYS);
         most = most < STEP_PARTS ? most : STEP_PARTS;
         return parts < 1 ? 1 : parts < most ? parts : most;
     }
-    long tasks = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long tasks = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
     long parts = MAX_TASKS / tasks;
     return parts < 1 ? 1 : parts < MAX_PARTS ? parts : MAX_PARTS;
 }
@@ -82,15 +72,16 @@ static void add_options(const Attend *attend) {
     Emitter *emitter = attend->emitter;
     const AttendOptions *options = &attend->statement->attention;
     const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
-    Text *text = emitter->functions;
+    Text options_text = {.arena = emitter->lower.arena}, *text = &options_text;
     text_add(text, "struct %s {\n", attend->options);
-    text_add(
-        text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld, places = %ld;\n",
-        attend->batch, dimension(q, 3), dimension(k, 3), attend_places(emitter, attend->statement));
+    text_add(text,
+             "    static constexpr long batch = %ld, queries = %ld, keys = %ld, places = %ld;\n",
+             attend->batch, size_at(q, 3), size_at(k, 3),
+             attend_places(emitter->lower.program, attend->statement));
     text_add(text, "    static constexpr int heads = %ld, key_heads = %ld, value_heads = %ld;\n",
-             dimension(q, 2), dimension(k, 2), dimension(v, 2));
+             size_at(q, 2), size_at(k, 2), size_at(v, 2));
     text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",
-             dimension(q, 1), dimension(v, 1), masks[options->mask]);
+             size_at(q, 1), size_at(v, 1), masks[options->mask]);
     text_add(text, "    static constexpr bool documents = %s;\n",
              options->documents ? "true" : "false");
     text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
@@ -99,7 +90,8 @@ static void add_options(const Attend *attend) {
              number_text(emitter->lower.arena, options->scale),
              number_text(emitter->lower.arena, options->cap));
     text_add(text, "};\n");
-    end_piece(emitter->device, NULL);
+    function_text(emitter, "%s", text->text);
+    end_piece(emitter->module, NULL);
 }
 
 /* ---- kernels and their arguments ---- */
@@ -109,29 +101,29 @@ static void add_options(const Attend *attend) {
 typedef struct Call {
     Emitter *emitter;
     const char *name; /* of the template, without "moec_" */
-    Text parameters, given, arguments;
+    List params;      /* Param * */
+    Text given;
     int bindings;
+    LoopKernel *loops; /* of its store, or NULL */
 } Call;
 
 static Call call_of(const Attend *attend, const char *name) {
     Arena *arena = attend->emitter->lower.arena;
-    return (Call){attend->emitter,  name,
-                  {.arena = arena}, {.arena = arena},
-                  {.arena = arena}, attend->emitter->lower.binding_count};
+    return (Call){.emitter = attend->emitter,
+                  .name = name,
+                  .given = {.arena = arena},
+                  .bindings = attend->emitter->lower.binding_count};
 }
 
-static void add(Call *call, const char *parameter, const char *given, const char *argument) {
-    const char *comma = call->given.length ? ", " : "";
-    text_add(&call->parameters, "%s%s", comma, parameter);
-    text_add(&call->given, "%s%s", comma, given);
-    text_add(&call->arguments, "%s%s", comma, argument);
+static void give_text(Call *call, const char *text) {
+    text_add(&call->given, "%s%s", call->given.length ? ", " : "", text);
 }
 
-static void give(Call *call, const char *type, const char *wanted, const char *value) {
-    Arena *arena = call->emitter->lower.arena;
-    const char *name = bind_name(&call->emitter->lower, NULL, wanted);
-    add(call, arena_format(arena, "%s%s", type, name), name,
-        arena_format(arena, "MOEC_POINTER(%s)", value));
+/* A parameter with a free name, which the template receives. */
+static const char *add_given(Call *call, Param param) {
+    param.name = bind_name(&call->emitter->lower, NULL, param.name);
+    add_param(call->emitter->lower.arena, &call->params, param);
+    return param.name;
 }
 
 static const char *pointer_type(Emitter *emitter, const Expr *operand, bool written) {
@@ -141,13 +133,20 @@ static const char *pointer_type(Emitter *emitter, const Expr *operand, bool writ
 
 static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool written,
                          const char *name) {
-    give(call, pointer_type(emitter, operand, written), name,
-         pointer_text(&emitter->lower, operand));
+    give_text(call, add_given(call, (Param){.kind = PARAM_OPERAND,
+                                            .type = pointer_type(emitter, operand, written),
+                                            .name = name,
+                                            .address = pointer_term(&emitter->lower, operand)}));
 }
 
 /* Optional operands: a sink, document ids. */
 static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
-    give(call, "const float *", name, operand ? pointer_text(&emitter->lower, operand) : "NULL");
+    give_text(call,
+              add_given(call, (Param){.kind = PARAM_OPERAND,
+                                      .type = "const float *",
+                                      .name = name,
+                                      .address = operand ? pointer_term(&emitter->lower, operand)
+                                                         : NULL}));
 }
 
 static void give_attended(const Attend *attend, Call *call) {
@@ -170,17 +169,15 @@ static void give_scales(const Attend *attend, Call *call) {
                      options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
 }
 
-static const char *scratch_text(Emitter *emitter) {
-    return arena_format(emitter->lower.arena, "run->arena + %zu",
-                        emitter->lower.schedule->arena_bytes);
-}
-
 /* Scratch memory of one call, after the temporaries. */
 static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
                          const char *name) {
     Emitter *emitter = attend->emitter;
     if (floats * 4 > emitter->lower.scratch_bytes) emitter->lower.scratch_bytes = floats * 4;
-    give(call, type, name, scratch_text(emitter));
+    give_text(call, add_given(call, (Param){.kind = PARAM_SCRATCH,
+                                            .type = type,
+                                            .name = name,
+                                            .offset = emitter->lower.schedule->arena_bytes}));
 }
 
 /* One variant of a kernel. further: template parameters after the options. */
@@ -191,32 +188,29 @@ typedef struct Variant {
 
 static void add_variant(const Attend *attend, const Call *call, Variant variant) {
     Emitter *emitter = attend->emitter;
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
-              variant.threads, variant.name, call->parameters.text);
-    emitter->out = out;
-    emitter->indent = indent;
-    text_add(emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
-             variant.template, attend->options, variant.further, call->given.text);
+    function_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
+                  variant.threads, variant.name,
+                  params_text(emitter->lower.arena, &emitter->target->parameters, &call->params));
+    Section *section =
+        function_text(emitter, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
+                      variant.template, attend->options, variant.further, call->given.text);
+    if (call->loops) list_push(emitter->lower.arena, &section->loops, call->loops);
 }
 
 static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
     Emitter *emitter = attend->emitter;
     const char *name =
         device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
-                                            emitter->prefix, emitter->kernels));
+                                            emitter->entry->name, emitter->entry->kernels));
     add_variant(attend, call, (Variant){name, call->name, further, MOEC_ATTEND_THREADS});
-    end_piece(emitter->device, name);
+    end_piece(emitter->module, name);
     emitter->lower.binding_count = call->bindings;
     return name;
 }
 
 static void launch(const Attend *attend, const Call *call, long blocks) {
-    emit_launch(attend->emitter, add_kernel(attend, call, ""), launch_of(attend->emitter, blocks),
-                call->arguments.text);
+    add_launch(attend->emitter, add_kernel(attend, call, ""), launch_of(attend->emitter, blocks),
+               &call->params);
 }
 
 static const char *shape_text(const Attend *attend, const char *name, AttendShape shape) {
@@ -227,7 +221,7 @@ static const char *shape_text(const Attend *attend, const char *name, AttendShap
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
     Emitter *emitter = attend->emitter;
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", shape));
-    emit_launch_with(emitter, name, launch_of(emitter, blocks), shape.bytes, call->arguments.text);
+    add_launch(emitter, name, launch_of(emitter, blocks), &call->params)->shared = shape.bytes;
 }
 
 static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
@@ -257,25 +251,26 @@ static bool has_groups(const Attend *attend, const Variants *variants) {
 }
 
 static void launch_variant(const Attend *attend, const Call *call, const Variants *variants,
-                           const Text *written) {
+                           const List *written) {
     Emitter *emitter = attend->emitter;
+    Arena *arena = emitter->lower.arena;
     const AttendShape one = variants->warps, other = variants->groups;
-    const Launch launches[] = {
-        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles)),
-        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles))};
+    const Launch first =
+        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles));
+    Launch second =
+        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles));
+    second.block = MOEC_GROUP_THREADS * other.tiles;
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
-    text_add(emitter->functions, "\n#ifdef MOEC_WGMMA\n");
+    function_text(emitter, "\n#ifdef MOEC_WGMMA\n");
     add_variant(attend, call,
-                (Variant){arena_format(emitter->lower.arena, "%s_wgmma", name), variants->template,
-                          shape_text(attend, "MoecGroupShape", other),
-                          MOEC_GROUP_THREADS * other.tiles});
-    text_add(emitter->functions, "#endif\n");
-    end_piece(emitter->device, name);
-    emit_line(emitter,
-              "moec_launch_variant(run, %s, MOEC_VARIANTS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
-              "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
-              name, launches[0].grid, MOEC_ATTEND_THREADS, one.bytes, launches[1].grid,
-              MOEC_GROUP_THREADS * other.tiles, other.bytes, written->text, call->arguments.text);
+                (Variant){arena_format(arena, "%s_wgmma", name), variants->template,
+                          shape_text(attend, "MoecGroupShape", other), second.block});
+    function_text(emitter, "#endif\n");
+    end_piece(emitter->module, name);
+    LaunchStep *step = add_launch(emitter, name, first, &call->params);
+    step->written = *written;
+    add_launch_variant(emitter, step, first, arena_format(arena, "%ld", one.bytes));
+    add_launch_variant(emitter, step, second, arena_format(arena, "%ld", other.bytes));
 }
 
 /* ---- forward ---- */
@@ -291,7 +286,7 @@ static int loops_of_places(const Shape *o) {
  * templates have one element in each of the adjacent threads. */
 static bool takes_pairs(const Attend *attend) {
     return attend->rounds && !attend->statement->attention.position &&
-           dimension(&attend->v, 1) % 2 == 0;
+           size_at(&attend->v, 1) % 2 == 0;
 }
 
 /* The store of o by the template, with its epilogue. */
@@ -302,32 +297,37 @@ static void give_store(const Attend *attend, Call *call) {
     if (attend->epilogue) {
         Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape),
                                      takes_pairs(attend) ? 2 : 1);
-        add(call, store.parameters.text, store.text, store.arguments.text);
+        for (int i = 0; i < store.params.count; i++)
+            list_push(emitter->lower.arena, &call->params, store.params.items[i]);
+        give_text(call, store.text);
+        call->loops = store.loops;
         return;
     }
-    const char *name = bind_name(&emitter->lower, NULL, "o");
-    add(call, arena_format(emitter->lower.arena, "%s%s", pointer_type(emitter, o, true), name),
-        arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
-                     dimension(&shape, 2) * dimension(&shape, 1)),
-        arena_format(emitter->lower.arena, "MOEC_POINTER(%s)", pointer_text(&emitter->lower, o)));
+    const char *name = add_given(call, (Param){.kind = PARAM_OPERAND,
+                                               .type = pointer_type(emitter, o, true),
+                                               .name = "o",
+                                               .address = pointer_term(&emitter->lower, o)});
+    give_text(call,
+              arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor),
+                           name, size_at(&shape, 2) * size_at(&shape, 1)));
 }
 
 /* Adds written elements as entries of MoecWritten; false if they are unknown. */
-static bool written_by(const Attend *attend, Text *written) {
+static bool written_by(const Attend *attend, List *written) {
     Emitter *emitter = attend->emitter;
     const List *out = &attend->statement->outputs;
-    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long rows = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
     put_written(emitter, out->items[1], rows, false, written);
     if (attend->epilogue) return put_targets(emitter, attend->epilogue, true, written);
-    put_written(emitter, out->items[0], rows * dimension(&attend->v, 1), true, written);
+    put_written(emitter, out->items[0], rows * size_at(&attend->v, 1), true, written);
     return true;
 }
 
 static void emit_whole(const Attend *attend) {
     const Statement *statement = attend->statement;
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
-    long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
-    Text written = {.arena = attend->emitter->lower.arena};
+    long heads = attend->batch * size_at(&attend->q, 2), queries = size_at(&attend->q, 3);
+    List written = {0};
     give_attended(attend, &call);
     give_store(attend, &call);
     give_operand(attend->emitter, &call, statement->outputs.items[1], true, "lse");
@@ -355,7 +355,7 @@ static void emit_best(const Attend *attend, long rows) {
     give_store(attend, &call);
     give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
     give_position(attend, &call);
-    give_scratch(attend, &call, (size_t)(rows * dimension(&attend->k, 3)), "float *", "scratch");
+    give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), "float *", "scratch");
     launch(attend, &call, rows);
 }
 
@@ -364,7 +364,7 @@ static void emit_parts(const Attend *attend, long rows) {
     Emitter *emitter = attend->emitter;
     const Statement *statement = attend->statement;
     bool tiles = steps_in_tiles(attend), sink = statement->attention.sink;
-    long parts = parts_of(attend), floats = rows * parts * (dimension(&attend->v, 1) + 2);
+    long parts = parts_of(attend), floats = rows * parts * (size_at(&attend->v, 1) + 2);
     Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step");
     give_attended(attend, &step);
     if (!tiles) give_scales(attend, &step);
@@ -385,7 +385,7 @@ static void emit_parts(const Attend *attend, long rows) {
 
 /* New tokens against a cache. */
 static void emit_step(const Attend *attend) {
-    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long rows = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
     if (attend->statement->attention.best)
         emit_best(attend, rows);
     else
@@ -408,7 +408,7 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     give_operand(emitter, &call, in->items[own + 1], false, "lse");
     give_operand(emitter, &call, in->items[own + 2], false, "output_grad");
     if (attend->rounds && first < 3) {
-        long totals = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+        long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
         give_scratch(attend, &call, (size_t)totals, first ? "const float *" : "float *", "totals");
     }
     for (int i = first; i < first + count; i++)
@@ -423,8 +423,8 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     const Statement *statement = attend->statement;
     const List *out = &statement->outputs;
     Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
-    long heads = attend->batch * dimension(keys ? &attend->k : &attend->v, 2);
-    long places = dimension(&attend->k, 3);
+    long heads = attend->batch * size_at(keys ? &attend->k : &attend->v, 2);
+    long places = size_at(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
                          attend_grad_keys_groups(statement, keys, values),
                          arena_format(emitter->lower.arena, "%s_groups", name), places, heads};
@@ -432,12 +432,12 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
         variants.groups = attend_grad_keys_groups(statement, true, false);
         variants.template = "attend_grad_each_groups";
     }
-    Text written = {.arena = emitter->lower.arena};
+    List written = {0};
     if (keys)
-        put_written(emitter, out->items[1], heads * places * dimension(&attend->k, 1), true,
+        put_written(emitter, out->items[1], heads * places * size_at(&attend->k, 1), true,
                     &written);
     if (values)
-        put_written(emitter, out->items[2], heads * places * dimension(&attend->v, 1), true,
+        put_written(emitter, out->items[2], heads * places * size_at(&attend->v, 1), true,
                     &written);
     if (has_groups(attend, &variants))
         launch_variant(attend, &call, &variants, &written);
@@ -451,14 +451,16 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
 static void launch_queries(const Attend *attend) {
     Emitter *emitter = attend->emitter;
     const Statement *statement = attend->statement;
-    long queries = dimension(&attend->q, 3), heads = attend->batch * dimension(&attend->q, 2);
+    long queries = size_at(&attend->q, 3), heads = attend->batch * size_at(&attend->q, 2);
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
     const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
                                "attend_grad_query_groups", queries, heads};
-    Text written = {.arena = emitter->lower.arena};
-    put_written(emitter, statement->outputs.items[0], heads * queries * dimension(&attend->q, 1),
+    List written = {0};
+    put_written(emitter, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
-    text_add(&written, ", {%s, %ld, MOEC_F32, 0}", scratch_text(emitter), heads * queries);
+    Written *totals = arena_alloc(emitter->lower.arena, sizeof *totals);
+    *totals = (Written){.offset = emitter->lower.schedule->arena_bytes, .count = heads * queries};
+    list_push(emitter->lower.arena, &written, totals);
     if (has_groups(attend, &variants))
         launch_variant(attend, &call, &variants, &written);
     else if (attend->rounds)
@@ -468,9 +470,9 @@ static void launch_queries(const Attend *attend) {
 }
 
 static void emit_grad(const Attend *attend) {
-    long heads = dimension(&attend->q, 2);
+    long heads = size_at(&attend->q, 2);
     launch_queries(attend);
-    bool together = dimension(&attend->k, 2) == dimension(&attend->v, 2);
+    bool together = size_at(&attend->k, 2) == size_at(&attend->v, 2);
     if (together && (!attend->rounds || attend_grad_keys(attend->statement, true, true).tiles)) {
         launch_keys(attend, "attend_grad_both", true, true);
     } else {
@@ -492,9 +494,9 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
                      .k = shape_of(in->items[1]),
                      .v = shape_of(in->items[2]),
                      .rounds = attend_rounds(emitter->lower.program, statement)};
-    attend.options =
-        arena_format(emitter->lower.arena, "options_%s_%d", emitter->prefix, emitter->kernels);
-    attend.batch = leading(&attend.q, 3);
+    attend.options = arena_format(emitter->lower.arena, "options_%s_%d", emitter->entry->name,
+                                  emitter->entry->kernels);
+    attend.batch = leading_size(&attend.q, 3);
     if (epilogue) emit_equations_above(emitter, epilogue);
     add_options(&attend);
     count_attend(emitter, statement);
@@ -504,6 +506,6 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
         emit_step(&attend);
     else
         emit_whole(&attend);
-    text_add(emitter->functions, "\n");
-    emitter->kernels++;
+    function_text(emitter, "\n");
+    emitter->entry->kernels++;
 }

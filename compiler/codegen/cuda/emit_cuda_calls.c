@@ -17,32 +17,25 @@ static const char *blocks(Emitter *emitter, long count) {
                                            : MAX_GRID);
 }
 
-static void put(Text *arguments, const char *pointer) {
-    text_add(arguments, "%sMOEC_POINTER(%s)", arguments->length ? ", " : "", pointer);
-}
-
-static void put_all(Emitter *emitter, Text *arguments, const List *operands, int first, int count) {
-    for (int i = first; i < first + count; i++)
-        put(arguments, pointer_text(&emitter->lower, operands->items[i]));
-}
-
 /* ---- top and pack ---- */
 
 static void emit_top(Emitter *emitter, const Statement *statement) {
     long sizes[3];
     top_sizes(statement, sizes);
-    Text arguments = {.arena = emitter->lower.arena};
-    text_add(&arguments, "MOEC_NUMBER(%ld), MOEC_NUMBER(%ld), MOEC_NUMBER(%ld), MOEC_NUMBER(%ld)",
-             sizes[0], sizes[1], sizes[2], statement->top.k);
-    put_all(emitter, &arguments, &statement->inputs, 0, 1);
-    put_all(emitter, &arguments, &statement->outputs, 0, 1);
+    const long numbers[] = {sizes[0], sizes[1], sizes[2], statement->top.k};
+    List arguments = {0};
+    for (int i = 0; i < 4; i++)
+        add_param(emitter->lower.arena, &arguments,
+                  (Param){.kind = PARAM_NUMBER, .number = numbers[i]});
+    add_operand_param(emitter, &arguments, statement->inputs.items[0]);
+    add_operand_param(emitter, &arguments, statement->outputs.items[0]);
     long choices = sizes[0] * sizes[2];
     bool few = sizes[1] <= TOP_FEW;
-    emit_launch(
+    add_launch(
         emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
         (Launch){blocks(emitter, few ? ceil_div(choices, MOEC_CHOICE_THREADS / 32) : choices),
                  MOEC_CHOICE_THREADS},
-        arguments.text);
+        &arguments);
 }
 
 typedef struct PackSizes {
@@ -63,64 +56,72 @@ static PackSizes pack_sizes(const Statement *statement, const Shape *mask) {
 }
 
 /* The sizes of a pack and all its tensors, in one parameter of the kernels. */
-static void emit_pack_options(Emitter *emitter, const Statement *statement, const Shape *mask,
-                              const PackSizes *sizes) {
-    const List *in = &statement->inputs, *out = &statement->outputs;
+static void print_pack_record(Text *text, const HostStep *step, int indent) {
+    Arena *arena = text->arena;
+    const Statement *statement = step->call.statement;
+    const List *in = &statement->inputs;
+    const Shape mask = shape_of(in->items[0]);
+    const PackSizes sizes = pack_sizes(statement, &mask);
     long keys[MAX_RANK], strides[MAX_RANK];
     bool in_order = true;
-    for (int i = 0; i < mask->rank; i++) {
+    for (int i = 0; i < mask.rank; i++) {
         keys[i] = statement->pack.key[i];
         in_order &= i == 0 || keys[i] >= keys[i - 1];
     }
-    emit_line(emitter, "const MoecPackOnDevice pack = {");
-    emitter->indent++;
-    emit_line(emitter, ".rank = %d, .shape = %s, .key = %s,", mask->rank,
-              numbers_text(emitter, mask->size, mask->rank),
-              numbers_text(emitter, keys, mask->rank));
-    emit_line(emitter, ".rows = %ld, .keys = %ld, .groups = %ld, .others = %ld,", sizes->rows,
-              sizes->keys, sizes->groups, sizes->others);
-    emit_line(emitter, ".in_order = %d, .mask = %s, .through_count = %d,", in_order,
-              pointer_text(&emitter->lower, in->items[0]), in->count - 1);
+    print_line(text, indent, "const MoecPackOnDevice pack = {");
+    print_format(text, indent + 1, ".rank = %d, .shape = %s, .key = %s,", mask.rank,
+                 numbers_text(arena, mask.size, mask.rank), numbers_text(arena, keys, mask.rank));
+    print_format(text, indent + 1, ".rows = %ld, .keys = %ld, .groups = %ld, .others = %ld,",
+                 sizes.rows, sizes.keys, sizes.groups, sizes.others);
+    print_format(text, indent + 1, ".in_order = %d, .mask = %s, .through_count = %d,", in_order,
+                 operand_text(arena, step, 0), in->count - 1);
     for (int i = 1; i < in->count; i++) {
         const Expr *through = in->items[i];
-        through_strides(mask, through, strides);
-        emit_line(emitter, ".through[%d] = %s, .through_size[%d] = %ld, .through_stride[%d] = %s,",
-                  i - 1, pointer_text(&emitter->lower, through), i - 1, through->tensor->vocabulary,
-                  i - 1, numbers_text(emitter, strides, mask->rank));
+        through_strides(&mask, through, strides);
+        print_format(text, indent + 1,
+                     ".through[%d] = %s, .through_size[%d] = %ld, .through_stride[%d] = %s,", i - 1,
+                     operand_text(arena, step, i), i - 1, through->tensor->vocabulary, i - 1,
+                     numbers_text(arena, strides, mask.rank));
     }
-    for (int i = 0; i < mask->rank; i++)
-        emit_line(emitter, ".coordinate[%d] = %s,", i,
-                  pointer_text(&emitter->lower, out->items[i]));
+    for (int i = 0; i < mask.rank; i++)
+        print_format(text, indent + 1, ".coordinate[%d] = %s,", i,
+                     operand_text(arena, step, in->count + i));
     const char *names[] = {"group", "row_of", "other", "start", "list"};
     for (int i = 0; i < 5; i++)
-        emit_line(emitter, ".%s = %s,", names[i],
-                  pointer_text(&emitter->lower, out->items[mask->rank + i]));
-    emitter->indent--;
-    emit_line(emitter, "};");
+        print_format(text, indent + 1, ".%s = %s,", names[i],
+                     operand_text(arena, step, in->count + mask.rank + i));
+    print_line(text, indent, "};");
+}
+
+void print_device_pack(Text *text, const Module *module, const HostStep *step, int indent) {
+    print_line(text, indent, "{");
+    print_pack_record(text, step, indent + 1);
+    print_steps(text, module, &step->body, indent + 1);
+    print_line(text, indent, "}");
 }
 
 static void emit_pack(Emitter *emitter, const Statement *statement) {
-    Shape mask = shape_of(statement->inputs.items[0]);
-    PackSizes sizes = pack_sizes(statement, &mask);
-    emit_line(emitter, "{");
-    emitter->indent++;
-    emit_pack_options(emitter, statement, &mask, &sizes);
-    Launch by_group = {blocks(emitter, sizes.groups), MOEC_PACK_THREADS},
-           by_other = {blocks(emitter, ceil_div(sizes.others, MOEC_CHOICE_THREADS)),
-                       MOEC_CHOICE_THREADS},
-           one = {"1", MOEC_PACK_THREADS};
-    if (sizes.others <= PACK_FEW) {
-        emit_launch(emitter, device_kernel(emitter, "moec_pack_of_few"), one, "&pack");
-    } else {
-        emit_launch(emitter, device_kernel(emitter, "moec_pack_count"), by_group, "&pack");
-        emit_launch(emitter, device_kernel(emitter, "moec_pack_begin"), one, "&pack");
-        emit_launch(emitter, device_kernel(emitter, "moec_pack_fill"), by_group, "&pack");
-        emit_launch(emitter, device_kernel(emitter, "moec_pack_count_others"), by_other, "&pack");
-        emit_launch(emitter, device_kernel(emitter, "moec_pack_begin_others"), one, "&pack");
-        emit_launch(emitter, device_kernel(emitter, "moec_pack_list"), by_other, "&pack");
-    }
-    emitter->indent--;
-    emit_line(emitter, "}");
+    const Shape mask = shape_of(statement->inputs.items[0]);
+    const PackSizes sizes = pack_sizes(statement, &mask);
+    const Launch by_group = {blocks(emitter, sizes.groups), MOEC_PACK_THREADS},
+                 by_other = {blocks(emitter, ceil_div(sizes.others, MOEC_CHOICE_THREADS)),
+                             MOEC_CHOICE_THREADS},
+                 one = {"1", MOEC_PACK_THREADS};
+    const struct {
+        const char *kernel;
+        Launch launch;
+    } few[] = {{"moec_pack_of_few", one}},
+      many[] = {{"moec_pack_count", by_group},   {"moec_pack_begin", one},
+                {"moec_pack_fill", by_group},    {"moec_pack_count_others", by_other},
+                {"moec_pack_begin_others", one}, {"moec_pack_list", by_other}};
+    const bool is_few = sizes.others <= PACK_FEW;
+    List *steps = emitter->steps, arguments = {0};
+    add_param(emitter->lower.arena, &arguments, (Param){.kind = PARAM_RECORD, .name = "pack"});
+    emitter->steps = &add_call(emitter, statement)->body;
+    for (size_t i = 0; i < (is_few ? 1 : sizeof many / sizeof *many); i++)
+        add_launch(emitter, device_kernel(emitter, (is_few ? few : many)[i].kernel),
+                   (is_few ? few : many)[i].launch, &arguments);
+    emitter->steps = steps;
 }
 
 void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {

@@ -12,38 +12,26 @@
 #include <stdint.h>
 #include <string.h>
 
-void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments) {
-    emit_line(emitter, "moec_launch(run, %s, %s, %d, MOEC_ARGUMENTS(%s));", name, launch.grid,
-              launch.block, arguments);
-}
-
-void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
-                      const char *arguments) {
-    emit_line(emitter, "moec_launch_with(run, %s, %s, %d, %ld, MOEC_ARGUMENTS(%s));", name,
-              launch.grid, launch.block, shared, arguments);
-}
-
 /* The number of a kernel; the count of kernels if it has none yet. */
-static int number_of(const DeviceText *device, const char *kernel) {
+static int number_of(const Module *module, const char *kernel) {
     int number = 0;
-    while (number < device->kernels.count && strcmp(device->kernels.items[number], kernel) != 0)
+    while (number < module->device_kernels.count &&
+           strcmp(module->device_kernels.items[number], kernel) != 0)
         number++;
     return number;
 }
 
 const char *device_kernel(Emitter *emitter, const char *name) {
-    List *kernels = &emitter->device->kernels;
-    if (number_of(emitter->device, name) == kernels->count)
-        list_push(emitter->lower.arena, kernels, (void *)(uintptr_t)name);
+    Module *module = emitter->module;
+    if (number_of(module, name) == module->device_kernels.count)
+        list_push(module->arena, &module->device_kernels, (void *)(uintptr_t)name);
     return name;
 }
 
-void end_piece(DeviceText *device, const char *kernel) {
-    Arena *arena = device->text.arena;
-    MoecPiece *piece = arena_alloc(arena, sizeof *piece);
-    *piece =
-        (MoecPiece){kernel ? number_of(device, kernel) : MOEC_EVERY_KERNEL, device->text.length};
-    list_push(arena, &device->pieces, piece);
+void end_piece(Module *module, const char *kernel) {
+    Section *last = module->device.items[module->device.count - 1];
+    last->ends = true;
+    last->number = kernel ? number_of(module, kernel) : MOEC_EVERY_KERNEL;
 }
 
 typedef enum Part {
@@ -74,36 +62,24 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     return lower_device_block(&emitter->lower, nest);
 }
 
-/* A block of this size fits with any register count of the compiler, at most 255 of 65536 per
- * thread. A larger block needs launch bounds, or the launch may fail. */
-enum { FREE_THREADS = 256 };
-
 /* Completes a kernel with known parameters, and launches it. */
-static void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest,
-                                 Launch launch) {
-    Text begin = {.arena = emitter->lower.arena};
+static void finish_device_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest) {
     const char *name = device_kernel(emitter, kernel_name(emitter, emitter->lower.kernel, nest));
-    text_add(&begin, "    moec_begin();\n");
-    if (emitter->lower.uses_seed)
-        text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
-    if (launch.block > FREE_THREADS)
-        text->bounds = arena_format(emitter->lower.arena, "__launch_bounds__(%d)", launch.block);
-    close_kernel(emitter, text, nest, name, begin.text);
-    end_piece(emitter->device, name);
-    emit_launch(emitter, name, launch, text->arguments.text);
+    launch_kernel(emitter, loops, nest, name);
+    end_piece(emitter->module, name);
 }
 
 static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
-    KernelText text;
-    open_kernel(emitter, kernel, &text);
-    Launch launch = emit_nest(emitter, part, nest);
-    add_parameters(emitter, &text.parameters, &text.arguments);
-    if (part >= PARTS_OF_SUMS) {
-        text_add(&text.parameters, "%sfloat *moec_parts", text.parameters.length ? ", " : "");
-        text_add(&text.arguments, "%sMOEC_POINTER(run->arena + %zu)",
-                 text.arguments.length ? ", " : "", emitter->lower.schedule->arena_bytes);
-    }
-    finish_device_kernel(emitter, &text, nest, launch);
+    LoopKernel *loops = open_kernel(emitter, kernel);
+    loops->launch = emit_nest(emitter, part, nest);
+    add_params(emitter, &loops->params);
+    if (part >= PARTS_OF_SUMS)
+        add_param(emitter->lower.arena, &loops->params,
+                  (Param){.kind = PARAM_SCRATCH,
+                          .type = "float *",
+                          .name = "moec_parts",
+                          .offset = emitter->lower.schedule->arena_bytes});
+    finish_device_kernel(emitter, loops, nest);
 }
 
 /* The first part of a nest. */
@@ -150,10 +126,8 @@ void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
 }
 
 void emit_cuda_scan(Emitter *emitter, const Statement *scan) {
-    KernelText text;
-    Kernel *kernel = scan_kernel(&emitter->lower, scan);
-    open_kernel(emitter, kernel, &text);
-    Launch launch = lower_device_scan(&emitter->lower, scan);
-    add_parameters(emitter, &text.parameters, &text.arguments);
-    finish_device_kernel(emitter, &text, NULL, launch);
+    LoopKernel *loops = open_kernel(emitter, scan_kernel(&emitter->lower, scan));
+    loops->launch = lower_device_scan(&emitter->lower, scan);
+    add_params(emitter, &loops->params);
+    finish_device_kernel(emitter, loops, NULL);
 }

@@ -29,7 +29,8 @@ enum {
 
 /* Tiles match the size of the product, to keep most of each tile in use. A warpgroup has 64 rows
  * and at least as many columns; for less than half of 64 by 64 it is too large. */
-static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
+static Tile stored_tile(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool across = weight && product->b_k == 1;
@@ -41,7 +42,8 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
                                       breadth, along),
                  .name = arena_format(emitter->lower.arena, "%ldx%ld%s", height, breadth,
                                       across ? "_across" : ""),
-                 .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
+                 .bounds =
+                     unit->accumulated_product ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
                  .height = height,
                  .breadth = breadth,
                  .threads = MOEC_TILE_THREADS};
@@ -60,23 +62,24 @@ static const Tile rounded_tile = {
     MOEC_TILE_THREADS};
 
 /* True if there are so few rows that hardly two of them share a weight. */
-static bool has_few_rows(const Contraction *contraction) {
+static bool has_few_rows(const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
-    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !contraction->second &&
+    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !unit->accumulated_product &&
            rows <= FEW_ROWS && rows <= product->batch[0] && product->a_type == product->b_type &&
            product->rounded == (product->a_type == TYPE_BF16) &&
            lines_begin_in_vectors(contraction->a, product->a_m) &&
            lines_begin_in_vectors(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
 }
 
-static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
-    if (has_few_rows(contraction))
-        return row_tile(emitter, contraction,
-                        contraction->relation->rows->size * contraction->product.n);
+static Tile tile_of(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
+    if (has_few_rows(unit))
+        return row_tile(emitter, unit, contraction->relation->rows->size * contraction->product.n);
     if (!contraction->product.rounded) return exact_tile;
     if (lies_in_vectors(contraction->a) && lies_in_vectors(contraction->b))
-        return stored_tile(emitter, contraction);
+        return stored_tile(emitter, unit);
     return rounded_tile;
 }
 
@@ -122,36 +125,24 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
     text_add(&name, "dense_%s", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    int count = emitter->device->kernels.count;
+    int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
-    if (emitter->device->kernels.count == count) return name.text;
-    text_add(emitter->functions,
-             "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
-             "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
-             "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
-             tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
-             type_name(tensors[2]), tile->text);
-    end_piece(emitter->device, name.text);
+    if (emitter->module->device_kernels.count == count) return name.text;
+    function_text(emitter,
+                  "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
+                  "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
+                  "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
+                  tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
+                  type_name(tensors[2]), tile->text);
+    end_piece(emitter->module, name.text);
     return name.text;
 }
 
-static const char *operand_of(Emitter *emitter, const Expr *read) {
-    return read ? pointer_text(&emitter->lower, read) : "NULL";
-}
-
-/* The operands of the epilogue of a product. */
-static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
-    if (!contraction->product.epilogue_ops) return "NULL";
-    return arena_format(emitter->lower.arena, "&(const MoecEpilogue){%s, %s, %s}",
-                        operand_of(emitter, contraction->add),
-                        operand_of(emitter, contraction->bias),
-                        operand_of(emitter, contraction->kept));
-}
-
 /* Adds the kernel for the entries of the product in the table. */
-static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
-    const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
-                              contraction->add, contraction->bias, contraction->kept};
+static void add_own(Emitter *emitter, const ScheduleUnit *unit, const char *kernel) {
+    const Contraction *contraction = unit->contraction;
+    const Expr *operands[] = {contraction->a, contraction->b, contraction->c,
+                              unit->add,      unit->bias,     unit->kept};
     OwnProduct *own = arena_alloc(emitter->lower.arena, sizeof *own);
     *own = (OwnProduct){kernel, 16};
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
@@ -159,22 +150,24 @@ static void add_own(Emitter *emitter, const Contraction *contraction, const char
             operands[i] ? place_alignment(&emitter->lower, operands[i]) : own->alignment;
         if (alignment < own->alignment) own->alignment = alignment;
     }
-    while (emitter->own_products->count < emitter->products->count)
-        list_push(emitter->lower.arena, emitter->own_products, own);
+    while (emitter->module->own_products.count < emitter->module->products.count)
+        list_push(emitter->lower.arena, &emitter->module->own_products, own);
 }
 
-void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     const Tile tile = dense_tile(emitter, contraction);
-    const char *kernel = dense_kernel(emitter, contraction, &tile);
-    add_own(emitter, contraction, kernel);
+    step->product.own = dense_kernel(emitter, contraction, &tile);
+    add_own(emitter, unit, step->product.own);
     long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
-    emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
-              number, number, pointer_text(&emitter->lower, contraction->a),
-              pointer_text(&emitter->lower, contraction->b),
-              pointer_text(&emitter->lower, contraction->c), epilogue_of(emitter, contraction),
-              kernel, tiles < MAX_GRID ? tiles : MAX_GRID);
+    step->product.blocks = tiles < MAX_GRID ? tiles : MAX_GRID;
+    step->product.epilogue = product->epilogue_ops != 0;
+    if (!step->product.epilogue) return;
+    add_operand(emitter, step, unit->add, ACCESS_READ);
+    add_operand(emitter, step, unit->bias, ACCESS_READ);
+    add_operand(emitter, step, unit->kept, ACCESS_READ);
 }
 
 /* ---- kernels over dispatched rows ---- */
@@ -188,6 +181,7 @@ static const char *const parameter_names[NAMES] = {"grouped", "group", "a_gather
 typedef struct Body {
     const char *name, *parameters, *store;
     const char *const *names; /* NAMES */
+    LoopKernel *loops;        /* of the store, or NULL */
 } Body;
 
 /* One of the variants of a kernel. boxed: its operands arrive in boxes. */
@@ -197,30 +191,28 @@ typedef struct Variant {
 } Variant;
 
 /* The maps of a variant as parameters and as arguments. */
-static void put_maps(const Contraction *contraction, const Body *body, Text *parameters,
+static void put_maps(const ScheduleUnit *unit, const Body *body, Text *parameters,
                      Text *arguments) {
     const char *names[] = {body->names[PARAMETERS], body->names[PARAMETERS + 1], "more_a_map",
                            "more_b_map"};
-    for (int i = 0; i < (contraction->second ? 4 : 2); i++) {
+    for (int i = 0; i < (unit->accumulated_product ? 4 : 2); i++) {
         text_add(parameters, ", const __grid_constant__ MoecMap %s", names[i]);
         text_add(arguments, "%s, ", names[i]);
     }
 }
 
 /* A kernel that calls a template with a store. */
-static void add_variant(Emitter *emitter, const Contraction *contraction, const Body *body,
+static void add_variant(Emitter *emitter, const ScheduleUnit *unit, const Body *body,
                         Variant variant) {
+    const Contraction *contraction = unit->contraction;
     const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    bool second = contraction->second != NULL;
-    Text *out = emitter->out, tables = {.arena = emitter->lower.arena};
+    bool second = unit->accumulated_product != NULL;
+    Text tables = {.arena = emitter->lower.arena};
     Text parameters = {.arena = emitter->lower.arena}, maps = {.arena = emitter->lower.arena};
-    if (variant.boxed) put_maps(contraction, body, &parameters, &maps);
-    int indent = emitter->indent;
+    if (variant.boxed) put_maps(unit, body, &parameters, &maps);
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    emit_line(
+    function_line(
         emitter,
         "extern \"C\" __global__ void __launch_bounds__(%s) "
         "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
@@ -230,43 +222,46 @@ static void add_variant(Emitter *emitter, const Contraction *contraction, const 
                  "const MoecBf16 *more_b, "
                : "",
         body->parameters, variant.boxed ? parameters.text : "");
-    text_add(emitter->functions,
-             "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
-             weight ? "weight" : "rows", second ? "_twice" : "", variant.boxed ? "_boxed" : "",
-             variant.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
-             names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
-             variant.boxed ? maps.text : "", body->store);
-    emitter->out = out;
-    emitter->indent = indent;
+    Section *section = function_text(
+        emitter,
+        "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
+        weight ? "weight" : "rows", second ? "_twice" : "", variant.boxed ? "_boxed" : "",
+        variant.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
+        names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
+        variant.boxed ? maps.text : "", body->store);
+    if (body->loops) list_push(emitter->lower.arena, &section->loops, body->loops);
 }
 
-static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+static void add_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
                        const Body *body) {
     const Variant variants[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
                                 {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
-    add_variant(emitter, contraction, body, (Variant){tile->text, "", tile->bounds, false});
-    text_add(emitter->functions, "\n");
-    end_piece(emitter->device, body->name);
+    add_variant(emitter, unit, body, (Variant){tile->text, "", tile->bounds, false});
+    function_text(emitter, "\n");
+    end_piece(emitter->module, body->name);
     for (int i = 0; i < 2; i++) {
         if (!variants[i].tile) continue;
-        text_add(emitter->functions, "#ifdef MOEC_WGMMA\n");
-        add_variant(emitter, contraction, body, variants[i]);
-        text_add(emitter->functions, "#endif\n\n");
-        end_piece(emitter->device, body->name);
+        function_text(emitter, "#ifdef MOEC_WGMMA\n");
+        add_variant(emitter, unit, body, variants[i]);
+        function_text(emitter, "#endif\n\n");
+        end_piece(emitter->module, body->name);
     }
 }
 
 /* ---- stores of a kernel ---- */
 
-void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written) {
-    text_add(written, "%s{%s, %ld, %s, %d}", written->length ? ", " : "",
-             pointer_text(&emitter->lower, target), count,
-             target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", rounded);
+void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, List *written) {
+    Written *added = arena_alloc(emitter->lower.arena, sizeof *added);
+    *added = (Written){.address = pointer_term(&emitter->lower, target),
+                       .count = count,
+                       .type = target->tensor->type,
+                       .rounded = rounded};
+    list_push(emitter->lower.arena, written, added);
 }
 
 /* The elements from the one where all loops are 0. False if they are not contiguous in the order of
  * the loops. */
-static bool put_target(Emitter *emitter, const Statement *statement, bool rounded, Text *written) {
+static bool put_target(Emitter *emitter, const Statement *statement, bool rounded, List *written) {
     long strides[MAX_LOOPS], count = 1;
     if (!strides_of(statement->target, statement->loops, statement->loop_count, strides))
         return false;
@@ -276,7 +271,7 @@ static bool put_target(Emitter *emitter, const Statement *statement, bool rounde
     return true;
 }
 
-bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written) {
+bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, List *written) {
     for (int i = 0; i < epilogue->members.count; i++) {
         const Statement *statement = ((Member *)epilogue->members.items[i])->statement;
         if (emitter->lower.written[statement->target->tensor->id] &&
@@ -286,7 +281,7 @@ bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *w
     return true;
 }
 
-static void put_result(Emitter *emitter, const Contraction *contraction, Text *written) {
+static void put_result(Emitter *emitter, const Contraction *contraction, List *written) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     long rows = weight ? contraction->relation->rows->size : product->k;
@@ -298,8 +293,9 @@ static void put_result(Emitter *emitter, const Contraction *contraction, Text *w
 /* ---- products over dispatched rows ---- */
 
 /* The kernel of all products of one kind without an epilogue. */
-static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
-                                Text *arguments) {
+static const char *plain_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
+                                List *arguments) {
+    const Contraction *contraction = unit->contraction;
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
     Text name = {.arena = emitter->lower.arena}, parameters = {.arena = emitter->lower.arena};
@@ -307,16 +303,16 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
              contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    if (contraction->second) text_add(&name, "_twice");
+    if (unit->accumulated_product) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
-    text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(&emitter->lower, contraction->c));
-    int count = emitter->device->kernels.count;
+    add_operand_param(emitter, arguments, contraction->c);
+    int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
     const Body body = {
         name.text, parameters.text,
         arena_format(emitter->lower.arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
-        parameter_names};
-    if (emitter->device->kernels.count > count) add_kernel(emitter, contraction, tile, &body);
+        parameter_names, NULL};
+    if (emitter->module->device_kernels.count > count) add_kernel(emitter, unit, tile, &body);
     return name.text;
 }
 
@@ -331,8 +327,9 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
 }
 
 /* A separate kernel for a product with an epilogue. */
-static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
-                              Kernel *epilogue, Text *arguments) {
+static const char *own_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
+                              Kernel *epilogue, List *arguments) {
+    const Contraction *contraction = unit->contraction;
     const char *names[NAMES];
     int bindings = emitter->lower.binding_count;
     for (int i = 0; i < NAMES; i++) names[i] = bind_name(&emitter->lower, NULL, parameter_names[i]);
@@ -344,49 +341,55 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
         functor.text =
             arena_format(emitter->lower.arena, "moec_in_lanes<%d>(%s)", width, functor.text);
     emitter->lower.binding_count = bindings;
-    text_add(arguments, ", %s", functor.arguments.text);
-    const char *name = device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
-                                                           emitter->prefix, emitter->kernels++));
+    for (int i = 0; i < functor.params.count; i++)
+        list_push(emitter->lower.arena, arguments, functor.params.items[i]);
+    const char *name =
+        device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
+                                            emitter->entry->name, emitter->entry->kernels++));
     emit_equations_above(emitter, epilogue);
     Tile own = *tile;
     if (contraction->product.n <= tile->breadth) own.wide = NULL;
-    add_kernel(emitter, contraction, &own,
-               &(const Body){name, functor.parameters.text, functor.text, names});
+    add_kernel(emitter, unit, &own,
+               &(const Body){
+                   name,
+                   params_text(emitter->lower.arena, &emitter->target->parameters, &functor.params),
+                   functor.text, names, functor.loops});
     return name;
 }
 
-static void put_table(Emitter *emitter, Text *arguments, const Tensor *table) {
+static void put_table(Emitter *emitter, List *arguments, const Tensor *table) {
     if (table) emitter->lower.used[table->id] = true;
-    text_add(arguments, ", MOEC_POINTER(%s)", table ? emitter->lower.names[table->id] : "NULL");
+    add_param(
+        emitter->lower.arena, arguments,
+        (Param){.kind = PARAM_OPERAND,
+                .address = table ? named(&emitter->lower, emitter->lower.names[table->id]) : NULL});
 }
 
 /* Sizes, rows and operands of a product; the groups once. */
 static void put_product(Emitter *emitter, const Contraction *contraction, bool groups,
-                        Text *arguments) {
-    const Product *product = &contraction->product;
+                        List *arguments) {
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    text_add(arguments,
-             "%s&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
-             arguments->length ? ", " : "", product->batch[0], product->n, product->k, product->a_m,
-             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-             product->c_m, product->accumulate);
+    add_param(emitter->lower.arena, arguments,
+              (Param){.kind = PARAM_GROUPED, .contraction = contraction});
     if (groups) put_table(emitter, arguments, contraction->relation->group);
     put_table(emitter, arguments, contraction->gather);
     if (!weight) put_table(emitter, arguments, contraction->gather_b);
-    text_add(arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
-             pointer_text(&emitter->lower, contraction->a),
-             pointer_text(&emitter->lower, contraction->b));
+    add_operand_param(emitter, arguments, contraction->a);
+    add_operand_param(emitter, arguments, contraction->b);
 }
 
 /* ---- products over dispatched rows in several variants ---- */
 
-static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
-    text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
-             pointer_text(&emitter->lower, read), shape[0], shape[1], shape[2], shape[3], shape[4]);
+static void put_matrix(Emitter *emitter, const Expr *read, const long shape[5], List *matrices) {
+    Matrix *matrix = arena_alloc(emitter->lower.arena, sizeof *matrix);
+    matrix->address = pointer_term(&emitter->lower, read);
+    memcpy(matrix->shape, shape, sizeof matrix->shape);
+    list_push(emitter->lower.arena, matrices, matrix);
 }
 
 /* The operands of a product: dispatched rows and weights, or dispatched rows twice. */
-static void put_operands(Emitter *emitter, const Contraction *contraction, Text *operands) {
+static void put_matrices(Emitter *emitter, const ScheduleUnit *unit, List *matrices) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     long rows = contraction->relation->rows->size;
     bool along = product->b_k == 1;
@@ -395,10 +398,10 @@ static void put_operands(Emitter *emitter, const Contraction *contraction, Text 
     const long weights[] = {along ? product->k : product->n, along ? product->n : product->k,
                             product->batch[0], along ? product->b_n : product->b_k,
                             product->b_batch[0]};
-    put_operand(emitter, contraction->a, left, operands);
-    put_operand(emitter, contraction->b,
-                contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, operands);
-    if (contraction->second) put_operands(emitter, contraction->second, operands);
+    put_matrix(emitter, contraction->a, left, matrices);
+    put_matrix(emitter, contraction->b,
+               contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, matrices);
+    if (unit->accumulated_product) put_matrices(emitter, unit->accumulated_product, matrices);
 }
 
 /* One block per tile: the count that moec_by_weight and moec_by_rows number. */
@@ -412,38 +415,38 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
     return tiles < 1 ? 1 : tiles < MAX_GRID ? tiles : MAX_GRID;
 }
 
-/* A launch of the variant of a kernel that the host selects. */
-static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
-                        const Tile *tile, const Text *written, const Text *arguments) {
-    Text operands = {.arena = emitter->lower.arena};
-    long grid = grid_of(contraction, tile->height, tile->breadth);
-    put_operands(emitter, contraction, &operands);
-    emit_line(emitter,
-              "moec_launch_variant(run, %s, MOEC_VARIANTS({%ld, %d, 0}, "
-              "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
-              "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_MATRICES(%s), "
-              "MOEC_ARGUMENTS(%s, NULL));",
-              kernel, grid, MOEC_TILE_THREADS, grid, MOEC_TILE_THREADS,
-              grid_of(contraction, tile->height, WIDE), MOEC_TILE_THREADS, written->text,
-              operands.text, arguments->text);
+void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const char *shared) {
+    LaunchVariant *variant = arena_alloc(emitter->lower.arena, sizeof *variant);
+    *variant = (LaunchVariant){launch, shared};
+    list_push(emitter->lower.arena, &step->variants, variant);
 }
 
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
-    Text arguments = {.arena = emitter->lower.arena};
-    const Tile tile = tile_of(emitter, contraction);
+static Launch launch_of(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                        long breadth) {
+    long grid = grid_of(contraction, tile->height, breadth);
+    return (Launch){arena_format(emitter->lower.arena, "%ld", grid), tile->threads};
+}
+
+void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit) {
+    Kernel *epilogue = unit->epilogue;
+    const Contraction *contraction = unit->contraction;
+    List arguments = {0}, written = {0};
+    const Tile tile = tile_of(emitter, unit);
     put_product(emitter, contraction, true, &arguments);
-    if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
-    const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
-                                  : plain_kernel(emitter, contraction, &tile, &arguments);
-    Text written = {.arena = emitter->lower.arena};
+    if (unit->accumulated_product)
+        put_product(emitter, unit->accumulated_product->contraction, false, &arguments);
+    const char *kernel = epilogue ? own_kernel(emitter, unit, &tile, epilogue, &arguments)
+                                  : plain_kernel(emitter, unit, &tile, &arguments);
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
-    if (known)
-        emit_either(emitter, contraction, kernel, &tile, &written, &arguments);
-    else
-        emit_launch(emitter, kernel,
-                    (Launch){arena_format(emitter->lower.arena, "%ld",
-                                          grid_of(contraction, tile.height, tile.breadth)),
-                             tile.threads},
-                    arguments.text);
+    if (known) add_param(emitter->lower.arena, &arguments, (Param){.kind = PARAM_MAPS});
+    const Launch launch = launch_of(emitter, contraction, &tile, tile.breadth);
+    LaunchStep *step = add_launch(emitter, kernel, launch, &arguments);
+    if (!known) return;
+    step->written = written;
+    put_matrices(emitter, unit, &step->matrices);
+    add_launch_variant(emitter, step, launch, "0");
+    add_launch_variant(emitter, step, launch, "MOEC_WGMMA_SHARED");
+    add_launch_variant(emitter, step, launch_of(emitter, contraction, &tile, WIDE),
+                       "MOEC_WIDE_SHARED");
 }

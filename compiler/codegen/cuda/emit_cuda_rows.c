@@ -14,8 +14,9 @@
  * number of blocks while tiles can be made narrower. */
 enum { ROW_BREADTH = 64, MIN_BREADTH = 16, ROW_BLOCKS = 128 };
 
-Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
-    const char *matrices = contraction->dual ? ", 2" : "";
+Tile row_tile(Emitter *emitter, const ScheduleUnit *unit, long columns) {
+    const Contraction *contraction = unit->contraction;
+    const char *matrices = unit->paired_row ? ", 2" : "";
     bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
     while (!along && breadth > MIN_BREADTH && ceil_div(columns, breadth) < ROW_BLOCKS) breadth /= 2;
@@ -31,18 +32,12 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
         .threads = MOEC_ROW_THREADS};
 }
 
-/* A parameter: its name and its argument. */
-typedef struct Operand {
-    const char *name;
-    const Term *pointer;
-} Operand;
-
-/* Rows that share a launch: parameters and arguments of its kernel, calls of the template, blocks
- * so far. */
+/* Rows that share a launch: parameters of its kernel, calls of the template, blocks so far. */
 typedef struct Rows {
-    Text parameters, arguments, calls;
+    List params; /* Param *: operands first */
+    Text calls;
+    List loops;     /* LoopKernel *: of the stores */
     Kernel *stores; /* all of them, for lookups */
-    List operands;  /* Operand * */
     long columns, blocks;
 } Rows;
 
@@ -57,27 +52,28 @@ static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
 
 /* The name of an operand, which becomes a parameter at its first use. */
 static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
-    const Term *pointer = pointer_term(&emitter->lower, read);
-    for (int i = 0; i < rows->operands.count; i++) {
-        const Operand *known = rows->operands.items[i];
-        if (term_equal(known->pointer, pointer)) return known->name;
+    Arena *arena = emitter->lower.arena;
+    const Term *address = pointer_term(&emitter->lower, read);
+    for (int i = 0; i < rows->params.count; i++) {
+        const Param *known = rows->params.items[i];
+        if (term_equal(known->address, address)) return known->name;
     }
-    Operand *operand = arena_alloc(emitter->lower.arena, sizeof *operand);
-    *operand = (Operand){bind_name(&emitter->lower, NULL, wanted), pointer};
-    text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
-             type_name(read->tensor), operand->name);
-    text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "",
-             term_text(emitter->lower.arena, pointer));
-    list_push(emitter->lower.arena, &rows->operands, operand);
-    return operand->name;
+    const char *name = bind_name(&emitter->lower, NULL, wanted);
+    add_param(arena, &rows->params,
+              (Param){.kind = PARAM_OPERAND,
+                      .type = arena_format(arena, "const %s *", type_name(read->tensor)),
+                      .name = name,
+                      .address = address});
+    return name;
 }
 
 /* A call for the next blocks; one of `count` kernels in a launch. */
 static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
                     const char *const names[3]) {
-    const Contraction *contraction = unit->contraction, *dual = contraction->dual;
+    const Contraction *contraction = unit->contraction;
+    const ScheduleUnit *dual = unit->paired_row;
     const Product *product = &contraction->product;
-    const Tile tile = row_tile(emitter, contraction, rows->columns);
+    const Tile tile = row_tile(emitter, unit, rows->columns);
     const Role role = contraction->b->tensor->role;
     bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
     long from = rows->blocks;
@@ -90,19 +86,21 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
              "", dual ? "matrices" : "matrix", tile.text, along ? "true" : "false",
              fixed ? "true" : "false");
     text_add(&rows->calls, from ? "blockIdx.x - %ld" : "blockIdx.x", from);
-    text_add(
-        &rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
-        along ? product->b_n : product->b_k, names[0],
-        dual ? arena_format(emitter->lower.arena, "%s, %s", names[1], names[2]) : names[1],
-        store_text(emitter, unit->epilogue, (Store){0, 1, dual ? dual->statement : NULL, indent}));
+    LoopKernel *loops;
+    const char *store = store_text(emitter, unit->epilogue,
+                                   (Store){0, 1, dual ? dual->statement : NULL, indent}, &loops);
+    list_push(emitter->lower.arena, &rows->loops, loops);
+    text_add(&rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
+             along ? product->b_n : product->b_k, names[0],
+             dual ? arena_format(emitter->lower.arena, "%s, %s", names[1], names[2]) : names[1],
+             store);
 }
 
 /* One kernel for the sizes of the rows: a block selects its row by its number. */
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     Arena *arena = emitter->lower.arena;
     int bindings = emitter->lower.binding_count;
-    Rows rows = {
-        .parameters = {.arena = arena}, .arguments = {.arena = arena}, .calls = {.arena = arena}};
+    Rows rows = {.calls = {.arena = arena}};
     const char *(*names)[3] = arena_alloc(arena, (size_t)count * sizeof *names);
     rows.stores = arena_alloc(arena, sizeof *rows.stores);
     for (int i = 0; i < count; i++) {
@@ -110,26 +108,21 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
         add_row_kernel(arena, &rows, unit);
         names[i][0] = row_operand(emitter, unit->contraction->a, "a", &rows);
         names[i][1] = row_operand(emitter, unit->contraction->b, "b", &rows);
-        if (unit->contraction->dual)
-            names[i][2] = row_operand(emitter, unit->contraction->dual->b, "b", &rows);
+        if (unit->paired_row)
+            names[i][2] = row_operand(emitter, unit->paired_row->contraction->b, "b", &rows);
     }
     begin_kernel(&emitter->lower, rows.stores);
     for (int i = 0; i < count; i++)
         put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
-    end_stores(emitter, bindings, &rows.parameters, &rows.arguments);
+    const List params = end_stores(emitter, bindings);
+    for (int i = 0; i < params.count; i++) list_push(arena, &rows.params, params.items[i]);
     const char *name = device_kernel(
-        emitter, arena_format(arena, "row_%s_%d", emitter->prefix, emitter->kernels++));
+        emitter, arena_format(arena, "row_%s_%d", emitter->entry->name, emitter->entry->kernels++));
     emit_equations_above(emitter, rows.stores);
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
-              name, rows.parameters.text);
-    text_add(emitter->functions, "{\n%s}\n\n", rows.calls.text);
-    emitter->out = out;
-    emitter->indent = indent;
-    end_piece(emitter->device, name);
-    emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
-                rows.arguments.text);
+    function_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
+                  name, params_text(arena, &emitter->target->parameters, &rows.params));
+    function_text(emitter, "{\n%s}\n\n", rows.calls.text)->loops = rows.loops;
+    end_piece(emitter->module, name);
+    add_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
+               &rows.params);
 }

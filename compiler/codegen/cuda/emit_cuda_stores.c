@@ -50,51 +50,50 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     }
 }
 
-const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
+const char *store_text(Emitter *emitter, Kernel *epilogue, Store store, LoopKernel **loops) {
     int bindings = emitter->lower.binding_count;
-    Text lines = {.arena = emitter->lower.arena};
-    FormBlock body = {0};
+    LoopKernel *made = *loops = arena_alloc(emitter->lower.arena, sizeof *made);
+    made->indent = store.indent + 1;
     Given given = {bind_name(&emitter->lower, NULL, "row"),
                    bind_name(&emitter->lower, NULL, "column"),
                    bind_name(&emitter->lower, NULL, store.width > 1 ? "sums" : "sum"),
                    store.dual ? bind_name(&emitter->lower, NULL, "other") : NULL};
-    emitter->lower.block = &body;
+    emitter->lower.block = &made->form.block;
     emit_lines(emitter, epilogue, &store, &given);
     emitter->lower.in_template = true;
-    finish_form(emitter, "store", &body, &lines, store.indent + 1);
+    add_loops(emitter, made, "store");
     emitter->lower.in_template = false;
     const char *sum = arena_format(emitter->lower.arena, "float %s", given.sum);
     if (store.width > 1)
         sum = arena_format(emitter->lower.arena, "const float (&%s)[%d]", given.sum, store.width);
     if (store.dual) sum = arena_format(emitter->lower.arena, "%s, float %s", sum, given.other);
     emitter->lower.binding_count = bindings;
-    return arena_format(emitter->lower.arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
-                        given.column, sum, lines.text, 4 * store.indent, "");
+    return arena_format(emitter->lower.arena, "[&](long %s, long %s, %s) {\n" LOOPS_HERE "%*s}",
+                        given.row, given.column, sum, 4 * store.indent, "");
 }
 
-void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments) {
-    add_parameters(emitter, parameters, arguments);
+List end_stores(Emitter *emitter, int bindings) {
+    List params = {0};
+    add_params(emitter, &params);
     emitter->lower.kernel = NULL;
     emitter->lower.used = emitter->declared;
     emitter->lower.binding_count = bindings;
+    return params;
 }
 
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
     int bindings = emitter->lower.binding_count;
-    Functor functor = {.parameters = {.arena = emitter->lower.arena},
-                       .arguments = {.arena = emitter->lower.arena}};
+    Functor functor = {0};
     begin_kernel(&emitter->lower, epilogue);
-    functor.text = store_text(emitter, epilogue, (Store){rows, width, NULL, 1});
-    end_stores(emitter, bindings, &functor.parameters, &functor.arguments);
+    functor.text = store_text(emitter, epilogue, (Store){rows, width, NULL, 1}, &functor.loops);
+    functor.params = end_stores(emitter, bindings);
     return functor;
 }
 
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue) {
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = emitter->functions;
-    emitter->indent = 0;
-    add_equations(emitter, epilogue, NULL);
-    emitter->out = out;
-    emitter->indent = indent;
+    Text text = {.arena = emitter->lower.arena};
+    List statements = {0};
+    add_statements(text.arena, epilogue, NULL, &statements);
+    print_equations(&text, &statements);
+    function_text(emitter, "%s", text.text);
 }

@@ -7,9 +7,8 @@ enum { SHARE = 8192 };
 
 /* Adds the start of each trained parameter to the table of the kernel; returns the number of
  * blocks. each: elements per block, 0: a parameter is not divided. *shares: rows of the table. */
-static long add_shares(Module *module, long each, int *shares) {
-    const Layout *weights = &module->weights;
-    Text *text = &module->device.text;
+static long add_shares(const Module *module, Text *text, long each, int *shares) {
+    const BlockLayout *weights = &module->weights;
     long blocks = 0;
     *shares = 0;
     text_add(text, "static __device__ const MoecShare update_shares[] = {\n");
@@ -61,9 +60,9 @@ static void add_span(Text *text, int shares, int states, int scalars, long each)
 
 /* The same as a kernel over all parameters, and the function that launches it. */
 void emit_cuda_update(Module *module, const Update *update) {
-    const Launch launch = update->launch;
+    const Launch launch = update->body->launch;
     Text list = {.arena = module->arena}, given = {.arena = module->arena};
-    Text *text = &module->device.text;
+    Text start = {.arena = module->arena}, *text = &start;
     long each = launch.grid ? 0 : SHARE; /* a separate grid: one block updates everything */
     int shares;
     text_add(&list, "%s", "");
@@ -72,8 +71,8 @@ void emit_cuda_update(Module *module, const Update *update) {
         text_add(&list, ", float *__restrict__ moec_state_%d", i);
         text_add(&given, ", &states[%d]", i);
     }
-    long blocks = add_shares(module, each, &shares);
-    list_push(module->arena, &module->device.kernels, "update_step");
+    long blocks = add_shares(module, text, each, &shares);
+    list_push(module->arena, &module->device_kernels, "update_step");
     text_add(
         text,
         "extern \"C\" __global__ void __launch_bounds__(%d) update_step(\n"
@@ -82,10 +81,12 @@ void emit_cuda_update(Module *module, const Update *update) {
         launch.block, list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
     text_add(text, "    moec_begin();\n");
     add_span(text, shares, update->states.count, update->scalars.count, each);
-    text_add(text, "%s%s}\n\n", update->head, update->body);
-    end_piece(&module->device, "update_step");
-    text_add(
-        &module->functions,
+    Section *section = add_text(module->arena, &module->device, "%s%s" LOOPS_HERE "}\n\n",
+                                text->text, update->head);
+    list_push(module->arena, &section->loops, update->body);
+    end_piece(module, "update_step");
+    add_text(
+        module->arena, &module->functions,
         "static void launch_update(const MoecHost *host, float *weights, const float *gradients,\n"
         "                          float *const *states, const float *scalars, void *rounded)\n"
         "{\n    (void)states, (void)rounded;\n"

@@ -19,12 +19,6 @@ typedef struct Binding {
 
 typedef struct Lanes Lanes; /* see lower_lanes.c */
 
-/* The number of blocks and threads of a kernel launch. */
-typedef struct Launch {
-    const char *grid; /* blocks, as C text; NULL: one per span of parameters */
-    int block;        /* threads per block */
-} Launch;
-
 typedef struct Lowering {
     Arena *arena;
     Program *program;

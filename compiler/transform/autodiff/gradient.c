@@ -13,6 +13,7 @@
  * minimum goes to the first entry with that value.
  */
 #include "transform/autodiff/gradient.h"
+#include "ir/call.h"
 #include "passes.h"
 
 #include <string.h>
@@ -28,17 +29,17 @@ static void find_needed(Backward *backward) {
 /* ---- lifetimes of tensors ---- */
 
 /* A read or write of a tensor. */
-typedef struct Use {
+typedef struct AdjointUse {
     Tensor *tensor;
     Expr *slice;       /* leading subscript, NULL for rank 0 */
     Statement *repeat; /* NULL: outside */
     int position;      /* of the statement, or of the repeat that encloses it, in the program */
     bool write, step;  /* step: a subscript is the index of the repeat */
-} Use;
+} AdjointUse;
 
 typedef struct Uses {
     Arena *arena;
-    List *lists; /* Use *, by tensor id */
+    List *lists; /* AdjointUse *, by tensor id */
     Statement *repeat;
     int position;
     bool write;
@@ -47,10 +48,10 @@ typedef struct Uses {
 static void add_use(Expr *expr, void *data) {
     Uses *uses = data;
     if (expr->kind != EXPR_READ) return;
-    Use *use = arena_alloc(uses->arena, sizeof *use);
-    *use = (Use){expr->tensor, expr->count ? expr->args[0] : NULL,
-                 uses->repeat, uses->position,
-                 uses->write,  false};
+    AdjointUse *use = arena_alloc(uses->arena, sizeof *use);
+    *use = (AdjointUse){expr->tensor, expr->count ? expr->args[0] : NULL,
+                        uses->repeat, uses->position,
+                        uses->write,  false};
     for (int i = 0; uses->repeat && i < expr->count; i++)
         use->step |= expr_uses_index(expr->args[i], uses->repeat->index);
     list_push(uses->arena, &uses->lists[expr->tensor->id], use);
@@ -92,9 +93,9 @@ static List *find_uses(const Backward *backward) {
  * its own; else NULL. */
 static Statement *find_home(const List *uses) {
     if (!uses->count) return NULL;
-    Statement *repeat = ((Use *)uses->items[0])->repeat;
+    Statement *repeat = ((AdjointUse *)uses->items[0])->repeat;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const AdjointUse *use = uses->items[i];
         if (use->repeat != repeat || use->step || use->tensor->role != ROLE_TEMP) return NULL;
     }
     return repeat;
@@ -110,14 +111,14 @@ static bool is_step_slice(const Expr *slice, const Index *step, int offset) {
 /* True if one repeat carries the tensor: [0] is written before, [i] read and [i+1] written in it,
  * the last one read after it. */
 static bool is_carried(const Tensor *tensor, const List *uses) {
-    const Use *step = NULL;
+    const AdjointUse *step = NULL;
     if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP)
         return false;
     for (int i = 0; i < uses->count; i++)
-        if (((Use *)uses->items[i])->repeat) step = uses->items[i];
+        if (((AdjointUse *)uses->items[i])->repeat) step = uses->items[i];
     if (!step) return false;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const AdjointUse *use = uses->items[i];
         bool last = expr_is_number(use->slice, (double)(tensor->axes[0]->size - 1));
         if (use->repeat && use->repeat != step->repeat) return false;
         if (use->repeat && use->write && !is_step_slice(use->slice, step->repeat->index, 1))
@@ -134,7 +135,7 @@ static bool is_carried(const Tensor *tensor, const List *uses) {
 
 /* ---- statements in reverse ---- */
 
-static Expr *in_step(const Backward *backward, Expr *expr) {
+Expr *reverse_in_step(const Backward *backward, Expr *expr) {
     if (!backward->repeat) return expr;
     Expr *step = expr_index(backward->program, backward->step);
     return expr_substitute(backward->program, expr, &backward->repeat->index, &step, 1);
@@ -146,7 +147,7 @@ typedef struct Path {
     List factors; /* Expr * */
 } Path;
 
-static bool is_needed(const Backward *backward, const Expr *expr) {
+bool adjoint_needed(const Backward *backward, const Expr *expr) {
     return expr->kind == EXPR_READ && expr->tensor->id < backward->count &&
            backward->adjoints[expr->tensor->id].needed;
 }
@@ -155,7 +156,7 @@ static bool is_needed(const Backward *backward, const Expr *expr) {
 static void find_paths(const Backward *backward, Expr *expr, Expr *result, List factors,
                        List *paths) {
     Arena *arena = backward->program->arena;
-    if (is_needed(backward, expr)) {
+    if (adjoint_needed(backward, expr)) {
         Path *path = arena_alloc(arena, sizeof *path);
         path->read = expr;
         for (int i = 0; i < factors.count; i++) list_push(arena, &path->factors, factors.items[i]);
@@ -193,9 +194,8 @@ static void join_paths(Program *program, List *paths, int common) {
     }
 }
 
-/* A new tensor with the shape of an operand, read at the loops of the operand. */
-static Expr *fresh_like(Backward *backward, const Expr *operand, const char *prefix, Index **loops,
-                        int *loop_count) {
+Expr *reverse_like(Backward *backward, const Expr *operand, const char *prefix, Index **loops,
+                   int *loop_count) {
     Program *program = backward->program;
     Axis *axes[MAX_RANK];
     *loop_count = 0;
@@ -232,7 +232,7 @@ static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *
         size = expr_apply(program, OP_MUL, size, extent, NULL);
         reduced[count++] = index;
     }
-    Expr *first = fresh_like(backward, target, "first", loops, &kept);
+    Expr *first = reverse_like(backward, target, "first", loops, &kept);
     Expr *equal = expr_apply(program, OP_EQ, value, target, NULL);
     statement_loop(program, backward->block, first, false, REDUCE_MIN, reduced, count,
                    expr_apply(program, OP_WHERE, equal, number, size), statement->span);
@@ -241,9 +241,9 @@ static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *
 
 void reverse_loop(Backward *backward, const Statement *statement) {
     Program *program = backward->program;
-    if (statement->once || !is_needed(backward, statement->target)) return;
-    Expr *target = in_step(backward, statement->target);
-    Expr *value = in_step(backward, statement->value);
+    if (statement->once || !adjoint_needed(backward, statement->target)) return;
+    Expr *target = reverse_in_step(backward, statement->target);
+    Expr *value = reverse_in_step(backward, statement->value);
     Expr *adjoint = adjoint_read(backward, target);
     if (!adjoint) return;
     List factors = {0}, paths = {0};
@@ -264,103 +264,6 @@ void reverse_loop(Backward *backward, const Statement *statement) {
     }
 }
 
-/* `like` with one more element along its last dimension: `first`, then the elements of `rest`, or
- * zeros. */
-static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const Expr *rest,
-                        Axis *wide) {
-    Program *program = backward->program;
-    Index *loops[MAX_RANK];
-    Axis *axes[MAX_RANK];
-    Expr *subs[MAX_RANK];
-    int rank = 0, last = like->count - 1;
-    for (int i = 0; i < last; i++) {
-        const Expr *sub = like->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) loops[rank++] = sub->index;
-    }
-    loops[rank++] = index_new(program, wide->name, wide);
-    for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
-    Expr *place = expr_index(program, loops[rank - 1]), *value = expr_number(program, 0);
-    if (rest) {
-        for (int i = 0; i < last; i++) subs[i] = rest->args[i];
-        subs[last] = expr_apply(program, OP_SUB, place, expr_number(program, 1), NULL);
-        value = expr_read(program, rest->tensor, subs);
-    }
-    const char *name = arena_format(program->arena, "%s_wide", like->tensor->name);
-    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, like->span);
-    Expr *result = expr_read_indices(program, tensor, loops);
-    Expr *later = expr_apply(program, OP_GT, place, expr_number(program, 0), NULL);
-    statement_loop(program, backward->block, result, false, REDUCE_NONE, NULL, 0,
-                   expr_apply(program, OP_WHERE, later, value, first), like->span);
-    return result;
-}
-
-/* Adds the adjoint of the log-sum-exp by widening the values by one element: 0 in the values and -1
- * in the adjoint of the output. Every score, including that of a sink, then receives it times its
- * weight.
- *
- *     d_score[s,t] = weight[s,t] * (sum[c] do[s,c] * v[t,c] - sum[c] do[s,c] * o[s,c] + dlse[s])
- *
- * The gradient of attention needs no further change. */
-static void widen_attend(Backward *backward, List *inputs, int own, Expr *normaliser) {
-    Program *program = backward->program;
-    const Expr *value = inputs->items[2], *output = inputs->items[own],
-               *adjoint = inputs->items[own + 2];
-    const Axis *width = value->tensor->axes[value->count - 1];
-    const char *name = arena_format(program->arena, "%s_wide", width->name);
-    Axis *wide = axis_new(program, name, width->size + 1, AXIS_PLAIN, value->span);
-    Expr *zero = expr_number(program, 0), *minus = expr_number(program, -1);
-    inputs->items[2] = with_first(backward, value, zero, value, wide);
-    inputs->items[own] = with_first(backward, output, minus, output, wide);
-    inputs->items[own + 2] = with_first(backward, output, normaliser, adjoint, wide);
-}
-
-/* The gradient of an operand at its loops; of widened values all but the first element. */
-static Expr *attend_part(Backward *backward, Statement *call, int place, const Expr *operand,
-                         Index **loops, int *loop_count) {
-    Program *program = backward->program;
-    Expr *input = call->inputs.items[place], *subs[MAX_RANK];
-    Expr *part = fresh_like(backward, input, "d", loops, loop_count);
-    list_push(program->arena, &call->outputs, part);
-    if (input->tensor == operand->tensor) return part;
-    int last = *loop_count - 1;
-    loops[last] = operand->args[operand->count - 1]->index;
-    for (int i = 0; i <= last; i++) subs[i] = expr_index(program, loops[i]);
-    subs[last] = expr_apply(program, OP_ADD, subs[last], expr_number(program, 1), NULL);
-    return expr_read(program, part->tensor, subs);
-}
-
-static void reverse_attend(Backward *backward, Statement *statement) {
-    Program *program = backward->program;
-    Arena *arena = program->arena;
-    Expr *output = in_step(backward, statement->outputs.items[0]);
-    Expr *normaliser = in_step(backward, statement->outputs.items[1]);
-    Expr *adjoint = is_needed(backward, output) ? adjoint_read(backward, output) : NULL;
-    Expr *through = is_needed(backward, normaliser) ? adjoint_read(backward, normaliser) : NULL;
-    if (!adjoint && !through) return;
-    int own = attend_operands(&statement->attention);
-    List operands = {0}, inputs = {0};
-    for (int i = 0; i < own; i++) {
-        list_push(arena, &operands, in_step(backward, statement->inputs.items[i]));
-        list_push(arena, &inputs, operands.items[i]);
-    }
-    list_push(arena, &inputs, output);
-    list_push(arena, &inputs, normaliser);
-    list_push(arena, &inputs, adjoint);
-    if (through) widen_attend(backward, &inputs, own, through);
-    Statement *call = statement_call(program, backward->block, CALL_ATTEND_GRAD, statement->span);
-    call->attention = statement->attention;
-    call->inputs = inputs;
-    for (int i = 0; i < attend_document(&statement->attention); i++) {
-        Expr *operand = operands.items[i];
-        Index *loops[MAX_RANK];
-        int loop_count;
-        List factors = {0};
-        list_push(arena, &factors, attend_part(backward, call, i, operand, loops, &loop_count));
-        if (is_needed(backward, operand))
-            adjoint_add(backward, operand, loops, loop_count, &factors, statement->span);
-    }
-}
-
 static void reverse_block(Backward *backward, const Block *block, int count);
 
 /* Writes pending contributions of tensors outside, and zeroes those that the iterations add to. */
@@ -371,7 +274,7 @@ static void enter_repeat(Backward *backward, const Statement *repeat, const List
         Tensor *tensor = program->tensors.items[id];
         bool read = false, write = false;
         for (int i = 0; i < uses[id].count; i++) {
-            const Use *use = uses[id].items[i];
+            const AdjointUse *use = uses[id].items[i];
             if (use->repeat == repeat) *(use->write ? &write : &read) = true;
         }
         if (!adjoint->needed || adjoint->home || tensor->role == ROLE_PARAMETER || !(read || write))
@@ -391,7 +294,7 @@ static void leave_step(Backward *backward, const Statement *repeat, const List *
         if (!adjoint->needed || !adjoint->sliced) continue;
         bool here = false;
         for (int i = 0; i < uses[id].count; i++)
-            here |= ((Use *)uses[id].items[i])->repeat == repeat;
+            here |= ((AdjointUse *)uses[id].items[i])->repeat == repeat;
         if (here)
             adjoint_flush_slice(backward, backward->program->tensors.items[id],
                                 expr_index(backward->program, backward->step), true);
@@ -418,10 +321,8 @@ static void reverse_block(Backward *backward, const Block *block, int count) {
         Statement *statement = block->statements.items[i];
         if (statement->kind == STATEMENT_LOOP)
             reverse_loop(backward, statement);
-        else if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
-            reverse_attend(backward, statement);
-        else if (statement_is_scan(statement))
-            reverse_scan(backward, statement);
+        else if (statement->row && statement->row->gradient)
+            statement->row->gradient(backward, statement);
     }
 }
 

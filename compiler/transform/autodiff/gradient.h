@@ -58,6 +58,13 @@ typedef struct Backward {
 
 /* gradient.c: adds the contributions of one statement, as it is inside the reverse repeat. */
 void reverse_loop(Backward *backward, const Statement *statement);
+/* An expression of the forward pass, at the step of the reverse repeat. */
+Expr *reverse_in_step(const Backward *backward, Expr *expr);
+/* A new tensor with the shape of an operand, read at the loops of the operand. */
+Expr *reverse_like(Backward *backward, const Expr *operand, const char *prefix, Index **loops,
+                   int *loop_count);
+/* True for a read of a tensor that has an adjoint. */
+bool adjoint_needed(const Backward *backward, const Expr *expr);
 
 /* recurrence: see recurrence.c. */
 void reverse_scan(Backward *backward, const Statement *scan);

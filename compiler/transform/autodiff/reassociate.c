@@ -31,7 +31,7 @@ enum { MAX_FACTORS = 8 };
 
 typedef struct Reassociation {
     Program *program;
-    bool *choice; /* by tensor->id: computed by top */
+    bool *choice; /* by tensor->id: a selection */
     int *touched; /* by tensor->id: accesses in the whole program */
     int tensors;  /* at the time of counting */
 } Reassociation;
@@ -64,7 +64,7 @@ static void def_use_statement(Statement *statement, void *data) {
     for (int i = 0; i < statement->outputs.count; i++) {
         Expr *output = statement->outputs.items[i];
         expr_walk(output, count_access, data);
-        if (statement->call == CALL_TOP) reassociation->choice[output->tensor->id] = true;
+        if (statement_selects(statement)) reassociation->choice[output->tensor->id] = true;
     }
 }
 

@@ -16,6 +16,7 @@
  * Outside of repeats, where all tensors exist in the backward pass, only marked statements are.
  */
 #include "analysis/access.h"
+#include "ir/call.h"
 #include "ir/rewrite.h"
 
 #include <string.h>
@@ -148,10 +149,9 @@ static void add_cost(Expr *expr, void *data) {
         if (expr->args[i]->kind == EXPR_READ) remat->gather = true;
 }
 
-/* The result of top is always saved: rounding could change the selection. */
 static bool is_computed_again(const Saving *saving, const Statement *statement) {
     bool recompute = saving->recompute || statement->again;
-    if (statement->kind == STATEMENT_CALL) return recompute && statement->call != CALL_TOP;
+    if (statement->kind == STATEMENT_CALL) return recompute && statement->row->recomputed;
     if (statement->kind != STATEMENT_LOOP) return false;
     Recomputation remat = {.saving = saving};
     expr_walk(statement->value, add_cost, &remat);

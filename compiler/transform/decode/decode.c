@@ -13,6 +13,7 @@
  */
 #include "transform/decode/decode.h"
 
+#include "ir/call.h"
 #include "passes.h"
 
 /* ---- the new axis ---- */
@@ -84,27 +85,6 @@ static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
                         args[dimension_of(expr->tensor, decode->step)], region->repeat);
 }
 
-static void rewrite_attend(Decode *decode, Statement *attend, const Region *region) {
-    Program *program = decode->program;
-    const Expr *query = attend->inputs.items[0];
-    if (query->tensor->axes[query->count - 3] != decode->step) return;
-    absorb(decode, attend, region);
-    Axis *rows = window_rows(decode, attend, region);
-    int document = attend->attention.documents ? attend_document(&attend->attention) : 0;
-    for (int i = 1; i < attend_operands(&attend->attention); i++) {
-        if (i > 2 && i != document) continue; /* a sink */
-        bool ring = rows && i != document;
-        const Expr *operand = attend->inputs.items[i];
-        Tensor *past = ring ? window_cache(decode, operand->tensor, rows)
-                            : kv_cache(decode, operand->tensor, region, attend);
-        Index *place = index_new(program, "t", ring ? rows : decode->past);
-        attend->inputs.items[i] =
-            history_read(decode, operand, past, expr_index(program, place), region->repeat);
-    }
-    list_push(program->arena, &attend->inputs, expr_read(program, decode->position, NULL));
-    attend->attention.position = true;
-}
-
 static bool is_new(const Decode *decode, const Statement *statement) {
     const Tensor *target = statement->target->tensor;
     return target->role == ROLE_CACHE ||
@@ -113,9 +93,8 @@ static bool is_new(const Decode *decode, const Statement *statement) {
 
 typedef void Visit(Decode *decode, Statement *statement, const Region *region);
 
-static void visit_attend(Decode *decode, Statement *statement, const Region *region) {
-    if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
-        rewrite_attend(decode, statement, region);
+static void visit_call(Decode *decode, Statement *statement, const Region *region) {
+    if (statement->row && statement->row->decode) statement->row->decode(decode, statement, region);
 }
 
 /* Cache entries of later positions are undefined. The equation therefore keeps only its value for
@@ -191,6 +170,19 @@ long constant_bytes(const Program *program) {
     return bytes / sequences;
 }
 
+/* Parameters and states stay, because all graphs share them. */
+void drop_unused(Program *program) {
+    bool *roots = arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *roots);
+    for (int i = 0; i < program->outputs.count; i++)
+        roots[((Tensor *)program->outputs.items[i])->id] = true;
+    bool *kept = dead_code(program, roots);
+    for (int i = 0; i < program->tensors.count; i++) {
+        Role role = ((const Tensor *)program->tensors.items[i])->role;
+        kept[i] |= role == ROLE_PARAMETER || role == ROLE_STATE;
+    }
+    tensors_keep(program, kept);
+}
+
 /* decode: see the head of this file. */
 void decode(Program *program, long tokens) {
     program->loss = NULL;
@@ -211,7 +203,7 @@ void decode(Program *program, long tokens) {
     decode.position->input = MOEC_INPUT_SCALAR;
     decode.position->scalar = MOEC_SCALAR_POSITION;
     /* Recomputation copies equations that still count positions from the start. */
-    visit_block(&decode, (Region){.block = &program->body}, visit_attend);
+    visit_block(&decode, (Region){.block = &program->body}, visit_call);
     find_back(&decode);
     visit_block(&decode, (Region){.block = &program->body}, visit_loop);
     store_caches(&decode);

@@ -43,6 +43,10 @@ typedef struct Region {
     Statement *scan; /* over the sequence, whose body is rewritten, or NULL */
 } Region;
 
+/* decode.c */
+/* Removes statements and tensors that the outputs do not need. */
+void drop_unused(Program *program);
+
 /* kv_cache.c */
 /* find_kept: the counterpart of a tensor in a list, or NULL. keep: adds one. */
 Tensor *find_kept(const List *list, const Tensor *tensor);
@@ -84,6 +88,8 @@ void find_back(Decode *decode);
 Expr *ring_read(Decode *decode, const Expr *raw, Expr *read, const Region *region);
 
 /* store_caches.c */
+/* Sets the type of a cache, and its scale if it has one. */
+void store_cache(Decode *decode, Tensor *cache);
 /* Sets the type of keys, values and the tensors that they are computed from to program->caches. */
 void store_caches(Decode *decode);
 

@@ -21,6 +21,7 @@
  */
 #include "transform/decode/decode.h"
 
+#include "ir/call.h"
 #include "passes.h"
 
 #include <string.h>
@@ -35,8 +36,7 @@ static bool fits(const Tensor *cache) {
     return row && row->kind == AXIS_PLAIN && row->size > 1;
 }
 
-/* Sets the type of a cache, and its scale if it has one. */
-static void choose(Decode *decode, Tensor *cache) {
+void store_cache(Decode *decode, Tensor *cache) {
     Program *program = decode->program;
     if (!fits(cache)) return;
     cache->type = program->caches;
@@ -48,10 +48,9 @@ static void choose(Decode *decode, Tensor *cache) {
     keep(program, &decode->scales, cache, scale);
 }
 
-static void choose_attended(Statement *statement, void *data) {
-    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
-    for (int i = 1; attends && i <= 2; i++)
-        choose(data, ((Expr *)statement->inputs.items[i])->tensor);
+static void choose_operands(Statement *statement, void *data) {
+    if (statement->row && statement->row->store_caches)
+        statement->row->store_caches(data, statement);
 }
 
 /* ---- stores ---- */
@@ -113,20 +112,6 @@ static Expr *times_scales(Decode *decode, Expr *expr) {
     return scale ? expr_apply(program, OP_MUL, read, expr_read(program, scale, args), NULL) : read;
 }
 
-static void read_attended(Decode *decode, Statement *attend) {
-    Program *program = decode->program;
-    AttendOptions *options = &attend->attention;
-    for (int i = 0; i < 2; i++) {
-        const Expr *rows = attend->inputs.items[1 + i];
-        Tensor *scale = find_kept(&decode->scales, rows->tensor);
-        if (!scale) continue;
-        void *read = expr_read(program, scale, rows->args);
-        options->scaled[i] = true;
-        list_insert(program->arena, &attend->inputs, attend_scale(options, i),
-                    &(List){&read, 1, 1});
-    }
-}
-
 static void visit(Decode *decode, Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
@@ -134,8 +119,6 @@ static void visit(Decode *decode, Block *block) {
         Tensor *scale = loop ? find_kept(&decode->scales, statement->target->tensor) : NULL;
         visit(decode, &statement->body);
         if (statement_is_scan(statement)) scan_operands(decode->program, statement);
-        if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
-            read_attended(decode, statement);
         if (scale) {
             store_bytes(decode, block, i, scale);
             i += 2;
@@ -163,10 +146,10 @@ static void tell_states(const Decode *decode) {
 void store_caches(Decode *decode) {
     Program *program = decode->program;
     if (program->caches == TYPE_REAL) return;
-    block_walk(&program->body, choose_attended, decode);
+    block_walk(&program->body, choose_operands, decode);
     for (int i = 0; i < decode->kept.count; i++) {
         const Kept *kept = decode->kept.items[i];
-        if (kept->tensor->cached) choose(decode, kept->past);
+        if (kept->tensor->cached) store_cache(decode, kept->past);
     }
     tell_states(decode);
     if (program->caches == TYPE_BYTE) visit(decode, &program->body);

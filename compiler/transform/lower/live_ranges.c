@@ -72,14 +72,8 @@ static bool is_new(const List *accesses, int i) {
     return true;
 }
 
-static bool names(const List *accesses, const Tensor *tensor) {
-    for (int i = 0; i < accesses->count; i++)
-        if (tensor_at(accesses, i) == tensor) return true;
-    return false;
-}
-
 static bool touches(const Link *link, const Tensor *tensor) {
-    return names(&link->reads, tensor) || names(&link->writes, tensor);
+    return accesses_have(&link->reads, tensor) || accesses_have(&link->writes, tensor);
 }
 
 static Link link_of(Arena *arena, Statement *statement) {
@@ -153,7 +147,7 @@ static bool reads_change(const Ranges *ranges, int from, int to) {
     const List *reads = &ranges->links[from].reads;
     for (int i = 0; i < reads->count; i++)
         for (int j = from + 1; j < to; j++)
-            if (names(&ranges->links[j].writes, tensor_at(reads, i))) return true;
+            if (accesses_have(&ranges->links[j].writes, tensor_at(reads, i))) return true;
     return false;
 }
 
@@ -221,7 +215,7 @@ static Move sooner(const Ranges *ranges, int from) {
     for (int i = 0; i < link->reads.count; i++) {
         const Tensor *tensor = tensor_at(&link->reads, i);
         if (!is_new(&link->reads, i) || !lives_at_peak(ranges, tensor) ||
-            ranges->lives[tensor->id].last != from || names(&link->writes, tensor))
+            ranges->lives[tensor->id].last != from || accesses_have(&link->writes, tensor))
             continue;
         int before = touched_before(ranges, tensor, from);
         if (before >= ranges->peak.at) continue;

@@ -35,9 +35,7 @@ static bool stays_before_end(const Expr *access) {
 static void look_at(Statement *statement, void *data) {
     Padding *padding = data;
     const Contraction *product = unit_product(padding->program, statement);
-    List touched = {0};
-    reads_of(padding->program->arena, statement, &touched);
-    writes_of(padding->program->arena, statement, &touched);
+    const List touched = accesses_of(padding->program->arena, statement);
     for (int i = 0; i < touched.count; i++) {
         const Expr *access = touched.items[i];
         if (access->count == 0) continue;
@@ -76,4 +74,5 @@ void pad(Program *program) {
         *last = padded(&padding, *last);
         program->has[HAS_PADDED] = true;
     }
+    find_products(program); /* padding separates the loops of some products over dispatched rows */
 }

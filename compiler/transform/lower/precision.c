@@ -26,8 +26,7 @@ static void want(Search *search, const Tensor *tensor) {
 
 static void visit(Statement *statement, void *data) {
     Search *search = data;
-    if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP)
-        want(search, ((Expr *)statement->inputs.items[0])->tensor);
+    if (statement_selects(statement)) want(search, ((Expr *)statement->inputs.items[0])->tensor);
     if (statement->kind != STATEMENT_LOOP || statement->exact ||
         !search->wanted[statement->target->tensor->id])
         return;

@@ -77,7 +77,7 @@ enum { MIN_ELEMENTS = 256 };
 static void read_smaller(Program *program, Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || statement->exact) return;
     const Contraction *found = unit_product(program, statement);
-    if (!found || found->kind == CONTRACTION_ROWS_BY_ROWS || found->second) return;
+    if (!found || found->kind == CONTRACTION_ROWS_BY_ROWS) return;
     const Expr *read = found->b;
     if (read->tensor->role != ROLE_PARAMETER) return;
     if (found->product.n * found->product.k < MIN_ELEMENTS) return;

@@ -41,23 +41,16 @@
  * each change of the weights, not the program.
  */
 #include "analysis/access.h"
-#include "analysis/attend.h"
 #include "analysis/contraction.h"
+#include "analysis/def_use.h"
+#include "ir/call.h"
 #include "ir/rewrite.h"
 #include "passes.h"
 #include "transform/lower/smaller_weights.h"
 
-/* A block and the repeat whose body it is. */
-typedef struct Scope {
-    struct Scope *outer;
-    Block *block;
-    Statement *repeat; /* NULL: the body of the program */
-} Scope;
-
-/* A statement that accesses a tensor. */
-typedef struct Use {
-    Statement *statement;
-    Scope *scope;
+/* An access of a tensor and its effect on the type that the tensor can have. */
+typedef struct StorageAccess {
+    const ProgramPoint *point;
     Expr *access;
     bool write, stores; /* stores: sets elements and never reads them */
     bool takes;         /* reads: rounds it, but accepts either type */
@@ -66,11 +59,11 @@ typedef struct Use {
     bool placed;        /* reads: adds it to an element with a computed subscript */
     bool sums;          /* reads: adds all of it to a gradient */
     int operand;        /* reads: index of the operand that the statement rounds, or -1 */
-} Use;
+} StorageAccess;
 
 typedef struct Storage {
     Program *program;
-    List *uses; /* by tensor->id: Use * in program order */
+    List *uses; /* by tensor->id: StorageAccess * in program order */
     List made;  /* Made * */
 } Storage;
 
@@ -84,8 +77,8 @@ typedef struct Made {
 
 /* ---- uses ---- */
 
-static void add_use(Storage *storage, Use use) {
-    Use *copy = arena_alloc(storage->program->arena, sizeof *copy);
+static void add_use(Storage *storage, StorageAccess use) {
+    StorageAccess *copy = arena_alloc(storage->program->arena, sizeof *copy);
     *copy = use;
     list_push(storage->program->arena, &storage->uses[use.access->tensor->id], copy);
 }
@@ -96,7 +89,8 @@ static bool sums_in_iterations(const Contraction *product) {
     return false;
 }
 
-static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
+static void find_in_loop(Storage *storage, const ProgramPoint *point) {
+    const Statement *statement = point->statement;
     Arena *arena = storage->program->arena;
     const Contraction *product = unit_product(storage->program, statement);
     bool rounds = product && product->product.rounded;
@@ -112,55 +106,31 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
         bool placed = statement->accumulate && statement->value == read && !statement->exact &&
                       statement_is_scatter(statement);
         add_use(storage,
-                (Use){statement, scope, read, .sums = sums, .placed = placed, .operand = operand});
+                (StorageAccess){point, read, .sums = sums, .placed = placed, .operand = operand});
     }
     bool stores = !statement->accumulate && !sums_in_iterations(product);
     bool rows = rounds && product->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores,
-                           .result = stores && rounds, .rows = rows, .operand = -1});
+    add_use(storage, (StorageAccess){point, statement->target, .write = true, .stores = stores,
+                                     .result = stores && rounds, .rows = rows, .operand = -1});
 }
 
-/* True for queries, keys, values; in the backward pass also the output and its gradient. */
-static bool is_attended(const Statement *statement, const Expr *read) {
-    int own = attend_operands(&statement->attention);
-    bool back = statement->call == CALL_ATTEND_GRAD;
-    for (int i = 0; i < statement->inputs.count; i++)
-        if (statement->inputs.items[i] == read)
-            return i < 3 || (back && (i == own || i == own + 2));
-    return false;
-}
-
-/* An attention on tensor cores accepts f32 and bf16 and rounds both. Its output and their gradient
- * are also read by a sum in f32, for which the saved bf16 values are accurate enough. */
-static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
-    bool attend = statement->call == CALL_ATTEND, grad = statement->call == CALL_ATTEND_GRAD;
-    bool rounds = (attend || grad) && attend_rounds(storage->program, statement);
+/* A call may accept f32 and bf16 operands and round both, and store its results rounded. */
+static void find_in_call(Storage *storage, const ProgramPoint *point) {
+    const Statement *statement = point->statement;
+    const CallRow *row = statement->row;
+    const unsigned rounds = row->rounds ? row->rounds(storage->program, statement) : 0;
     List reads = {0};
     reads_of(storage->program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
-        bool takes = rounds && is_attended(statement, reads.items[i]);
-        add_use(storage, (Use){statement, scope, reads.items[i], .takes = takes, .operand = -1});
+        int place = list_find(&statement->inputs, reads.items[i]);
+        bool takes = rounds && place >= 0 && (rounds >> place & 1);
+        add_use(storage, (StorageAccess){point, reads.items[i], .takes = takes, .operand = -1});
     }
     for (int i = 0; i < statement->outputs.count; i++) {
-        bool stores = rounds && i < (attend                                        ? 1
-                                     : storage->program->target->rounded_gradients ? 3
-                                                                                   : 0);
-        add_use(storage, (Use){statement, scope, statement->outputs.items[i], .write = true,
-                               .stores = stores, .result = stores && attend, .operand = -1});
-    }
-}
-
-static void find_in_block(Storage *storage, Scope *outer, Block *block, Statement *repeat) {
-    Scope *scope = arena_alloc(storage->program->arena, sizeof *scope);
-    *scope = (Scope){outer, block, repeat};
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_REPEAT)
-            find_in_block(storage, scope, &statement->body, statement);
-        else if (statement->kind == STATEMENT_LOOP)
-            find_in_loop(storage, scope, statement);
-        else
-            find_in_call(storage, scope, statement);
+        bool stores = rounds && (rounds >> (statement->inputs.count + i) & 1);
+        add_use(storage,
+                (StorageAccess){point, statement->outputs.items[i], .write = true, .stores = stores,
+                                .result = stores && row->fuses_store, .operand = -1});
     }
 }
 
@@ -168,19 +138,26 @@ static void find_uses(Storage *storage) {
     Program *program = storage->program;
     storage->uses =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *storage->uses);
-    find_in_block(storage, NULL, &program->body, NULL);
+    const DefUse *def_use = def_use_new(program);
+    for (int i = 0; i < def_use->count; i++) {
+        const ProgramPoint *point = &def_use->points[i];
+        if (point->statement->kind == STATEMENT_LOOP)
+            find_in_loop(storage, point);
+        else
+            find_in_call(storage, point);
+    }
 }
 
 /* ---- tensors that become bf16 ---- */
 
-static bool is_rounded(const Use *use) {
+static bool is_rounded(const StorageAccess *use) {
     return use->operand >= 0 || use->takes;
 }
 
 static bool is_only_rounded(const List *uses) {
     bool read = false;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const StorageAccess *use = uses->items[i];
         if (use->write ? !use->stores : !is_rounded(use) && !use->sums) return false;
         read |= is_rounded(use);
     }
@@ -202,7 +179,7 @@ static Expr *added_bias(const Storage *storage, const Statement *statement) {
             bias->tensor->role != ROLE_PARAMETER || made->tensor->role != ROLE_TEMP)
             continue;
         const List *uses = &storage->uses[made->tensor->id];
-        const Use *first = uses->items[0];
+        const StorageAccess *first = uses->items[0];
         if (uses->count == 2 && first->write && first->result) return bias;
     }
     return NULL;
@@ -231,9 +208,9 @@ static bool is_function_of_result(const Storage *storage, const Statement *state
     const Tensor *made = only_read(statement->value, &reads);
     if (!made || made->role != ROLE_TEMP) return false;
     const List *uses = &storage->uses[made->id];
-    const Use *first = uses->items[0];
+    const StorageAccess *first = uses->items[0];
     for (int i = 1; i < uses->count; i++)
-        if (((Use *)uses->items[i])->statement != statement) return false;
+        if (((StorageAccess *)uses->items[i])->point->statement != statement) return false;
     return first->write && first->result;
 }
 
@@ -241,10 +218,10 @@ static bool is_function_of_result(const Storage *storage, const Statement *state
 static bool is_kept_result(const Storage *storage, const Tensor *tensor, const List *uses) {
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
-        bool exact = use->statement->exact || use->statement->kind != STATEMENT_LOOP;
-        bool result = use->result || added_bias(storage, use->statement) ||
-                      is_function_of_result(storage, use->statement);
+        const StorageAccess *use = uses->items[i];
+        bool exact = use->point->statement->exact || use->point->statement->kind != STATEMENT_LOOP;
+        bool result = use->result || added_bias(storage, use->point->statement) ||
+                      is_function_of_result(storage, use->point->statement);
         if (use->write ? !result : exact && !is_rounded(use)) return false;
     }
     return true;
@@ -253,7 +230,7 @@ static bool is_kept_result(const Storage *storage, const Tensor *tensor, const L
 /* True for results of products over rows that are then scattered, each to its position. */
 static bool is_placed_result(const List *uses) {
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const StorageAccess *use = uses->items[i];
         if (use->write ? !use->rows : !use->placed) return false;
     }
     return uses->count > 1;
@@ -261,24 +238,25 @@ static bool is_placed_result(const List *uses) {
 
 /* ---- stacks with exact readers in the same step only ---- */
 
-/* The repeat that writes one slice of the stack per step, if all other accesses are in the same
- * step or round it. */
-static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
-    const Scope *scope = NULL;
+/* A write in the repeat that writes one slice of the stack per step, if all other accesses are in
+ * the same step or round it. */
+static const ProgramPoint *writer_of_stack(const Tensor *tensor, const List *uses) {
+    const ProgramPoint *writer = NULL;
     bool rounded = false;
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return NULL;
-    for (int i = 0; i < uses->count && !scope; i++)
-        if (((Use *)uses->items[i])->write) scope = ((Use *)uses->items[i])->scope;
-    if (!scope || !scope->repeat) return NULL;
+    for (int i = 0; i < uses->count && !writer; i++)
+        if (((StorageAccess *)uses->items[i])->write)
+            writer = ((StorageAccess *)uses->items[i])->point;
+    if (!writer || !writer->repeat) return NULL;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const StorageAccess *use = uses->items[i];
         const Expr *step = use->access->args[0];
-        bool here = use->scope->block == scope->block && step->kind == EXPR_INDEX &&
-                    step->index == scope->repeat->index;
+        bool here = use->point->block == writer->block && step->kind == EXPR_INDEX &&
+                    step->index == writer->repeat->index;
         if (!here && (use->write || !is_rounded(use))) return NULL;
         rounded |= !here;
     }
-    return rounded ? scope : NULL;
+    return rounded ? writer : NULL;
 }
 
 static void insert(Program *program, Block *block, int place, Statement *statement) {
@@ -318,7 +296,8 @@ static Expr *unstacked(Program *program, Expr *read, void *data) {
 
 /*     s[i,b,f] = ...              -->     s_step[b,f] = ...;  s[i,b,f] = s_step[b,f]
  *     t[b,f] = exp(s[i,b,f])              t[b,f] = exp(s_step[b,f]) */
-static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
+static void split_stack(Storage *storage, Tensor *stack, const ProgramPoint *writer) {
+    Block *block = writer->block;
     Program *program = storage->program;
     Tensor *step = tensor_new(program, arena_format(program->arena, "%s_step", stack->name),
                               ROLE_TEMP, TYPE_REAL, stack->rank - 1, stack->axes + 1, stack->span);
@@ -326,18 +305,18 @@ static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
     Unstack unstack = {stack, step};
     int last = 0;
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
-        if (use->write) last = list_find(&scope->block->statements, use->statement);
+        const StorageAccess *use = uses->items[i];
+        if (use->write) last = list_find(&block->statements, use->point->statement);
     }
     for (int i = 0; i < uses->count; i++) {
-        const Use *use = uses->items[i];
+        const StorageAccess *use = uses->items[i];
         bool behind =
-            is_rounded(use) && list_find(&scope->block->statements, use->statement) > last;
-        if (use->scope->block == scope->block && !behind)
-            rewrite_statement(program, use->statement, true, unstacked, &unstack);
+            is_rounded(use) && list_find(&block->statements, use->point->statement) > last;
+        if (use->point->block == block && !behind)
+            rewrite_statement(program, use->point->statement, true, unstacked, &unstack);
     }
-    Expr *fixed[MAX_RANK] = {expr_index(program, scope->repeat->index)};
-    insert(program, scope->block, last + 1, copy_statement(program, stack, step, fixed, true));
+    Expr *fixed[MAX_RANK] = {expr_index(program, writer->repeat->index)};
+    insert(program, block, last + 1, copy_statement(program, stack, step, fixed, true));
 }
 
 /* ---- copies ---- */
@@ -345,8 +324,7 @@ static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
 static bool writes(Arena *arena, const Statement *statement, const Tensor *tensor) {
     List written = {0};
     writes_of(arena, statement, &written);
-    for (int i = 0; i < written.count; i++)
-        if (((Expr *)written.items[i])->tensor == tensor) return true;
+    if (accesses_have(&written, tensor)) return true;
     for (int i = 0; i < statement->body.statements.count; i++)
         if (writes(arena, statement->body.statements.items[i], tensor)) return true;
     return false;
@@ -365,7 +343,7 @@ static bool same_part(const Expr *one, const Expr *other) {
     return true;
 }
 
-static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *read) {
+static Tensor *make_copy(Storage *storage, Block *block, int place, Expr *read) {
     Program *program = storage->program;
     Axis *axes[MAX_RANK];
     Expr *fixed[MAX_RANK] = {NULL};
@@ -381,41 +359,40 @@ static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *
     Tensor *copy =
         tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
                    ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
-    insert(program, scope->block, place, copy_statement(program, copy, read->tensor, fixed, false));
+    insert(program, block, place, copy_statement(program, copy, read->tensor, fixed, false));
     return copy;
 }
 
 /* A copy of the tensor that `use` reads, made after its last write, outside of repeats that do not
  * change it. */
-static Tensor *copy_for(Storage *storage, const Use *use) {
+static Tensor *copy_for(Storage *storage, const StorageAccess *use) {
     Program *program = storage->program;
     Expr *read = use->access;
-    const Scope *scope = use->scope;
-    const Statement *reader = use->statement, *writer = NULL;
-    while (scope->repeat && !writes(program->arena, scope->repeat, read->tensor) &&
-           !expr_uses_index(read, scope->repeat->index)) {
-        reader = scope->repeat;
-        scope = scope->outer;
-    }
-    int place = list_find(&scope->block->statements, reader);
+    const ProgramPoint *reader = use->point;
+    const Statement *writer = NULL;
+    while (reader->repeat && !writes(program->arena, reader->repeat, read->tensor) &&
+           !expr_uses_index(read, reader->repeat->index))
+        reader = reader->outer;
+    const List *statements = &reader->block->statements;
+    int place = list_find(statements, reader->statement);
     for (int i = place - 1; i >= 0 && !writer; i--)
-        if (writes(program->arena, scope->block->statements.items[i], read->tensor)) {
-            writer = scope->block->statements.items[i];
+        if (writes(program->arena, statements->items[i], read->tensor)) {
+            writer = statements->items[i];
             place = i + 1;
         }
     for (int i = 0; i < storage->made.count; i++) {
         const Made *made = storage->made.items[i];
-        if (made->block == scope->block && made->after == writer && same_part(made->read, read))
+        if (made->block == reader->block && made->after == writer && same_part(made->read, read))
             return made->copy;
     }
     Made *made = arena_alloc(program->arena, sizeof *made);
-    *made = (Made){read, scope->block, writer, make_copy(storage, scope, place, read)};
+    *made = (Made){read, reader->block, writer, make_copy(storage, reader->block, place, read)};
     list_push(program->arena, &storage->made, made);
     return made->copy;
 }
 
 /* Operand number use->operand of the product reads a copy. */
-static void read_copy(Storage *storage, const Use *use) {
+static void read_copy(Storage *storage, const StorageAccess *use) {
     Program *program = storage->program;
     Expr *read = use->access, *subs[MAX_RANK];
     bool parameter = read->tensor->role == ROLE_PARAMETER;
@@ -428,7 +405,7 @@ static void read_copy(Storage *storage, const Use *use) {
         if (parameter || !step_and_offset(read->args[i], &step, &offset))
             subs[rank++] = read->args[i];
     }
-    read_instead(program, use->statement, use->operand, expr_read(program, copy, subs));
+    read_instead(program, use->point->statement, use->operand, expr_read(program, copy, subs));
 }
 
 /* Replaces t + bias of a statement by t + bias_rounded. */
@@ -455,10 +432,10 @@ void storage(Program *program) {
         if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
         bool whole = is_only_rounded(uses) || is_kept_result(&storage, tensor, uses) ||
                      is_placed_result(uses);
-        const Scope *scope = whole ? NULL : scope_of_stack(tensor, uses);
-        if (scope) split_stack(&storage, tensor, scope);
-        if (scope || whole) tensor->type = TYPE_BF16;
-        program->has[HAS_STORED_BF16] |= scope || whole;
+        const ProgramPoint *writer = whole ? NULL : writer_of_stack(tensor, uses);
+        if (writer) split_stack(&storage, tensor, writer);
+        if (writer || whole) tensor->type = TYPE_BF16;
+        program->has[HAS_STORED_BF16] |= writer || whole;
     }
     find_uses(&storage);
     count = program->tensors.count;
@@ -466,11 +443,12 @@ void storage(Program *program) {
         const Tensor *tensor = program->tensors.items[i];
         const List *uses = &storage.uses[i];
         for (int j = 0; j < uses->count && tensor->type == TYPE_REAL; j++)
-            if (((Use *)uses->items[j])->operand >= 0) read_copy(&storage, uses->items[j]);
+            if (((StorageAccess *)uses->items[j])->operand >= 0)
+                read_copy(&storage, uses->items[j]);
         for (int j = 0; j < uses->count && tensor->type == TYPE_BF16; j++) {
-            const Use *use = uses->items[j];
-            Expr *bias = use->write ? added_bias(&storage, use->statement) : NULL;
-            if (bias) read_rounded_bias(program, use->statement, bias);
+            const StorageAccess *use = uses->items[j];
+            Expr *bias = use->write ? added_bias(&storage, use->point->statement) : NULL;
+            if (bias) read_rounded_bias(program, use->point->statement, bias);
         }
     }
 }

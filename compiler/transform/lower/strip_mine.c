@@ -40,9 +40,7 @@ enum { MIN_BYTES = 64 << 20 };
 
 static void add_leaf(Arena *arena, Statement *statement, Step *step) {
     Leaf *leaf = arena_alloc(arena, sizeof *leaf);
-    leaf->statement = statement;
-    reads_of(arena, statement, &leaf->accesses);
-    writes_of(arena, statement, &leaf->accesses);
+    *leaf = (Leaf){statement, accesses_of(arena, statement)};
     list_push(arena, &step->leaves, leaf);
 }
 
@@ -485,4 +483,5 @@ void strip_mine(Program *program, long rows) {
             mine_block(program, &statement->body, tensors, count, rows);
     }
     mine_block(program, &program->body, tensors, count, rows);
+    if (program->products) find_products(program); /* over the loops of a chunk */
 }

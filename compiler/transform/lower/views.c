@@ -38,7 +38,7 @@ static bool has_parts(const Expr *read) {
 
 /* True if every loop of the copy subscripts its source. */
 static bool is_view(const DefUse *def_use, int position) {
-    const Statement *maker = def_use->places[position].statement;
+    const Statement *maker = def_use->points[position].statement;
     long strides[MAX_LOOPS];
     if (maker->kind != STATEMENT_LOOP || maker->reduction != REDUCE_NONE ||
         !def_use_is_plain(def_use, maker->target->tensor) || maker->value->kind != EXPR_READ ||
@@ -51,38 +51,35 @@ static bool is_view(const DefUse *def_use, int position) {
     return true;
 }
 
-static bool reads(const Statement *statement, const Tensor *tensor) {
-    bool found = statement->kind == STATEMENT_LOOP &&
-                 (expr_reads(statement->value, tensor) || expr_reads(statement->target, tensor));
-    for (int i = 0; i < statement->inputs.count; i++)
-        found |= expr_reads(statement->inputs.items[i], tensor);
-    return found;
-}
-
 /* True if a product remains a product. */
 static bool may_look(Program *program, const Statement *reader, View *view) {
     if (reader->kind != STATEMENT_LOOP) return false;
     Statement *copy = statement_copy(program, reader, NULL, NULL, 0);
     rewrite_statement(program, copy, false, look_through, view);
-    return !view->refused && (!contraction(program, reader) || contraction(program, copy));
+    find_product(program, copy);
+    return !view->refused && (!product_shape(program, reader) || product_shape(program, copy));
 }
 
 /* Makes the readers of the copy read its source. Returns false without a change if one of them
  * cannot. */
 static bool look(const DefUse *def_use, int position) {
-    const Place *place = &def_use->places[position];
-    View view = {place->statement, false};
-    const Tensor *tensor = place->statement->target->tensor;
-    for (int i = 0; i < def_use->count; i++) {
-        const Place *reader = &def_use->places[i];
-        if (i == position || !reads(reader->statement, tensor)) continue;
-        if (reader->block != place->block || !may_look(def_use->program, reader->statement, &view))
+    const ProgramPoint *maker = &def_use->points[position];
+    View view = {maker->statement, false};
+    const List *accesses = &def_use->accesses[maker->statement->target->tensor->id];
+    for (int i = 0; i < accesses->count; i++) {
+        const ProgramPoint *reader =
+            &def_use->points[((TensorAccess *)accesses->items[i])->position];
+        if (reader != maker && (reader->block != maker->block ||
+                                !may_look(def_use->program, reader->statement, &view)))
             return false;
     }
-    for (int i = 0; i < def_use->count; i++)
-        if (i != position && reads(def_use->places[i].statement, tensor))
-            rewrite_statement(def_use->program, def_use->places[i].statement, false, look_through,
-                              &view);
+    for (int i = 0; i < accesses->count; i++) {
+        const ProgramPoint *reader =
+            &def_use->points[((TensorAccess *)accesses->items[i])->position];
+        if (reader == maker) continue;
+        rewrite_statement(def_use->program, reader->statement, false, look_through, &view);
+        find_product(def_use->program, reader->statement);
+    }
     return true;
 }
 
@@ -99,6 +96,6 @@ void views(Program *program) {
     for (int i = 0; i < def_use->count; i++)
         if (is_view(def_use, i) && look(def_use, i)) {
             program->has[HAS_VIEW] = true;
-            drop(def_use->places[i].block, def_use->places[i].statement);
+            drop(def_use->points[i].block, def_use->points[i].statement);
         }
 }

@@ -57,10 +57,11 @@ static Expr *replace(Program *program, Expr *read, void *data) {
 /* True if the reader is a product over dispatched rows before and after the change. */
 static bool takes(Gather *gather, const Statement *reader) {
     Statement trial = *reader;
-    if (reader->kind != STATEMENT_LOOP || !grouped_contraction(gather->program, reader))
+    ProductForm form;
+    if (reader->kind != STATEMENT_LOOP || !grouped_form(gather->program, reader, &form))
         return false;
     rewrite_statement(gather->program, &trial, false, replace, gather);
-    return grouped_contraction(gather->program, &trial) != NULL;
+    return grouped_form(gather->program, &trial, &form);
 }
 
 static bool changes(Program *program, const Statement *statement, const Expr *read) {
@@ -76,9 +77,7 @@ static bool changes(Program *program, const Statement *statement, const Expr *re
 static bool reads(Program *program, const Statement *statement, const Tensor *tensor) {
     List list = {0};
     reads_of(program->arena, statement, &list);
-    for (int i = 0; i < list.count; i++)
-        if (((const Expr *)list.items[i])->tensor == tensor) return true;
-    return false;
+    return accesses_have(&list, tensor);
 }
 
 /* True if every reader is in this block, can gather, and reads the same values as the copy. */

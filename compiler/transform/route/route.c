@@ -18,17 +18,6 @@
 
 #include "passes.h"
 
-static void collect_places(Routing *routing, Block *block, Statement *region) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
-        Place *place = arena_alloc(routing->program->arena, sizeof *place);
-        *place = (Place){.statement = statement, .region = region};
-        list_push(routing->program->arena, &routing->places, place);
-        if (statement->kind == STATEMENT_REPEAT)
-            collect_places(routing, &statement->body, statement);
-    }
-}
-
 static void start_mask(Routing *routing, Statement *choice, Statement *home) {
     Program *program = routing->program;
     const Expr *output = choice->outputs.items[0];
@@ -53,8 +42,7 @@ static void start_mask(Routing *routing, Statement *choice, Statement *home) {
     }
     int tensors = program->tensors.count;
     do {
-        routing->places = (List){NULL, 0, 0};
-        collect_places(routing, &program->body, NULL);
+        routing->def_use = def_use_new(program);
         find_support(routing);
     } while (split_choice(routing, tensors));
     routing->rows = arena_alloc(program->arena, sizeof *routing->rows);
@@ -87,15 +75,12 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
 }
 
 /* The first top that is not done; processing one may create others. */
-static const Place *next_choice(Routing *routing, const List *done) {
-    routing->places = (List){NULL, 0, 0};
-    collect_places(routing, &routing->program->body, NULL);
-    for (int i = 0; i < routing->places.count; i++) {
-        const Place *place = routing->places.items[i];
-        const Statement *statement = place->statement;
-        if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP &&
-            list_find(done, statement) < 0)
-            return place;
+static const ProgramPoint *next_choice(Program *program, const List *done) {
+    const DefUse *def_use = def_use_new(program);
+    for (int i = 0; i < def_use->count; i++) {
+        const Statement *statement = def_use->points[i].statement;
+        if (statement_selects(statement) && list_find(done, statement) < 0)
+            return &def_use->points[i];
     }
     return NULL;
 }
@@ -104,9 +89,9 @@ static const Place *next_choice(Routing *routing, const List *done) {
 void route(Program *program) {
     Routing routing = {.program = program};
     List done = {NULL, 0, 0};
-    const Place *place;
-    while ((place = next_choice(&routing, &done)) != NULL) {
-        list_push(program->arena, &done, place->statement);
-        route_mask(&routing, place->statement, place->region);
+    const ProgramPoint *point;
+    while ((point = next_choice(program, &done)) != NULL) {
+        list_push(program->arena, &done, point->statement);
+        route_mask(&routing, point->statement, point->repeat);
     }
 }

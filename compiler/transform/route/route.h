@@ -7,12 +7,7 @@
 #ifndef ROUTE_H
 #define ROUTE_H
 
-#include "ir/ir.h"
-
-/* A statement and the repeat that encloses it, or NULL. */
-typedef struct Place {
-    Statement *statement, *region;
-} Place;
+#include "analysis/def_use.h"
 
 typedef struct Tuple {
     Index *at[MAX_RANK];
@@ -64,7 +59,7 @@ typedef struct Routing {
     Axis *rows;
     Packing *packing; /* by tensor id */
     int packing_count;
-    List places; /* `Place *` */
+    const DefUse *def_use;
     int first_site;
     List scattered; /* Scattered *: sums on rows that were scattered */
     bool key[MAX_RANK];
@@ -76,7 +71,7 @@ bool split_choice(const Routing *routing, int tensors);
 /* support.c */
 void find_support(Routing *routing);
 bool step_fits(const Routing *routing, const Expr *read, const Statement *region);
-bool choose_tuple(const Routing *routing, const Place *place, Tuple *tuple);
+bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tuple);
 bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
                    const Statement *region);
 /* The facts of a dispatched tensor, or NULL. */

@@ -8,6 +8,7 @@
  *     y[b,s,d] = 0;  y[b[r],s[r],d] += e[r,d]
  *     dw[n[r],d] += dp[r] * x[b[r],s[r],d]
  */
+#include "analysis/access.h"
 #include "transform/route/route.h"
 
 #include <string.h>
@@ -243,29 +244,14 @@ static bool same_places(const Rewrite *rewrite, const Scattered *earlier, const 
     return true;
 }
 
-typedef struct Touch {
-    const Tensor *tensor;
-    bool found;
-} Touch;
-
-static void find_touch(Expr *expr, void *data) {
-    Touch *touch = data;
-    touch->found |= expr->kind == EXPR_READ && expr->tensor == touch->tensor;
-}
-
 /* True if a statement reads the tensor, or does more than add to it. */
-static bool disturbs(Statement *statement, const Tensor *tensor) {
+static bool disturbs(Program *program, const Statement *statement, const Tensor *tensor) {
+    const bool adds = statement->kind == STATEMENT_LOOP && statement->accumulate;
+    List accesses = {0};
     if (statement->kind == STATEMENT_REPEAT) return true;
-    Touch touch = {.tensor = tensor};
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], find_touch, &touch);
-    for (int i = 0; i < statement->outputs.count; i++)
-        expr_walk(statement->outputs.items[i], find_touch, &touch);
-    if (statement->kind != STATEMENT_LOOP) return touch.found;
-    expr_walk(statement->value, find_touch, &touch);
-    for (int i = 0; i < statement->target->count; i++)
-        expr_walk(statement->target->args[i], find_touch, &touch);
-    return touch.found || (statement->target->tensor == tensor && !statement->accumulate);
+    reads_of(program->arena, statement, &accesses);
+    if (!adds) writes_of(program->arena, statement, &accesses);
+    return accesses_have(&accesses, tensor);
 }
 
 /* Adds the sum to that of an earlier equation, whose scatter moves after both: one pass over the
@@ -281,7 +267,7 @@ static bool join_sum(Rewrite *rewrite, Block *block, const Statement *original, 
             continue;
         int last = statements->count - 1, from = last;
         while (statements->items[from] != earlier->scatter &&
-               !disturbs(statements->items[from], original->target->tensor))
+               !disturbs(routing->program, statements->items[from], original->target->tensor))
             from--;
         if (statements->items[from] != earlier->scatter) continue;
         Index *indices[MAX_RANK];
@@ -407,9 +393,9 @@ static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
 static void rewrite_statement(Routing *routing, Block *block, Statement *statement,
                               Statement *region) {
     Tuple tuple;
-    Place place = {.statement = statement, .region = region};
+    ProgramPoint point = {.statement = statement, .block = block, .repeat = region};
     Rewrite rewrite = {.routing = routing, .region = region};
-    if (choose_tuple(routing, &place, &tuple) && wants_rows(routing, statement)) {
+    if (choose_tuple(routing, &point, &tuple) && wants_rows(routing, statement)) {
         rewrite.tuple = &tuple;
         rewrite.row = index_new(routing->program, "r", routing->rows);
     }

@@ -18,15 +18,15 @@ typedef struct Split {
     const Routing *routing;
     const Tensor *tensor; /* the marks of the top */
     int dims[MAX_RANK];
-    const Place *place; /* the current statement */
-    const Tuple *tuple; /* its tuple under the mask */
-    Tensor *variant;    /* NULL during the search for readers */
+    const ProgramPoint *point; /* the current statement */
+    const Tuple *tuple;        /* its tuple under the mask */
+    Tensor *variant;           /* NULL during the search for readers */
     bool found;
 } Split;
 
 static bool reads_under(const Split *split, const Expr *expr) {
     return expr->kind == EXPR_READ && expr->tensor == split->tensor &&
-           step_fits(split->routing, expr, split->place->region) &&
+           step_fits(split->routing, expr, split->point->repeat) &&
            read_at(expr, split->dims, split->routing->rank, split->tuple);
 }
 
@@ -40,24 +40,24 @@ static Expr *read_copy(Program *program, Expr *read, void *data) {
 /* Visits the readers under the mask; with a variant, makes them read it. */
 static void visit_readers(Split *split) {
     const Routing *routing = split->routing;
-    for (int i = 0; i < routing->places.count; i++) {
+    for (int i = 0; i < routing->def_use->count; i++) {
         Tuple tuple;
-        split->place = routing->places.items[i];
+        split->point = &routing->def_use->points[i];
         split->tuple = &tuple;
-        if (split->place->statement->kind != STATEMENT_LOOP ||
-            !choose_tuple(routing, split->place, &tuple))
+        if (split->point->statement->kind != STATEMENT_LOOP ||
+            !choose_tuple(routing, split->point, &tuple))
             continue;
-        rewrite_statement(routing->program, split->place->statement, false, read_copy, split);
+        rewrite_statement(routing->program, split->point->statement, false, read_copy, split);
     }
 }
 
 /* A copy of the top, directly after it. */
-static Tensor *add_copy(const Routing *routing, const Place *place) {
+static Tensor *add_copy(const Routing *routing, const ProgramPoint *point) {
     Program *program = routing->program;
-    Statement *top = place->statement;
+    Statement *top = point->statement;
     const Expr *output = top->outputs.items[0];
     const Tensor *tensor = output->tensor;
-    Block *block = place->region ? &place->region->body : &program->body, made = {{0}};
+    Block *block = point->repeat ? &point->repeat->body : &program->body, made = {{0}};
     Tensor *variant = tensor_new(program, tensor->name, tensor->role, tensor->type, tensor->rank,
                                  tensor->axes, tensor->span);
     Statement *again = statement_call(program, &made, CALL_TOP, top->span);
@@ -74,22 +74,21 @@ static Tensor *add_copy(const Routing *routing, const Place *place) {
 }
 
 /* True for a top that could move to rows without its readers outside. */
-static bool may_split(const Routing *routing, const Place *place, int tensors) {
-    const Statement *top = place->statement;
-    if (top->kind != STATEMENT_CALL || top->call != CALL_TOP || top == routing->choice)
-        return false;
+static bool may_split(const Routing *routing, const ProgramPoint *point, int tensors) {
+    const Statement *top = point->statement;
+    if (!statement_selects(top) || top == routing->choice) return false;
     const Tensor *tensor = ((const Expr *)top->outputs.items[0])->tensor;
     return tensor->id < tensors && routing->packing[tensor->id].candidate &&
            !routing->packing[tensor->id].packed;
 }
 
-static bool split_off(const Routing *routing, const Place *place) {
-    const Expr *output = place->statement->outputs.items[0];
+static bool split_off(const Routing *routing, const ProgramPoint *point) {
+    const Expr *output = point->statement->outputs.items[0];
     Split split = {.routing = routing, .tensor = output->tensor};
     memcpy(split.dims, routing->packing[output->tensor->id].dims, sizeof split.dims);
     visit_readers(&split);
     if (!split.found) return false;
-    split.variant = add_copy(routing, place);
+    split.variant = add_copy(routing, point);
     visit_readers(&split);
     return true;
 }
@@ -97,9 +96,9 @@ static bool split_off(const Routing *routing, const Place *place) {
 /* split_choice: see the head of this file; considers the first `tensors` only, not earlier copies.
  * False if there is none, or no further one. */
 bool split_choice(const Routing *routing, int tensors) {
-    for (int i = 0; i < routing->places.count; i++) {
-        const Place *place = routing->places.items[i];
-        if (!may_split(routing, place, tensors) || !split_off(routing, place)) continue;
+    for (int i = 0; i < routing->def_use->count; i++) {
+        const ProgramPoint *point = &routing->def_use->points[i];
+        if (!may_split(routing, point, tensors) || !split_off(routing, point)) continue;
         routing->program->has[HAS_SPLIT_CHOICE] = true;
         return true;
     }

@@ -101,7 +101,7 @@ static void start_candidates(Routing *routing) {
 
 typedef struct Visit {
     Routing *routing;
-    const Place *place;
+    const ProgramPoint *point;
     const Tuple *tuple; /* its tuple if the statement is under the mask, or NULL */
     bool found, forced;
 } Visit;
@@ -128,11 +128,11 @@ static void check_access(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ) return;
     Packing *packing = candidate(routing, expr->tensor);
     if (!packing) return;
-    if (!step_fits(routing, expr, visit->place->region)) packing->candidate = false;
+    if (!step_fits(routing, expr, visit->point->repeat)) packing->candidate = false;
     if (routing->home && repeat_dimension(expr->tensor) < 0) {
-        if (packing->seen && packing->region != visit->place->region) packing->candidate = false;
+        if (packing->seen && packing->region != visit->point->repeat) packing->candidate = false;
         packing->seen = true;
-        packing->region = visit->place->region;
+        packing->region = visit->point->repeat;
     }
 }
 
@@ -142,62 +142,52 @@ static bool tuple_in_loops(const Routing *routing, const Statement *statement, c
     return true;
 }
 
-static void check_written(Routing *routing, const Place *place, Expr *target) {
+static void check_written(Routing *routing, const ProgramPoint *point, Expr *target) {
     Packing *packing = candidate(routing, target->tensor);
     Tuple tuple = {{NULL}};
     if (!packing) return;
-    check_access(target, &(Visit){.routing = routing, .place = place});
+    check_access(target, &(Visit){.routing = routing, .point = point});
     if (!tuple_of(target, packing->dims, routing->rank, &tuple)) packing->candidate = false;
-    if (place->statement->kind == STATEMENT_LOOP &&
-        !tuple_in_loops(routing, place->statement, &tuple))
+    if (point->statement->kind == STATEMENT_LOOP &&
+        !tuple_in_loops(routing, point->statement, &tuple))
         packing->candidate = false;
-}
-
-/* The dimension that a top selects along, counted over all subscripts of one of its operands. */
-static int top_dimension(const Statement *top, const Expr *read) {
-    int iterated = 0;
-    for (int i = 0; i < read->count; i++) {
-        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->of_repeat) continue;
-        if (iterated++ == top->top.dimension) return i;
-    }
-    return -1;
 }
 
 /* A call iterates over leading dimensions only: its operands cannot be dispatched, except those of
  * a top over the rows. */
-static void check_call(Routing *routing, const Place *place) {
-    const Statement *call = place->statement;
+static void check_call(Routing *routing, const ProgramPoint *point) {
+    const Statement *call = point->statement;
     for (int side = 0; side < 2; side++) {
         const List *operands = side ? &call->outputs : &call->inputs;
         for (int i = 0; i < operands->count; i++) {
             Expr *operand = operands->items[i];
             Packing *packing = candidate(routing, operand->tensor);
             if (!packing) continue;
-            check_written(routing, place, operand);
-            if (call->call != CALL_TOP) packing->candidate = false;
-            for (int j = 0; j < routing->rank && call->call == CALL_TOP; j++)
+            check_written(routing, point, operand);
+            if (!statement_selects(call)) packing->candidate = false;
+            for (int j = 0; j < routing->rank && statement_selects(call); j++)
                 if (packing->dims[j] == top_dimension(call, operand)) packing->candidate = false;
         }
     }
 }
 
 /* A value computed before the top may be needed outside of it. */
-static void check_early(const Routing *routing, const Place *place) {
-    if (place->region != routing->home || place->statement->kind != STATEMENT_LOOP) return;
-    Packing *packing = candidate(routing, place->statement->target->tensor);
+static void check_early(const Routing *routing, const ProgramPoint *point) {
+    if (point->repeat != routing->home || point->statement->kind != STATEMENT_LOOP) return;
+    Packing *packing = candidate(routing, point->statement->target->tensor);
     if (packing) packing->candidate = false;
 }
 
 static void check_accesses(Routing *routing) {
     bool early = true;
-    for (int i = 0; i < routing->places.count; i++) {
-        const Place *place = routing->places.items[i];
-        if (place->statement == routing->choice) early = false;
-        if (early) check_early(routing, place);
-        walk_reads(place->statement, check_access, &(Visit){.routing = routing, .place = place});
-        if (place->statement->kind == STATEMENT_LOOP)
-            check_written(routing, place, place->statement->target);
-        if (place->statement->kind == STATEMENT_CALL) check_call(routing, place);
+    for (int i = 0; i < routing->def_use->count; i++) {
+        const ProgramPoint *point = &routing->def_use->points[i];
+        if (point->statement == routing->choice) early = false;
+        if (early) check_early(routing, point);
+        walk_reads(point->statement, check_access, &(Visit){.routing = routing, .point = point});
+        if (point->statement->kind == STATEMENT_LOOP)
+            check_written(routing, point, point->statement->target);
+        if (point->statement->kind == STATEMENT_CALL) check_call(routing, point);
     }
 }
 
@@ -241,7 +231,7 @@ static bool supports(const Routing *routing, const Expr *expr, const Tuple *tupl
 
 typedef struct Search {
     const Routing *routing;
-    const Place *place;
+    const ProgramPoint *point;
     Tuple *tuple;
     bool found;
 } Search;
@@ -263,7 +253,7 @@ static bool reduces_well(const Routing *routing, const Statement *statement, con
 static void try_read(Expr *expr, void *data) {
     Search *search = data;
     const Routing *routing = search->routing;
-    const Statement *statement = search->place->statement;
+    const Statement *statement = search->point->statement;
     if (search->found || expr->kind != EXPR_READ) return;
     const Packing *packing = candidate(routing, expr->tensor);
     const int *dims = expr->tensor == routing->mask   ? routing->mask_dims
@@ -273,34 +263,32 @@ static void try_read(Expr *expr, void *data) {
     if (!dims || !tuple_of(expr, dims, routing->rank, &tuple)) return;
     if (!tuple_in_loops(routing, statement, &tuple) || !reduces_well(routing, statement, &tuple))
         return;
-    if (!supports(routing, statement->value, &tuple, search->place->region)) return;
+    if (!supports(routing, statement->value, &tuple, search->point->repeat)) return;
     *search->tuple = tuple;
     search->found = true;
 }
 
 /* Sets the tuple at which the statement is under the mask; false if it is not. */
-bool choose_tuple(const Routing *routing, const Place *place, Tuple *tuple) {
-    Statement *statement = place->statement;
+bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tuple) {
+    Statement *statement = point->statement;
     Expr *target = NULL;
     *tuple = (Tuple){{NULL}};
     if (statement->kind == STATEMENT_LOOP) target = statement->target;
-    if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP)
-        target = statement->outputs.items[0];
+    if (statement_selects(statement)) target = statement->outputs.items[0];
     if (!target) return false;
     const Packing *packing = candidate(routing, target->tensor);
     if (packing && (packing->supported || packing->demanded))
         return tuple_of(target, packing->dims, routing->rank, tuple);
     if (statement->kind == STATEMENT_CALL) return false;
-    Search search = {.routing = routing, .place = place, .tuple = tuple};
+    Search search = {.routing = routing, .point = point, .tuple = tuple};
     expr_walk(statement->value, try_read, &search);
     return search.found;
 }
 
 /* ---- the fixed points ---- */
 
-static bool check_support(const Routing *routing, const Place *place) {
-    Statement *statement = place->statement;
-    if (statement->kind == STATEMENT_REPEAT) return false;
+static bool check_support(const Routing *routing, const ProgramPoint *point) {
+    Statement *statement = point->statement;
     Tuple tuple = {{NULL}};
     Packing *packing;
     if (statement->kind == STATEMENT_CALL) {
@@ -315,7 +303,7 @@ static bool check_support(const Routing *routing, const Place *place) {
     packing = candidate(routing, statement->target->tensor);
     if (!packing || !packing->supported) return false;
     tuple_of(statement->target, packing->dims, routing->rank, &tuple);
-    packing->supported = supports(routing, statement->value, &tuple, place->region);
+    packing->supported = supports(routing, statement->value, &tuple, point->repeat);
     return !packing->supported;
 }
 
@@ -365,12 +353,11 @@ bool wants_rows(const Routing *routing, const Statement *statement) {
  * on rows only. */
 static bool grow_packed(Routing *routing) {
     bool changed = false;
-    for (int i = 0; i < routing->places.count; i++) {
-        const Place *place = routing->places.items[i];
-        const Statement *statement = place->statement;
-        if (statement->kind == STATEMENT_REPEAT) continue;
+    for (int i = 0; i < routing->def_use->count; i++) {
+        const ProgramPoint *point = &routing->def_use->points[i];
+        const Statement *statement = point->statement;
         const Expr *target = statement->kind == STATEMENT_LOOP ? statement->target
-                             : statement->call == CALL_TOP     ? statement->outputs.items[0]
+                             : statement_selects(statement)    ? statement->outputs.items[0]
                                                                : NULL;
         Packing *packing = target ? candidate(routing, target->tensor) : NULL;
         if (!packing || packing->packed || !(packing->supported || packing->demanded)) continue;
@@ -390,13 +377,13 @@ void find_support(Routing *routing) {
     bool changed;
     do {
         changed = false;
-        for (int i = 0; i < routing->places.count; i++) {
-            const Place *place = routing->places.items[i];
+        for (int i = 0; i < routing->def_use->count; i++) {
+            const ProgramPoint *point = &routing->def_use->points[i];
             Tuple tuple;
-            changed |= check_support(routing, place);
-            bool under = choose_tuple(routing, place, &tuple);
-            Visit visit = {.routing = routing, .place = place, .tuple = under ? &tuple : NULL};
-            walk_reads(place->statement, check_demand, &visit);
+            changed |= check_support(routing, point);
+            bool under = choose_tuple(routing, point, &tuple);
+            Visit visit = {.routing = routing, .point = point, .tuple = under ? &tuple : NULL};
+            walk_reads(point->statement, check_demand, &visit);
             changed |= visit.found;
         }
     } while (changed);

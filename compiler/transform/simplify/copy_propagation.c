@@ -37,20 +37,18 @@ static bool is_copyable(const Expr *value) {
 
 /* True if every read of the target of the statement may be replaced by its value. */
 static bool is_copy(const DefUse *def_use, int position) {
-    const Place *place = &def_use->places[position];
-    const Statement *statement = place->statement;
+    const ProgramPoint *point = &def_use->points[position];
+    const Statement *statement = point->statement;
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE) return false;
     const Tensor *tensor = statement->target->tensor;
     const Expr *value = statement->value;
     if (!def_use_is_plain(def_use, tensor) || !is_copyable(value)) return false;
-    const Facts *facts = &def_use->facts[tensor->id];
-    bool stacked = place->repeat && expr_uses_index(statement->target, place->repeat->index);
-    if (place->repeat && !stacked && facts->read &&
-        (facts->scattered_reads || facts->reader_repeat != place->repeat))
+    bool stacked = point->repeat && expr_uses_index(statement->target, point->repeat->index);
+    if (point->repeat && !stacked && !def_use_reads_in(def_use, tensor, point->repeat))
         return false;
     if (value->kind == EXPR_NUMBER) return true;
     if (value->tensor->type != tensor->type || value->tensor == tensor) return false;
-    if (stacked && def_use_is_local(def_use, value->tensor, place->repeat)) return false;
+    if (stacked && def_use_is_local(def_use, value->tensor, point->repeat)) return false;
     return !def_use_changes(def_use, value, position);
 }
 
@@ -99,13 +97,13 @@ bool copy_propagation(Program *program) {
         arena_alloc(program->arena, (size_t)copies.def_use->tensor_count * sizeof *copies.source);
     bool found = false;
     for (int i = 0; i < copies.def_use->count; i++) {
-        const Statement *statement = copies.def_use->places[i].statement;
+        const Statement *statement = copies.def_use->points[i].statement;
         if (!is_copy(copies.def_use, i)) continue;
         copies.source[statement->target->tensor->id] = statement;
         found = true;
     }
     for (int i = 0; found && i < copies.def_use->count; i++) {
-        Statement *statement = copies.def_use->places[i].statement;
+        Statement *statement = copies.def_use->points[i].statement;
         copies.call = statement->kind == STATEMENT_CALL;
         rewrite_statement(program, statement, false, replace_chain, &copies);
     }

@@ -41,16 +41,16 @@ typedef struct Between {
 static void find_change(Expr *expr, void *data) {
     Between *between = data;
     if (expr->kind != EXPR_READ) return;
-    const List *writes = &between->def_use->facts[expr->tensor->id].writes;
+    const List *writes = &between->def_use->writes[expr->tensor->id];
     for (int i = 0; i < writes->count; i++) {
-        const Write *write = writes->items[i];
+        const TensorAccess *write = writes->items[i];
         if (write->position >= between->first && write->position < between->last)
             between->changed = true;
     }
 }
 
 static bool is_candidate(const DefUse *def_use, int position) {
-    const Statement *statement = def_use->places[position].statement;
+    const Statement *statement = def_use->points[position].statement;
     return statement->kind == STATEMENT_LOOP &&
            def_use_is_plain(def_use, statement->target->tensor);
 }
@@ -65,21 +65,21 @@ static bool is_copy(const Statement *statement) {
 }
 
 /* Statements that compute the same have the same hash, independent of their position in a block. */
-static uint64_t statement_hash(const Place *place) {
-    const Statement *statement = place->statement;
-    uint64_t hash = hash_word(HASH_START, (uint64_t)(uintptr_t)place->block);
+static uint64_t statement_hash(const ProgramPoint *point) {
+    const Statement *statement = point->statement;
+    uint64_t hash = hash_word(HASH_START, (uint64_t)(uintptr_t)point->block);
     hash = hash_word(hash, statement->reduction);
     return expr_hash(hash, statement->value, statement->loops, statement->loop_count);
 }
 
 /* The first of the statements before with the value of the one at the position, or NULL. */
 static const Statement *find_equal(const DefUse *def_use, const List *before, int position) {
-    const Place *place = &def_use->places[position];
+    const ProgramPoint *point = &def_use->points[position];
     for (int i = 0; i < before->count; i++) {
-        const Place *first = before->items[i];
-        if (first->block != place->block || !same_value(first->statement, place->statement))
+        const ProgramPoint *first = before->items[i];
+        if (first->block != point->block || !same_value(first->statement, point->statement))
             continue;
-        Between between = {def_use, (int)(first - def_use->places), position, false};
+        Between between = {def_use, (int)(first - def_use->points), position, false};
         expr_walk(first->statement->value, find_change, &between);
         if (!between.changed) return first->statement;
     }
@@ -97,18 +97,18 @@ static void make_copy(Program *program, Statement *statement, Tensor *of) {
 
 bool cse(Program *program) {
     DefUse *def_use = def_use_new(program);
-    Table before = {0}; /* `Place *` */
+    Table before = {0}; /* `ProgramPoint *` */
     bool changed = false;
     for (int i = 0; i < def_use->count; i++) {
-        Statement *statement = def_use->places[i].statement;
+        Statement *statement = def_use->points[i].statement;
         if (!is_candidate(def_use, i) || is_copy(statement)) continue;
-        uint64_t hash = statement_hash(&def_use->places[i]);
+        uint64_t hash = statement_hash(&def_use->points[i]);
         const Statement *first = find_equal(def_use, table_find(&before, hash), i);
         if (first) {
             make_copy(program, statement, first->target->tensor);
             changed = true;
         } else {
-            table_add(program->arena, &before, hash, &def_use->places[i]);
+            table_add(program->arena, &before, hash, &def_use->points[i]);
         }
     }
     return changed;

@@ -6,27 +6,36 @@
  */
 #include "transform/simplify/simplify.h"
 
-typedef struct Invariance {
+/* Where statements are: those that moved are outside of the repeats. */
+typedef struct Motion {
     const DefUse *def_use;
+    bool *moved; /* by position */
+} Motion;
+
+typedef struct Invariance {
+    const Motion *motion;
     const Statement *repeat;
     bool varies;
 } Invariance;
 
 static void find_variation(Expr *expr, void *data) {
     Invariance *invariance = data;
-    const DefUse *def_use = invariance->def_use;
+    const Motion *motion = invariance->motion;
     if (expr->kind == EXPR_INDEX && expr->index == invariance->repeat->index)
         invariance->varies = true;
     if (expr->kind != EXPR_READ) return;
-    const List *writes = &def_use->facts[expr->tensor->id].writes;
-    for (int i = 0; i < writes->count; i++)
-        if (def_use->places[((Write *)writes->items[i])->position].repeat == invariance->repeat)
-            invariance->varies = true;
+    const List *writes = &motion->def_use->writes[expr->tensor->id];
+    for (int i = 0; i < writes->count; i++) {
+        const int position = ((TensorAccess *)writes->items[i])->position;
+        invariance->varies |= !motion->moved[position] &&
+                              motion->def_use->points[position].repeat == invariance->repeat;
+    }
 }
 
-static bool is_invariant(const DefUse *def_use, const Statement *repeat,
+static bool is_invariant(const Motion *motion, const Statement *repeat,
                          const Statement *statement) {
-    Invariance invariance = {def_use, repeat, false};
+    Invariance invariance = {motion, repeat, false};
+    const DefUse *def_use = motion->def_use;
     if (statement->kind == STATEMENT_REPEAT || statement->once || statement->accumulate)
         return false;
     if (statement->kind == STATEMENT_LOOP) {
@@ -44,24 +53,22 @@ static bool is_invariant(const DefUse *def_use, const Statement *repeat,
     return !invariance.varies;
 }
 
-/* For later statements, a moved statement is outside of the repeat. */
-static void note_move(DefUse *def_use, const Statement *statement) {
-    const List *outputs = &statement->outputs;
-    for (int i = statement->kind == STATEMENT_LOOP ? -1 : 0; i < outputs->count; i++) {
-        const Expr *target = i < 0 ? statement->target : outputs->items[i];
-        const Write *write = def_use->facts[target->tensor->id].writes.items[0];
-        def_use->places[write->position].repeat = NULL;
-    }
+static void note_move(Motion *motion, const Statement *statement) {
+    const Expr *target =
+        statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
+    const TensorAccess *write = motion->def_use->writes[target->tensor->id].items[0];
+    motion->moved[write->position] = true;
 }
 
 /* Moves invariant statements of a repeat to the end of `outer`. */
-static bool move_invariants(Arena *arena, DefUse *def_use, Statement *repeat, List *outer) {
+static bool move_invariants(Motion *motion, Statement *repeat, List *outer) {
+    Arena *arena = motion->def_use->program->arena;
     List *body = &repeat->body.statements, kept = {0};
     for (int i = 0; i < body->count; i++) {
         Statement *statement = body->items[i];
-        bool moves = is_invariant(def_use, repeat, statement);
+        bool moves = is_invariant(motion, repeat, statement);
         list_push(arena, moves ? outer : &kept, statement);
-        if (moves) note_move(def_use, statement);
+        if (moves) note_move(motion, statement);
     }
     bool changed = kept.count < body->count;
     *body = kept;
@@ -69,13 +76,14 @@ static bool move_invariants(Arena *arena, DefUse *def_use, Statement *repeat, Li
 }
 
 bool licm(Program *program) {
-    DefUse *def_use = def_use_new(program);
+    const DefUse *def_use = def_use_new(program);
+    Motion motion = {def_use, arena_alloc(program->arena, (size_t)def_use->count + 1)};
     List outer = {0};
     bool changed = false;
     for (int i = 0; i < program->body.statements.count; i++) {
         Statement *statement = program->body.statements.items[i];
         if (statement->kind == STATEMENT_REPEAT)
-            changed |= move_invariants(program->arena, def_use, statement, &outer);
+            changed |= move_invariants(&motion, statement, &outer);
         list_push(program->arena, &outer, statement);
     }
     program->body.statements = outer;

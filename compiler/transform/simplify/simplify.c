@@ -17,39 +17,6 @@
 
 enum { MAX_ROUNDS = 8 };
 
-typedef struct Use {
-    bool *used; /* by tensor id */
-    bool changed;
-} Use;
-
-static void use_read(Expr *expr, void *data) {
-    Use *use = data;
-    if (expr->kind != EXPR_READ) return;
-    if (!use->used[expr->tensor->id]) use->changed = true;
-    use->used[expr->tensor->id] = true;
-}
-
-static bool is_used(const Use *use, const Statement *statement) {
-    if (statement->once) return true;
-    if (statement->kind == STATEMENT_LOOP && use->used[statement->target->tensor->id]) return true;
-    for (int i = 0; i < statement->outputs.count; i++)
-        if (use->used[((Expr *)statement->outputs.items[i])->tensor->id]) return true;
-    return false;
-}
-
-static void use_statement(Statement *statement, void *data) {
-    Use *use = data;
-    if (statement->kind == STATEMENT_REPEAT || !is_used(use, statement)) return;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, use_read, use);
-        expr_walk(statement->value, use_read, use);
-    }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], use_read, use);
-    for (int i = 0; i < statement->outputs.count; i++)
-        expr_walk(statement->outputs.items[i], use_read, use);
-}
-
 /* True for tensors with readers outside of the program. An output counts if it is among the outputs
  * of the program. */
 static bool is_root(const Program *program, const Tensor *tensor) {
@@ -59,65 +26,44 @@ static bool is_root(const Program *program, const Tensor *tensor) {
     return program->outputs.count == 0;
 }
 
-static void use_tensor(const Tensor *tensor, Use *use) {
-    if (tensor) use->used[tensor->id] = true;
+static void add_root(const Tensor *tensor, bool *roots) {
+    if (tensor) roots[tensor->id] = true;
 }
 
 /* The tables of a relation are read by products over rows, without a read in a statement. */
-static void use_relation(const Relation *relation, Use *use) {
-    use_tensor(relation->mask, use);
-    use_tensor(relation->group, use);
-    use_tensor(relation->row_of, use);
-    use_tensor(relation->start, use);
-    use_tensor(relation->list, use);
-    for (int i = 0; i < MAX_RANK; i++) use_tensor(relation->coordinate[i], use);
-    for (int i = 0; i < relation->group_of_count; i++) use_tensor(relation->group_of[i], use);
+static void add_relation(const Relation *relation, bool *roots) {
+    add_root(relation->mask, roots);
+    add_root(relation->group, roots);
+    add_root(relation->row_of, roots);
+    add_root(relation->start, roots);
+    add_root(relation->list, roots);
+    for (int i = 0; i < MAX_RANK; i++) add_root(relation->coordinate[i], roots);
+    for (int i = 0; i < relation->group_of_count; i++) add_root(relation->group_of[i], roots);
     for (int i = 0; i < relation->flats.count; i++) {
         const Flat *flat = relation->flats.items[i];
-        use_tensor(flat->table, use);
-        for (int j = 0; j < flat->count; j++) use_tensor(flat->of[j], use);
+        add_root(flat->table, roots);
+        for (int j = 0; j < flat->count; j++) add_root(flat->of[j], roots);
     }
 }
 
-/* Readers follow writers: from last to first, only a repeat requires a second round. */
-static void find_used(Program *program, Use *use) {
-    use->used = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof *use->used);
+static const bool *roots_of(const Program *program) {
+    bool *roots = arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *roots);
     for (int i = 0; i < program->tensors.count; i++)
-        use->used[i] = is_root(program, program->tensors.items[i]);
+        roots[i] = is_root(program, program->tensors.items[i]);
     for (int i = 0; i < program->relations.count; i++)
-        use_relation(program->relations.items[i], use);
-    do {
-        use->changed = false;
-        block_walk_back(&program->body, use_statement, use);
-    } while (use->changed);
-}
-
-/* Removes unused statements, and repeats that became empty. */
-static void remove_dead(Block *block, const Use *use) {
-    List *statements = &block->statements;
-    int count = 0;
-    for (int i = 0; i < statements->count; i++) {
-        Statement *statement = statements->items[i];
-        if (statement->kind == STATEMENT_REPEAT) remove_dead(&statement->body, use);
-        bool keep = statement->kind == STATEMENT_REPEAT ? statement->body.statements.count > 0
-                                                        : is_used(use, statement);
-        if (keep) statements->items[count++] = statement;
-    }
-    statements->count = count;
+        add_relation(program->relations.items[i], roots);
+    return roots;
 }
 
 void simplify(Program *program) {
+    const bool *used = NULL;
     bool changed = true;
     for (int round = 0; changed && round < MAX_ROUNDS; round++) {
         changed = contract_sums(program);
         changed |= cse(program);
         changed |= copy_propagation(program);
         changed |= licm(program);
-        Use use = {0};
-        find_used(program, &use);
-        remove_dead(&program->body, &use);
+        used = dead_code(program, roots_of(program));
     }
-    Use use = {0};
-    find_used(program, &use);
-    tensors_keep(program, use.used);
+    tensors_keep(program, used);
 }

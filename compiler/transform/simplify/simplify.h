@@ -1,6 +1,6 @@
 /* simplify: the steps of the pass.
  *
- *     simplify.c           the pass: rounds of the steps below, then dead-code elimination
+ *     simplify.c           the pass: rounds of the steps below and of dead_code.c
  *     contract.c           sums over products
  *     cse.c                statements with the same value
  *     copy_propagation.c   copies of tensors

@@ -23,10 +23,9 @@ static const char *spec_among(const TextList *operands) {
 
 static char *indented_json(const json_t *comparison) {
     char *text = json_write(comparison, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    size_t length = strlen(text);
-    text = realloc(text, length + 2);
-    if (text) strcpy(text + length, "\n");
-    return text;
+    char *line = memory_format("%s\n", text);
+    free(text);
+    return line;
 }
 
 typedef char *Print(const json_t *comparison);
@@ -47,8 +46,7 @@ static int compare(const TextList *folders, const char *base, Print *print) {
     return good ? 0 : EXIT_INPUT;
 }
 
-int command_compare(int argc, char **argv) {
-    const Command *command = command_row("compare");
+int command_compare(const Command *command, int argc, char **argv) {
     const char *base = NULL;
     bool markdown = false, csv = false, json = false, svg = false;
     TextList folders = {0};

@@ -325,8 +325,7 @@ static bool diff(MoecCompiler *first, MoecCompiler *second, bool json) {
     return true;
 }
 
-int command_diff(int argc, char **argv) {
-    const Command *command = command_row("diff");
+int command_diff(const Command *command, int argc, char **argv) {
     TextList operands = {0}, sets = {0};
     bool json = false;
     const Option table[] = {

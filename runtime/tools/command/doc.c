@@ -78,8 +78,7 @@ static bool has_operand(int argc, char **argv) {
     return false;
 }
 
-int command_doc(int argc, char **argv) {
-    const Command *command = command_row("doc");
+int command_doc(const Command *command, int argc, char **argv) {
     bool json = false, markdown = false;
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},

@@ -310,8 +310,7 @@ static void keep_context(Options *options) {
     options->sets.items[options->sets.count++] = set;
 }
 
-int command_emit(int argc, char **argv) {
-    const Command *command = command_row("emit");
+int command_emit(const Command *command, int argc, char **argv) {
     Options options = {.target = "c", .graph = "decode"};
     bool force = false;
     const Option table[] = {

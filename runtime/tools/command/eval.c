@@ -178,8 +178,7 @@ static bool evaluate(const Options *options) {
     return good;
 }
 
-int command_eval(int argc, char **argv) {
-    const Command *command = command_row("eval");
+int command_eval(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu"};
     const Option table[] = {
         {OPTION_TEXT, "--data", "DATA", &options.path, "evaluation data; see moec train"},

@@ -137,8 +137,7 @@ static bool run(Options *options) {
     return good;
 }
 
-int command_sample(int argc, char **argv) {
-    const Command *command = command_row("sample");
+int command_sample(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu", .count = 16, .steps = 50, .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--out", "FILE", &options.out,

@@ -315,8 +315,7 @@ static bool read_wants(Options *options) {
     return good && any;
 }
 
-int command_forward(int argc, char **argv) {
-    const Command *command = command_row("forward");
+int command_forward(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu", .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--weights", "FILE", &options.weights,

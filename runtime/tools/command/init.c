@@ -28,8 +28,7 @@ static bool write_weights(const Model *model, const char *bundle, long seed, con
     return written;
 }
 
-int command_init(int argc, char **argv) {
-    const Command *command = command_row("init");
+int command_init(const Command *command, int argc, char **argv) {
     const char *operand, *out = NULL;
     long seed = 1;
     bool force = false, json = false;

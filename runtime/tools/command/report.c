@@ -64,8 +64,7 @@ static bool report(const TextList *folders, const Options *options) {
     return good;
 }
 
-int command_report(int argc, char **argv) {
-    const Command *command = command_row("report");
+int command_report(const Command *command, int argc, char **argv) {
     Options options = {0};
     TextList folders = {0};
     const Option table[] = {

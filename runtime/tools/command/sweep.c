@@ -72,8 +72,7 @@ static int check_options(const Command *command, Plan *plan, bool dry_run) {
     return -1;
 }
 
-int command_sweep(int argc, char **argv) {
-    const Command *command = command_row("sweep");
+int command_sweep(const Command *command, int argc, char **argv) {
     const char *operand;
     bool dry_run = false, json = false, resume;
     TextList sets = {0};

@@ -77,8 +77,7 @@ static bool tokenize(Options *options) {
     return good;
 }
 
-int command_tokenize(int argc, char **argv) {
-    const Command *command = command_row("tokenize");
+int command_tokenize(const Command *command, int argc, char **argv) {
     Options options = {0};
     bool force = false;
     const Option table[] = {
@@ -146,8 +145,7 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out,
     return good;
 }
 
-int command_tokenizer(int argc, char **argv) {
-    const Command *command = command_row("tokenizer");
+int command_tokenizer(const Command *command, int argc, char **argv) {
     TextList texts = {0}, special = {0};
     const char *out = NULL;
     bool json = false;

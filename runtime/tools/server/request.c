@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/clock.h"
 #include "data/random.h"
-#include "tools/server/choice.h"
+#include "tools/server/internal.h"
 #include "tools/server/template.h"
 
 #include <math.h>

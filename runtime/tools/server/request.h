@@ -5,7 +5,7 @@
 
 #include "model/batch.h"
 #include "model/speech.h"
-#include "tools/server/service.h"
+#include "tools/server/http.h"
 
 #include <jansson.h>
 #include <stdatomic.h>

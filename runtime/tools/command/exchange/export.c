@@ -170,8 +170,7 @@ static bool write_gguf(const Export *export) {
     return good;
 }
 
-int command_export(int argc, char **argv) {
-    const Command *command = command_row("export");
+int command_export(const Command *command, int argc, char **argv) {
     Export export = {0};
     const Option table[] = {
         {OPTION_TEXT, "--format", "LAYOUT", &export.layout,

@@ -279,8 +279,7 @@ static void release(Import *import) {
     free(import->name);
 }
 
-int command_import(int argc, char **argv) {
-    const Command *command = command_row("import");
+int command_import(const Command *command, int argc, char **argv) {
     Import import = {0};
     const char *name = NULL;
     const Option table[] = {

@@ -63,14 +63,14 @@ static char *path_of(const char *operand) {
     return run ? run : memory_format("%s", operand);
 }
 
-int command_tensors(int argc, char **argv) {
+int command_tensors(const Command *command, int argc, char **argv) {
     const char *operand;
     bool json = false;
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "list of name, type, shape and bytes as JSON"},
         {.kind = OPTION_END},
     };
-    int code = arguments_read(command_row("tensors"), table, argc, argv, &operand);
+    int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
     char *path = path_of(operand);
     Shards *shards = shards_open(path);

@@ -410,6 +410,6 @@ void arguments_describe(const Command *command, ShowOptions *show, void *data) {
     char *argv[] = {(char *)(uintptr_t)command->name, NULL};
     description.show = show;
     description.data = data;
-    command->run(1, argv);
+    command->run(command, 1, argv);
     description.show = NULL;
 }

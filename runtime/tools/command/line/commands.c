@@ -2,6 +2,14 @@
 
 #include <string.h>
 
+static int completion(const Command *self, int argc, char **argv) {
+    return command_completion(self, command_table(), argc, argv);
+}
+
+static int reference(const Command *self, int argc, char **argv) {
+    return command_reference(self, command_table(), argc, argv);
+}
+
 #define DIVERGED "invalid input or diverged training"
 
 /* Commands of a group are adjacent, in the order of `moec help`. */
@@ -240,7 +248,7 @@ static const Command commands[] = {
       "dump examples/first.moe --after fuse --mode decode"},
      NULL},
     {"completion",
-     command_completion,
+     completion,
      "Develop",
      0,
      "bash|zsh|fish",
@@ -265,7 +273,7 @@ static const Command commands[] = {
      {"precompile build/kernels"},
      NULL},
     {"reference",
-     command_reference,
+     reference,
      NULL,
      0,
      "cli|man|models|options|renamed [COMMAND]",
@@ -283,9 +291,8 @@ static const struct {
     {"prepare", "precompile"},
 };
 
-const Command *command_table(int *count) {
-    *count = (int)(sizeof commands / sizeof commands[0]);
-    return commands;
+CommandList command_table(void) {
+    return (CommandList){commands, (int)(sizeof commands / sizeof commands[0])};
 }
 
 const Command *command_row(const char *name) {

@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "base/version.h"
-#include "tools/command/line/commands.h"
 #include "tools/command/line/environment.h"
 #include "tools/command/line/flags.h"
 
@@ -126,14 +125,13 @@ static void print_group(FILE *file, const Command *first, int count) {
     fputc('\n', file);
 }
 
-void help_overview(FILE *file) {
-    int count;
-    const Command *commands = command_table(&count);
+void help_overview(FILE *file, CommandList all) {
+    const Command *commands = all.rows;
     fprintf(
         file,
         "moec %s: compiler and runtime for sequence models\n\nusage: moec COMMAND [options]\n\n",
         MOEC_VERSION);
-    for (int i = 0, next; i < count && commands[i].group; i = next) {
+    for (int i = 0, next; i < all.count && commands[i].group; i = next) {
         for (next = i + 1;
              commands[next].group && !strcmp(commands[next].group, commands[i].group);)
             next++;

@@ -1,51 +1,11 @@
-/* interpreter_calls: the definitions of attention and top. */
+/* attend_interpret: the definition of attention and of its gradient. */
+#include "calls/attend/attend_row.h"
 #include "interpret/interpreter.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* ---- operands ---- */
-
-/* A subscript of repeat indices and numbers. */
-static long fixed_place(const Interpreter *interpreter, const Expr *sub) {
-    if (sub->kind == EXPR_NUMBER) return (long)sub->number;
-    if (sub->kind == EXPR_INDEX) {
-        for (int slot = 0; slot < interpreter->slot_count; slot++)
-            if (interpreter->slots[slot] == sub->index) return interpreter->at[slot];
-        return 0;
-    }
-    double values[3] = {0, 0, 0};
-    for (int i = 0; i < sub->count; i++) values[i] = (double)fixed_place(interpreter, sub->args[i]);
-    return (long)op_value(sub->op, values[0], values[1], values[2]);
-}
-
-View interpreter_view(Interpreter *interpreter, const Expr *operand) {
-    const Tensor *tensor = operand->tensor;
-    View view = {0};
-    long strides[MAX_RANK], stride = 1, base = 0;
-    for (int i = tensor->rank - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= tensor->axes[i]->size;
-    }
-    for (int i = 0; i < tensor->rank; i++) {
-        const Expr *sub = operand->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) {
-            view.index[view.rank] = sub->index;
-            view.size[view.rank] = tensor->axes[i]->size;
-            view.stride[view.rank++] = strides[i];
-            continue;
-        }
-        long place = fixed_place(interpreter, sub);
-        if (place < 0 || place >= tensor->axes[i]->size)
-            interpreter->message = arena_format(
-                interpreter->arena, "index %ld of %s is out of range", place, tensor->name);
-        else
-            base += place * strides[i];
-    }
-    view.real = interpreter->real[tensor->id] ? interpreter->real[tensor->id] + base : NULL;
-    view.ints = interpreter->ints[tensor->id] ? interpreter->ints[tensor->id] + base : NULL;
-    return view;
-}
 
 static View input_view(Interpreter *interpreter, const Statement *statement, int place) {
     return interpreter_view(interpreter, statement->inputs.items[place]);
@@ -287,7 +247,7 @@ static void attend_row(Attention *attention, long s, long h) {
     attention->lse.part[s * attention->lse.place + h * attention->lse.head] = lse;
 }
 
-static void attend(Interpreter *interpreter, const Statement *statement) {
+void interpret_attend(Interpreter *interpreter, const Statement *statement) {
     Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3;
     attention.o = operand_of(output_view(interpreter, statement, 0), lead);
@@ -367,7 +327,7 @@ static void clear_view(const View *view, int dimension, double *part) {
         clear_view(view, dimension + 1, part + i * view->stride[dimension]);
 }
 
-static void attend_grad(Interpreter *interpreter, const Statement *statement) {
+void interpret_attend_grad(Interpreter *interpreter, const Statement *statement) {
     Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
     int own = attend_operands(&statement->attention);
@@ -391,24 +351,4 @@ static void attend_grad(Interpreter *interpreter, const Statement *statement) {
             for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
     }
     release(&attention);
-}
-
-void interpreter_call(Interpreter *interpreter, const Statement *statement) {
-    switch (statement->call) {
-    case CALL_ATTEND:
-        attend(interpreter, statement);
-        break;
-    case CALL_ATTEND_GRAD:
-        attend_grad(interpreter, statement);
-        break;
-    case CALL_TOP:
-        interpreter_top(interpreter, statement);
-        break;
-    case CALL_PACK:
-        interpreter_pack(interpreter, statement);
-        break;
-    case CALL_SCAN: /* its body runs like that of a repeat */
-        break;
-    }
-    if (interpreter->noise != 0) interpreter_disturb_results(interpreter, statement);
 }

@@ -2,9 +2,9 @@
 # The folder of `make gpu-kit` runs tests/gpu.sh to its end on the simulated driver, with tiny sizes: every stage gives its rows,
 # and the report holds them. A stage that outruns its clock is ended and named, and what it had found is kept.
 #
-#   tests/checks/gpu_script.sh        without `steps` and `large`, which differ from `kernels` in their sizes alone
-#   tests/checks/gpu_script.sh all
-. "$(dirname "$0")/../begin.sh"
+#   tests/gpu_script.sh        without `steps` and `large`, which differ from `kernels` in their sizes alone
+#   tests/gpu_script.sh all
+. "$(dirname "$0")/begin.sh"
 stages="first models kernels start heads" speeds=6 kernels=6 measured=5
 [ "${1:-}" != all ] || stages="first models kernels steps start heads large" speeds=13 kernels=7 measured=7
 export stages speeds kernels measured

@@ -1,8 +1,78 @@
-/* interpreter_pack: the definition of pack. See CALL_PACK in ir.h. */
+/* dispatch: pack, the selected entries of a mask as rows. */
+#include "calls/call_table.h"
 #include "interpret/interpreter.h"
+#include "ir/well_formed.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Checks one output of pack over rows; all of them have the same count. */
+static void check_rows(Verify *verify, const Statement *statement, int place, long *rows) {
+    CallShape shape = verify_operand(verify, call_output(statement, place));
+    if (verify->message) return;
+    if (shape.rank != 1) {
+        verify_error(verify, "output %d of pack has %d dimensions", place, shape.rank);
+        return;
+    }
+    if (*rows == 0) *rows = shape.size[0];
+    verify_sizes(verify, "rows of pack", *rows, shape.size[0]);
+}
+
+static void check_length(Verify *verify, const Expr *output, const char *name, long length) {
+    CallShape shape = verify_operand(verify, output);
+    if (verify->message) return;
+    if (shape.rank != 1) verify_error(verify, "%s of pack has %d dimensions", name, shape.rank);
+    verify_sizes(verify, name, length, shape.size[0]);
+}
+
+/* Any number of inputs after the mask. */
+static void check_pack(Verify *verify, const Statement *statement) {
+    const List *in = &statement->inputs, *out = &statement->outputs;
+    if (!verify_counts(verify, in->count >= 1)) return;
+    CallShape mask = verify_operand(verify, call_input(statement, 0));
+    if (verify->message) return;
+    if (out->count != mask.rank + 5) {
+        verify_error(verify, "pack of %d dimensions has %d outputs", mask.rank, out->count);
+        return;
+    }
+    long rows = 0, groups = 1, others = 1;
+    for (int i = 1; i < in->count && !verify->message; i++) {
+        const Expr *part = call_input(statement, i);
+        verify_operand(verify, part);
+        if (part->tensor->type != TYPE_INT || part->tensor->vocabulary < 1)
+            verify_error(verify, "%s groups rows and has no known number of values",
+                         part->tensor->name);
+        groups *= part->tensor->vocabulary;
+    }
+    for (int i = 0; i < mask.rank; i++)
+        *(statement->pack.key[i] ? &groups : &others) *= mask.size[i];
+    for (int i = 0; i < mask.rank; i++) check_rows(verify, statement, i, &rows);
+    check_length(verify, call_output(statement, mask.rank), "group", groups + 1);
+    CallShape row_of = verify_operand(verify, call_output(statement, mask.rank + 1));
+    verify_like(verify, "row_of", &mask, &row_of);
+    check_rows(verify, statement, mask.rank + 2, &rows);
+    check_length(verify, call_output(statement, mask.rank + 3), "start", others + 1);
+    check_rows(verify, statement, mask.rank + 4, &rows);
+    for (int i = 0; i < out->count; i++)
+        if (call_output(statement, i)->tensor->type != TYPE_INT)
+            verify_error(verify, "output %d of pack is not of integers", i);
+}
+
+/* The key dimensions. */
+static void print_pack(Text *text, const Statement *statement) {
+    const Expr *mask = call_input(statement, 0);
+    const char *comma = "; key = [";
+    int dimension = 0; /* indices of repeats do not count */
+    for (int i = 0; i < mask->count; i++) {
+        if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->of_repeat) continue;
+        if (!statement->pack.key[dimension++]) continue;
+        text_add(text, "%s%s", comma, mask->args[i]->index->name);
+        comma = ",";
+    }
+    text_add(text, "%s]", comma[0] == ';' ? comma : "");
+}
+
+/* ---- definition ---- */
 
 typedef struct Row {
     long group, other, entry; /* entry: row-major number in the mask */
@@ -113,7 +183,7 @@ static void write_list(Pack *pack) {
     free(next);
 }
 
-void interpreter_pack(Interpreter *interpreter, const Statement *statement) {
+static void interpret_pack(Interpreter *interpreter, const Statement *statement) {
     Pack pack = {.interpreter = interpreter, .statement = statement};
     pack.mask = interpreter_view(interpreter, statement->inputs.items[0]);
     long entries = 1;
@@ -129,3 +199,30 @@ void interpreter_pack(Interpreter *interpreter, const Statement *statement) {
     }
     free(pack.rows);
 }
+
+/* ---- the row ---- */
+
+const CallRow call_pack = {
+    .name = "pack",
+    .kind = "pack",
+    .title = "dispatch",
+    .has_body = false,
+    .selects = false,
+    .fuses_store = false,
+    .recomputed = true,
+    .form = PROGRAM_FORMS, /* DISPATCHED, which route notes */
+    .backward = 0,
+    .check = check_pack,
+    .print = print_pack,
+    .flops = NULL,
+    .along = NULL,
+    .sees = NULL,
+    .ahead = NULL,
+    .remedy = NULL,
+    .sums = NULL,
+    .interpret = interpret_pack,
+    .gradient = NULL,
+    .decode = NULL,
+    .store_caches = NULL,
+    .rounds = NULL,
+};

@@ -1,0 +1,41 @@
+/* attend_decode: attention to the caches of a decoding step. */
+#include "calls/attend/attend_row.h"
+#include "transform/decode/decode.h"
+
+void attend_decode(Decode *decode, Statement *attend, const Region *region) {
+    Program *program = decode->program;
+    const Expr *query = attend->inputs.items[0];
+    if (query->tensor->axes[query->count - 3] != decode->step) return;
+    absorb(decode, attend, region);
+    Axis *rows = window_rows(decode, attend, region);
+    int document = attend->attention.documents ? attend_document(&attend->attention) : 0;
+    for (int i = 1; i < attend_operands(&attend->attention); i++) {
+        if (i > 2 && i != document) continue; /* a sink */
+        bool ring = rows && i != document;
+        const Expr *operand = attend->inputs.items[i];
+        Tensor *past = ring ? window_cache(decode, operand->tensor, rows)
+                            : kv_cache(decode, operand->tensor, region, attend);
+        Index *place = index_new(program, "t", ring ? rows : decode->past);
+        attend->inputs.items[i] =
+            history_read(decode, operand, past, expr_index(program, place), region->repeat);
+    }
+    list_push(program->arena, &attend->inputs, expr_read(program, decode->position, NULL));
+    attend->attention.position = true;
+    program->by_decoding |= attend->attention.best > 0;
+}
+
+/* Keys and values of bytes have a scale per row. */
+void attend_store_caches(Decode *decode, Statement *attend) {
+    Program *program = decode->program;
+    AttendOptions *options = &attend->attention;
+    for (int i = 0; i < 2; i++) store_cache(decode, call_input(attend, 1 + i)->tensor);
+    for (int i = 0; i < 2; i++) {
+        const Expr *rows = attend->inputs.items[1 + i];
+        Tensor *scale = find_kept(&decode->scales, rows->tensor);
+        if (!scale) continue;
+        void *read = expr_read(program, scale, rows->args);
+        options->scaled[i] = true;
+        list_insert(program->arena, &attend->inputs, attend_scale(options, i),
+                    &(List){&read, 1, 1});
+    }
+}

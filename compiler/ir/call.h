@@ -1,0 +1,66 @@
+/* call: the properties and hooks of an operation with a kernel of its own. A stage asks the row of
+ * a statement, Statement.row, and names no operation. The rows are in compiler/calls, in the order
+ * of call.def; the driver stores their table in each program. Every row sets every member. */
+#ifndef CALL_H
+#define CALL_H
+
+#include "ir/ir.h"
+
+typedef struct Backward Backward;
+typedef struct Decode Decode;
+typedef struct Interpreter Interpreter;
+typedef struct Region Region;
+typedef struct Verify Verify;
+
+struct CallRow {
+    const char *name;  /* in a printed program */
+    const char *kind;  /* in the JSON of `moec explain` */
+    const char *title; /* in its table */
+    bool has_body;     /* runs its body for every position of an axis: a recurrence */
+    bool selects;      /* marks the largest values, as statement->top specifies */
+    bool fuses_store;  /* the store of its first result can compute other statements */
+    bool recomputed;   /* the backward pass may compute its results again instead of saving them */
+    ProgramForm form;  /* noted for a schedule with this call; PROGRAM_FORMS: none */
+    double backward;   /* floating-point operations of its gradient per operation of its own */
+
+    /* Checks the counts, shapes and types of its operands: see well_formed.h. */
+    void (*check)(Verify *verify, const Statement *statement);
+    /* Appends its options to the list of its operands: "; k = 2". */
+    void (*print)(Text *text, const Statement *statement);
+    /* Floating-point operations of one run; NULL: none. */
+    double (*flops)(const Program *program, const Statement *statement);
+
+    /* Sets the index along which it combines positions of its operands, and the index of the
+     * position that a result is for, if it has one; NULL: it computes each position alone. */
+    void (*along)(const Statement *statement, const Index **here, const Index **there);
+    /* True if the result at one position reads the operands at another; NULL: at all of them. */
+    bool (*sees)(const Statement *statement, long here, long there);
+    /* For reads of later positions of the axis %s: a description and a help line, or NULL. */
+    const char *ahead, *remedy;
+    /* The dimension of an input that is summed over in a product, -1: it is added to a term; NULL:
+     * its operands are neither. */
+    int (*sums)(const Statement *statement, int input);
+
+    /* The definition: computes the results in double precision; NULL: the body defines them. */
+    void (*interpret)(Interpreter *interpreter, const Statement *statement);
+    /* Appends the backward pass of the call; NULL: no gradient passes it. */
+    void (*gradient)(Backward *backward, const Statement *statement);
+    /* Makes the call read the caches of a decoding step; NULL: it is the same for new positions. */
+    void (*decode)(Decode *decode, Statement *statement, const Region *region);
+    /* Sets the types of the caches that it reads and adds their scales as operands; NULL: none. */
+    void (*store_caches)(Decode *decode, Statement *statement);
+
+    /* The operands that it rounds to bf16 and that may be stored so: a bit for each input, then for
+     * each output; NULL: none. */
+    unsigned (*rounds)(const Program *program, const Statement *statement);
+};
+
+static inline const Expr *call_input(const Statement *call, int place) {
+    return call->inputs.items[place];
+}
+
+static inline const Expr *call_output(const Statement *call, int place) {
+    return call->outputs.items[place];
+}
+
+#endif

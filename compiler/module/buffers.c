@@ -1,0 +1,210 @@
+/* buffers: the memory of programs: the blocks that they share, and the buffer of each tensor. */
+#include "module/lowered.h"
+
+#include <string.h>
+
+/* ---- blocks ---- */
+
+/* The index of a path in a layout, or -1. */
+static int place_of(const BlockLayout *layout, const char *path) {
+    const List *found = table_find(&layout->places, hash_text(HASH_START, path));
+    for (int i = 0; i < found->count; i++) {
+        int place = *(int *)found->items[i];
+        if (strcmp(((Tensor *)layout->tensors.items[place])->path, path) == 0) return place;
+    }
+    return -1;
+}
+
+static size_t layout_offset(const BlockLayout *layout, const Tensor *tensor) {
+    int place = place_of(layout, tensor->path);
+    return place < 0 ? 0 : layout->offsets[place];
+}
+
+static void add_tensor(Arena *arena, BlockLayout *layout, Tensor *tensor) {
+    if (place_of(layout, tensor->path) >= 0) return;
+    int *place = arena_alloc(arena, sizeof *place);
+    *place = layout->tensors.count;
+    table_add(arena, &layout->places, hash_text(HASH_START, tensor->path), place);
+    list_push(arena, &layout->tensors, tensor);
+}
+
+static size_t bytes_in(const BlockLayout *layout, int place) {
+    const Tensor *tensor = layout->tensors.items[place];
+    const size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+    return (bytes + layout->unit - 1) / layout->unit * layout->unit;
+}
+
+/* Sets the offsets of the tensors with these values of frozen and whole. Returns their bytes. */
+static size_t place(BlockLayout *layout, bool frozen, bool whole) {
+    const size_t before = layout->bytes;
+    for (int i = 0; i < layout->tensors.count; i++) {
+        const Tensor *tensor = layout->tensors.items[i];
+        if (tensor->frozen != frozen || (!frozen && tensor->whole != whole)) continue;
+        layout->offsets[i] = layout->bytes;
+        layout->bytes += bytes_in(layout, i);
+    }
+    return layout->bytes - before;
+}
+
+BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
+    BlockLayout layout = {.unit = 64};
+    for (int i = 0; i < count; i++) {
+        if (programs[i]->graph == GRAPH_UPDATE) continue;
+        if (role == ROLE_PARAMETER && programs[i]->weights == TYPE_INT8)
+            layout.unit = 4 * INT8_GROUP;
+        for (int j = 0; j < programs[i]->tensors.count; j++) {
+            Tensor *tensor = programs[i]->tensors.items[j];
+            if (tensor->role == role) add_tensor(arena, &layout, tensor);
+        }
+    }
+    layout.offsets =
+        arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
+    place(&layout, false, false);
+    layout.whole_bytes = place(&layout, false, true);
+    layout.frozen_bytes = place(&layout, true, false);
+    return layout;
+}
+
+/* ---- host steps ---- */
+
+HostStep *step_new(Arena *arena, List *steps, HostStepKind kind) {
+    HostStep *step = arena_alloc(arena, sizeof *step);
+    step->kind = kind;
+    step->unit = -1;
+    list_push(arena, steps, step);
+    return step;
+}
+
+List *steps_when(Arena *arena, List *steps, Condition condition) {
+    HostStep *step = step_new(arena, steps, STEP_WHEN);
+    step->when = condition;
+    return &step->body;
+}
+
+List *steps_in_part(Arena *arena, const Entry *entry, List *steps, Condition part) {
+    return entry->schedule->second ? steps_when(arena, steps, part) : steps;
+}
+
+/* ---- buffers ---- */
+
+/* The index of a tensor among those of its role: its slot. */
+static size_t slot_of(const Program *program, const Tensor *tensor) {
+    size_t slot = 0;
+    if (tensor->role == ROLE_OUTPUT) {
+        while (program->outputs.items[slot] != tensor) slot++;
+        return slot;
+    }
+    for (int i = 0; i < tensor->id; i++)
+        slot += ((Tensor *)program->tensors.items[i])->role == tensor->role;
+    return slot;
+}
+
+/* Sets the block and the offset of a tensor. */
+static void put_in_block(const Entry *entry, Buffer *buffer, const BlockLayout *weights,
+                         const BlockLayout *states) {
+    static const int blocks[] = {
+        [ROLE_PARAMETER] = MOEC_WEIGHTS, [ROLE_GRADIENT] = MOEC_GRADIENTS,
+        [ROLE_STATE] = MOEC_STATES,      [ROLE_INPUT] = MOEC_INPUTS,
+        [ROLE_OUTPUT] = MOEC_OUTPUTS,    [ROLE_CACHE] = MOEC_CACHE,
+        [ROLE_TEMP] = MOEC_ARENA,        [ROLE_ROUNDED] = MOEC_COMPUTE_WEIGHTS};
+    const Tensor *tensor = buffer->tensor;
+    buffer->block = blocks[tensor->role];
+    switch (tensor->role) {
+    case ROLE_PARAMETER:
+        buffer->offset = layout_offset(weights, tensor);
+        break;
+    case ROLE_GRADIENT:
+        buffer->offset = layout_offset(weights, tensor->of);
+        break;
+    case ROLE_STATE:
+        buffer->offset = layout_offset(states, tensor);
+        break;
+    case ROLE_INPUT:
+    case ROLE_OUTPUT:
+        buffer->offset = slot_of(entry->program, tensor);
+        break;
+    case ROLE_CACHE:
+        buffer->offset = layout_offset(&entry->caches, tensor);
+        break;
+    case ROLE_ROUNDED:
+        buffer->offset = layout_offset(weights, tensor->of) / sizeof(float) /
+                         (tensor->type == TYPE_INT8 ? INT8_GROUP : 1);
+        break;
+    case ROLE_TEMP:
+        buffer->offset = entry->schedule->places[tensor->id].offset;
+        break;
+    }
+}
+
+/* By index in the weights: a product overwrites the gradient. */
+static void find_made(const List *units, const BlockLayout *weights, bool *made) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->kind == UNIT_REPEAT) find_made(&unit->body, weights, made);
+        if (unit->kind == UNIT_CONTRACTION && unit->overwrites_gradient)
+            made[place_of(weights, unit->statement->target->tensor->of->path)] = true;
+    }
+}
+
+/* Clears the gradients that no product overwrites, adjacent ones together. */
+static void clear_gradients(Arena *arena, Entry *entry, const BlockLayout *weights) {
+    const size_t trained = weights->bytes - weights->frozen_bytes;
+    if (entry->program->graph != GRAPH_TRAIN || !trained) return;
+    List *steps = steps_when(arena, steps_in_part(arena, entry, &entry->gradients, BACKWARD_PART),
+                             FIRST_MICRO_BATCH);
+    bool *made = arena_alloc(arena, ((size_t)weights->tensors.count + 1) * sizeof *made);
+    find_made(&entry->schedule->units, weights, made);
+    for (size_t first = 0, next = trained; first < trained; first = next) {
+        size_t end = next = trained;
+        for (int i = 0; i < weights->tensors.count; i++) {
+            const size_t offset = weights->offsets[i];
+            if (!made[i] || offset < first || offset >= end) continue;
+            end = offset;
+            next = offset + bytes_in(weights, i);
+        }
+        if (end == first) continue;
+        HostStep *step = step_new(arena, steps, STEP_CLEAR);
+        step->clear.offset = first;
+        step->clear.bytes = end - first;
+    }
+}
+
+static void clear_tensors(Arena *arena, Entry *entry) {
+    List *steps = NULL;
+    for (int i = 0; i < entry->program->tensors.count; i++) {
+        const Buffer *buffer = &entry->buffers[i];
+        if (!buffer->cleared) continue;
+        if (!steps) steps = steps_in_part(arena, entry, &entry->clears, FORWARD_PART);
+        HostStep *step = step_new(arena, steps, STEP_CLEAR);
+        step->clear.buffer = buffer;
+        step->clear.bytes = buffer->bytes;
+    }
+}
+
+Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
+                 const BlockLayout *states, const char *const *names) {
+    Program *program = schedule->program;
+    Entry *entry = arena_alloc(arena, sizeof *entry);
+    entry->program = program;
+    entry->schedule = schedule;
+    entry->caches = layout_of(arena, &program, 1, ROLE_CACHE);
+    entry->arena_bytes = schedule->arena_bytes;
+    entry->buffers = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof(Buffer));
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        const Allocation *place = &schedule->places[i];
+        Buffer *buffer = &entry->buffers[i];
+        *buffer =
+            (Buffer){.tensor = tensor,
+                     .name = names[i],
+                     .bytes = place->bytes,
+                     .slots = place->slots ? 2 : 1,
+                     .constant = (tensor->role == ROLE_PARAMETER && program->graph != GRAPH_STEP) ||
+                                 tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED,
+                     .cleared = place->cleared};
+        put_in_block(entry, buffer, weights, states);
+    }
+    clear_tensors(arena, entry);
+    clear_gradients(arena, entry, weights);
+    return entry;
+}
