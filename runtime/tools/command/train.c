@@ -244,6 +244,7 @@ int command_train(const Command *command, int argc, char **argv) {
                                : options.out ? "--data"
                                              : "--data and --out");
     if (options.missing && !options.from)
-        return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
+        return arguments_wrong(command, "add --init-from RUN, or omit --init-missing",
+                               "--init-missing requires --init-from RUN");
     return open_and_train(operand, device, &sets, &options, json);
 }
