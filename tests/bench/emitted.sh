@@ -1,6 +1,6 @@
 #!/bin/sh
-# How fast an emitted model decodes beside the hosted one and beside reading memory; the rounds alternate because a shared
-# machine drifts. Takes 1.1 GB in TMPDIR and a minute.
+# Decoding speed of an emitted model compared with `moec generate` and with the memory bandwidth. The rounds alternate because
+# the speed of a shared machine drifts. Needs 1.1 GB in TMPDIR and a minute.
 #
 #   tests/bench/emitted.sh [SPEC] [ROUNDS]
 set -eu

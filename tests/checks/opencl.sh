@@ -1,9 +1,9 @@
 #!/bin/sh
-# The target of tests/opencl, printed from the lowered form in less than 400 lines, computes what the interpreter does.
+# tests/opencl prints the lowered form as OpenCL C in fewer than 400 lines; the results equal those of the interpreter.
 . "$(dirname "$0")/../begin.sh"
 
 lines=$(cat tests/opencl/*.[ch] tests/opencl/*.cl tests/opencl/*.moe | wc -l)
-[ "$lines" -lt 400 ] || wrong "a third target takes $lines lines"
+[ "$lines" -lt 400 ] || wrong "the third target has $lines lines"
 
 compiler=${CC:-cc}
 flags=$(nm "$BUILD/libmoec_compiler.a" 2>/dev/null | grep -q __asan_init && echo -fsanitize=address,undefined || true)

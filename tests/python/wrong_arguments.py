@@ -1,4 +1,4 @@
-"""Wrong arguments of every function of the package: wrong_arguments.py FOLDER, which has a run. Each must raise TypeError or
+"""Wrong arguments of every function of the package: wrong_arguments.py FOLDER, which contains a run. Each must raise TypeError or
 ValueError with the name of the argument."""
 
 import copy
@@ -163,7 +163,7 @@ def texts():
 
 
 def lives():
-    """Closed models, arrays that outlive them, copies."""
+    """Closed models, arrays that are used after the model is closed, copies."""
     model = moec.load(RUN, train=True)
     before = {name: array.copy() for name, array in model.parameters.items()}
     kept, logits = dict(model.parameters), model.logits(numpy.zeros((model.batch, model.context), int), copy=False)
@@ -219,7 +219,7 @@ def modules():
 
 
 def copies(layer, x, y):
-    """Copies compute the same and share nothing; a replaced parameter is an error; one derivative only."""
+    """Copies compute the same and share nothing; a replaced parameter is an error; only first derivatives exist."""
     layer.key.requires_grad_(False)
     layer.eval()
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), copy.copy(layer)):
