@@ -410,7 +410,7 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
         if (parts[i]->kind != KIND_TENSOR || !parts[i]->rank) {
             report_error(e->reports, args->kids[i]->span,
                          "'concat' expects tensors with at least one dimension");
-            report_help(e->reports, "give the tensor a dimension, such as x[i]");
+            report_help(e->reports, "write a subscript, such as x[i]");
             return value_error(e, node->span);
         }
         sizes += (double)parts[i]->dims[parts[i]->rank - 1]->axis->size;

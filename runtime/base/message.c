@@ -2,7 +2,7 @@
 
 #include "abi/error_code.h"
 #include "abi/quantity.h"
-#include "base/files.h"
+#include "base/file_size.h"
 #include "base/progress.h"
 
 #include <stdarg.h>
