@@ -1,8 +1,6 @@
 #include "base/message.h"
 
 #include "abi/error_code.h"
-#include "abi/quantity.h"
-#include "base/file_size.h"
 #include "base/progress.h"
 
 #include <stdarg.h>
@@ -120,21 +118,15 @@ bool error_message(const char *help, const char *format, ...) {
     return false;
 }
 
-void written_message(const char *path, const char *next, ...) {
+void line_message(const char *format, ...) {
     char *text = NULL;
-    if (level < 0 || strcmp(path, "-") == 0) return;
-    progress_clear();
-    fflush(stdout);
-    if (asprintf(&text, "wrote %s (%s)", path, quantity((double)file_bytes(path), "B").text) >= 0) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (level >= 0 && vasprintf(&text, format, arguments) >= 0) {
+        progress_clear();
+        fflush(stdout);
         clean(text);
         fprintf(message_file(), "%s\n", text);
-        free(text);
-    }
-    va_list arguments;
-    va_start(arguments, next);
-    if (next && vasprintf(&text, next, arguments) >= 0) {
-        clean(text);
-        fprintf(message_file(), "  next: %s\n", text);
         free(text);
     }
     va_end(arguments);

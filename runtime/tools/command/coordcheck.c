@@ -6,6 +6,7 @@
 #include "abi/json_make.h"
 #include "abi/step_path.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"

@@ -6,6 +6,7 @@
 #include "tools/command/line/json_result.h"
 #include "tools/command/line/flags.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "base/embedded.h"
 #include "base/memory.h"
 #include "base/version.h"

@@ -9,6 +9,7 @@
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "model/examples.h"
 #include "base/memory.h"
 #include "data/random.h"

@@ -10,6 +10,7 @@
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "data/data.h"
 #include "training/measure.h"
 #include "base/json_number.h"

@@ -1,7 +1,7 @@
 /* init: moec init: initial random weights. The values of a tensor depend on the seed and its
  * public name only. */
 #include "abi/json_make.h"
-#include "base/message.h"
+#include "base/written.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "base/memory.h"

@@ -1,6 +1,7 @@
 /* tokenize: moec tokenize and moec tokenizer. */
 #include "abi/json_make.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "abi/quantity.h"
 #include "base/files.h"
 #include "base/interrupt.h"

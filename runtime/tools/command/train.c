@@ -9,6 +9,7 @@
 #include "base/json_number.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "base/progress.h"
 #include "device/ceiling.h"
 #include "tools/command/line/json_result.h"

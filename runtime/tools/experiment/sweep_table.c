@@ -3,7 +3,7 @@
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/message.h"
+#include "base/written.h"
 #include "tools/experiment/comparison.h"
 
 #include <stdio.h>

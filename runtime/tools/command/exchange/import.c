@@ -7,6 +7,7 @@
 #include "base/json_escaped.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "tools/exchange/config.h"

@@ -1,7 +1,6 @@
 #include "tools/command/line/json_result.h"
 
 #include "abi/json_make.h"
-#include "base/file_size.h"
 #include "base/files.h"
 #include "base/json_escaped.h"
 
