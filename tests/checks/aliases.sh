@@ -14,7 +14,7 @@ use shampoo
 model m = decoder { dim = 32, layers = 1, attention.heads.q = 2, ffn.hidden_dim = 32, train = { batch_size = 2, context_length = 16 } }
 EOF
 
-# notes COUNT PATTERN: so many lines of $work/log begin with the note.
+# notes COUNT PATTERN: COUNT lines of $work/log begin with the note.
 notes() {
     found=$(grep -cF "note: $2" "$work/log") || :
     [ "$found" = "$1" ] || wrong "$found notes instead of $1: '$2': $(cat "$work/log")"
@@ -119,7 +119,7 @@ size_is() {
 size_is 5 --set train.batch=3 --set train.batch_size=5
 size_is 3 --set train.batch_size=5 --set train.batch=3
 
-# The language, and options of a user's own layers.
+# The language, and options of custom layers.
 moec check tests/old_run/old.moe >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
 for pair in "type 'real' is now 'float'" "type 'flag' is now 'bool'" "type 'word' is now 'enum'" \
     "input kind 'next' is now 'next_token'" "function 'top' is now 'top_k'" "function 'stop' is now 'stop_gradient'" \
@@ -165,7 +165,7 @@ for pair in "entry 'base' is now 'baseline'" "entry 'keep' is now 'early_stoppin
     notes 1 "$pair"
 done
 
-# Probes by which an experiment compares: the numbers of the log, and of held-out data.
+# Probes of experiments: the numbers of the log, and of validation data.
 cat stdlib/*.moe | sed -n 's/.*probe \([a-z_]*\).* was \[\([a-z_]*\)\].*/\2 \1/p' | sort -u >"$work/probes"
 [ "$(wc -l <"$work/probes")" -ge 4 ] || wrong "only these deprecated probes are declared: $(cat "$work/probes")"
 while read -r old now; do

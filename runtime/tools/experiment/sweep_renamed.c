@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "base/text_list.h"
 
 #include <errno.h>
 #include <stdio.h>
