@@ -1,17 +1,16 @@
-#include "tokenizer/token_file.h"
+#include "tokenizer/tokenizer.h"
 
 #include "abi/quantity.h"
 #include "abi/json_make.h"
 #include "abi/utf8_cut.h"
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/hashing.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/clock.h"
-#include "tokenizer/cut.h"
+#include "tokenizer/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -336,7 +335,8 @@ static bool open_target(Bulk *bulk) {
     if (bulk->target < 0) return false;
     size_t length = HEADER_BYTES + (size_t)bulk->width * bulk->result.tokens;
     return ftruncate(bulk->target, (off_t)length) == 0 ||
-           error_message(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
+           error_message("check the permissions and the free disk space", "cannot write %s: %s",
+                         bulk->partial, strerror(errno));
 }
 
 /* Renames the complete file. */

@@ -9,9 +9,7 @@
  *     export GLIBC_TUNABLES=glibc.malloc.hugetlb=1   huge pages, as in programs
  */
 #include "kernels.h"
-#include "device/ceiling.h"
 #include "device/device.h"
-#include "device/products.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -289,6 +289,23 @@ echo '{ "experiment": "e", "metric": "val_busiest", "better": "high", "variants"
 moec compare "$work/sweep" --json >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
 grep -q '"metric": "val_max_expert_load"' "$work/out" && grep -q '"loss": 1.25' "$work/out" && grep -q '"max_expert_load": 1.125' "$work/out" ||
     wrong "another comparison: $(cat "$work/out")"
+
+# A sweep begun with old names: variant, folder, settings and the hash of the program are those of an earlier version.
+sed 's/e {$/e {\n  seeds = 2/; s/\[1, 2\]/[1, 3]/; s/keep = .*/budget = { steps = 2 }/; s/metric = .*/metric = val_busiest/' "$work/experiment.moe" >"$work/begun.moe"
+sed -i 's/metric = val_busiest/metric = "val_busiest"/' "$work/begun.moe"
+moec sweep "$work/begun.moe" --data "$work/text" --out "$work/begun" >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+sed -i 's/top_k/top/g; s/"model": "[^"]*"/"model": "0123456789abcdef"/; s/val_max_expert_load/val_busiest/' "$work/begun/sweep.json"
+for folder in "$work"/begun/top_k_*; do mv "$folder" "$work/begun/top_${folder##*_}"; done
+rm -r "$work/begun/top_3/seed_2"
+moec fmt "$work/begun.moe" 2>"$work/log"
+cp -r "$work/begun" "$work/changed"
+moec sweep "$work/begun.moe" --data "$work/text" --out "$work/begun" >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
+grep -q 'continues with the current names' "$work/log" || wrong "$(cat "$work/log")"
+[ "$(grep -c 'seed [12]: ' "$work/log")" = 1 ] || wrong "finished runs were repeated: $(cat "$work/log")"
+moec sweep "$work/begun.moe" --data "$work/text" --out "$work/begun" >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+! grep -q 'continues with' "$work/log" || wrong "the plan has old names: $(cat "$work/begun/sweep.json")"
+! moec sweep "$work/begun.moe" --data "$work/text" --out "$work/changed" --set dim=16 >/dev/null 2>"$work/log" || wrong "another model continues the sweep"
+grep -q 'contains a different sweep: variant' "$work/log" || wrong "$(cat "$work/log")"
 cat >"$work/probed.moe" <<'EOF2'
 use decoder
 layer own(x[s,d]) -> y[s,d] {

@@ -1,6 +1,6 @@
 /* The kernels of generated programs against plain loops in double precision, with sizes that are not multiples of the tiles. */
 #include "kernels.h"
-#include "device/products.h"
+#include "device/device.h"
 
 #include <float.h>
 #include <math.h>

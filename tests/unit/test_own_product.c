@@ -1,7 +1,6 @@
 /* The product kernel of moec that measures the peak without a library, as compiled for this CPU, against plain
  * loops. */
-#include "device/own_product.h"
-#include "device/products.h"
+#include "device/device.h"
 #include "prelude.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * moec. */
 #include "base/files.h"
 #include "base/memory.h"
-#include "tokenizer/portable.h"
+#include "tokenizer/tokenizer.h"
 
 #include "../../runtime/standalone/lexicon.c"
 

@@ -1,8 +1,7 @@
-#include "device/cuda/cuda_compile.h"
+#include "device/cuda/cuda.h"
 
 #include "base/cache.h"
 #include "base/message.h"
-#include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
 
@@ -79,7 +78,9 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
     int count = take_headers(names, texts);
     CudaCompilation *program = NULL;
     int error = compiler->create(&program, text->text, text->name, count, texts, names);
-    if (error) return error_message(NULL, "NVRTC cannot create the program %s", text->name);
+    if (error)
+        return error_message("check the installation of NVRTC and the free memory",
+                             "NVRTC cannot create the program %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
     bool good = compiler->compile(program, 3, options) == 0 ||
@@ -88,7 +89,8 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);
         good = (good && compiler->image(program, image->bytes) == 0) ||
-               error_message(NULL, "NVRTC cannot produce an image of %s", text->name);
+               error_message("update NVRTC and the driver to the same CUDA version",
+                             "NVRTC cannot produce an image of %s", text->name);
     }
     compiler->destroy(&program);
     free(architecture);
@@ -106,4 +108,30 @@ bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *i
     }
     free(path);
     return good;
+}
+
+/* ---- cuda_parts ---- */
+
+static bool is_shared(const MoecPiece *piece) {
+    return piece->kernel == MOEC_EVERY_KERNEL;
+}
+
+int cuda_kernels(const MoecKernels *kernels, const bool *wanted) {
+    int count = 0;
+    for (int i = 0; i < kernels->count; i++) count += !is_shared(&kernels->pieces[i]) && wanted[i];
+    return count;
+}
+
+char *cuda_part(const MoecKernels *kernels, const bool *wanted, int part, int parts) {
+    char *text = memory_new(strlen(kernels->text) + 1), *to = text;
+    size_t begin = 0;
+    for (int i = 0, number = 0; i < kernels->count; i++) {
+        const MoecPiece *piece = &kernels->pieces[i];
+        if (is_shared(piece) || (wanted[i] && number++ % parts == part)) {
+            memcpy(to, kernels->text + begin, piece->end - begin);
+            to += piece->end - begin;
+        }
+        begin = piece->end;
+    }
+    return text;
 }

@@ -5,7 +5,7 @@
 #include "training/spec.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "tools/experiment/comparison.h"
+#include "tools/experiment/experiment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ int command_compare(const Command *command, int argc, char **argv) {
         return EXIT_INPUT;
     }
     if (markdown + csv + json + svg > 1)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "use one of them",
                                "--markdown, --csv, --json and --svg exclude each other");
     return compare(&folders, base,
                    json       ? indented_json

@@ -1,17 +1,14 @@
 /* eval: moec eval: the loss of a trained model on data, or its accuracy on questions. */
 #include "abi/json_make.h"
 #include "training/checkpoint.h"
-#include "training/questions.h"
+#include "training/evaluation.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "base/message.h"
-#include "model/examples.h"
-#include "training/decoded.h"
-#include "training/measure.h"
-#include "training/texts.h"
+#include "model/call.h"
 #include "base/clock.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -200,7 +197,7 @@ int command_eval(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, NULL,
                                "moec eval requires either --data or --multiple-choice");
     if (options.probes + options.decoding + !!options.choices > 1)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "use one of them",
                                "--probes, --incremental and --multiple-choice exclude each other");
     return evaluate(&options) ? 0 : EXIT_INPUT;
 }

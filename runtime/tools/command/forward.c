@@ -9,11 +9,11 @@
 #include "abi/json_make.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
+#include "base/files.h"
 #include "base/message.h"
-#include "base/written.h"
 #include "data/data.h"
-#include "training/measure.h"
-#include "base/json_number.h"
+#include "model/call.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "training/spec.h"
 
@@ -186,7 +186,7 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!interpreter)
         return reports_good(compiler) &&
-               error_message(NULL, "the interpreter does not support this program");
+               error_message("use --device cpu", "the interpreter does not support this program");
     const Model *model = call->model;
     set_tensors(interpreter, model->parameters, model->parameter_count, model->weights);
     set_tensors(interpreter, model->states, model->state_count, model->layer_states);

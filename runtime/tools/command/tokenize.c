@@ -1,17 +1,15 @@
 /* tokenize: moec tokenize and moec tokenizer. */
 #include "abi/json_make.h"
 #include "base/message.h"
-#include "base/written.h"
 #include "abi/quantity.h"
 #include "base/files.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "data/data.h"
-#include "tokenizer/bpe_train.h"
-#include "tokenizer/token_file.h"
+#include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -111,7 +109,7 @@ int command_tokenize(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "use a file",
                                "moec tokenize cannot write stdout: the header has the final count");
     if (options.threads > 256 || options.part > 1 << 30)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "omit them: the defaults fit all processors",
                                "--threads must be at most 256, --chunk-size at most 1073741824");
     if (!options.bulk.resume && !spec_may_write(options.out, force)) return EXIT_INPUT;
     options.bulk.special = !options.plain;

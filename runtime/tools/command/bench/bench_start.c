@@ -3,7 +3,7 @@
  * that run already, would make the second look faster than it is. */
 #include "tools/command/bench/bench.h"
 #include "base/message.h"
-#include "training/measure.h"
+#include "model/call.h"
 #include "base/clock.h"
 #include "training/spec.h"
 
@@ -66,7 +66,9 @@ static bool start_model(const Bench *bench, bool keep, Start *start) {
 static bool start_apart(const Bench *bench, bool keep, Start *start) {
     Start *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return error_message(NULL, "no memory for the measurement");
+    if (shared == MAP_FAILED)
+        return error_message("close other programs, or use a smaller model",
+                             "no memory for the measurement");
     pid_t child = fork();
     if (child == 0) {
         shared->good = start_model(bench, keep, shared);

@@ -1,7 +1,7 @@
 /* shell_completion: moec completion: completion scripts of bash, zsh and fish from the tables of
  * commands. Option paths after --set and models after ':' are queried from `moec reference`. */
 #include "tools/command/line/commands.h"
-#include "tools/command/line/flags.h"
+#include "tools/command/line/arguments.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -238,7 +238,7 @@ int command_completion(const Command *command, CommandList all, int argc, char *
     else if (!strcmp(shell, "fish"))
         print_fish(all);
     else
-        return arguments_wrong(command, NULL, "moec completion expects bash, zsh or fish, got '%s'",
-                               shell);
+        return arguments_wrong(command, "moec completion bash",
+                               "moec completion expects bash, zsh or fish, got '%s'", shell);
     return 0;
 }
