@@ -3,14 +3,12 @@
 #include "abi/json_make.h"
 #include "base/clock.h"
 #include "base/files.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "model/examples.h"
-#include "training/account.h"
-#include "training/differences.h"
-#include "training/measure.h"
-#include "training/texts.h"
+#include "model/call.h"
+#include "training/internal.h"
+#include "training/evaluation.h"
 
 #include <inttypes.h>
 #include <math.h>

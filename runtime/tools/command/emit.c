@@ -4,17 +4,15 @@
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
-#include "tools/command/line/pass_times.h"
-#include "tools/command/line/flags.h"
+#include "tools/command/line/arguments.h"
+#include "base/files.h"
 #include "base/message.h"
-#include "base/written.h"
-#include "base/embedded.h"
+#include "tools/command/line/pass_times.h"
 #include "base/memory.h"
-#include "base/version.h"
-#include "training/settings.h"
+#include "base/build.h"
 #include "training/spec.h"
 #include "model/weights.h"
-#include "tokenizer/portable.h"
+#include "tokenizer/tokenizer.h"
 
 #include <dirent.h>
 #include <stdio.h>
