@@ -34,11 +34,6 @@ struct Member {
     Member *online_max;     /* the sum of exponentials subtracts the maximum of the same loop:
                            online_softmax.c */
     bool is_online_max;     /* it is such a maximum */
-    /* Terms of a reduction, set by the lowering: its sum and partial sum. */
-    const struct Term *sum, *part;
-    const struct Term *before; /* the maximum before this iteration, or that of this thread */
-    const struct Term *given;  /* the value, if already computed; or NULL */
-    bool sum_is_local;
 };
 
 /* A loop with its body, or one member. */
@@ -48,9 +43,8 @@ struct Nest {
     long size; /* iterations */
     long step; /* >1: a loop over blocks of `step` iterations of an inner loop, `total` in all */
     long total;
-    Nest *block;                       /* a loop over one block: the loop over the blocks */
-    List children;                     /* Nest * */
-    const struct Term *variable, *end; /* set by the lowering */
+    Nest *block;   /* a loop over one block: the loop over the blocks */
+    List children; /* Nest * */
 };
 
 /* A tensor used in one nest only is kept there. */

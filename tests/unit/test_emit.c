@@ -228,7 +228,10 @@ static void run_all(Program *const *programs, int count, const char *what) {
         programs[i]->lowered = true;
         find_products(programs[i]);
     }
-    load(moec_emit_c(&compiler, programs, count, false), &loaded);
+    const char *text = moec_emit_c(&compiler, programs, count, false);
+    /* Emission changes no program. */
+    assert_string_equal(moec_emit_c(&compiler, programs, count, false), text);
+    load(text, &loaded);
     assert_int_equal(loaded.table->graph_count, count);
     for (int i = 0; i < count; i++) {
         loaded.graph = &loaded.table->graphs[i];

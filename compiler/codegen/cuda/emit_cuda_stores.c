@@ -16,10 +16,10 @@ static void emit_members(Emitter *emitter, Kernel *epilogue) {
         lower_member(&emitter->lower, epilogue->members.items[i]);
 }
 
-static void give_dual(Kernel *epilogue, const Statement *dual, const Term *sum) {
+static void give_dual(Emitter *emitter, Kernel *epilogue, const Statement *dual, const Term *sum) {
     for (int i = 1; i < epilogue->members.count; i++) {
         Member *member = epilogue->members.items[i];
-        if (member->statement == dual) member->given = sum;
+        if (member->statement == dual) member_terms(&emitter->lower, member)->given = sum;
     }
 }
 
@@ -27,23 +27,25 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     Nest *loops[MAX_LOOPS];
     int count = 0, rows = store->rows;
     Member *first = epilogue->members.items[0];
-    first->given = named(&emitter->lower, given->sum);
-    if (store->dual) give_dual(epilogue, store->dual, named(&emitter->lower, given->other));
+    member_terms(&emitter->lower, first)->given = named(&emitter->lower, given->sum);
+    if (store->dual)
+        give_dual(emitter, epilogue, store->dual, named(&emitter->lower, given->other));
     for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
         nest = loops[count] = nest->children.items[0];
         bind_loop(&emitter->lower, nest);
     }
     Nest *last = count ? loops[count - 1] : NULL;
     Lanes *lanes = store->width > 1 ? lanes_of_width(&emitter->lower, last, store->width) : NULL;
-    const Term *variable = last ? last->variable : NULL;
-    if (lanes) last->variable = lanes_from(lanes);
+    const Term *variable = last ? nest_terms(&emitter->lower, last)->variable : NULL;
+    if (lanes) nest_terms(&emitter->lower, last)->variable = lanes_from(lanes);
     lower_places(&emitter->lower, loops, rows, named(&emitter->lower, given->row));
     lower_places(&emitter->lower, loops + rows, count - rows,
                  named(&emitter->lower, given->column));
-    if (lanes) last->variable = variable;
+    if (lanes) nest_terms(&emitter->lower, last)->variable = variable;
     if (lanes) {
-        first->given = term(emitter->lower.arena, term_element, named(&emitter->lower, given->sum),
-                            lanes_number(lanes));
+        member_terms(&emitter->lower, first)->given =
+            term(emitter->lower.arena, term_element, named(&emitter->lower, given->sum),
+                 lanes_number(lanes));
         lower_lanes(&emitter->lower, lanes, last, count - 1);
     } else {
         emit_members(emitter, epilogue);

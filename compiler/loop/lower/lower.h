@@ -19,6 +19,20 @@ typedef struct Binding {
 
 typedef struct Lanes Lanes; /* see lower_lanes.c */
 
+/* Terms of a member during the lowering of its kernel: its sum and partial sum; the maximum before
+ * this iteration, or that of this thread; the value, if already computed. */
+typedef struct MemberTerms {
+    const Member *member;
+    const Term *sum, *part, *before, *given;
+    bool sum_is_local;
+} MemberTerms;
+
+/* The same of a loop: its variable; the end of its current block. */
+typedef struct NestTerms {
+    const Nest *nest;
+    const Term *variable, *end;
+} NestTerms;
+
 typedef struct Lowering {
     Arena *arena;
     Program *program;
@@ -33,9 +47,10 @@ typedef struct Lowering {
 
     /* the current kernel */
     Kernel *kernel;
-    bool *used, *written; /* by tensor->id: accessed in memory */
-    bool *known;          /* by index in kernel->locals: the variable is declared */
-    const Term **locals;  /* the variables */
+    bool *used, *written;          /* by tensor->id: accessed in memory */
+    bool *known;                   /* by index in kernel->locals: the variable is declared */
+    const Term **locals;           /* the variables */
+    List member_terms, nest_terms; /* MemberTerms *, NestTerms * */
     bool uses_seed;
     bool in_template;  /* the store of a template */
     List repeats_used; /* Index * of enclosing repeats */
@@ -139,6 +154,8 @@ bool is_computed(const Expr *sub);
 
 /* Makes the kernel the current one. */
 void begin_kernel(Lowering *lower, Kernel *kernel);
+MemberTerms *member_terms(Lowering *lower, const Member *member);
+NestTerms *nest_terms(Lowering *lower, const Nest *nest);
 /* The value of a statement; repeated subexpressions get a name. */
 const Term *value_of(Lowering *lower, const Statement *statement);
 /* Writes to the target in memory. */

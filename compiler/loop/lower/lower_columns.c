@@ -108,7 +108,7 @@ Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
                  term(lower->arena, "moec_thread() < $0 && moec_from + moec_thread() == iteration",
                       whole(lower, COLUMNS)),
                  ON_SAME_LINE);
-        lower_set(lower, slice_term(lower, &columns, number++), member->sum);
+        lower_set(lower, slice_term(lower, &columns, number++), member_terms(lower, member)->sum);
         lower_end(lower);
     }
     close_loop(lower, bindings);
@@ -131,9 +131,9 @@ Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
     lower_count(lower, "long", named(lower, "moec_slice"), columns.slices, IN_BRACES);
     for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++)
         if (reduces_at(member, columns.sum))
-            lower_set(
-                lower, member->sum,
-                term(arena, join_of(member), member->sum, slice_term(lower, &columns, number++)));
+            lower_set(lower, member_terms(lower, member)->sum,
+                      term(arena, join_of(member), member_terms(lower, member)->sum,
+                           slice_term(lower, &columns, number++)));
     lower_end(lower);
     end_sums(lower, columns.sum);
     close_loop(lower, bindings);

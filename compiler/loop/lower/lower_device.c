@@ -139,11 +139,12 @@ static void join_sums(Lowering *lower, const Nest *nest, Sharing sharing) {
     Member *member;
     for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
-        const Term *sum = member->sum, *own = sum;
+        const Term *sum = member_terms(lower, member)->sum, *own = sum;
         if (member->is_online_max) keep_before(lower, member);
         if (member->online_max)
-            own = term(lower->arena, "$0 * moec_fade($1, $2)", own, member->online_max->before,
-                       member->online_max->sum);
+            own = term(lower->arena, "$0 * moec_fade($1, $2)", own,
+                       member_terms(lower, member->online_max)->before,
+                       member_terms(lower, member->online_max)->sum);
         const char *join = joins[member->statement->reduction][by_column(sharing)];
         lower_set(lower, sum, term(lower->arena, join, own));
     }
@@ -165,7 +166,7 @@ void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *i
                                          : term_number(arena, arena_format(arena, number, inner)));
         if (i > 0)
             place = term(arena, "$0 % $1", place, nest_size(lower, loops[i], loops[i]->size));
-        lower_place(lower, loops[i]->variable, place);
+        lower_place(lower, nest_terms(lower, loops[i])->variable, place);
     }
 }
 
@@ -196,10 +197,10 @@ static void lower_iterations(Lowering *lower, Nest *last, int level, Lanes *lane
 static void lower_places_of(Lowering *lower, Nest *const *loops, int length, const Term *iteration,
                             const Lanes *lanes) {
     Nest *last = loops[length - 1];
-    const Term *variable = last->variable;
-    if (lanes) last->variable = lanes_from(lanes);
+    const Term *variable = nest_terms(lower, last)->variable;
+    if (lanes) nest_terms(lower, last)->variable = lanes_from(lanes);
     lower_places(lower, loops, length, iteration);
-    last->variable = variable;
+    nest_terms(lower, last)->variable = variable;
 }
 
 void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) {
@@ -213,7 +214,7 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) 
     Lanes *lanes = by_column(sharing) ? NULL : lanes_of(lower, last, length == 1);
     const Term *name = length > 1 ? bind_variable(lower, NULL, "part")
                        : lanes    ? lanes_from(lanes)
-                                  : last->variable;
+                                  : nest_terms(lower, last)->variable;
     static const FormBy sharers[] = {BY_ONE, BY_COLUMN, BY_COLUMN, BY_THREADS, BY_ALL};
     FormNode *loop =
         lower_shared(lower, name, iterations_of(lower, nest, iterations), sharers[sharing]);

@@ -143,7 +143,7 @@ static bool stays_apart(Lowering *lower, const Lanes *lanes, const Tensor *tenso
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         List reads = {0};
         if (!is_inside(member, lanes->nest)) continue;
-        if (!member->given) reads_of(lower->arena, member->statement, &reads);
+        if (!member_terms(lower, member)->given) reads_of(lower->arena, member->statement, &reads);
         for (int i = 0; i < reads.count; i++) def_use_access(&def_use, reads.items[i], false);
         if (!reduces_at(member, lanes->nest))
             def_use_access(&def_use, member->statement->target, true);
@@ -159,7 +159,7 @@ static bool has_lanes(Lowering *lower, const Nest *nest, int width, bool *halves
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         List list = {0};
         if (!is_inside(member, nest)) continue;
-        if (!member->given) reads_of(lower->arena, member->statement, &list);
+        if (!member_terms(lower, member)->given) reads_of(lower->arena, member->statement, &list);
         writes_of(lower->arena, member->statement, &list);
         for (int i = 0; i < list.count; i++) {
             const Expr *access = list.items[i];
@@ -216,7 +216,7 @@ Lanes *lanes_of_width(Lowering *lower, const Nest *nest, int width) {
     Lanes *lanes = arena_alloc(lower->arena, sizeof *lanes);
     size_t tensors = (size_t)lower->program->tensors.count + 1;
     *lanes = (Lanes){.nest = nest, .width = width};
-    lanes->from = term_variable_of(lower->arena, nest->variable, "_from");
+    lanes->from = term_variable_of(lower->arena, nest_terms(lower, nest)->variable, "_from");
     lanes->lane = term_variable(lower->arena, "lane");
     lanes->apart = arena_alloc(lower->arena, tensors * sizeof *lanes->apart);
     for (int i = 0; i < lower->program->tensors.count; i++)
@@ -316,7 +316,7 @@ void end_lanes(Lowering *lower, Lanes *lanes) {
         lower_do(lower, term(arena, "break"));
         lower_end(lower);
     }
-    lower_place(lower, nest->variable, iteration);
+    lower_place(lower, nest_terms(lower, nest)->variable, iteration);
     form_append(lower->block, &lanes->body);
     lower_end(lower);
     lower_writes(lower, lanes);

@@ -57,16 +57,17 @@ static const Term *column_of(Lowering *lower, const Term *sum) {
 
 /* Declares the variables of a sum. */
 static void declare_sum(Lowering *lower, const Member *member) {
+    const Term *sum = member_terms(lower, member)->sum;
     const Term *start = term_number(lower->arena, start_of(member));
     bool zeroed = member->statement->reduction == REDUCE_SUM;
-    FormNode *let = member->column ? lower_array(lower, "float", member->sum, column_size(member),
+    FormNode *let = member->column ? lower_array(lower, "float", sum, column_size(member),
                                                  zeroed ? "{0.0f}" : NULL)
-                                   : lower_let(lower, "float", member->sum, start);
+                                   : lower_let(lower, "float", sum, start);
     let->sum_of = member->statement->target->tensor->name;
     let->reduces = member->statement->reduction;
     if (member->column && !zeroed) {
         lower_count(lower, "int", named(lower, "j"), column_size(member), ON_SAME_LINE);
-        lower_set(lower, column_of(lower, member->sum), start);
+        lower_set(lower, column_of(lower, sum), start);
         lower_end(lower);
     }
 }
@@ -80,8 +81,9 @@ void begin_sums(Lowering *lower, const Nest *nest) {
         const Term *scalar = scalar_of(lower, member, &local);
         const char *wanted =
             arena_format(lower->arena, "%s_sum", member->statement->target->tensor->name);
-        member->sum_is_local = is_direct(member, local);
-        member->sum = member->sum_is_local ? scalar : bind_variable(lower, NULL, wanted);
+        MemberTerms *terms = member_terms(lower, member);
+        terms->sum_is_local = is_direct(member, local);
+        terms->sum = terms->sum_is_local ? scalar : bind_variable(lower, NULL, wanted);
         declare_sum(lower, member);
     }
 }
@@ -100,11 +102,11 @@ static void begin_parts(Lowering *lower, const Nest *nest) {
         if (!sums_in_parts(member, nest)) continue;
         const char *tensor = member->statement->target->tensor->name;
         const char *wanted = arena_format(lower->arena, "%s_part", tensor);
-        member->part = bind_variable(lower, NULL, wanted);
-        FormNode *let =
-            member->column
-                ? lower_array(lower, "float", member->part, column_size(member), "{0.0f}")
-                : lower_let(lower, "float", member->part, term_number(lower->arena, "0.0f"));
+        const Term *part = bind_variable(lower, NULL, wanted);
+        member_terms(lower, member)->part = part;
+        FormNode *let = member->column
+                            ? lower_array(lower, "float", part, column_size(member), "{0.0f}")
+                            : lower_let(lower, "float", part, term_number(lower->arena, "0.0f"));
         let->sum_of = member->statement->target->tensor->name;
         let->is_part = true;
     }
@@ -114,13 +116,13 @@ static void end_parts(Lowering *lower, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         if (!sums_in_parts(member, nest)) continue;
+        const MemberTerms *terms = member_terms(lower, member);
         if (!member->column) {
-            lower_join(lower, member->sum, REDUCE_SUM, member->part);
+            lower_join(lower, terms->sum, REDUCE_SUM, terms->part);
             continue;
         }
         lower_count(lower, "int", named(lower, "j"), column_size(member), ON_SAME_LINE);
-        lower_join(lower, column_of(lower, member->sum), REDUCE_SUM,
-                   column_of(lower, member->part));
+        lower_join(lower, column_of(lower, terms->sum), REDUCE_SUM, column_of(lower, terms->part));
         lower_end(lower);
     }
 }
@@ -132,16 +134,18 @@ const Term *nest_size(Lowering *lower, const Nest *nest, long size) {
 
 static const Term *last_of_block(Lowering *lower, const Nest *block) {
     if (block->total % block->step == 0)
-        return term(lower->arena, term_sum, block->variable, whole(lower, block->step));
-    return block->end;
+        return term(lower->arena, term_sum, nest_terms(lower, block)->variable,
+                    whole(lower, block->step));
+    return nest_terms(lower, block)->end;
 }
 
 void bind_loop(Lowering *lower, Nest *nest) {
     Member *member;
-    nest->variable = bind_variable(lower, nest->index, nest->index->name);
+    nest_terms(lower, nest)->variable = bind_variable(lower, nest->index, nest->index->name);
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         for (int i = 0; i < member->depth; i++)
-            if (member->path[i] == nest) bind_index(lower, member->order[i], nest->variable);
+            if (member->path[i] == nest)
+                bind_index(lower, member->order[i], nest_terms(lower, nest)->variable);
     }
 }
 
@@ -149,7 +153,7 @@ static FormNode *open_loop(Lowering *lower, Nest *nest) {
     bind_loop(lower, nest);
     const Term *from = whole(lower, 0), *to = nest_size(lower, nest, nest->size), *step = NULL;
     if (nest->block) {
-        from = nest->block->variable;
+        from = nest_terms(lower, nest->block)->variable;
         to = last_of_block(lower, nest->block);
     } else if (nest->step > 1) {
         to = nest_size(lower, nest, nest->total);
@@ -157,7 +161,7 @@ static FormNode *open_loop(Lowering *lower, Nest *nest) {
     } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
         to = named(lower, "elements");
     }
-    return lower_for(lower, "long", nest->variable, from, to, step);
+    return lower_for(lower, "long", nest_terms(lower, nest)->variable, from, to, step);
 }
 
 void close_loop(Lowering *lower, int bindings) {
@@ -170,20 +174,23 @@ void end_sums(Lowering *lower, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
-        if (member->sum_is_local) {
+        if (member_terms(lower, member)->sum_is_local) {
             for (int i = 0; i < lower->kernel->locals.count; i++)
                 if (((Local *)lower->kernel->locals.items[i])->first == member)
                     lower->known[i] = true;
         } else if (!member->column) {
-            lower_store(lower, member, member->sum);
+            lower_store(lower, member, member_terms(lower, member)->sum);
         } else {
             int bindings = lower->binding_count;
             Nest inner = *column_nest(member);
             inner.index = member->order[member->depth - 1];
             open_loop(lower, &inner);
-            const Term *place = inner.variable;
-            if (inner.block) place = term(lower->arena, "$0 - $1", place, inner.block->variable);
-            lower_store(lower, member, term(lower->arena, term_element, member->sum, place));
+            const Term *place = nest_terms(lower, &inner)->variable;
+            if (inner.block)
+                place =
+                    term(lower->arena, "$0 - $1", place, nest_terms(lower, inner.block)->variable);
+            lower_store(lower, member,
+                        term(lower->arena, term_element, member_terms(lower, member)->sum, place));
             close_loop(lower, bindings);
         }
     }
@@ -204,10 +211,12 @@ void lower_rows(Lowering *lower, const Nest *nest) {
 
 void lower_body(Lowering *lower, Nest *nest, int level) {
     if (nest->step > 1 && nest->total % nest->step != 0) {
-        nest->end = term_variable_of(lower->arena, nest->variable, "_to");
-        lower_let(lower, "const long", nest->end,
-                  term(lower->arena, "$0 + $1 < $2 ? $0 + $1 : $2", nest->variable,
-                       whole(lower, nest->step), nest_size(lower, nest, nest->total)))
+        nest_terms(lower, nest)->end =
+            term_variable_of(lower->arena, nest_terms(lower, nest)->variable, "_to");
+        lower_let(lower, "const long", nest_terms(lower, nest)->end,
+                  term(lower->arena, "$0 + $1 < $2 ? $0 + $1 : $2",
+                       nest_terms(lower, nest)->variable, whole(lower, nest->step),
+                       nest_size(lower, nest, nest->total)))
             ->head = true;
     }
     lower_rows(lower, nest);
@@ -255,7 +264,9 @@ static void lower_places_listed(Lowering *lower, Nest *nest, const Relation *rel
     lower_for(lower, "long", n, term(arena, "$0[$1]", start, place),
               term(arena, "$0[$1 + 1]", start, place), NULL);
     bind_loop(lower, nest);
-    lower_let(lower, "const long", nest->variable, term(arena, "$0[$1]", list, n))->head = true;
+    lower_let(lower, "const long", nest_terms(lower, nest)->variable,
+              term(arena, "$0[$1]", list, n))
+        ->head = true;
     lower_body(lower, nest, level + 1);
     lower_end(lower);
     close_loop(lower, bindings);

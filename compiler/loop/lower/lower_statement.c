@@ -9,6 +9,7 @@ void begin_kernel(Lowering *lower, Kernel *kernel) {
     lower->written = arena_alloc(lower->arena, tensors * sizeof *lower->written);
     lower->known = arena_alloc(lower->arena, locals * sizeof *lower->known);
     lower->locals = arena_alloc(lower->arena, locals * sizeof *lower->locals);
+    lower->member_terms = lower->nest_terms = (List){0};
     lower->uses_seed = false;
     lower->repeats_used = (List){0};
     for (int i = 0; i < kernel->locals.count; i++) {
@@ -20,6 +21,28 @@ void begin_kernel(Lowering *lower, Kernel *kernel) {
         lower->locals[i] = named(lower, bind_name(lower, NULL, wanted));
         lower->names[local->tensor->id] = name;
     }
+}
+
+MemberTerms *member_terms(Lowering *lower, const Member *member) {
+    for (int i = lower->member_terms.count - 1; i >= 0; i--) {
+        MemberTerms *terms = lower->member_terms.items[i];
+        if (terms->member == member) return terms;
+    }
+    MemberTerms *terms = arena_alloc(lower->arena, sizeof *terms);
+    terms->member = member;
+    list_push(lower->arena, &lower->member_terms, terms);
+    return terms;
+}
+
+NestTerms *nest_terms(Lowering *lower, const Nest *nest) {
+    for (int i = lower->nest_terms.count - 1; i >= 0; i--) {
+        NestTerms *terms = lower->nest_terms.items[i];
+        if (terms->nest == nest) return terms;
+    }
+    NestTerms *terms = arena_alloc(lower->arena, sizeof *terms);
+    terms->nest = nest;
+    list_push(lower->arena, &lower->nest_terms, terms);
+    return terms;
 }
 
 const Term *scalar_of(const Lowering *lower, const Member *member, Local **local) {
@@ -120,8 +143,9 @@ const Term *value_of(Lowering *lower, const Statement *statement) {
 }
 
 void keep_before(Lowering *lower, Member *largest) {
-    largest->before = term_variable_of(lower->arena, largest->sum, "_before");
-    lower_let(lower, "const float", largest->before, largest->sum);
+    MemberTerms *terms = member_terms(lower, largest);
+    terms->before = term_variable_of(lower->arena, terms->sum, "_before");
+    lower_let(lower, "const float", terms->before, terms->sum);
 }
 
 /* The value of a sum with the current maximum, which is in a variable. */
@@ -137,19 +161,21 @@ static const Term *online_value(Lowering *lower, const Member *member) {
 
 /* Adds to the variable of a reduction. */
 static void join_value(Lowering *lower, const Member *member, const Term *sum, const Term *value) {
-    Arena *arena = lower->arena;
-    if (member->online_max)
+    const MemberTerms *largest =
+        member->online_max ? member_terms(lower, member->online_max) : NULL;
+    if (largest)
         lower_set(lower, sum,
-                  term(arena, "$0 * moec_fade($1, $2) + $3", sum, member->online_max->before,
-                       member->online_max->sum, value));
+                  term(lower->arena, "$0 * moec_fade($1, $2) + $3", sum, largest->before,
+                       largest->sum, value));
     else
         lower_join(lower, sum, member->statement->reduction, value);
 }
 
 void lower_member(Lowering *lower, Member *member) {
     Statement *statement = member->statement;
-    if (member->given) {
-        lower_store(lower, member, member->given);
+    const MemberTerms *terms = member_terms(lower, member);
+    if (terms->given) {
+        lower_store(lower, member, terms->given);
         return;
     }
     if (member->is_online_max) keep_before(lower, member);
@@ -159,11 +185,12 @@ void lower_member(Lowering *lower, Member *member) {
         lower_store(lower, member, value);
         return;
     }
-    const Term *sum = member->part ? member->part : member->sum;
+    const Term *sum = terms->part ? terms->part : terms->sum;
     if (member->column) {
         const Nest *inner = member->path[member->depth - 1];
-        const Term *place = inner->variable;
-        sum = inner->block ? term(lower->arena, "$0[$1 - $2]", sum, place, inner->block->variable)
+        const Term *place = nest_terms(lower, inner)->variable;
+        sum = inner->block ? term(lower->arena, "$0[$1 - $2]", sum, place,
+                                  nest_terms(lower, inner->block)->variable)
                            : term(lower->arena, term_element, sum, place);
     }
     join_value(lower, member, sum, value);

@@ -44,7 +44,7 @@ const char *join_of(const Member *member) {
 static void leave_part(Lowering *lower, long place, const Member *member) {
     lower_if(lower, term(lower->arena, "moec_thread() == 0"), ON_SAME_LINE);
     lower_set(lower, term(lower->arena, "moec_parts[$0 + moec_block()]", whole(lower, place)),
-              member->sum);
+              member_terms(lower, member)->sum);
     lower_end(lower);
 }
 
@@ -67,7 +67,7 @@ Launch lower_sums_of_parts(Lowering *lower, Nest *nest) {
     begin_sums(lower, nest);
     for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
-        const Term *sum = member->sum;
+        const Term *sum = member_terms(lower, member)->sum;
         const Term *part =
             term(arena, "moec_parts[$0 + moec_thread()]", whole(lower, PARTS * number++));
         lower_set(lower, sum, term(arena, join_of(member), sum, part));
@@ -194,13 +194,13 @@ static void lower_iteration(Lowering *lower, Lanes *lanes, Member *member, const
 /* The columns of a thread. */
 static void begin_columns(Lowering *lower, const Member *member, Lanes *lanes) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
-    const Term *variable = last ? last->variable : NULL;
+    const Term *variable = last ? nest_terms(lower, last)->variable : NULL;
     lower_shared(lower, named(lower, "column"),
                  whole(lower, iterations_of(member, 0, member->kept)), BY_THREADS)
         ->width = lanes_width(lanes);
-    if (last) last->variable = lanes_from(lanes);
+    if (last) nest_terms(lower, last)->variable = lanes_from(lanes);
     lower_places(lower, member->path, member->kept, named(lower, "column"));
-    if (last) last->variable = variable;
+    if (last) nest_terms(lower, last)->variable = variable;
 }
 
 /* The iterations that add to a row: the number of one of them; a loop over all, with the number of
