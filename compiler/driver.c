@@ -1,6 +1,7 @@
 /* driver: the table of passes and the public functions that run them. */
 #include "driver.h"
 
+#include "base/must.h"
 #include "module/lowered.h"
 
 #include <assert.h>
@@ -234,6 +235,7 @@ typedef struct Way {
 } Way;
 
 static void run_pass(Work *work, const struct Pass *pass) {
+    must_pass = pass->name;
     if (pass->run) pass->run(work);
     for (int i = 0; pass->loops && i < work->module->kernels.count; i++) {
         LoopKernel *kernel = work->module->kernels.items[i];
@@ -260,7 +262,9 @@ static void follow(void *data) {
  * error. */
 static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
     Way way = {work, after, last, machine, false};
-    return bounded(work->compiler, follow, &way) && way.good;
+    const bool ended = bounded(work->compiler, follow, &way);
+    must_pass = NULL;
+    return ended && way.good;
 }
 
 static Work work_of(MoecCompiler *compiler, Program *program) {
