@@ -1,6 +1,6 @@
 # moec: a compiler for sequence models. `make help` prints the targets.
 #
-## make              build build/moec, build/libmoec.so for other programs, and build/libmoec.a (the compiler alone)
+## make              build build/moec; for other programs build/libmoec.so, build/libmoec.a and build/libmoec_compiler.a (the compiler alone)
 ## make help         print this list
 ## make quickstart   install missing packages, build, train a small model, export it as C (examples/quickstart.sh)
 ## make test         install missing packages, build, run the default tests (tests/run)
@@ -29,6 +29,7 @@ CC ?= cc
 ifeq ($(origin CC),default)
 CC := cc
 endif
+OBJCOPY ?= objcopy
 FLEX ?= flex
 BISON ?= bison
 
@@ -72,14 +73,14 @@ RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/sta
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
-           $(addprefix runtime/,$(foreach name,data/order data/random model/streams model/weights,$(name).c $(name).h)) \
+           $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
-COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
+COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
@@ -92,15 +93,25 @@ UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
 .DELETE_ON_ERROR:
 
 .PHONY: all
-all: $(BUILD)/moec $(BUILD)/libmoec.a $(if $(SAN),,$(BUILD)/libmoec.so) $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
+all: $(BUILD)/moec $(BUILD)/libmoec_compiler.a $(if $(SAN),,$(BUILD)/libmoec.so) $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
 
-$(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
+$(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec_compiler.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# The library for other programs: what runtime/library/moec.h declares and no other name.
-$(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/version.h
+# The engine for other programs: what runtime/library/moec.h declares, and no other name. libmoec.a is one object, whose other
+# names are local: it can be linked with any program.
+$(BUILD)/libmoec.a: $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a $(BUILD)/commit.o runtime/library/exported.map
+	grep -o 'moec_[a-z_]*' runtime/library/exported.map > $(BUILD)/exported.names
+	$(LD) -r -o $(BUILD)/libmoec.o $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) $(BUILD)/commit.o \
+	    --start-group $(filter %.a,$^) --end-group
+	$(OBJCOPY) --keep-global-symbols=$(BUILD)/exported.names $(BUILD)/libmoec.o
+	@rm -f $@
+	$(AR) rcs $@ $(BUILD)/libmoec.o
+	@rm $(BUILD)/libmoec.o
+
+$(BUILD)/libmoec.so: $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/version.h
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map -Wl,-soname,$(SONAME) \
-	    -Wl,-z,defs -o $@ $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+	    -Wl,-z,defs -o $@ -Wl,--whole-archive $(BUILD)/libmoec.a -Wl,--no-whole-archive $(LIBS)
 	ln -sf libmoec.so $(BUILD)/$(SONAME)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
@@ -109,7 +120,7 @@ $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain
 	-$(if $(SAN),,$(BUILD)/moec precompile $(BUILD)/kernels)
 	@touch $@
 
-$(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
+$(BUILD)/libmoec_compiler.a: $(COMPILER_OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
@@ -165,6 +176,9 @@ FORCE:
 $(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB) $(BUILD)/stdlib.list
 	$(BUILD)/embed stdlib_file stdlib $(STDLIB:stdlib/%=%) > $@
 
+$(BUILD)/errors_text.c: $(BUILD)/embed compiler/ERRORS.md
+	$(BUILD)/embed error_page compiler ERRORS.md > $@
+
 $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@
 
@@ -176,7 +190,7 @@ $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/tools/command/main.o,$(RUNT
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
@@ -260,7 +274,7 @@ KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \
 $(BUILD)/kit-objects/%.o: %.c $(BUILD)/flags.list
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
-$(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
+$(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec_compiler.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(KIT_LIBS)
 .PHONY: gpu-kit
 gpu-kit: $(BUILD)/kit-objects/moec
@@ -280,18 +294,22 @@ gpu-kit: $(BUILD)/kit-objects/moec
 setup:
 	@.ci/setup build
 
+# A pkg-config file: name, description, libraries.
+PACKAGE := prefix=$(PREFIX)\nName: %s\nDescription: %s\nVersion: $(VERSION)\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib %s\n
 .PHONY: install
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
 	-$(BUILD)/moec precompile $(DESTDIR)$(PREFIX)/lib/moec
-	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
+	install -m 644 $(BUILD)/libmoec.a $(BUILD)/libmoec_compiler.a $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so.$(VERSION)
 	ln -sf libmoec.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmoec.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	printf 'prefix=%s\nName: moec\nDescription: sequence models from C\nVersion: %s\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib -lmoec\n' \
-	    "$(PREFIX)" "$(VERSION)" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec.pc
+	printf '$(PACKAGE)Libs.private: %s\n' moec 'train and run sequence models' -lmoec '$(filter-out -Wl%,$(LIBS)) $(if $(HAVE_OPENMP),-fopenmp)' \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec.pc
+	printf '$(PACKAGE)' moec-compiler 'check sequence models and compile them to C and CUDA' '-lmoec_compiler -ljansson -lm' \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec-compiler.pc
 	install -d $(DESTDIR)$(PREFIX)/include/moec
 	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h

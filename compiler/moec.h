@@ -202,6 +202,8 @@ const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
 /* The candidate most similar to a name that is not among them, or NULL if none is similar. */
 const char *moec_nearest(const char *name, const char *const *candidates, int count);
+/* Whether notes about deprecated names are printed on stderr; the initial state. */
+void moec_print_notes(bool print);
 /* The file in canonical format, or NULL with reports. */
 const char *moec_format(MoecCompiler *compiler);
 
@@ -253,6 +255,11 @@ typedef enum MoecDocForm { MOEC_DOC_TEXT, MOEC_DOC_MARKDOWN, MOEC_DOC_JSON } Moe
  * ("attention.window", "window"). The text form of a group ("layers", "optimizers", "schedules",
  * "parametrizations", "functions"; NULL: all groups) is a list. NULL: the name is unknown. */
 const char *moec_doc(MoecCompiler *compiler, const char *name, MoecDocForm form);
+/* True for a name like "E0136". */
+bool moec_is_error_code(const char *name);
+/* Describes an error code: form of the message, help, example. A new string; NULL: no message has
+ * the code. */
+char *moec_error_doc(const char *code, MoecDocForm form);
 /* The known name that is nearest to an unknown one, or NULL. */
 const char *moec_doc_nearest(MoecCompiler *compiler, const char *name);
 

@@ -325,6 +325,10 @@ const char *moec_nearest(const char *name, const char *const *candidates, int co
     return did_you_mean(name, candidates, count);
 }
 
+void moec_print_notes(bool print) {
+    reports_print_notes(print);
+}
+
 void moec_observe(MoecCompiler *compiler) {
     compiler->observes = true;
 }

@@ -28,6 +28,6 @@ if [ -n "${UPDATE:-}" ]; then
 fi
 sort tests/analyze.known >"$work/known"
 if comm -23 "$work/now" "$work/known" | grep .; then
-    wrong "new findings; mend them, or UPDATE=1 tests/analyze.sh adds them to the list of known ones"
+    wrong "new findings; fix them, or UPDATE=1 tests/analyze.sh adds them to the list of known ones"
 fi
 echo "no new findings in $(wc -l <"$work/files") files; $(wc -l <"$work/known") are known"

@@ -1,32 +1,36 @@
 #!/bin/sh
-# tests/arrows.sh [ROOT]: every include of compiler/ and runtime/ that goes against the direction of the arrows, with file and
-# line. A folder may include itself and what stands before it in its list; a printer of codegen/ nothing of another one; only the
-# files beside the driver include calls/. The compiler may include of the runtime only what both sides share, abi/. Exits 1 when there is one.
-cd "${1:-$(dirname "$0")/..}" || exit 2
-find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*' |
-    sort | xargs grep -n '^#include "' |
-    awk -F: '
-        BEGIN {
-            count = split("base syntax layout ir analysis elaborate editor interpret transform schedule loop module codegen calls explain describe experiment", order, " ")
-            for (i = 1; i <= count; i++) rank["compiler/" order[i]] = i
-            count = split("abi base data tokenizer device model training library tools/exchange tools/experiment tools/report tools/lsp tools/server tools/command", order, " ")
-            for (i = 1; i <= count; i++) rank["runtime/" order[i]] = i
-        }
-        function folder(path, parts) { split(path, parts, "/"); return parts[1] "/" parts[2] (parts[2] == "tools" ? "/" parts[3] : "") }
-        function printer(path, parts) { split(path, parts, "/"); return parts[2] == "codegen" && parts[4] ? parts[3] : "" }
-        {
-            side = $1; sub("/.*", "", side)
-            target = $3; sub(/^#include "/, "", target); sub(/".*/, "", target)
-            from = folder($1)
-            why = ""
-            if (target !~ "/") next                      # beside the driver, or a public header
-            if (side == "compiler" && target ~ "^abi/") next
-            to = folder(side "/" target)
-            if (!(to in rank)) why = "includes what is in no folder of " side
-            else if ((from in rank) && rank[to] > rank[from]) why = "includes upward, of " to
-            else if (printer($1) && printer(side "/" target) && printer($1) != printer(side "/" target))
-                why = "includes another printer"
-            else if (to == "compiler/calls" && from != to && from in rank) why = "includes the rows of calls"
-            if (why) { print $1 ":" $2 ": " why ": " target; wrong = 1 }
-        }
-        END { exit wrong }'
+# tests/arrows.sh [ROOT [OBJECTS...]]: every include and every call of compiler/ and runtime/ that goes against the direction of the
+# folders, and every circle of more than two files that call each other. A folder may include and call itself and what is before it
+# in its list (tests/arrows.awk); a printer of codegen/ nothing of another one; kernels/ and sim/ include abi/ alone. The runtime
+# calls the compiler by its public headers. Calls are those of the object files in OBJECTS (default BUILD, then build); without
+# objects, includes alone are read. tests/arrows.known lists the faults that are known; they may only become fewer. Exits 1 when
+# there is one.
+root=${1:-$(dirname "$0")/..}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- "${BUILD:-$root/build}"
+lists=$(cd "$(dirname "$0")" && pwd)
+
+# Symbols of the objects whose source exists, and of generated ones.
+symbols() {
+    for objects; do
+        { find "$objects/compiler" "$objects/runtime" -name '*.o' && find "$objects" -maxdepth 1 -name '*.o'; } 2>/dev/null | while read -r object; do
+            path=${object#"$objects"/}
+            case $path in
+            parser.o | lexer.o | *_text.o | commit.o | *own_product_v[34].o) echo "$object" ;;
+            */*) [ ! -e "$root/${path%.o}.c" ] || echo "$object" ;;
+            esac
+        done | xargs -r nm -A | sed -n "s|^$objects/\(.*\):.* \([TDBRVCU]\) \([^ ]*\)\$|\2 \1 \3|p"
+    done | sed 's/^U /use /; s/^[TDBRVC] /define /'
+}
+
+{
+    sed -n 's/^[a-z]/known &/p' "$lists/arrows.known"
+    (
+        cd "$root" || exit 2
+        find compiler runtime -name '*.[chly]' -o -name '*.cuh' -o -name '*.cu' -o -name '*.def' | sed 's/^/file /'
+        cat compiler/moec.h runtime/abi/*.h | grep -o '[a-z_0-9]*(' | sort -u | sed 's/^/public /; s/($//'
+        find compiler runtime -name '*.[chly]' -o -name '*.cuh' -o -name '*.cu' | sort |
+            xargs grep -n '^#include "' | sed 's/^\([^:]*\):\([0-9]*\):#include "\([^"]*\)".*/include \1 \2 \3/'
+    )
+    symbols "$@"
+} | awk -f "$lists/arrows.awk"

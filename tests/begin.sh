@@ -1,5 +1,6 @@
-# What a script of tests/ or tests/checks/ begins with. After it: the repository's root, the programs of BUILD on the path,
-# a folder `work` that goes when the script ends and holds its cache of compiled programs, `wrong WORD...` to fail.
+# Common start of the scripts of tests/ and tests/checks/. It enters the root folder of the repository, puts the programs of
+# BUILD on the path and defines `wrong WORD...`, which fails. The temporary folder `work` also has the cache of compiled
+# programs.
 set -eu
 cd "$(dirname "$0")"
 until [ -e tests/begin.sh ]; do cd ..; done
@@ -16,29 +17,29 @@ wrong() {
     exit 1
 }
 
-# fails TEXT COMMAND...: the command ends with 1, says TEXT, and leaves no folder `nowhere`.
+# fails TEXT COMMAND...: the command ends with 1, prints TEXT, and creates no folder `nowhere`.
 fails() {
     text=$1
     shift
     code=0
     "$@" >out 2>&1 || code=$?
-    [ $code = 1 ] || wrong "exit code $code where 1 is due: $*: $(cat out)"
-    grep -qF -- "$text" out || wrong "it does not say '$text': $(cat out)"
-    [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
+    [ $code = 1 ] || wrong "exit code $code instead of 1: $*: $(cat out)"
+    grep -qF -- "$text" out || wrong "the message lacks '$text': $(cat out)"
+    [ ! -e nowhere ] || wrong "output was written: $(ls nowhere)"
 }
 
-# on_simulator: the device cuda is the simulated one, without its checks of every access, which unit/test_emit_cuda.c has;
-# with MOEC_CUDA set, say to "", it is that driver's.
+# on_simulator: selects the simulated device, without its access checks, which unit/test_emit_cuda.c runs. MOEC_CUDA, also if
+# empty, selects another driver.
 on_simulator() {
     export MOEC_DEVICE=cuda MOEC_CUDA="${MOEC_CUDA-$simulator}" MOEC_SIM=unchecked MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 }
 
-# precisions NUMBER: what the model of that number is tried in: bf16, and every second in f32 as well; each where ALL is set.
+# precisions NUMBER: precisions for the model with that number: bf16, for every second model also f32; with ALL always both.
 precisions() {
     if [ -n "${ALL:-}" ] || [ $(($1 % 2)) = 1 ]; then echo f32 bf16; else echo bf16; fi
 }
 
-# with_cublaslt FOLDER: for MOEC_CUDA, the simulated driver and a stand-in of cuBLASLt.
+# with_cublaslt FOLDER: a folder for MOEC_CUDA with the simulated driver and the stand-in for cuBLASLt.
 with_cublaslt() {
     mkdir "$1"
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -shared -fPIC -o "$1/libcublasLt.so.13" tests/stand_in/cublaslt.c -ldl -lm
@@ -46,7 +47,7 @@ with_cublaslt() {
     ln -s "$simulator" "$1/libnvrtc.so.13"
 }
 
-# small_model STEPS: a small model in $work/small.moe that trains so long, and a text for it in $work/text.
+# small_model STEPS: writes a small model with that many steps to $work/small.moe and a training text to $work/text.
 small_model() {
     cat >"$work/small.moe" <<SPEC
 use decoder
@@ -61,7 +62,8 @@ SPEC
     cat stdlib/*.moe >"$work/text"
 }
 
-# swept_model NAME STEPS EVALUATE: $work/NAME.moe with what experiments compare, which are to be added, and $work/text.
+# swept_model NAME STEPS EVALUATE: writes the model of a sweep to $work/NAME.moe and a text to $work/text. The caller appends
+# the experiments.
 swept_model() {
     cat >"$work/$1.moe" <<SPEC
 use decoder

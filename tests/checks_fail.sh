@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every check of tests/checks can fail: with a `moec` that does nothing and ends with 0, with one that prints wrong numbers, and
-# with a changed subject where a check does not call `moec`. Prints the checks that pass all the same.
+# with changed sources for checks that do not call `moec`. Prints the checks that pass regardless.
 #
 #   tests/checks_fail.sh           all; minutes
 #   tests/checks_fail.sh WORD...   those whose name contains a word
@@ -18,10 +18,10 @@ stub() {
     chmod +x "$work/$1/moec"
 }
 printf '#!/bin/sh\nexit 0\n' | stub silent
-# Digits in its output are changed; files and exit codes are right.
+# Changes the digits of the output; files and exit codes are correct.
 printf '#!/bin/bash\nset -o pipefail\n"%s/moec" "$@" | tr 123456789 912345678\n' "$real" | stub other
 
-# must_fail MUTATION CHECK [FOLDER]: the check fails in that folder, by default here.
+# must_fail MUTATION CHECK [FOLDER]: the check fails in that folder (default: the current one).
 must_fail() {
     tried=$((tried + 1))
     (cd "${3:-.}" && BUILD=$build timeout "${TEST_SECONDS:-900}" "tests/checks/$2.sh") >"$work/log" 2>&1 </dev/null || return 0
@@ -29,7 +29,7 @@ must_fail() {
     passed=$((passed + 1))
 }
 
-# The checks that do not call `moec`, or only where a device or headers are present.
+# The checks that do not call `moec`, or call it only with a device or with headers.
 elsewhere=" api arrows cuda_abi layout links maps questions opencl cuda_attention cuda_oracle cuda_random "
 for check in tests/checks/*.sh; do
     name=$(basename "$check" .sh)

@@ -71,7 +71,7 @@ if [ $# = 0 ]; then cp "$work/all" "$work/lines"; else for word; do grep -F -e "
 [ -s "$work/lines" ] || wrong "no such model"
 [ -z "${LIST:-}" ] || { cat "$work/lines"; exit 0; }
 
-# With fewer tokens where no seed makes every selection clear.
+# With fewer tokens if some selections are close to a tie with every seed.
 cat >"$work/one" <<'END'
 number=$1
 shift

@@ -1,25 +1,26 @@
 #!/bin/sh
-# tests/gpu.sh [-o FOLDER] [STAGE...]: the one command for a machine with a GPU. The stages, most telling first:
+# tests/gpu.sh [-o FOLDER] [STAGE...]: all tests and measurements on a machine with a GPU. The stages, the most important first:
 #
-#   first    driver, graphs, two runs bit for bit; one model of each kind in f32 and bf16 with every kernel in each of its
-#            variants (mma, wgmma, wide); an emitted program through nvcc
+#   first    driver, graphs, two equal runs bit for bit; one model of each kind in f32 and bf16 with every kernel variant
+#            (mma, wgmma, wide); an emitted program through nvcc
 #   models   every small model against its definition, f32 and bf16
-#   kernels  the speed of every kernel of the models that targets are about, with a roofline
-#   steps    whole steps and tokens beside PyTorch
-#   heads    few key heads beside many, over lengths of the prefix
-#   large    models of 1.5 B parameters beside PyTorch; a gate beside none
-#   start    from a spec to the first step, cold and from the cache
+#   kernels  the speed of every kernel of the models with performance targets, with a roofline
+#   steps    training steps and decoding compared with PyTorch
+#   heads    few key heads compared with many, at several prefix lengths
+#   large    models of 1.5 B parameters compared with PyTorch; with and without a gate
+#   start    time from a spec to the first step, cold and from the cache
 #
-# Without a STAGE: all of them in about twenty minutes. Each has a clock of its own; what outruns it is ended and named. What is
-# found goes to FOLDER/results.jsonl at once, a JSON object a line, and after each stage into FOLDER/report.md and report.json
-# where there is Python (FOLDER: tests/gpu-results/DATE). A stage that is run again adds to what is there. No speed is told of a
-# precision in which an output disagrees. tests/gpu-results/README.md says what to look at first.
+# Without a STAGE: all of them in about twenty minutes. Each stage has a time limit; a stage that exceeds it is stopped and
+# reported. Results are appended to FOLDER/results.jsonl at once, one JSON object per line. Each stage rewrites FOLDER/report.md
+# and report.json if Python is installed (FOLDER: tests/gpu-results/DATE). A repeated stage adds to existing results. The report
+# omits the speed of a precision in which an output disagrees. tests/gpu-results/README.md lists the first results to read.
 #
 #   DEVICE=cuda:1        another device
 #   MODELS="WORDS"       only those small models, see tests/small_models.sh
-#   CLOCK_models=600     another clock for a stage, in seconds
-#   PYTHON=...           another Python, say one with PyTorch
-#   QUICK=1              tiny sizes, to try this script: MOEC_CUDA=build/libmoec_sim.so QUICK=1 MODELS=even tests/gpu.sh -o /tmp/x
+#   CLOCK_models=600     another time limit for a stage, in seconds
+#   PYTHON=...           another Python, for example one with PyTorch
+#   QUICK=1              tiny sizes, to test this script: MOEC_CUDA=build/libmoec_sim.so QUICK=1 MODELS=even tests/gpu.sh -o
+# /tmp/x
 set -u
 cd "$(dirname "$0")/.." || exit 2
 self=$PWD/tests/gpu.sh
@@ -41,20 +42,20 @@ done
 shift $((OPTIND - 1))
 case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 [ -x "$BUILD/moec" ] || { echo "tests/gpu.sh: no $BUILD/moec; run make first" >&2; exit 2; }
-# NVRTC and cuBLASLt may be nowhere but among PyTorch's packages, and nvcc beside the path.
+# NVRTC and cuBLASLt may exist only among PyTorch's packages, and nvcc outside of the path.
 wheels=$("$PYTHON" -c 'import glob, sys
 print(":".join(f for p in sys.path if p for n in ("cu1?", "cuda_nvrtc", "cublas") for f in glob.glob(p + "/nvidia/" + n + "/lib")))' 2>/dev/null)
 [ -z "$wheels" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels"
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 export PATH BUILD DEVICE QUICK
 
-# ---- telling ----
+# ---- results ----
 
-# text FILE: what it says, as JSON in one line.
+# text FILE: its content as a JSON string on one line.
 text() { printf '"%s"' "$(head -c 1500 "$1" | tr '\n' ' ' | tr -d '\000-\037' | sed 's/ *$//; s/\\/\\\\/g; s/"/\\"/g')"; }
-# tell KIND FIELDS: a line of results. Appended in one piece, so that processes side by side do not mix.
+# tell KIND FIELDS: appends a line of results. One write per line: parallel processes do not mix their lines.
 tell() { printf '{"kind": "%s", "stage": "%s", %s}\n' "$1" "$inside" "$2" >>"$folder/results.jsonl"; }
-# result FILE LOG CODE: what a command printed as JSON, or why there is nothing.
+# result FILE LOG CODE: the JSON output of a command, or the reason that it is missing.
 result() {
     if [ -s "$1" ]; then
         printf '"code": %s, "result": %s' "$3" "$(tr -d '\n' <"$1")"
@@ -64,12 +65,13 @@ result() {
     fi
 }
 
-# ---- what stages do ----
+# ---- measurements of the stages ----
 
-# The simulator is slow, and slower beside other tests.
+# The simulator is slow, and slower in parallel with other tests.
 patience=${QUICK:+8}
 patience=${patience:-1}
-# within SECONDS COMMAND...: no longer than that, nor than the stage: what is not the stage's own group would outlive it.
+# within SECONDS COMMAND...: runs at most that long, and at most as long as the stage. A separate process group would outlive
+# the stage.
 within() {
     seconds=$(($1 * patience)) left=$((deadline - $(date +%s)))
     shift
@@ -78,7 +80,7 @@ within() {
     timeout -k 5 $seconds "$@"
 }
 
-# compare_one PRECISION VARIANT MODEL [OPTION...]: one program against its definition.
+# compare_one PRECISION VARIANT MODEL [OPTION...]: compares one program with its definition.
 compare_one() {
     precision=$1 variant=$2
     shift 2
@@ -115,7 +117,7 @@ train_twice() {
     tell twice "\"same\": $same, \"why\": \"${steps:-20} steps, checkpoints byte for byte\""
 }
 
-# An emitted folder through nvcc, and the text that it writes beside the hosted one's.
+# An emitted folder through nvcc, and its text compared with that of moec generate.
 emitted() {
     [ -z "$QUICK" ] || { tell emitted '"same": null, "why": "a trial without a GPU"'; return; }
     command -v nvcc >/dev/null || { tell emitted '"same": null, "why": "no nvcc"'; return; }
@@ -167,7 +169,7 @@ stage_models() {
     xargs -P "${JOBS:-$(nproc)}" -I '{}' "$self" -o "$folder" -i models one '{}' <"$work/all"
 }
 
-# What targets are about, each with all its kernels.
+# The models with performance targets, each with all its kernels.
 # shellcheck disable=SC2086 # several words
 stage_kernels() {
     bench bf16 "GPT-2 124M, training" 90 models/gpt2.moe:gpt2 --kernels ${small:---set train.batch_size=16}
@@ -178,7 +180,7 @@ stage_kernels() {
 
 has_torch() { "$PYTHON" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; }
 
-# torch PART...: what PyTorch takes.
+# torch PART...: the time of PyTorch.
 torch() {
     if ! has_torch; then
         tell torch_log '"why": "PyTorch is not installed."'
@@ -190,7 +192,7 @@ torch() {
     [ ! -s "$work/torch.log" ] || tell torch_log "\"why\": $(tail -n 1 "$work/torch.log" >"$work/why" && text "$work/why")"
 }
 
-# PyTorch gets our weights, so that its loss can be held against ours before it is timed.
+# PyTorch reads our weights. Its loss is compared with ours before the measurement.
 weights_for_torch() {
     has_torch || return 0
     head -c 1040 README.md >"$work/text"
@@ -209,7 +211,7 @@ stage_steps() {
     bench bf16 "238M, decoding 64 texts" 40 models/gpt2.moe:wide --mode decode -b 64 $small
 }
 
-# Layers of Sigma 1.5B with the heads of its paper, and as that paper's comparison has them.
+# Layers of Sigma 1.5B with the heads of its paper, and with those of the comparison in the paper.
 # shellcheck disable=SC2086 # several words
 stage_heads() {
     few="--set vocab_size=256 --set layers=4"
@@ -220,7 +222,7 @@ stage_heads() {
     done
 }
 
-# A model with a gate has as many parameters as the one without: its feed-forward part gives them up.
+# The models with and without a gate have equal parameters: the feed-forward network is smaller with a gate.
 # shellcheck disable=SC2086 # several words
 stage_large() {
     weights_for_torch
@@ -232,7 +234,7 @@ stage_large() {
     torch gpt2_xl
 }
 
-# Each with an empty cache of its own; --quick: what the steps take does not matter here.
+# Each with its own empty cache; --quick: the duration of the steps does not matter here.
 # shellcheck disable=SC2086 # several words
 stage_start() {
     models="models/gpt2.moe:gpt2 models/gpt2.moe:gpt2_small_moe models/sigma.moe:standard_1b5"
@@ -250,7 +252,7 @@ stage_start() {
     done
 }
 
-# ---- one stage, in a process of its own ----
+# ---- one stage, in a separate process ----
 
 if [ -n "$inside" ]; then
     if [ "${1:-}" = one ]; then
@@ -263,7 +265,7 @@ if [ -n "$inside" ]; then
     exit
 fi
 
-# ---- all of them ----
+# ---- all stages ----
 
 [ $# -gt 0 ] || set -- first models kernels steps start heads large
 clock_of() {
@@ -275,7 +277,7 @@ clock_of() {
     start) clock=60 ;;
     heads) clock=240 ;;
     large) clock=580 ;;
-    *) echo "tests/gpu.sh: there is no stage '$1'; there are first, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
+    *) echo "tests/gpu.sh: unknown stage '$1'; the stages are first, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
     esac
     eval "clock=\${CLOCK_$1:-$((clock * patience))}"
 }
@@ -290,12 +292,12 @@ inside=device
 {
     nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no GPU told"
 } >"$work/device"
-commit=$(git rev-parse --short HEAD 2>/dev/null || cat commit 2>/dev/null || echo "a version without a name")
+commit=$(git rev-parse --short HEAD 2>/dev/null || cat commit 2>/dev/null || echo "unknown")
 tell device "\"when\": \"$(date -u '+%Y-%m-%d %H:%M')\", \"device\": $(text "$work/device"), \"commit\": \"$commit\", \"quick\": $([ -n "$QUICK" ] && echo true || echo false)"
 status=0
 for stage; do
     clock_of "$stage"
-    echo "stage $stage, $clock seconds at the most" >&2
+    echo "stage $stage, at most $clock seconds" >&2
     began=$(date +%s)
     code=0
     deadline=$((began + clock))
@@ -303,7 +305,7 @@ for stage; do
     timeout -k 10 $((clock + 5)) "$self" -o "$folder" -i "$stage" || code=$?
     [ "$(date +%s)" -lt $deadline ] || code=124
     inside=$stage
-    # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_variants.h.
+    # The selected variant and the time of each: see runtime/device/cuda/cuda_variants.h.
     [ "$stage" = first ] || [ "$stage" = models ] || [ "$stage" = start ] ||
         cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
     end=ended

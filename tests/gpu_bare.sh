@@ -1,7 +1,7 @@
 #!/bin/sh
-# tests/gpu_bare.sh [SUITE]: the kit of `make gpu-kit` in a root of its own with nothing but a C and a C++ compiler (the simulated
-# driver takes the second where a GPU has NVRTC): no flex, bison, jansson, oneDNN, Python or network. Makes that root with
-# debootstrap, so it wants to be root and some minutes; not part of `make test`.
+# tests/gpu_bare.sh [SUITE]: runs the kit of `make gpu-kit` in a separate root folder with only a C and a C++ compiler. The
+# simulated driver needs the C++ compiler in place of NVRTC. There is no flex, bison, jansson, oneDNN, Python or network.
+# debootstrap creates the root folder, which requires root and some minutes. Not part of `make test`.
 set -eu
 cd "$(dirname "$0")/.."
 suite=${1:-bookworm}

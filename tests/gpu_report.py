@@ -1,5 +1,5 @@
-"""What tests/gpu.sh has found so far, FOLDER/results.jsonl, as FOLDER/report.md and report.json: gpu_report.py FOLDER. Exits with 1
-when an output disagrees."""
+"""Writes the results of tests/gpu.sh, FOLDER/results.jsonl, to FOLDER/report.md and report.json: gpu_report.py FOLDER. Exits with 1
+if an output disagrees."""
 
 import json
 import os
@@ -9,7 +9,7 @@ FOLDER = sys.argv[1]
 
 
 def read_results():
-    """Rows by kind. Of what was found twice the last counts; a line that was cut off in the middle is left out."""
+    """Rows by kind. The last of several equal measurements counts; a truncated line is skipped."""
     found = {}
     with open(os.path.join(FOLDER, "results.jsonl"), errors="replace") as file:
         for line in file:
@@ -25,7 +25,7 @@ def read_results():
 
 
 def verdict_of(row):
-    """True or False when outputs were compared, None when it never came to that."""
+    """True or False if outputs were compared, None otherwise."""
     if row["result"]:
         return row["result"]["agrees"]
     return None if row["why"] == "out of time" else False
@@ -47,7 +47,7 @@ def share_of_kernels(result, words):
 
 
 def area(places, heights, begin, end):
-    """Of the straight lines through the points, between two places among them."""
+    """Integral of the piecewise linear function through the points, between two positions in their range."""
     points = [point for point in zip(places, heights) if begin <= point[0] <= end]
     if points[-1][0] < end:
         after = next(i for i, place in enumerate(places) if place > end)
@@ -77,7 +77,7 @@ class Report:
         self.lines.extend(lines)
 
     def speed(self, name, precision):
-        """The result of a measurement that may be told."""
+        """The result of a measurement, if the report may show it."""
         for row in self.speeds:
             if row["name"] == name and row["precision"] == precision and not self.bad[precision]:
                 return row["result"]
@@ -111,7 +111,7 @@ class Report:
             self.say(f"{what}: {same} ({row['why'] if row else 'its stage was not run'}).", "")
 
     def heads(self, prefix):
-        """Layers with few key heads and with many after a prefix."""
+        """Layers with few and with many key heads after a prefix."""
         return [self.speed(f"{model} after {prefix}", "bf16") for model in ("sigma_1b5", "standard_1b5")]
 
     def saved(self, prefix, words):
@@ -124,7 +124,7 @@ class Report:
         return [length for length in sorted(lengths) if all(self.heads(length))]
 
     def few_heads(self):
-        """The tables of Sigma (arXiv 2501.13629): kernels of attention at a prefix, and whole layers over prefix and output."""
+        """The tables of Sigma (arXiv 2501.13629): attention kernels at a prefix, and whole layers over prefix and output."""
         lengths = self.prefixes()
         if not lengths:
             return
@@ -167,11 +167,11 @@ class Report:
         row("GPT-2 124M, training, bf16: share of the product rate", 0.55, dense and quotient(rate, dense.get("ceiling_gflops")), "{:.3g}")
         tokens = dense and dense["median_tokens_per_second"]
         row("the same beside PyTorch compiled", 1.0, quotient(tokens, peer and peer["tokens_per_second"]), "{:.3g}")
-        # The layer without the optimizer, which has the parameters of all experts to do.
+        # The layer without the optimizer, which updates the parameters of all experts.
         update = share_of_kernels(mixture, ("update",)) or 0
         seconds = mixture and mixture.get("kernels_seconds", 0) - update
         row("mixture of experts, TFLOP/s forward and backward", 207, mixture and quotient(mixture["step_product_gflop"] / 1e3, seconds), "{:.4g}")
-        # What it takes to begin a kernel weighs more the smaller the model is.
+        # The launch overhead matters more for smaller models.
         for name, precision in (("1.5B", "bf16"), ("238M", "bf16"), ("238M", "f32")):
             decode = self.speed(f"{name}, decoding", precision)
             share = decode and decode.get("share_of_bandwidth")

@@ -1,8 +1,9 @@
 #!/bin/sh
-# The folder of `make gpu-kit` runs tests/gpu.sh to its end on the simulated driver, with tiny sizes: every stage gives its rows,
-# and the report holds them. A stage that outruns its clock is ended and named, and what it had found is kept.
+# The folder of `make gpu-kit` runs tests/gpu.sh to its end on the simulated driver with tiny sizes. Every stage writes its
+# rows, and the report contains them. A stage that exceeds its time limit is stopped and reported, and its results so far are
+# kept.
 #
-#   tests/gpu_script.sh        without `steps` and `large`, which differ from `kernels` in their sizes alone
+#   tests/gpu_script.sh        without `steps` and `large`, which differ from `kernels` only in their sizes
 #   tests/gpu_script.sh all
 . "$(dirname "$0")/begin.sh"
 stages="first models kernels start heads" speeds=6 kernels=6 measured=5
@@ -11,7 +12,7 @@ export stages speeds kernels measured
 command -v python3 >/dev/null || { echo "no Python for the report" && exit 0; }
 make -s KIT="$work/kit" gpu-kit >"$work/make" 2>&1 || { cat "$work/make"; exit 1; }
 cd "$work/kit"
-! ldd build/moec | grep -E 'jansson|dnnl|pcre' || wrong "the kit needs libraries that a bare machine has not"
+! ldd build/moec | grep -E 'jansson|dnnl|pcre' || wrong "the kit needs libraries that are not on a bare machine"
 [ "$(du -sm . | cut -f1)" -lt 40 ] || wrong "the kit is larger than 40 MB"
 unset BUILD
 export MOEC_CUDA="$simulator" MOEC_SIM=unchecked,hopper MOEC_CFLAGS=-O0 QUICK=1 MODELS=layers.moe:even
@@ -24,12 +25,12 @@ wrong() {
     echo "$*"
     exit 1
 }
-grep -q '^8 of 8 programs were compared .* 0 disagree' "$report" || wrong "not everything was compared"
-grep -q '^## 32/4/16 heads beside' "$report" || wrong "few heads do not stand beside many"
+grep -q '^8 of 8 programs were compared .* 0 disagree' "$report" || wrong "not every program was compared"
+grep -q '^## 32/4/16 heads beside' "$report" || wrong "the heads are not compared"
 grep -q 'Two runs: the same ' "$report" || wrong "two runs were not compared"
 ! grep -q 'not told' "$report" || wrong "a measurement is missing"
-! grep -q 'ended by its clock' "$report" || wrong "a stage was not finished"
-python3 - "$work/all/report.json" <<'END' || wrong "the figures are not all there"
+! grep -q 'ended by its clock' "$report" || wrong "a stage did not finish"
+python3 - "$work/all/report.json" <<'END' || wrong "figures are missing"
 import json, os, sys
 report = json.load(open(sys.argv[1]))
 assert [row["stage"] for row in report["stages"]] == os.environ["stages"].split()
@@ -41,8 +42,8 @@ END
 
 CLOCK_kernels=3 tests/gpu.sh -o "$work/cut" kernels >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
 report=$work/cut/report.md
-grep -q '^| kernels | ended by its clock' "$report" || wrong "nobody says that a stage was ended"
-PYTHON=none MOEC_CUDA="$work/no_driver" tests/gpu.sh -o "$work/bad" models >"$work/out" 2>&1 && wrong "without Python nobody counts"
-grep -q '2 programs do not agree or did not run' "$work/out" || wrong "without Python nobody says what does not agree"
+grep -q '^| kernels | ended by its clock' "$report" || wrong "the report does not name the stopped stage"
+PYTHON=none MOEC_CUDA="$work/no_driver" tests/gpu.sh -o "$work/bad" models >"$work/out" 2>&1 && wrong "failures are not counted without Python"
+grep -q '2 programs do not agree or did not run' "$work/out" || wrong "failures are not reported without Python"
 tests/gpu.sh -o "$work/none" nonsense >/dev/null 2>&1 && wrong "a stage that is not there"
 [ ! -e "$work/none" ] || wrong "wrong usage has left a folder"

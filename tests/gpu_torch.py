@@ -1,6 +1,6 @@
-"""The peers of tests/gpu.sh in PyTorch, a JSON object a line: gpu_torch.py WORK [quick] PART... WORK holds our weights of
-models/gpt2.moe:gpt2_small, a text and our loss on it, all f32: a row of ours-beside-theirs has "agrees", and no figure is told
-where that is false. Any part that fails is left out and says why on stderr."""
+"""PyTorch measurements of tests/gpu.sh, one JSON object per line: gpu_torch.py WORK [quick] PART... WORK has our weights of
+models/gpt2.moe:gpt2_small, a text and our loss on it, all in f32. A comparison with our model has "agrees"; if it is false, no
+speed is printed. A part that fails is skipped and reported on stderr."""
 
 import json
 import statistics
@@ -28,7 +28,7 @@ def tell(**row):
 
 
 def median_seconds(work, warm=5, times=20):
-    """Of one run; several in a row, so that the time to launch is hidden."""
+    """Seconds per run; several runs in a row hide the launch time."""
     runs = 1 if QUICK else 5
     found = []
     for run in range((1 if QUICK else warm) + (2 if QUICK else times)):
@@ -98,13 +98,13 @@ def tensors(path):
 
 
 def give(module, weight, bias):
-    """Ours map [in, out]; theirs are [out, in]."""
+    """Our matrices are [in, out]; those of PyTorch are [out, in]."""
     module.weight.data.copy_(weight if weight.dim() == 1 else weight.T)
     module.bias.data.copy_(bias)
 
 
 def our_model(feed_forward=None):
-    """With our weights. feed_forward makes the part of a block that is none of GPT-2 from its weights by name."""
+    """With our weights. feed_forward creates the other feed-forward network of a block from its weights by name."""
     ours = tensors(WORK + "/weights")
     width = ours["embedding"].shape[1]
     layers = 1 + max(int(name.split(".")[1]) for name in ours if name.startswith("block."))
@@ -130,7 +130,7 @@ def our_model(feed_forward=None):
 
 
 def agrees_with_ours():
-    """Our loss on the text, computed again here with our weights: relative difference."""
+    """Relative difference of our loss on the text from that of PyTorch with our weights."""
     with open(WORK + "/text", "rb") as file:
         text = file.read()
     model = our_model()
@@ -270,7 +270,7 @@ def all_parts():
     for part in [globals()[name] for name in PARTS]:
         try:
             part()
-        except Exception:  # one peer that is not to be had is no reason to leave out the others
+        except Exception:  # continue with the other parts
             print(f"{part.__name__}: {traceback.format_exc()}", file=sys.stderr, flush=True)
         if DEVICE == "cuda":
             torch.cuda.empty_cache()

@@ -1,8 +1,8 @@
 #!/bin/sh
-# A training run that is killed N times at random moments, and goes on each time, ends with the same bytes as one that was
-# left alone. Not part of `make test`, which does the same four times (checks/training.sh).
+# A training run that is killed N times at random times and resumed each time ends with the same bytes as an undisturbed run.
+# Not part of `make test`, which kills a run four times (checks/training.sh).
 #
-#   tests/kill.sh [N] [SEED]        10 times, a seed of the moments
+#   tests/kill.sh [N] [SEED]        default: 10 times, with a random seed
 . "$(dirname "$0")/begin.sh"
 times=${1:-10}
 seed=${2:-$(date +%s)}
@@ -24,7 +24,7 @@ same() { # OUT
     cmp "$work/straight.log" "$work/$1.log"
 }
 
-(train compiles) # so that what follows finds the program in the cache
+(train compiles) # later runs find the program in the cache
 began=$(date +%s.%N)
 (train straight)
 whole=$(awk -v began="$began" -v now="$(date +%s.%N)" 'BEGIN { print now - began }')

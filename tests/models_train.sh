@@ -1,20 +1,21 @@
 #!/bin/sh
-# tests/models_train.sh [ROW...]: trains every small row of the published systems, or those, for 200 steps on the text of this
-# repository (image rows on what examples/shapes.c draws): the loss must fall, a run that was stopped and resumed must end in
-# the same bytes, and what `moec emit` writes must build, generate or draw what the command does, and train as it trains.
-# Experts that choose their tokens cannot decode: there the message is tested. By hand: it takes an hour. `moec` on the PATH.
+# tests/models_train.sh [ROW...]: trains the small rows of the published systems, or only ROWs, for 200 steps. The data is the
+# text of this repository, and for image rows the output of examples/shapes.c. The loss must fall. A run that is stopped and
+# resumed must end in the same bytes. The output of `moec emit` must build, generate or sample the same as the command, and
+# train the same. Models with expert-choice routing cannot decode; the test compares the message. Manual test: it runs for an
+# hour. `moec` must be on the PATH.
 . "$(dirname "$0")/begin.sh"
 cat compiler/*/*.c runtime/*/*.c >"$work/text"
 
 losses() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$1"; }
 
-# The numbers of a safetensors file that has no notes longer than its header, one a line.
+# The numbers of a safetensors file whose metadata is not longer than its header, one per line.
 numbers() {
     header=$(od -An -tu8 -N8 "$1")
     tail -c +$((header + 9)) "$1" | od -An -v -w4 -tfF
 }
 
-# close LIMIT ONE OTHER: files of as many numbers, that differ by at most LIMIT (relative above 1).
+# close LIMIT ONE OTHER: both files have the same count of numbers, which differ by at most LIMIT (relative above 1).
 close() {
     paste "$2" "$3" | awk -v limit="$1" '
         function size(x) { return x < 0 ? -x : x }
@@ -22,7 +23,7 @@ close() {
         END { exit bad || NR == 0 }'
 }
 
-# Stopped in the middle, gone on: the same weights and optimizer, bit by bit.
+# Stopped in the middle and resumed: the same weights and optimizer state, bit by bit.
 resumed() {
     model=$1 data=$2
     moec train "$model" --data "$data" --out "$row/again" --steps 200 &
@@ -33,9 +34,9 @@ resumed() {
     done
     code=0
     kill -TERM "$child" && wait "$child" || code=$?
-    [ "$code" = 143 ] || wrong "a run that is told to stop ends with $code"
+    [ "$code" = 143 ] || wrong "a terminated run ends with $code"
     moec train "$model" --data "$data" --out "$row/again" --steps 200 --resume
-    cmp "$row/run/last.safetensors" "$row/again/last.safetensors" || wrong "a run that was resumed ends in other weights"
+    cmp "$row/run/last.safetensors" "$row/again/last.safetensors" || wrong "a resumed run ends with other weights"
 }
 
 build() { make -s -C "$1" CFLAGS="-O1 -march=native -Werror"; }

@@ -1,10 +1,10 @@
 #!/bin/sh
-# tests/planted.sh [WORD]: plants faults in copies of the standard library, one at a time, and reports which test catches each:
-# optimizers, schedules, losses, auxiliary losses, states of layers, dropout, every initialization, and the average of the weights
-# in the compiler. Only faults whose line contains WORD are planted. Changes that leave the result equal are no faults: a factor of
-# Shampoo's statistics, which the size of its update removes, or the side on which Muon's Gram matrix is formed. Exits with 1 if a
-# fault is missed, if an edit changes nothing (its pattern no longer matches), or if the compiler refuses the result, which would be
-# no test of the numbers. Not part of `make test`; `make units` builds the tests that it runs.
+# tests/planted.sh [WORD]: plants faults in copies of the standard library, one at a time, and reports the test that catches
+# each. The faults are in optimizers, schedules, losses, auxiliary losses, states of layers, dropout, every initialization, and
+# the average of the weights in the compiler. With WORD, only lines that contain it. Changes that leave the result equal are not
+# faults. Examples are a factor of Shampoo's statistics, which the size of its update removes, and the side on which Muon's Gram
+# matrix is formed. Exits with 1 if a fault is missed, if an edit changes nothing because its pattern no longer matches, or if
+# the compiler rejects the result. Not part of `make test`; `make units` builds the tests that it runs.
 . "$(dirname "$0")/begin.sh"
 word=${1:-}
 tests="test_losses test_initial test_rules" # by time
@@ -59,7 +59,7 @@ plant_compiler() {
     fresh
     change "compiler/elaborate/$1.c" "$work/$1.c" "$2" || return 0
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O0 -w -Icompiler -Iruntime -Iruntime/abi -I"$BUILD" -o "$work/test_rules" \
-        -I"$PWD/tests/unit" tests/unit/test_rules.c "$work/$1.c" "$BUILD/libmoec.a" -lcmocka -ljansson -lpcre2-8 -lutf8proc -lm ||
+        -I"$PWD/tests/unit" tests/unit/test_rules.c "$work/$1.c" "$BUILD/libmoec_compiler.a" -lcmocka -ljansson -lpcre2-8 -lutf8proc -lm ||
         wrong "$1 does not compile with: $2"
     programs=$work
     verdict "$1.c" "$2"

@@ -15,7 +15,7 @@ cp stdlib/LANGUAGE.md "$work/text"
 
 losses() { sed -n 's/.*"loss":[ ]*\([-+0-9.e]*\).*/\1/p' "$1"; }
 
-# step COMMAND...: runs it, the output kept for a failure.
+# step COMMAND...: runs the command and keeps its output for the report of a failure.
 step() { "$@" >"$work/output" 2>&1; }
 
 # same_losses: the emitted training program against the log of the run.

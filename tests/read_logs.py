@@ -1,4 +1,4 @@
-"""What TensorBoard's own package and pandas read of a run beside its log.jsonl: see read_logs.sh.
+"""Compares the TensorBoard events and the CSV table of a run, read by TensorBoard and pandas, with log.jsonl: see read_logs.sh.
 
     read_logs.py RUN MOEC
 """
@@ -19,7 +19,7 @@ events.Reload()
 
 
 def parts_of(name, value, between):
-    """Numbers of layers and of experts, each by itself, by the name that TensorBoard or the table has for it."""
+    """Numbers per layer and expert, by their names in TensorBoard or the table."""
     if isinstance(value, list):
         value = dict(enumerate(value))
     if not isinstance(value, dict):

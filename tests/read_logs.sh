@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs TensorBoard and pandas into a folder of its own (WORK, /tmp/moec_tensorboard) and has them read the logs of runs: one
-# that was stopped, went back to its checkpoint and went on, and one that diverged. Not part of `make test`; see read_logs.py.
+# Installs TensorBoard and pandas into a separate folder (WORK, /tmp/moec_tensorboard) and reads the logs of two runs with them.
+# One run was killed and resumed from its checkpoint; one diverged. Not part of `make test`; see read_logs.py.
 PACKAGES=${WORK:-/tmp/moec_tensorboard}
 . "$(dirname "$0")/begin.sh"
 [ -d "$PACKAGES/tensorboard" ] || "${PYTHON:-python3}" -m pip install --quiet --target "$PACKAGES" tensorboard pandas
@@ -17,10 +17,10 @@ SPEC
 cat stdlib/*.moe >"$work/text"
 train() { moec train "$work/small.moe" --data "$work/text" --tensorboard "$@" >"$work/output" 2>&1; }
 train --out "$work/run" --steps 50 || wrong "training fails: $(cat "$work/output")"
-# As after a kill at step 59: the checkpoint is of step 50, and the events say more than it.
+# As after a kill at step 59: the checkpoint is from step 50, the event file has later steps.
 cp "$work/run/last.safetensors" "$work/kept"
-train --out "$work/run" --resume --steps 59 || wrong "going on fails: $(cat "$work/output")"
+train --out "$work/run" --resume --steps 59 || wrong "the run does not resume: $(cat "$work/output")"
 cp "$work/kept" "$work/run/last.safetensors"
-train --out "$work/run" --resume || wrong "going on fails: $(cat "$work/output")"
+train --out "$work/run" --resume || wrong "the run does not resume: $(cat "$work/output")"
 train --out "$work/diverged" --set train.lr=1e30 --set train.grad_clip=0 && wrong "nothing diverges"
 for run in run diverged; do "${PYTHON:-python3}" tests/read_logs.py "$work/$run" "$BUILD/moec"; done

@@ -1,6 +1,6 @@
-"""A report in a real headless browser: see report_browser.sh.
+"""A report in headless Chromium: see report_browser.sh.
 
-    report_browser.py PAGE JSON FOLDER      the page, what `moec compare --json` says, where screenshots go
+    report_browser.py PAGE JSON FOLDER      the page, the output of `moec compare --json`, the folder for screenshots
 """
 import json
 import os
@@ -21,7 +21,7 @@ def watch(page):
 
 
 def check_numbers(page):
-    """Losses of the table are those of the JSON."""
+    """The losses of the table equal those of the JSON."""
     head = page.locator("#comparison thead th").all_inner_texts()
     rows = page.locator("#comparison tbody tr").all()
     assert len(rows) == len(comparison["variants"])
@@ -37,7 +37,7 @@ def check_numbers(page):
 
 
 def check_loads(page):
-    """The picture of every expert's load is of the log of the first seed."""
+    """The chart of the expert load shows the log of the first seed."""
     for variant in comparison["variants"]:
         with open(os.path.join(variant["runs"][0]["folder"], "log.jsonl")) as log:
             lines = [json.loads(line) for line in log if "val_expert_load.layer" in line]

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs Playwright into a folder of its own (WORK, /tmp/moec_browser), and Chromium unless CHROMIUM names one, and opens a
-# report in it: see report_browser.py. Not part of `make test`, of which checks/report.sh reads the page without a browser.
+# Installs Playwright into a separate folder (WORK, /tmp/moec_browser), and Chromium unless CHROMIUM names one. Opens a report
+# in it; see report_browser.py. Not part of `make test`; checks/report.sh tests the page without a browser.
 #
-#     tests/report_browser.sh [DIR...]      of runs that are there; of a small sweep otherwise
+#     tests/report_browser.sh [DIR...]      report of existing runs; default: a small sweep
 PACKAGES=${WORK:-/tmp/moec_browser}
 SHOTS=${SHOTS:-/tmp/moec_browser/screenshots}
 . "$(dirname "$0")/begin.sh"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# A sweep whose runs are jobs of a real Slurm on this one machine ends with the table of a sweep without it. Wants root and Debian's
-# slurm-wlm and munge; starts daemons of its own, with everything they write in a folder that goes with them. Not part of `make test`.
+# A sweep with jobs of a real Slurm on this machine ends with the table of a local sweep. Requires root and Debian's slurm-wlm
+# and munge. Starts its own daemons; all their files are in one temporary folder. Not part of `make test`.
 . "$(dirname "$0")/begin.sh"
 for program in munged slurmctld slurmd sbatch squeue; do
-    command -v $program > /dev/null || wrong "$program is not there: apt-get install slurm-wlm munge"
+    command -v $program > /dev/null || wrong "$program is missing: apt-get install slurm-wlm munge"
 done
 host=$(hostname -s)
 chmod 755 "$work"
@@ -61,16 +61,16 @@ SPEC
 cd "$work"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
-moec sweep small.moe --data text --out plain > plain.log 2>&1 || wrong "a sweep fails: $(cat plain.log)"
-# Spaces, quotes and the patterns of sbatch in the name of the folder.
+moec sweep small.moe --data text --out plain > plain.log 2>&1 || wrong "the sweep failed: $(cat plain.log)"
+# Spaces, quotes and sbatch patterns in the name of the folder.
 jobs="the jobs %j's"
 moec sweep small.moe --data text --out "$jobs" --slurm '--time=10' > jobs.log 2>&1 || wrong "jobs: $(cat jobs.log "$jobs"/slurm_*.txt slurmd.log)"
 grep 'is submitted as job' jobs.log
 cmp plain/table.json "$jobs/table.json"
 [ -e "$jobs/slurm_0.txt" ] || wrong "the output of jobs is in another file: $(ls "$jobs")"
-# A run that a job did not end is the only one of the next array.
+# A run without a finished job is the only one of the next array.
 rm "$jobs"/base/seed_2/*
 moec sweep small.moe --data text --out "$jobs" --slurm '--time=10' > again.log 2>&1 || wrong "again: $(cat again.log)"
-grep -q ': 1 runs' again.log || wrong "not one run again: $(cat again.log)"
+grep -q ': 1 runs' again.log || wrong "not exactly one run is repeated: $(cat again.log)"
 cmp plain/table.json "$jobs/table.json"
 echo "the same table by jobs of Slurm"

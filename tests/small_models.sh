@@ -1,7 +1,7 @@
 #!/bin/sh
-# tests/small_models.sh [WORD...]: the models that are compared on devices, one line each: FILE:MODEL and options that make it
-# small. They are those of tests/layers.moe, of models/tiny.moe, one of tests/gpu.moe, and every published row at its small size.
-# WORDs choose among them.
+# tests/small_models.sh [WORD...]: prints the models that are compared on devices, one per line: FILE:MODEL and options that
+# make it small. They are the models of tests/layers.moe and models/tiny.moe, one of tests/gpu.moe, and every published row at
+# its small size. With WORDs, only lines that contain one of them.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# sweep_kill.sh [KILLS [SEED]]: a sweep of 12 runs, killed KILLS (3) times at random moments, itself or one of its runs, ends with
-# the table of one that was left alone, and makes no finished run again. Not part of `make test`.
+# sweep_kill.sh [KILLS [SEED]]: a sweep of 12 runs is killed KILLS (3) times at random times: the sweep itself or one of its
+# runs. It ends with the table of an undisturbed sweep and repeats no finished run. Not part of `make test`.
 . "$(dirname "$0")/begin.sh"
 kills=${1:-3} seed=${2:-$$}
 
@@ -12,7 +12,7 @@ cd "$work"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 
-moec sweep twelve.moe --data text --out whole --jobs 2 > whole.log 2>&1 || wrong "a sweep fails: $(cat whole.log)"
+moec sweep twelve.moe --data text --out whole --jobs 2 > whole.log 2>&1 || wrong "the sweep failed: $(cat whole.log)"
 runs=$(grep -c 'val_bits_per_byte [0-9]' whole.log)
 [ "$runs" = 12 ] || wrong "$runs runs, not 12"
 
@@ -27,7 +27,7 @@ while [ "$left" -gt 0 ]; do
     before=$(done_runs | while read -r path; do cksum "${path%result.json}output.txt"; done)
     moec sweep twelve.moe --data text --out killed --jobs 2 > killed.log 2>&1 &
     process=$!
-    # Not before some runs of this one have ended, so that it is killed early, in the middle and late.
+    # Each kill waits until some more runs have ended. Early, middle and late kills all occur.
     until [ "$(done_runs | wc -l)" -ge $(((kills - left) * 12 / (kills + 1))) ] || ! kill -0 $process 2> /dev/null; do sleep 0.1; done
     sleep "$(random "$left" 2)"
     run=$(cut -d ' ' -f 1 "/proc/$process/task/$process/children" 2> /dev/null || true)
@@ -36,17 +36,17 @@ while [ "$left" -gt 0 ]; do
     else
         victim=$process what=sweep
     fi
-    kill -9 "$victim" 2> /dev/null || wrong "the sweep was over before it could be killed: $(cat killed.log)"
+    kill -9 "$victim" 2> /dev/null || wrong "the sweep ended before the kill: $(cat killed.log)"
     [ $what = sweep ] || sleep 1
     kill -9 $process 2> /dev/null || true
     wait $process || true
     echo "killed a $what: $(done_runs | wc -l) of 12 runs have ended"
     echo "$before" | while read -r sum bytes path; do
-        [ -z "$path" ] || [ "$(cksum "$path")" = "$sum $bytes $path" ] || wrong "$path: a finished run was made again"
+        [ -z "$path" ] || [ "$(cksum "$path")" = "$sum $bytes $path" ] || wrong "$path: a finished run was repeated"
     done
     left=$((left - 1))
 done
-moec sweep twelve.moe --data text --out killed --jobs 2 > again.log 2>&1 || wrong "the sweep does not go on: $(cat again.log)"
+moec sweep twelve.moe --data text --out killed --jobs 2 > again.log 2>&1 || wrong "the sweep does not resume: $(cat again.log)"
 cmp whole/table.json killed/table.json
 cmp whole/table.csv killed/table.csv
 echo "the same table after $kills kills"

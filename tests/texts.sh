@@ -34,11 +34,12 @@ if [ ! -e "$old/texts" ]; then
     rm -rf "$old"
     mkdir -p "$old"
     git archive "$base" | tar -x -C "$old"
-    make -s -C "$old" -j2 CC="$compiler" BUILD=build SAN= build/libmoec.a >/dev/null
-    $compiler -O1 -I"$old/compiler" -o "$old/texts" "$old/tests/texts.c" "$old/build/libmoec.a" -ljansson -lm
+    archive=$(sed -n 's|^$(BUILD)/\(.*\.a\): $(COMPILER_OBJECTS)$|build/\1|p' "$old/Makefile")
+    make -s -C "$old" -j2 CC="$compiler" BUILD=build SAN= "$archive" >/dev/null
+    $compiler -O1 -I"$old/compiler" -o "$old/texts" "$old/tests/texts.c" "$old/$archive" -ljansson -lm
 fi
-make -s CC="$compiler" "$BUILD/libmoec.a" BUILD="$BUILD" >/dev/null
-$compiler -O1 -Icompiler -o "$work/texts" tests/texts.c "$BUILD/libmoec.a" -ljansson -lm
+make -s CC="$compiler" "$BUILD/libmoec_compiler.a" BUILD="$BUILD" >/dev/null
+$compiler -O1 -Icompiler -o "$work/texts" tests/texts.c "$BUILD/libmoec_compiler.a" -ljansson -lm
 
 key=$(cat "$work/specs" tests/texts.c tests/*.moe models/*.moe examples/*.moe generated/*.moe | cksum | tr ' ' _)
 [ -e "$old/$key" ] || { "$old/texts" <"$work/specs" >"$old/$key.part" && mv "$old/$key.part" "$old/$key"; }

@@ -20,12 +20,12 @@ build() {
 # clean SECTION: fails if there is a report.
 clean() {
     for report in "$work"/tsan.*; do
-        [ ! -e "$report" ] || wrong "$1: $(ls "$work"/tsan.* | wc -l) processes with reports; the first: $(head -60 "$report")"
+        [ ! -e "$report" ] || wrong "$1: $(ls "$work"/tsan.* | wc -l) processes with reports; first report: $(head -60 "$report")"
     done
     echo "$1: no reports"
 }
 
-# ---- server: completions, events, refusals and clients that go away, all at once ----
+# ---- server: concurrent completions, events, rejected requests and clients that disconnect ----
 server() {
     build "$tsan/moec"
     PATH=$tsan:$PATH
@@ -39,7 +39,7 @@ server() {
         refuse 200 '"choices"' "$at/v1/completions" -d '{"prompt":"a","max_tokens":2}'
         made=$(curl -sS "$at/metrics" | sed -n 's/^moec_generated_tokens_total //p')
         [ "$made" -gt 3000 ] || wrong "the load made $made tokens only"
-        # It ends while it works.
+        # The server stops during requests.
         curl -s -m 20 -H "$json" "$at/v1/completions" -d '{"prompt":"a","max_tokens":190,"n":20,"stream":true}' >/dev/null &
         sleep 0.2
         ended "tsan$batch"
@@ -69,6 +69,6 @@ load() {
 for section in $sections; do
     case $section in
     server) "$section" ;;
-    *) wrong "there is no section '$section'" ;;
+    *) wrong "unknown section '$section'" ;;
     esac
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
-# libmoec and the programs that it compiles under ThreadSanitizer: every function from four threads on one model and on models of
-# their own, by library_threads.c, and the threads of python/concurrency.py where Python has NumPy and PyTorch. Builds in
-# BUILD (default build/tsan-lib). OpenMP has one thread per call: ThreadSanitizer does not see how GCC's OpenMP threads
-# synchronize. Not part of `make test`.
+# libmoec and the programs that it compiles under ThreadSanitizer. library_threads.c calls every function from four threads, on
+# one shared model and on private models. python/concurrency.py does the same if Python has NumPy and PyTorch. Builds in BUILD
+# (default build/tsan-lib). OpenMP has one thread per call: ThreadSanitizer does not see how GCC's OpenMP threads synchronize.
+# Not part of `make test`.
 #
 #   PYTHON=build/python/bin/python tests/tsan_library.sh
 export BUILD="${BUILD:-build/tsan-lib}" OMP_NUM_THREADS=1

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Everything once under valgrind: the command on the CPU, what it emits, and a program that uses libmoec again and again. No
-# error, nothing lost; memory/valgrind.supp names what the OpenMP runtime and oneDNN keep. Not part of `make test`.
+# Runs every command on the CPU, emitted programs, and a program that uses libmoec repeatedly under valgrind. There must be no
+# error and no leak; memory/valgrind.supp lists memory of the OpenMP runtime and oneDNN. Not part of `make test`.
 #
 #   tests/valgrind.sh [WORD...]     only steps whose name contains a word
 . "$(dirname "$0")/begin.sh"
-# valgrind knows no AVX-512; the AVX2 products of oneDNN read beyond the end of their own copies; and the command would start
-# itself again to set how long threads wait
+# valgrind does not support AVX-512. The AVX2 products of oneDNN read beyond the end of their own copies. Without these
+# variables the command would restart itself to set the wait policy of its threads.
 export MOEC_CFLAGS=-march=x86-64-v3 ONEDNN_MAX_CPU_ISA=SSE41 DNNL_MAX_CPU_ISA=SSE41
 export GOMP_SPINCOUNT=0 OMP_NUM_THREADS=2
 flags="-g -O1 -march=x86-64-v3"
@@ -56,5 +56,5 @@ for model in dense routed; do
     checked "emitted train $model" "$work/$model.train/train" --weights "$work/$model.train/weights.bin" \
         --data "$work/text" --steps 2 --out "$work/trained.bin"
 done
-${CC:-cc} -g -O1 -Icompiler tests/memory/library.c "$BUILD/libmoec.a" -lm -ljansson -o "$work/library"
+${CC:-cc} -g -O1 -Icompiler tests/memory/library.c "$BUILD/libmoec_compiler.a" -lm -ljansson -o "$work/library"
 checked "library" "$work/library" generated/routed.moe generated/dense.moe

@@ -24,9 +24,9 @@ typedef struct DefUse {
     Program *program;
     ProgramPoint *points; /* loops and calls in execution order */
     int count;
-    /* By tensor id, in execution order, the reads of a statement first: TensorAccess * */
-    List *accesses;
-    List *writes; /* those that write */
+    /* By tensor id: TensorAccess * in execution order, the reads of a statement first; the writes
+     * among them. */
+    List *accesses, *writes;
     int tensor_count;
 } DefUse;
 

@@ -108,34 +108,6 @@ void report_help(Reports *reports, const char *format, ...) {
     va_end(arguments);
 }
 
-/* The release that drops the names deprecated in this one. */
-#define REMOVAL "0.4"
-
-void report_renamed(Reports *reports, Span span, const char *kind, const char *old,
-                    const char *now) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static Arena *arena;
-    static Table printed; /* const char *: lines */
-    if (reports->saved) return;
-    if (reports->shown) {
-        report_warning(reports, span, "%s '%s' is now '%s'", kind, old, now);
-        report_help(reports, "write '%s'; the old name will be removed in version " REMOVAL, now);
-        return;
-    }
-    pthread_mutex_lock(&lock);
-    if (!arena) arena = arena_new();
-    const char *line = arena_format(arena, "%s '%s' is now '%s'", kind, old, now);
-    uint64_t hash = hash_text(HASH_START, line);
-    const List *known = table_find(&printed, hash);
-    bool repeated = false;
-    for (int i = 0; i < known->count; i++) repeated |= !strcmp(known->items[i], line);
-    if (!repeated) {
-        table_add(arena, &printed, hash, (void *)line);
-        fprintf(stderr, "note: %s; the old name will be removed in version " REMOVAL "\n", line);
-    }
-    pthread_mutex_unlock(&lock);
-}
-
 bool reports_guard(Reports *reports, void (*run)(void *data), void *data) {
     jmp_buf here;
     if (reports->way_out) {
@@ -269,6 +241,13 @@ static const char *code_of(const Report *report) {
     return report->severity == SEVERITY_ERROR ? error_code(report->message) : NULL;
 }
 
+/* "FILE:LINE:COLUMN: ", or "moec: " without a location. */
+static const char *location_of(Arena *arena, Span span) {
+    if (!span.source) return "moec: ";
+    return arena_format(arena, "%s:%d:%d: ", shown(arena, span.source->path), span_line(span),
+                        span_column(span));
+}
+
 static void add_reports(Text *text, Arena *arena, const List *list) {
     Text out = *text;
     for (int i = 0; i < list->count; i++) {
@@ -277,17 +256,49 @@ static void add_reports(Text *text, Arena *arena, const List *list) {
             text_add(&out, "  help: %s\n", shown(arena, report->message));
             continue;
         }
-        if (report->span.source)
-            text_add(&out, "%s:%d:%d: ", shown(arena, report->span.source->path),
-                     span_line(report->span), span_column(report->span));
-        else
-            text_add(&out, "moec: ");
         const char *code = code_of(report);
-        text_add(&out, "%s%s%s%s: %s\n", severity_names[report->severity], code ? "[" : "",
-                 code ? code : "", code ? "]" : "", shown(arena, report->message));
+        text_add(&out, "%s%s%s%s%s: %s\n", location_of(arena, report->span),
+                 severity_names[report->severity], code ? "[" : "", code ? code : "",
+                 code ? "]" : "", shown(arena, report->message));
         if (report->span.source) add_picture(&out, arena, report->span);
     }
     *text = out;
+}
+
+/* The release that drops the names deprecated in this one. */
+#define REMOVAL "0.4"
+
+static bool notes_are_off;
+
+void reports_print_notes(bool print) {
+    notes_are_off = !print;
+}
+
+void report_renamed(Reports *reports, Span span, const char *kind, const char *old,
+                    const char *now) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static Arena *arena;
+    static Table printed; /* const char *: lines */
+    if (reports->saved) return;
+    if (reports->shown) {
+        report_warning(reports, span, "%s '%s' is now '%s'", kind, old, now);
+        report_help(reports, "write '%s'; the old name will be removed in version " REMOVAL, now);
+        return;
+    }
+    if (notes_are_off) return;
+    pthread_mutex_lock(&lock);
+    if (!arena) arena = arena_new();
+    const char *line = arena_format(arena, "%s '%s' is now '%s'", kind, old, now);
+    uint64_t hash = hash_text(HASH_START, line);
+    const List *known = table_find(&printed, hash);
+    bool repeated = false;
+    for (int i = 0; i < known->count; i++) repeated |= !strcmp(known->items[i], line);
+    if (!repeated) {
+        table_add(arena, &printed, hash, (void *)line);
+        fprintf(stderr, "%snote: %s; the old name will be removed in version " REMOVAL "\n",
+                location_of(arena, span), line);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 char *reports_text(const Reports *reports, Arena *arena) {

@@ -60,9 +60,12 @@ void report_note(Reports *reports, Span span, const char *format, ...)
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Notes the use of a deprecated name: "option 'top' is now 'top_k'". One line on stderr per name
- * and process; in an editor a warning at the span. */
+ * and process, with the location of its first use; in an editor a warning at the span. */
 void report_renamed(Reports *reports, Span span, const char *kind, const char *old,
                     const char *now);
+
+/* Whether report_renamed prints lines on stderr; the initial state. */
+void reports_print_notes(bool print);
 
 /* Runs a function that can call report_give_up. Returns false if it did; an error was reported.
  * Inside another guard, control returns to the outer guard. */

@@ -1,5 +1,5 @@
-/* embedded: the standard library inside the binary, so that a copied command works alone. Written
- * by embed.c at build time. */
+/* embedded: the standard library and the error index inside the binary, so that a copied command
+ * works alone. Written by embed.c at build time. */
 #ifndef EMBEDDED_H
 #define EMBEDDED_H
 
@@ -7,5 +7,7 @@
 
 /* Names are below stdlib/: "decoder.moe". */
 extern const EmbeddedFile stdlib_files[];
+/* compiler/ERRORS.md. */
+extern const EmbeddedFile error_pages[];
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/message.h"
 #include "base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -120,6 +121,22 @@ bool file_exists(const char *path) {
 bool file_is_folder(const char *path) {
     struct stat status;
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+uint64_t file_bytes(const char *path) {
+    struct stat status;
+    if (stat(path, &status) != 0) return 0;
+    if (!S_ISDIR(status.st_mode)) return (uint64_t)status.st_size;
+    uint64_t bytes = 0;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.') continue;
+        char *inside = path_join(path, entry->d_name);
+        bytes += file_bytes(inside);
+        free(inside);
+    }
+    if (folder) closedir(folder);
+    return bytes;
 }
 
 bool folder_make_quietly(const char *path) {

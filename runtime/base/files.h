@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* The path "-" means stdin in functions that open a file for reading, and stdout in
@@ -39,6 +40,8 @@ bool file_map(const char *path, const char *remedy, Mapping *mapping);
 void file_unmap(Mapping *mapping);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Bytes of a file, or of all files in a folder; 0 for neither. */
+uint64_t file_bytes(const char *path);
 /* Makes a folder and those above it; false after a message. */
 bool folder_make(const char *path);
 /* The same without a message; errno has the reason. */

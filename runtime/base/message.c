@@ -1,16 +1,12 @@
 #include "base/message.h"
 
 #include "abi/error_code.h"
-#include "abi/quantity.h"
-#include "base/files.h"
 #include "base/progress.h"
 
-#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static _Thread_local FILE *elsewhere;
@@ -122,39 +118,15 @@ bool error_message(const char *help, const char *format, ...) {
     return false;
 }
 
-/* Bytes of a file, or of all files in a folder. */
-static double bytes_of(const char *path) {
-    struct stat status;
-    if (stat(path, &status) != 0) return 0;
-    if (!S_ISDIR(status.st_mode)) return (double)status.st_size;
-    double bytes = 0;
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (entry->d_name[0] == '.') continue;
-        char *inside = NULL;
-        if (asprintf(&inside, "%s/%s", path, entry->d_name) < 0) continue;
-        bytes += bytes_of(inside);
-        free(inside);
-    }
-    if (folder) closedir(folder);
-    return bytes;
-}
-
-void written_message(const char *path, const char *next, ...) {
+void line_message(const char *format, ...) {
     char *text = NULL;
-    if (level < 0 || file_is_standard(path)) return;
-    progress_clear();
-    fflush(stdout);
-    if (asprintf(&text, "wrote %s (%s)", path, quantity(bytes_of(path), "B").text) >= 0) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (level >= 0 && vasprintf(&text, format, arguments) >= 0) {
+        progress_clear();
+        fflush(stdout);
         clean(text);
         fprintf(message_file(), "%s\n", text);
-        free(text);
-    }
-    va_list arguments;
-    va_start(arguments, next);
-    if (next && vasprintf(&text, next, arguments) >= 0) {
-        clean(text);
-        fprintf(message_file(), "  next: %s\n", text);
         free(text);
     }
     va_end(arguments);

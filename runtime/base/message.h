@@ -30,8 +30,7 @@ void note_message(const char *format, ...) __attribute__((format(printf, 1, 2)))
 void detail_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the reports of the compiler to stderr, the words error, warning and note in color. */
 void message_reports(const char *reports);
-/* Prints "wrote PATH (SIZE)" to stderr and, unless next is NULL, "  next: COMMAND". The size of a
- * folder is that of its files. Nothing is printed for stdout, "-". */
-void written_message(const char *path, const char *next, ...) __attribute__((format(printf, 2, 3)));
+/* Prints a line to stderr, unless level is below 0. */
+void line_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -244,13 +244,6 @@ double device_ceiling_products(Device *device, bool rounded) {
     return best;
 }
 
-float *update_numbers(const MoecUpdate *update, const float *scalars) {
-    int width = update->scalar_count, count = update->group_count * width;
-    float *numbers = memory_new(sizeof *numbers * (size_t)(count + 1));
-    for (int i = 0; i < count; i++) numbers[i] = update->own[i] * scalars[i % width];
-    return numbers;
-}
-
 Device *device_cpu(void) {
     static Device cpu = {.kind = &kind, .name = "cpu"};
     return &cpu;

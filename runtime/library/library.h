@@ -9,6 +9,7 @@
 #include "library/moec.h"
 #include "moec.h"
 #include "model/decoder.h"
+#include "base/text_list.h"
 #include "model/reports.h"
 #include "tokenizer/tokenizer.h"
 #include "training/checkpoint.h"
@@ -43,6 +44,7 @@ typedef struct Request {
     size_t count;     /* bytes of the text, or number of tokens */
     const MoecLoad *load;
     const MoecGeneration *how;
+    const MoecTraining *training;
     const int32_t *tokens;
     MoecKind kind;
     int index;
@@ -62,6 +64,12 @@ int library_call(Work *work, const Request *request);
 /* Initialize the lock and add the model to the list of all models; remove it again. */
 void library_add(MoecModel *model);
 void library_remove(MoecModel *model);
+
+/* The options of a model: "key=value" texts. False after a message if one is NULL or there are too
+ * many. */
+bool library_sets(const char *const *sets, int count, TextList *list);
+/* Opens a spec or run by path, or the text of a spec. NULL after a message. */
+MoecCompiler *library_spec(const char *path, const char *text, const TextList *sets);
 
 /* False after a message that names the argument if the pointer is NULL. */
 bool library_given(const void *pointer, const char *argument);

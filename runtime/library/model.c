@@ -26,10 +26,28 @@ static MoecCompiler *open_text(const char *text, const TextList *sets) {
     return NULL;
 }
 
+MoecCompiler *library_spec(const char *path, const char *text, const TextList *sets) {
+    if (!path != !text) return text ? open_text(text, sets) : spec_open(path, sets);
+    error_message(NULL, "expected either a path or the text of a spec, got %s",
+                  path ? "both" : "neither");
+    return NULL;
+}
+
+bool library_sets(const char *const *sets, int count, TextList *list) {
+    if (count < 0 || count > LIST_LIMIT)
+        return error_message(NULL, "set_count is %d: expected 0 to %d", count, LIST_LIMIT);
+    if (count && !library_given((const void *)sets, "sets")) return false;
+    for (list->count = 0; list->count < count; list->count++) {
+        if (!sets[list->count]) return error_message(NULL, "sets[%d] is NULL", list->count);
+        list->items[list->count] = sets[list->count];
+    }
+    return true;
+}
+
 static bool open_compiler(MoecModel *model, const char *path, const MoecLoad *load) {
-    TextList sets = {.count = load->set_count};
-    for (int i = 0; i < sets.count; i++) sets.items[i] = load->sets[i];
-    model->compiler = load->spec ? open_text(load->spec, &sets) : spec_open(path, &sets);
+    TextList sets;
+    if (!library_sets(load->sets, load->set_count, &sets)) return false;
+    model->compiler = library_spec(path, load->spec, &sets);
     if (model->compiler && load->input_gradients) moec_differentiate_inputs(model->compiler);
     if (model->compiler && load->cotangent) moec_split_training(model->compiler, load->cotangent);
     if (model->compiler && path && spec_is_run(path)) {
@@ -90,21 +108,8 @@ static bool load_model(const char *path, const MoecLoad *load, MoecModel *model)
     return model->file ? model_read(model->model, model->file, false) : model_put(model->model);
 }
 
-static bool check_sets(const MoecLoad *load) {
-    if (load->set_count < 0 || load->set_count > LIST_LIMIT)
-        return error_message(NULL, "set_count is %d: expected 0 to %d", load->set_count,
-                             LIST_LIMIT);
-    if (load->set_count && !library_given(load->sets, "sets")) return false;
-    for (int i = 0; i < load->set_count; i++)
-        if (!load->sets[i]) return error_message(NULL, "sets[%d] is NULL", i);
-    return true;
-}
-
-static bool check_load(const char *path, const MoecLoad *load) {
+static bool check_load(const MoecLoad *load) {
     const int known = MOEC_CAN_RUN | MOEC_CAN_TRAIN | MOEC_CAN_GENERATE;
-    if (!path == !load->spec)
-        return error_message(NULL, "expected either a path or the text of a spec, got %s",
-                             path ? "both" : "neither");
     if (load->can & ~known)
         return error_message(NULL,
                              "can is %d: expected a sum of MOEC_CAN_RUN, MOEC_CAN_TRAIN and "
@@ -119,14 +124,14 @@ static bool check_load(const char *path, const MoecLoad *load) {
         return error_message(NULL,
                              "context is %ld: expected 1 to %d, or 0 for the context of the spec",
                              load->context, INT32_MAX);
-    return check_sets(load);
+    return true;
 }
 
 static bool load(const Request *request) {
     MoecModel **model = request->result;
     if (!library_given(model, "model")) return false;
     *model = NULL;
-    if (!check_load(request->text, request->load)) return false;
+    if (!check_load(request->load)) return false;
     *model = memory_new(sizeof **model);
     library_add(*model);
     if (load_model(request->text, request->load, *model)) return true;

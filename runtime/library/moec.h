@@ -1,4 +1,4 @@
-/* moec: load, run, differentiate, train and generate with trained models and specs from C.
+/* moec: train, load, run, differentiate and generate with models and specs from C.
  *
  *     MoecModel *model;
  *     if (moec_load("run", NULL, &model) != 0) { fputs(moec_message(), stderr); exit(1); }
@@ -135,6 +135,55 @@ int moec_differentiate(MoecModel *model, uint64_t seed);
 size_t moec_tape_bytes(const MoecModel *model);
 int moec_forward(MoecModel *model, uint64_t seed, void *tape);
 int moec_backward(MoecModel *model, uint64_t seed, void *tape);
+
+/* ---- training runs ---- */
+
+/* State of a run after an optimizer step. */
+typedef struct MoecProgress {
+    long step, steps; /* steps done, and planned */
+    double loss;      /* training loss before the update in nats/token; its mean over the step */
+    double grad_norm; /* global gradient norm before clipping */
+    double lr;        /* learning rate of the step */
+    double val_loss;  /* of the last evaluation in nats/token; NaN before the first one */
+    int evaluated;    /* 1: val_loss was computed after this step */
+} MoecProgress;
+
+typedef struct MoecTraining {
+    const char *spec;        /* text of a spec, instead of a path */
+    const char *const *sets; /* "key=value", as in MoecLoad */
+    int set_count;
+    const char *data;      /* training data: text, token files, examples, as --data */
+    const char *val_data;  /* validation data; NULL: the end of the training data */
+    const char *tokenizer; /* path of a tokenizer.json; NULL: the tokens of a text are its bytes */
+    const char *out;       /* run directory, which is created */
+    const char *init_from; /* run or checkpoint with the initial weights; NULL: random weights */
+    int init_missing;      /* 1: random initialization of parameters that init_from lacks */
+    const char *device;    /* "cpu", "cuda" or "cuda:N"; NULL: "cpu" */
+    long steps;            /* total number of optimizer steps; 0: train.steps of the spec */
+    uint64_t seed;         /* of weights, data order and dropout, below 2^63; 0: train.seed */
+    long stop_after;       /* step to stop after, as after on_step; 0: none */
+    double diverged_above; /* loss above which the run fails; 0: none */
+    int resume;            /* 1: continue from out/last.safetensors, if there is one */
+    int tensorboard;       /* 1: also write the log for TensorBoard */
+    /* Called after each step. A result other than 0 stops the run with a checkpoint. It may call
+     * the functions of models, and no function that trains in the same run directory. NULL: not
+     * called. */
+    int (*on_step)(void *context, const MoecProgress *progress);
+    void *context; /* of on_step */
+} MoecTraining;
+
+/* Trains a model as `moec train` does, with the same losses and files (runtime/FILES.md): the
+ * directory `out` receives last.safetensors, best.safetensors, log.jsonl and run.json, and
+ * moec_load(out, ...) loads the result. path: a spec, FILE or FILE:MODEL; NULL with the member
+ * `spec`. The members data and out are required.
+ *
+ * Returns 0 after the last step, after stop_after, or after on_step has stopped the run; `resume`
+ * continues a stopped run. Returns 1 for wrong arguments, a spec with errors, data that does not
+ * fit, a directory that already contains a run, and for a loss, gradient or weight that is not
+ * finite. The last checkpoint is then unchanged. The message names the flags of `moec train`. It
+ * contains notes also after a result of 0: for example a spec that has changed since the start of
+ * a resumed run. */
+int moec_train(const char *path, const MoecTraining *training);
 
 /* ---- text ---- */
 

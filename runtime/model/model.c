@@ -271,6 +271,12 @@ size_t model_bytes(const Model *model) {
            moments * moment_bytes(table) + halves + table->state_bytes + model->arena_bytes;
 }
 
+size_t model_elements(const Model *model) {
+    size_t count = 0;
+    for (int i = 0; i < model->parameter_count; i++) count += model->parameters[i].count;
+    return count;
+}
+
 enum { INITIAL_VALUES = 512 }; /* values per block */
 
 static void initial_values(const MoecTensor *tensor, uint64_t seed, size_t first, size_t count,

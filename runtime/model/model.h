@@ -71,6 +71,8 @@ bool model_tell_nonsense(const Model *model, const char *what);
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind);
 /* Bytes of all blocks above. */
 size_t model_bytes(const Model *model);
+/* Elements of all parameters. */
+size_t model_elements(const Model *model);
 
 /* Initializes all parameters and states as their `~` specifies, each a function of (seed, public
  * name, element). */

@@ -2,51 +2,20 @@
 
 #include "base/memory.h"
 #include "data/random.h"
+#include "model/pick.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Candidate {
-    double weight;
-    int32_t token;
-} Candidate;
-
-static int by_weight(const void *a, const void *b) {
-    const Candidate *first = a, *second = b;
-    if (first->weight != second->weight) return first->weight > second->weight ? -1 : 1;
-    return first->token - second->token;
-}
-
-static int32_t most_likely(const float *logits, long vocabulary) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < vocabulary; i++)
-        if (logits[i] > logits[best]) best = i;
-    return best;
-}
-
-/* Number of sorted candidates that remain after the cut, and the sum of their weights. */
-static long cut(const Sampling *sampling, const Candidate *candidates, long count, double *sum) {
-    if (sampling->top_k > 0 && sampling->top_k < count) count = sampling->top_k;
-    while (count > 1 && candidates[count - 1].weight < sampling->min_p * candidates[0].weight)
-        count--;
-    double total = 0, reached = 0;
-    for (long i = 0; i < count; i++) total += candidates[i].weight;
-    long kept = 0;
-    while (kept < count && (kept == 0 || reached < sampling->top_p * total))
-        reached += candidates[kept++].weight;
-    *sum = reached;
-    return kept;
-}
-
 bool sample_possible(const float *logits, long vocabulary) {
     for (long i = 0; i < vocabulary; i++)
         if (isnan(logits[i])) return false;
-    return isfinite(logits[most_likely(logits, vocabulary)]);
+    return isfinite(logits[pick_most_likely(logits, vocabulary)]);
 }
 
 double sample_log_sum(const float *logits, long vocabulary) {
-    double largest = (double)logits[most_likely(logits, vocabulary)], sum = 0;
+    double largest = (double)logits[pick_most_likely(logits, vocabulary)], sum = 0;
     for (long i = 0; i < vocabulary; i++) sum += exp((double)logits[i] - largest);
     return largest + log(sum);
 }
@@ -96,19 +65,13 @@ const float *sample_adjust(const Sampling *sampling, const float *logits, float 
 
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,
                      uint64_t place) {
-    int32_t best = most_likely(logits, vocabulary);
-    if (sampling->temperature <= 0) return best;
+    const Picking picking = {.temperature = sampling->temperature,
+                             .top_k = sampling->top_k,
+                             .top_p = sampling->top_p,
+                             .min_p = sampling->min_p};
     Candidate *candidates = memory_new(sizeof *candidates * (size_t)vocabulary);
-    for (int32_t i = 0; i < vocabulary; i++)
-        candidates[i] =
-            (Candidate){exp(((double)logits[i] - (double)logits[best]) / sampling->temperature), i};
-    qsort(candidates, (size_t)vocabulary, sizeof *candidates, by_weight);
-    double sum;
-    long kept = cut(sampling, candidates, vocabulary, &sum), chosen = 0;
-    double left = random_uniform(sampling->seed, place) * sum;
-    while (chosen < kept - 1 && left >= candidates[chosen].weight)
-        left -= candidates[chosen++].weight;
-    int32_t token = candidates[chosen].token;
+    int32_t token =
+        pick_token(&picking, logits, vocabulary, random_uniform(sampling->seed, place), candidates);
     free(candidates);
     return token;
 }

@@ -58,11 +58,12 @@ def error_entry():
 
 def page():
     yield HEAD
-    for title, file, prefix in [("moec", "__init__.py", "moec."), ("moec.torch", "torch.py", "moec.torch.")]:
-        text = documented(ast.parse((PACKAGE / file).read_text(encoding="utf-8")), file)
+    for title, files in [("moec", ["__init__.py", "training.py"]), ("moec.torch", ["torch.py"])]:
+        text = documented(ast.parse((PACKAGE / files[0]).read_text(encoding="utf-8")), files[0])
         yield f"\n## {title}\n\n{text}\n"
-        yield from module_entries(file, prefix)
-        if file == "__init__.py":
+        for file in files:
+            yield from module_entries(file, title + ".")
+        if title == "moec":
             yield error_entry()
             yield entry("`moec.__version__`", "Version of the package, as text.")
 

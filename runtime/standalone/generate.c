@@ -1,17 +1,18 @@
 /* generate: completes a text. Tokens are those of tokenizer.bin, or bytes without that file.
  *
- *     ./generate -p TEXT [-n N] [--temperature T] [--seed N] [--numbers 1] [--speed 1]
- *     [--weights weights.bin] [--tokenizer tokenizer.bin]
+ *     ./generate -p TEXT [-n N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed N]
+ *     [--token-ids] [--perf] [--weights weights.bin] [--tokenizer tokenizer.bin]
  *
- * -p and -n are also --prompt and --max-tokens, as in moec generate. --temperature 0: greedy
- * sampling. --numbers 1: the prompt is a list of token ids, separated by spaces. --speed 1: prints
- * the tokens per second at the end. */
+ * The options have the meaning of those of moec generate, and the same seed makes the same text.
+ * -p and -n are also --prompt and --max-tokens. --temperature 0: greedy sampling. --token-ids:
+ * prompt and output are token ids, separated by spaces. --perf: prints the tokens per second. */
 #include "lexicon.h"
 #include "model.h"
-#include "streams.h"
 #include "options.h"
+#include "pick.h"
+#include "random.h"
+#include "streams.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,38 +20,12 @@
 
 typedef struct Options {
     const char *prompt, *weights, *tokenizer;
-    long tokens, speed, numbers;
-    double temperature;
+    long tokens;
+    long old_numbers, old_speed; /* former options: --numbers 1 is about the prompt alone */
+    int token_ids, perf;
+    Picking picking;
     uint64_t seed;
 } Options;
-
-static int32_t likeliest(const float *logits, long count) {
-    long best = 0;
-    for (long i = 1; i < count; i++)
-        if (logits[i] > logits[best]) best = i;
-    return (int32_t)best;
-}
-
-/* The next number in [0, 1) of a splitmix64 generator. */
-static double draw(uint64_t *state) {
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
-static int32_t sample(const float *logits, long count, double temperature, uint64_t *state) {
-    int32_t best = likeliest(logits, count);
-    if (temperature <= 0) return best;
-    double total = 0;
-    for (long i = 0; i < count; i++) total += exp((logits[i] - logits[best]) / temperature);
-    double left = draw(state) * total;
-    for (long i = 0; i < count; i++) {
-        left -= exp((logits[i] - logits[best]) / temperature);
-        if (left < 0) return (int32_t)i;
-    }
-    return best;
-}
 
 static double seconds_now(void) {
     struct timespec now;
@@ -97,11 +72,12 @@ static void write_held(Held *held, int end) {
     }
 }
 
-static void write_token(const Lexicon *lexicon, const Model *model, int32_t token, Held *held) {
-    if (!lexicon && model_vocabulary(model) <= 256) {
-        putchar(token);
-    } else if (!lexicon) {
+static void write_token(const Lexicon *lexicon, const Model *model, int32_t token, int as_id,
+                        Held *held) {
+    if (as_id || (!lexicon && model_vocabulary(model) > 256)) {
         printf(" %ld", (long)token);
+    } else if (!lexicon) {
+        putchar(token);
     } else {
         size_t length;
         const char *bytes = lexicon_text(lexicon, token, &length);
@@ -124,7 +100,7 @@ static int read_prompt(Model *model, const Lexicon *lexicon, const Options *opti
                        const float **logits) {
     int error = MODEL_FINE;
     int32_t *tokens = NULL;
-    if (options->numbers) {
+    if (options->token_ids || options->old_numbers) {
         char *end = NULL;
         for (const char *at = options->prompt; *at && !error; at = end + strspn(end, " ,")) {
             long token = strtol(at, &end, 10);
@@ -142,21 +118,45 @@ static int read_prompt(Model *model, const Lexicon *lexicon, const Options *opti
     return error;
 }
 
-/* Reads the prompt, then writes tokens until there are enough or the context is full. */
+/* Writes tokens until there are enough or the KV cache is full; returns their number. */
+static long write_tokens(Model *model, const Lexicon *lexicon, const Options *options,
+                         const float *logits, Candidate *candidates, int *error) {
+    Held held = {.count = 0};
+    long made = 0;
+    while (made < options->tokens && !*error && !ferror(stdout)) {
+        double u = random_uniform(options->seed, (uint64_t)made);
+        int32_t token =
+            pick_token(&options->picking, logits, model_vocabulary(model), u, candidates);
+        write_token(lexicon, model, token, options->token_ids, &held);
+        if (++made < options->tokens) *error = model_step(model, token, &logits);
+    }
+    write_held(&held, 1);
+    return made;
+}
+
+/* Reads the prompt, writes the text, then reports the speed or a full KV cache. */
 static int generate(Model *model, const Lexicon *lexicon, const Options *options) {
     const float *logits = NULL;
     int error = read_prompt(model, lexicon, options, &logits);
     if (error || !logits) return error ? error : MODEL_BAD_TOKEN;
-    uint64_t state = options->seed;
-    Held held = {.count = 0};
+    Candidate *candidates = malloc(sizeof *candidates * (size_t)model_vocabulary(model));
+    if (!candidates) return MODEL_NO_MEMORY;
     fputs(options->prompt, stdout);
-    for (long i = 0; i < options->tokens && !error && !ferror(stdout); i++) {
-        int32_t token = sample(logits, model_vocabulary(model), options->temperature, &state);
-        write_token(lexicon, model, token, &held);
-        error = i + 1 < options->tokens ? model_step(model, token, &logits) : MODEL_FINE;
-    }
-    write_held(&held, 1);
-    return error == MODEL_FULL ? MODEL_FINE : error;
+    double began = seconds_now();
+    long made = write_tokens(model, lexicon, options, logits, candidates, &error);
+    double seconds = seconds_now() - began;
+    free(candidates);
+    if (error && error != MODEL_FULL) return error;
+    putchar('\n');
+    fflush(stdout);
+    if (error)
+        fprintf(stderr,
+                "note: the text ends after %ld of %ld tokens: the KV cache has %ld positions; "
+                "moec emit -c N sets their number\n",
+                made, options->tokens, model_context(model));
+    if (options->perf || options->old_speed)
+        fprintf(stderr, "%ld tokens, %.1f tokens/s\n", made, (double)made / seconds);
+    return MODEL_FINE;
 }
 
 static int read_options(Options *options, int count, char **arguments) {
@@ -165,22 +165,21 @@ static int read_options(Options *options, int count, char **arguments) {
         {.name = "-p", .text = &options->prompt},
         {.name = "--weights", .text = &options->weights},
         {.name = "--tokenizer", .text = &options->tokenizer},
-        {.name = "--numbers", .whole = &options->numbers},
+        {.name = "--token-ids", .flag = &options->token_ids},
         {.name = "--max-tokens", .whole = &options->tokens},
-        {.name = "--tokens", .whole = &options->tokens}, /* former name */
         {.name = "-n", .whole = &options->tokens},
-        {.name = "--speed", .whole = &options->speed},
-        {.name = "--temperature", .real = &options->temperature},
+        {.name = "--perf", .flag = &options->perf},
+        {.name = "--temperature", .real = &options->picking.temperature},
+        {.name = "--top-k", .whole = &options->picking.top_k},
+        {.name = "--top-p", .real = &options->picking.top_p},
+        {.name = "--min-p", .real = &options->picking.min_p},
         {.name = "--seed", .seed = &options->seed},
+        {.name = "--numbers", .whole = &options->old_numbers}, /* former names */
+        {.name = "--speed", .whole = &options->old_speed},
+        {.name = "--tokens", .whole = &options->tokens},
     };
     return options_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
            options->prompt && *options->prompt;
-}
-
-static void finish(const Model *model, const Options *options, double began) {
-    putchar('\n');
-    if (options->speed)
-        fprintf(stderr, "%.4g tokens/s\n", (double)model_position(model) / (seconds_now() - began));
 }
 
 /* Opens the tokenizer of the folder, if there is one. Returns an error message or NULL. */
@@ -188,22 +187,28 @@ static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Opt
     int error = lexicon_open(lexicon, options->tokenizer);
     if (error && error != LEXICON_NO_FILE)
         return error == LEXICON_DAMAGED ? "the tokenizer is damaged" : "not enough memory";
-    if (options->numbers || (*lexicon && lexicon_encodes(*lexicon))) return NULL;
+    if (options->token_ids || options->old_numbers || (*lexicon && lexicon_encodes(*lexicon)))
+        return NULL;
     if (*lexicon)
         return "this folder cannot encode text with the tokenizer of the model (see README.md): "
-               "pass the prompt as token ids, with --numbers 1";
+               "pass the prompt as token ids, with --token-ids";
     return model_vocabulary(model) <= 256 ? NULL
                                           : "the model has no tokenizer and its tokens are not "
-                                            "bytes: pass the prompt as token ids, with --numbers 1";
+                                            "bytes: pass the prompt as token ids, with --token-ids";
 }
 
 int main(int count, char **arguments) {
     streams_hold();
-    Options options = {.weights = "weights.bin", .tokenizer = "tokenizer.bin", .tokens = 100};
+    Options options = {.weights = "weights.bin",
+                       .tokenizer = "tokenizer.bin",
+                       .tokens = 100,
+                       .seed = 1,
+                       .picking.top_p = 1};
     if (!read_options(&options, count, arguments)) {
         fprintf(stderr,
-                "usage: %s -p, --prompt TEXT [-n, --max-tokens N] [--temperature T] [--seed N] "
-                "[--numbers 1] [--speed 1] [--weights FILE] [--tokenizer FILE]\n",
+                "usage: %s -p, --prompt TEXT [-n, --max-tokens N] [--temperature T] [--top-k K] "
+                "[--top-p P] [--min-p P] [--seed N] [--token-ids] [--perf] [--weights FILE] "
+                "[--tokenizer FILE]\n",
                 arguments[0]);
         return 2;
     }
@@ -213,10 +218,8 @@ int main(int count, char **arguments) {
     int of_file = error == MODEL_NO_FILE || error == MODEL_NOT_OURS || error == MODEL_DAMAGED;
     const char *file = of_file ? options.weights : "";
     const char *problem = error ? model_error(error) : open_lexicon(&lexicon, model, &options);
-    double began = seconds_now();
     if (!problem) {
         error = generate(model, lexicon, &options);
-        if (!error) finish(model, &options, began);
         problem = error ? model_error(error) : streams_end();
     }
     if (problem) fprintf(stderr, "%s: %s%s%s\n", arguments[0], file, *file ? ": " : "", problem);

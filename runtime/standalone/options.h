@@ -1,4 +1,4 @@
-/* options: command-line options of the programs of this folder: pairs of a name and a value. */
+/* options: command-line options of the programs of this folder: a name and a value, or a name. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
@@ -16,6 +16,7 @@ typedef struct Option {
     long *whole;
     double *real;
     uint64_t *seed;
+    int *flag; /* without a value */
 } Option;
 
 /* Parses a value. Returns 1 if valid: the whole text is a number of at least 0, or a text. */
@@ -31,11 +32,10 @@ static int option_take(const Option *option, const char *text) {
     return number && !*end && !errno && (!option->real || isfinite(*option->real));
 }
 
-/* Parses all arguments. Returns 1 if they are pairs with known names; otherwise prints an error,
- * except for -h and --help: the caller prints the usage. */
+/* Parses all arguments. Returns 1 if all names are known; otherwise prints an error, except for -h
+ * and --help: the caller prints the usage. */
 static int options_read(const Option *options, int known, int count, char **arguments) {
-    for (int i = 1; i < count; i += 2) {
-        const char *value = i + 1 < count ? arguments[i + 1] : NULL;
+    for (int i = 1; i < count; i++) {
         const Option *option = options;
         while (option < options + known && strcmp(option->name, arguments[i]) != 0) option++;
         if (!strcmp(arguments[i], "-h") || !strcmp(arguments[i], "--help")) return 0;
@@ -43,6 +43,11 @@ static int options_read(const Option *options, int known, int count, char **argu
             fprintf(stderr, "%s: unknown option %s\n", arguments[0], arguments[i]);
             return 0;
         }
+        if (option->flag) {
+            *option->flag = 1;
+            continue;
+        }
+        const char *value = ++i < count ? arguments[i] : NULL;
         if (!value || !option_take(option, value)) {
             fprintf(stderr, "%s: %s expects a %s, got '%s'\n", arguments[0], option->name,
                     option->text   ? "text"

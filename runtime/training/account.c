@@ -29,7 +29,7 @@ static char *processor_name(void) {
 
 static json_t *start_json(const Account *account) {
     json_t *command = json_array();
-    for (int i = 0; account->command[i]; i++)
+    for (int i = 0; account->command && account->command[i]; i++)
         json_array_append_new(command, json_escaped(account->command[i]));
     char when[40], *processor = processor_name();
     time_t now = time(NULL);

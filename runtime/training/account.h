@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct Account {
-    char **command; /* as typed, NULL-terminated */
+    char **command; /* as typed, NULL-terminated; NULL: of a program */
     const char *model, *spec, *device, *data, *validation, *tokenizer; /* some may be NULL */
     uint64_t seed, data_tokens;
     long step, steps;       /* steps done at this start; steps in total */

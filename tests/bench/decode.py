@@ -1,6 +1,6 @@
-"""llama.cpp beside us: decode.py FOLDER files FILE.gguf writes FOLDER/f32.gguf, f16.gguf and q8_0.gguf of a llama, with tokens
-that have a spelling each; decode.py FOLDER tokens makes FOLDER/tokens.bin to train on; decode.py FOLDER run NAME COUNT decodes
-COUNT tokens behind the prompt 1 5 7, the likeliest always, and prints tokens per second and, a line later, the tokens."""
+"""llama.cpp for decode.sh. decode.py FOLDER files FILE.gguf writes FOLDER/f32.gguf, f16.gguf and q8_0.gguf of a llama, with one
+text per token. decode.py FOLDER tokens writes FOLDER/tokens.bin for training. decode.py FOLDER run NAME COUNT greedily decodes COUNT
+tokens after the prompt 1 5 7 and prints tokens per second and, on a second line, the tokens."""
 
 import struct
 import sys
@@ -38,7 +38,7 @@ def files(path):
 
 def tokens():
     count = 520
-    with open(FOLDER + "/tokens.bin", "wb") as file:  # as llm.c has them
+    with open(FOLDER + "/tokens.bin", "wb") as file:  # in the format of llm.c
         file.write(struct.pack("<256I", 20240520, 1, count, *[0] * 253))
         file.write(struct.pack(f"<{count}H", *[i * 977 % VOCABULARY for i in range(count)]))
 

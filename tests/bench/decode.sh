@@ -1,9 +1,9 @@
 #!/bin/sh
-# How fast 238 million weights decode, one token after the other, in f32, bf16 and int8, beside reading memory and beside
-# llama.cpp (f32, f16, Q8_0) with the same weights. The packages gguf and xllamacpp, which brings llama.cpp with it, are installed
-# into a folder of their own (PEERS, build/peers_decode), or PYTHONPATH names one. Rounds alternate, because a shared machine
-# drifts. In f32 both write the same tokens, or nothing is timed. Keys and values are kept in f32 beside f32, else in bf16, where
-# llama.cpp keeps them in f16. Takes 10 GB in TMPDIR.
+# Decoding speed of 238 million weights, one token at a time, in f32, bf16 and int8, compared with the memory bandwidth and with
+# llama.cpp (f32, f16, Q8_0) with the same weights. Installs the packages gguf and xllamacpp, which contains llama.cpp, into a
+# separate folder (PEERS, build/peers_decode), unless PYTHONPATH names one. The rounds alternate because the speed of a shared
+# machine drifts. Both must generate the same tokens in f32; otherwise nothing is measured. The KV cache is f32 with f32 weights
+# and bf16 otherwise; that of llama.cpp is f16 in place of bf16. Needs 10 GB in TMPDIR.
 #
 #   tests/bench/decode.sh [ROUNDS]
 set -eu
@@ -18,11 +18,11 @@ export PYTHONPATH="${PYTHONPATH:-${PEERS:-build/peers_decode}}"
 
 theirs() { # NAME COUNT
     "$PYTHON" tests/bench/decode.py "$work" run "$1" "$2" 2>"$work/errors" >"$work/theirs" || {
-        cat "$work/errors" # which also tells of libraries for cards that are not here
+        cat "$work/errors" # also lists missing GPU libraries
         exit 1
     }
 }
-ours() { # the word of inference.weight_dtype: tokens per second, the share of the bandwidth
+ours() { # value of inference.weight_dtype; prints tokens per second and the share of the bandwidth
     cache=bf16
     [ "$1" != f32 ] || cache=f32
     $moec bench $spec --mode decode --prefix-length 1 --set inference.weight_dtype="$1" --set inference.kv_cache_dtype=$cache --json >"$work/bench"
@@ -39,7 +39,7 @@ theirs f32 12
 $moec generate "$work/run" --token-ids --prompt "1 5 7" -n 12 --temperature 0 >"$work/ours"
 [ "$(tail -n 1 "$work/theirs" | tr -s ' ')" = "$(sed 's/^1 5 7 //' "$work/ours" | tr -s ' ')" ] || {
     cat "$work/theirs" "$work/ours"
-    echo "other tokens: no speed is told"
+    echo "the tokens differ: no speed is printed"
     exit 1
 }
 

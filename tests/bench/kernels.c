@@ -2,7 +2,7 @@
  *
  *     cc -std=gnu11 -D_GNU_SOURCE -O2 -ftree-vectorize -march=native -mprefer-vector-width=512
  *         -fno-math-errno -fno-trapping-math -fopenmp -Icompiler -Iruntime -Iruntime/abi
- *         -Iruntime/kernels tests/bench/kernels.c build/libruntime.a build/libmoec.a
+ *         -Iruntime/kernels tests/bench/kernels.c build/libruntime.a build/libmoec_compiler.a
  *         -ljansson -lpcre2-8 -lutf8proc -ldl -lm
  *     export GLIBC_TUNABLES=glibc.malloc.hugetlb=1   memory as programs have it
  *     OMP_NUM_THREADS=1 ./a.out

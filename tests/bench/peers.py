@@ -1,6 +1,6 @@
-"""PyTorch beside us on the processor. WORK holds our weights of a GPT-2, with or without routed experts, a text and our loss on it:
+"""PyTorch training on the CPU. WORK has our weights of a GPT-2, with or without routed experts, a text and our loss on it:
 
-peers.py WORK agrees f32|bf16            holds the loss against PyTorch's own from the same weights
+peers.py WORK agrees f32|bf16            compares the loss with that of PyTorch with the same weights
 peers.py WORK f32|bf16 BATCH WAY         prints tokens per second of training steps of that shape; the ways:
                                          eager, compiled; with experts loop (over them), grouped (torch._grouped_mm)"""
 
@@ -18,13 +18,13 @@ from torch.nn import functional as F
 
 import gpu_torch
 
-WORK, BALANCE = sys.argv[1], 0.01  # of the load
-TOP = {8: 2, 64: 8}  # experts that a token visits, of so many
+WORK, BALANCE = sys.argv[1], 0.01  # weight of the load-balancing loss
+TOP = {8: 2, 64: 8}  # experts per token, by number of experts
 SECONDS = 8
 
 
 class Experts(nn.Module):
-    """Softmax over all experts, the probabilities of the chosen ones as they are, the balance loss of Fedus et al. 2021."""
+    """Softmax over all experts, probabilities without renormalization, the load-balancing loss of Fedus et al. 2021."""
 
     def __init__(self, ours):
         super().__init__()
@@ -34,7 +34,7 @@ class Experts(nn.Module):
 
     def loop(self, x, weight, chosen):
         y = torch.zeros_like(x)
-        # unbind: the way back from up[i] would be a whole tensor of zeros for each expert
+        # unbind: the backward pass of up[i] would create a whole tensor of zeros per expert
         for i, (up, down) in enumerate(zip(self.up.unbind(), self.down.unbind())):
             row, place = (chosen == i).nonzero(as_tuple=True)
             h = F.gelu(x[row] @ up, approximate="tanh") @ down
@@ -83,7 +83,7 @@ def agrees(precision):
         for experts in experts_of(model):
             experts.way = way
         with torch.no_grad(), rounding(precision):
-            theirs = model(windows[:, :-1], windows[:, 1:]).item()  # as ours is, without that of the balance
+            theirs = model(windows[:, :-1], windows[:, 1:]).item()  # like our loss, without the load-balancing loss
         print(f"{precision}: loss {theirs:.6f}, ours {ours:.6f}", file=sys.stderr)
         if abs(theirs - ours) > (2e-2 if precision == "bf16" else 1e-4) * abs(ours):
             return False
@@ -119,5 +119,5 @@ def speed(precision, batch, way):
 
 if __name__ == "__main__":
     if sys.argv[2] == "agrees":
-        sys.exit(0 if agrees(sys.argv[3]) else "the losses differ: no speed is told")
+        sys.exit(0 if agrees(sys.argv[3]) else "the losses differ: no speed is printed")
     print(speed(sys.argv[2], int(sys.argv[3]), sys.argv[4]))

@@ -1,13 +1,13 @@
 #!/bin/sh
-# How fast a training step is beside PyTorch's on the processor, in f32 and in bf16: the same weights, fused AdamW, clipped
-# gradients. PyTorch is installed into a folder of its own (PEERS, build/peers), or PYTHON names one that has it. Rounds
-# alternate, because a shared machine drifts: what counts is the ratio, of which the median over the rounds is told last.
-# PyTorch's figure is the best of its ways (see peers.py).
+# Training speed on the CPU compared with PyTorch, in f32 and in bf16: the same weights, fused AdamW, clipped gradients.
+# Installs PyTorch into a separate folder (PEERS, build/peers), unless PYTHON names one that has it. The rounds alternate
+# because the speed of a shared machine drifts. The result is the ratio; its median over the rounds is on the last line. The
+# number of PyTorch is the best of several ways (see peers.py).
 #
 #   tests/bench/peers.sh [ROUNDS [ROW...]]      rows: dense long 2of8 8of64 124m (default: all)
 #
-# Before any figure PyTorch computes our loss again from our weights, in both precisions, and `moec bench` holds the gradient
-# against differences of the loss.
+# First PyTorch computes our loss from our weights in both precisions, and `moec bench` compares the gradient with differences
+# of the loss.
 set -eu
 cd "$(dirname "$0")/../.."
 moec=${BUILD:-build}/moec
@@ -24,7 +24,7 @@ if [ -z "${PYTHON:-}" ]; then
     "$PYTHON" -c 'import torch' 2>/dev/null || "$PYTHON" -m pip install --quiet torch
 fi
 
-# ROW: the model and what is set, how many texts of how many tokens a step, the ways of PyTorch in f32 and in bf16
+# ROW: the model and its options, sequences and tokens per sequence in a step, the ways of PyTorch in f32 and in bf16
 of() {
     small=models/gpt2.moe:gpt2_small
     case $1 in
@@ -36,7 +36,7 @@ of() {
         batch=8 context=256 f32=loop bf16="loop grouped"
         ;;
     124m) spec=models/gpt2.moe:gpt2 batch=1 context=512 f32="eager compiled" bf16=$f32 ;;
-    *) echo "peers.sh: no row $1" >&2 && exit 2 ;;
+    *) echo "peers.sh: unknown row $1" >&2 && exit 2 ;;
     esac
     spec="$spec --set train.batch_size=$batch --set train.context_length=$context"
 }

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Large specs take the compiler time and memory that grow with them: each is checked within 2 s and 500 MB.
+# Compile time and memory of large specs grow with their size: each is checked within 2 s and 500 MB.
 . "$(dirname "$0")/../begin.sh"
 cd "$work"
 
-# within WHAT COMMAND...: it ends with 0 in time.
+# within WHAT COMMAND...: the command ends with 0 within the limits.
 within() {
     what=$1 code=0
     shift
     (ulimit -v 500000 && ulimit -t 2 && exec "$@") >out 2>&1 || code=$?
     [ $code = 0 ] || { head -3 out; wrong "$what: moec ended with $code"; }
-    grep -qE '^model |^ +offset ' out || { head -3 out; wrong "$what: moec prints nothing of the model"; }
+    grep -qE '^model |^ +offset ' out || { head -3 out; wrong "$what: moec does not print the model"; }
 }
 
 # model LAYER: a decoder with that feed-forward layer.
@@ -50,7 +50,7 @@ within "1,024 layers" moec check double.moe
 } >nested.moe
 within "100 times 100 steps" moec check nested.moe
 
-# 120 steps that all differ, over a long context: every temporary is one that could be computed part by part.
+# 120 different steps over a long context: every temporary could be strip-mined.
 {
     echo "use decoder"
     echo "layer unrolled(x[s, d]) -> y[s, d] {"
@@ -65,7 +65,7 @@ within "100 times 100 steps" moec check nested.moe
 } >unrolled.moe
 within "120 steps over 131,072 places" moec dump unrolled.moe --after plan
 
-# 3,000 layers declared, each of them applied; 3,000 equations that say the same in every step of a repeat.
+# 3,000 declared layers, each of them applied; 3,000 equations that are equal in every step of a repeat.
 awk 'BEGIN {
     print "use decoder"
     for (i = 1; i <= 3000; i++) print "layer l" i "(x[s, d]) -> y[s, d] { y = tanh(x) }"

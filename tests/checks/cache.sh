@@ -1,6 +1,6 @@
 #!/bin/sh
-# The cache: what is kept there is run, so it is nobody else's and as it was when it was written; what is wrong with it is
-# told, mended or done without.
+# The cache of compiled programs: a cached program runs only if it belongs to this user and is unchanged. A fault of the cache
+# is reported and repaired, or the cache is not used.
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
@@ -9,10 +9,10 @@ small_model 1
 cd "$work" || exit 1
 folder=$XDG_CACHE_HOME/moec
 
-# runs HOW WORDS: the model trains, its program is "loaded" or "compiled", and the words are said (none: nothing is)
+# runs HOW WORDS: the model trains, its program is "loaded" or "compiled", and the messages contain WORDS (empty: no message)
 runs() {
     rm -rf run
-    timeout 100 moec train small.moe --data text --out run >out 2>log </dev/null || { cat log; wrong "$2: it does not run"; }
+    timeout 100 moec train small.moe --data text --out run >out 2>log </dev/null || { cat log; wrong "$2: the training failed"; }
     grep -q "program $1" log || { cat out log; wrong "$2: the program is not $1"; }
     sed -i -E '/^(small: |memory |step |wrote |  next: )/d' log
     if [ -n "$2" ]; then
@@ -24,14 +24,14 @@ runs() {
 
 runs compiled ""
 runs loaded ""
-[ "$(stat -c %a "$folder")" = 700 ] || wrong "the cache's folder is open to others"
+[ "$(stat -c %a "$folder")" = 700 ] || wrong "other users have access to the cache folder"
 program=$(ls "$folder"/*.so)
 
-# Cut, changed, of another name, by another hand: made again, and kept as it was.
+# A program that is cut, changed, renamed or written by somebody else is compiled again and stored as before.
 cp "$program" whole
 again() {
     runs compiled "$2"
-    cmp -s whole "$program" || wrong "$1: it is not mended"
+    cmp -s whole "$program" || wrong "$1: the cached program is not repaired"
     runs loaded ""
 }
 length=$(wc -c <whole)
@@ -42,7 +42,7 @@ done
 printf x | dd of="$program" bs=1 seek=$((length / 2)) conv=notrunc 2>/dev/null
 again "a changed byte" ""
 echo 'int own(void) { return 1; } __attribute__((constructor)) static void run(void) { fclose(fopen("planted.ran", "w")); }' >planted.c
-cc -include stdio.h -shared -fPIC -o planted.so planted.c || wrong "nothing to plant"
+cc -include stdio.h -shared -fPIC -o planted.so planted.c || wrong "the library to plant does not build"
 cp planted.so "$program"
 again "a planted program" ""
 tail -c 24 whole >>planted.so
@@ -52,7 +52,7 @@ rm "$program"
 cp whole elsewhere.so
 ln -s "$PWD/elsewhere.so" "$program"
 again "a link" ""
-[ -L "$program" ] && wrong "a link is kept"
+[ -L "$program" ] && wrong "a link remains in the cache"
 mv "$folder" kept
 rm -f "$folder"
 sed 's/hidden_dim = 8/hidden_dim = 16/' small.moe >other.moe
@@ -68,14 +68,14 @@ if [ "$(id -u)" = 0 ]; then
 fi
 [ -e planted.ran ] && wrong "a planted program was run"
 
-# A name that is taken by what cannot be replaced.
+# A file name that is used by an object that cannot be replaced.
 rm "$program"
 mkdir "$program"
 runs compiled "is not cached"
 rmdir "$program"
 again "a folder in its place" ""
 
-# What killed processes leave goes; where somebody works, and what is new, stays.
+# Files of killed processes are removed; those of running processes and new ones stay.
 rm "$program"
 mkdir "$folder/make.old111" "$folder/make.new111" "$folder/make.busy11"
 touch "$folder/make.old111/program.c" "$folder/make.olded1"
@@ -86,10 +86,10 @@ sleep 0.2
 runs compiled ""
 kill $holder
 [ -e "$folder/make.old111" ] || [ -e "$folder/make.olded1" ] && wrong "leftovers stay"
-[ -e "$folder/make.new111" ] && [ -e "$folder/make.busy11" ] || wrong "the place of a living process is gone"
+[ -e "$folder/make.new111" ] && [ -e "$folder/make.busy11" ] || wrong "the folder of a running process was removed"
 rm -r "$folder"/make.*
 
-# A folder that another user can write, owns or exchanges, and one that is a link, is not used.
+# A folder that another user can write, owns or can exchange, and a folder that is a link, is not used.
 for mode in 777 720; do
     chmod $mode "$folder"
     runs compiled "not cached: other users can write $folder"
@@ -111,15 +111,15 @@ runs compiled "is not a folder, or is a symbolic link"
 rm "$folder"
 mv moved "$folder"
 runs loaded ""
-[ "$(ls "$folder"/*.so | wc -l)" = 1 ] || wrong "something was kept where it must not be"
+[ "$(ls "$folder"/*.so | wc -l)" = 1 ] || wrong "a program was stored in a folder that must not be used"
 
-# An open umask leaves nothing open.
+# With an open umask the cache is still private.
 rm -r "$folder"
 (umask 000 && runs compiled "") || exit 1
-find "$folder" -perm /022 | grep . && wrong "others can write what is kept"
+find "$folder" -perm /022 | grep . && wrong "other users can write to the cache"
 runs loaded ""
 
-# A folder from which nothing may be run, as a loader that refuses.
+# A folder on a noexec mount, simulated by a loader that refuses it.
 case $BUILD in
 *san*) ;;
 *)
@@ -131,26 +131,26 @@ void *dlopen(const char *path, int flags) {
     return real(path && strstr(path, "/moec/") ? "/nothing/here" : path, flags);
 }
 REFUSE
-    cc -D_GNU_SOURCE -shared -fPIC -o refuse.so refuse.c -ldl || wrong "no loader that refuses"
+    cc -D_GNU_SOURCE -shared -fPIC -o refuse.so refuse.c -ldl || wrong "the refusing loader does not build"
     LD_PRELOAD=$PWD/refuse.so runs loaded ""
     rm "$program"
     LD_PRELOAD=$PWD/refuse.so runs compiled ""
     ;;
 esac
 
-# A full disk is what it is told to be, not a fault of the program; where a mount may be made, on one, and below a folder
-# from which nothing may be run.
-full() { # full WORDS: the last command said that the disk is full
-    grep -qE "disk is full|No space left on device" log || { cat log; wrong "$1: not told of"; }
-    ! grep -q "please report" log || { cat log; wrong "$1: taken for a fault of ours"; }
+# A full disk is reported as such, not as a fault of the program. Where mounts are permitted, also on a full mount and on a
+# noexec mount.
+full() { # full WORDS: the last command reported a full disk
+    grep -qE "disk is full|No space left on device" log || { cat log; wrong "$1: the full disk is not reported"; }
+    ! grep -q "please report" log || { cat log; wrong "$1: reported as an internal error"; }
 }
 printf '#!/bin/sh\necho "fatal error: error writing to /tmp/x.s: No space left on device" >&2\nexit 1\n' >full_cc
 chmod 755 full_cc
-MOEC_CC=$PWD/full_cc moec train small.moe --data text --out run3 >out 2>log && wrong "a compiler without room"
+MOEC_CC=$PWD/full_cc moec train small.moe --data text --out run3 >out 2>log && wrong "training succeeds without space for the compiler"
 full "a compiler without room"
-# A full cache does not stop a program: it is compiled elsewhere, with a note. The compiler has no room in the cache alone.
-without_cache() { # without_cache WORDS STATUS: the last command has ended well, with the note
-    [ "$2" = 0 ] || { cat out log; wrong "$1: it is stopped"; }
+# A full cache does not stop a program: it is compiled elsewhere, with a note. Only the cache is full for the compiler.
+without_cache() { # without_cache WORDS STATUS: the last command succeeded with the note
+    [ "$2" = 0 ] || { cat out log; wrong "$1: the command failed"; }
     grep -q "the cache in .* is not usable; the program was compiled in" log || { cat log; wrong "$1: no note"; }
     ! grep -q "error[:[]" log || { cat log; wrong "$1: an error is printed"; }
 }
@@ -171,9 +171,9 @@ if unshare -rm mount -t tmpfs none "$folder" 2>/dev/null; then
     mkdir -p noexec
     unshare -rm sh -c "mount -t tmpfs -o noexec,mode=700 none noexec && mkdir -m 700 noexec/moec &&
         export XDG_CACHE_HOME=\$PWD/noexec && moec train small.moe --data text --out run5 && moec train small.moe --data text --out run6" >out 2>log ||
-        { cat out log; wrong "a cache from which nothing may be run"; }
-    grep -q "program compiled" log && grep -q "program loaded" log || { cat out log; wrong "not kept where nothing may be run"; }
+        { cat out log; wrong "training fails with a cache on a noexec mount"; }
+    grep -q "program compiled" log && grep -q "program loaded" log || { cat out log; wrong "the program on a noexec mount is not stored"; }
 else
-    echo "no mount may be made here: full and noexec folders are left out"
+    echo "mounts are not permitted: full and noexec folders are skipped"
 fi
 exit 0

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Coordinate checks: activations and their changes over widths, depths and numbers of experts, under rules that keep them and
-# under none. With `all`: at full size, and 8 of 64 experts, whose means need many draws (minutes); SHOW=1 shows the tables.
-# Largest factor of size and change at full size:
+# Coordinate checks: activations and their changes over widths, depths and numbers of experts, with rules that preserve them and
+# without rules. With `all`: at full size, and 8 of 64 experts, whose means need many random initializations (minutes). SHOW=1
+# prints the tables. Largest factor of size and change at full size:
 #
-#                                        size    change   at fault
+#                                        size    change   largest in
 #   width 64 to 1024   complete_mue      1.12      1.13            head = multiplier
 #                      completep         1.12      1.13
 #                      complete_mue     17.1      17.1    logits   head = both: as published, smaller and slower with width
@@ -15,8 +15,8 @@
 #   active, as fine
 #   dense to 64        complete_mue      1.13      1.21
 #   experts, all
-#   8 of 8 to 8 of 64  complete_mue      1.11      1.45      means of 32 draws, of four 1.42 to 1.51; 1.48 with a batch 8 and
-#                                                            32 times as large: an expert learns of tokens of a kind
+#   8 of 8 to 8 of 64  complete_mue      1.11      1.45      means of 32 initializations, of four 1.42 to 1.51; 1.48 with a
+#                                                            batch 8 and 32 times as large: tokens of an expert are similar
 . "$(dirname "$0")/../begin.sh"
 
 wide="--vary dim=64,256 --vary attention.heads.q=2,8 --vary ffn.hidden_dim=64,256 --set layers=2"
@@ -37,7 +37,7 @@ fi
 
 export MOEC_CFLAGS=-O0
 
-# verdict DRAWS MODEL EXPECTED OPTIONS...: what the last line says, without its numbers
+# verdict DRAWS MODEL EXPECTED OPTIONS...: compares the last line, without its numbers, with EXPECTED
 verdict() {
     draws=$1 model=$2 expected=$3
     shift 3

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What runtime/device/cuda/cuda_library.h declares of CUDA (names, arguments, numbers, structures) is what CUDA's own headers say,
-# and the libraries that are here have every name. Without CUDA's headers there is nothing to do.
+# The names, arguments, numbers and structures that runtime/device/cuda/cuda_library.h declares equal those of CUDA's headers.
+# Installed libraries have every name. Without CUDA's headers the test does nothing.
 . "$(dirname "$0")/../begin.sh"
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 headers=$toolkit/include

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What may be computed in the store of an attention, and what may not: layers of which the simulated device must make the
-# same numbers as the definition, forward, backward and in a step, with rounded operands and, every second, in f32 (ALL=1: each).
+# Computations in the store of an attention kernel, and those that must not be fused. The simulated device must compute the
+# numbers of the definition: forward, backward and in a training step, with bf16 operands and, for every second layer, in f32
+# (ALL=1: for each).
 . "$(dirname "$0")/../begin.sh"
 # model EQUATIONS HEADS WIDTH
 model() {
@@ -32,14 +33,14 @@ $1
 MODEL
 }
 number=0
-# same FUSED EQUATIONS [HEADS WIDTH]: the numbers are right, and the store of the attention computes or does not.
+# same FUSED EQUATIONS [HEADS WIDTH]: the numbers are correct, and the store of the attention computes FUSED (1) or not (0).
 same() {
     number=$((number + 1))
     model "$2" "${3:-2}" "${4:-8}" >"$work/$number.moe"
     for graph in train decode; do
         moec emit "$work/$number.moe" --target cuda --mode $graph --force --out "$work/$number" >/dev/null 2>&1
         count=$(grep -c 'moec_attend.*\[&\]' "$work/$number/kernels.cu" || true)
-        [ "$count" -eq "$1" ] || { echo "$graph: $count stores compute instead of $1: $2"; exit 1; }
+        [ "$count" -eq "$1" ] || { echo "$graph: $count fused stores instead of $1: $2"; exit 1; }
         for precision in $(precisions "$number"); do
             "$BUILD/tests/unit/test_emit_cuda" "$work/$number.moe" small $graph "train.precision=$precision" \
                 >"$work/log" 2>&1 || { echo "$graph, $precision: $2"; tail -5 "$work/log"; exit 1; }
@@ -47,7 +48,7 @@ same() {
     done
 }
 a='  a[s,h,c] = sum[d] x[s,d] * side[d,h,c]'
-# a value of the element, of the row, of the head and of the column; even and odd widths; one head
+# a value per element, row, head and column; even and odd widths; one head
 same 1 "$a
   y[s,h,c] = o[s,h,c] * sigmoid(a[s,h,c])"
 same 1 "$a
@@ -56,15 +57,15 @@ same 1 "  b[s,h] = sum[d] x[s,d] * few[d,h]
   y[s,h,c] = o[s,h,c] * sigmoid(b[s,h]) + more[h,c]" 3 10
 same 1 "$a
   y[s,h,c] = o[s,h,c] + sigmoid(a[s,h,c])" 1 8
-# a chain that wants the result as it was, too; two readers
+# a chain that also reads the unchanged result; two readers
 same 1 "  t[s,h,c] = tanh(o[s,h,c])
   y[s,h,c] = t[s,h,c] * t[s,h,c] + o[s,h,c]"
 same 1 "$a
   t[s,h,c] = sigmoid(a[s,h,c]) * o[s,h,c]
   y[s,h,c] = t[s,h,c] + silu(o[s,h,c])"
-# what the attention reads itself
+# the operands of the attention
 same 1 "  y[s,h,c] = o[s,h,c] * q[s,h,0]"
-# the result must be there as a whole: another head; a sum over the row; the normaliser, which comes later
+# readers of the whole result: of another head; a sum over the row; the normalizer, which is complete only later
 same 0 "  y[s,h,c] = o[s,h,c] * sigmoid(o[s,(h + 1) % 2,c])"
 same 0 "  m[s,h] = mean[c] o[s,h,c] * o[s,h,c]
   y[s,h,c] = o[s,h,c] * (m[s,h] + 0.1)^-0.5"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Attention on the simulated device against its meaning, forward, backward and a step: every mask, numbers of heads, widths
-# (tests/attention.moe), with one and with two tiles a warp, exact and rounded; a step at several places.
+# Attention on the simulated device against the interpreter: forward, backward and a training step, with every mask, several
+# head counts and widths (tests/attention.moe), one and two tiles per warp, in f32 and bf16; decoding of several positions at
+# once.
 set -eu
 check() {
     printf '%s: ' "$*"
@@ -13,7 +14,7 @@ export MOEC_SIM
 check masks train train.precision=bf16 train.context_length=110 train.batch_size=1
 check widths train train.precision=bf16 train.context_length=33
 check widths train train.precision=f32 train.batch_size=1
-# By warpgroups, every access checked.
+# With warpgroups, every access checked.
 VARIANT=_wgmma MOEC_SIM=hopper
 export FORM MOEC_SIM
 check masks train train.precision=bf16 train.context_length=140 train.batch_size=1

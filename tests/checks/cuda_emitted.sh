@@ -1,5 +1,5 @@
 #!/bin/sh
-# What moec emit --target cuda writes builds with nvcc, for every graph; without nvcc only the C part is compiled.
+# The output of moec emit --target cuda builds with nvcc, for every mode. Without nvcc only the C part is compiled.
 . "$(dirname "$0")/../begin.sh"
 for graph in decode train draw; do
     model=models/tiny.moe:tiny_moe

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Folders that moec emit --target cuda writes, on the simulated driver (tests/stand_in/cuda_runtime.cpp stands in for CUDA's
-# runtime): they generate and train as the folders for the CPU do, from the same weights.
+# Folders of moec emit --target cuda on the simulated driver (tests/stand_in/cuda_runtime.cpp replaces CUDA's runtime). They
+# generate and train the same as the folders for the CPU, from the same weights.
 . "$(dirname "$0")/../begin.sh"
 root=$PWD
 on_simulator
 head -c 900 README.md >"$work/text"
 
-# emitted NAME SET...: that folder for the CPU and for a device, both built.
+# emitted NAME SET...: emits and builds that folder for the CPU and for CUDA.
 emitted() {
     name=$1
     shift
@@ -26,7 +26,7 @@ emitted() {
     cd "$root"
 }
 
-# f32: the same text, the same losses. bf16: losses that rounding explains.
+# f32: the same text and the same losses. bf16: losses within the effect of rounding.
 emitted generate_exact --mode decode
 for target in c cuda; do
     (cd "$work/generate_exact.$target" && ./generate --prompt "a spec" --tokens 8 --temperature 0 >"$work/$target.text")
@@ -41,5 +41,5 @@ for precision in f32=1e-4 bf16=1e-2; do
     done
     paste "$work/c.losses" "$work/cuda.losses" | awk -v most="${precision#*=}" '
         { gap = $1 - $2; if (gap < 0) gap = -gap; if (NF != 2 || !(gap <= most * $1)) bad = 1 }
-        END { exit bad || NR != 3 }' || { paste "$work/c.losses" "$work/cuda.losses"; echo "$precision: other losses"; exit 1; }
+        END { exit bad || NR != 3 }' || { paste "$work/c.losses" "$work/cuda.losses"; echo "$precision: the losses differ"; exit 1; }
 done

@@ -1,7 +1,6 @@
 #!/bin/sh
-# What may be computed in the store of a product over packed rows, and what may not: layers of which the simulated device
-# must make the same numbers as the definition, forward and backward, with rounded operands and, every second, in f32
-# (ALL=1: each).
+# Computations in the store of a grouped product, and those that must not be fused. The simulated device must compute the
+# numbers of the definition: forward and backward, with bf16 operands and, for every second layer, in f32 (ALL=1: for each).
 . "$(dirname "$0")/../begin.sh"
 model() {
     cat <<MODEL
@@ -34,13 +33,13 @@ $1
 MODEL
 }
 number=0
-# same EQUATIONS COUNT: the numbers are right, and that many stores compute at least.
+# same EQUATIONS COUNT: the numbers are correct, and at least COUNT stores compute.
 same() {
     number=$((number + 1))
     model "$1" >"$work/$number.moe"
     moec emit "$work/$number.moe" --target cuda --mode train --force --out "$work/$number" >/dev/null 2>&1
     count=$(grep -c '__global__.* product_train_' "$work/$number/kernels.cu" || true)
-    [ "$count" -ge "$2" ] || { echo "$count stores compute instead of $2: $1"; exit 1; }
+    [ "$count" -ge "$2" ] || { echo "$count fused stores instead of $2: $1"; exit 1; }
     for precision in $(precisions "$number"); do
         "$BUILD/tests/unit/test_emit_cuda" "$work/$number.moe" small train "train.precision=$precision" >"$work/log" 2>&1 ||
             { echo "$precision: $1"; tail -5 "$work/log"; exit 1; }
@@ -48,14 +47,14 @@ same() {
 }
 a='  a[s,f] = sum[d] x[s,d] * up[d,f]'
 b='  b[s,f] = sum[d] x[s,d] * side[d,f]'
-# a value of the row or of the column; a chain; a result wanted raw as well
+# a value per row or per column; a chain; a result that is also read unchanged
 same "$a
   h[s,f] = tanh(a[s,f] + bias[f])" 2
 same "$a
   t[s,f] = tanh(a[s,f])
   u[s,f] = t[s,f] * t[s,f] + a[s,f]
   h[s,f] = u[s,f] * sigmoid(a[s,f])" 2
-# two products that meet, in either order
+# two products with a common reader, in either order
 same "$a
 $b
   h[s,f] = a[s,f] * sigmoid(b[s,f])" 2
@@ -63,14 +62,14 @@ same "$a
   t[s,f] = sigmoid(a[s,f])
 $b
   h[s,f] = t[s,f] * b[s,f] + t[s,f]" 2
-# another place of the same row: the result must be there as a whole
+# another position of the same row, which requires the whole result
 same "$a
   h[s,f] = a[s,f] * sigmoid(a[s,(f + 1) % 24])" 0
-# a sum over the row between
+# a sum over the row in between
 same "$a
   m[s] = mean[f] a[s,f] * a[s,f]
   h[s,f] = a[s,f] * (m[s] + 0.1)^-0.5" 0
-# what one product makes the next one reads whole
+# a result that the next product reads completely
 same "$a
   param mix[f,f]
   t[s,f] = tanh(a[s,f])

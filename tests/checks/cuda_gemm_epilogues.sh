@@ -1,7 +1,7 @@
 #!/bin/sh
-# What a dense product of the device cuda does before it stores, and what is left to a kernel: layers of which the emitted
-# product has that epilogue and the simulated device makes the same numbers as the definition, by its own products (f32)
-# and by a stand-in of cuBLASLt, which does them as well.
+# Epilogues of dense products on the device cuda, and computations that remain in a separate kernel. Each emitted product has
+# the expected epilogue. The simulated device computes the same numbers as the definition with the own products (f32) and with a
+# stand-in for cuBLASLt that supports epilogues.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 MOEC_SIM=unchecked
 with_cublaslt "$work/cuda"
@@ -28,8 +28,9 @@ model small = decoder {
 MODEL
 }
 number=0
-# same OPS LIBRARY EQUATIONS [WIDTH]: those of the products of the training graph, with how many there are of each, in f32;
-# what the library did (_f32: in f32 alone); in both precisions the right numbers. LIBRARY empty: nothing to compute.
+# same OPS LIBRARY EQUATIONS [WIDTH]: OPS are the epilogues of the products of the training graph in f32, each with its count.
+# LIBRARY lists the epilogues that the library computed (_f32: in f32 only; empty: do not compute). The numbers are correct in
+# both precisions.
 same() {
     number=$((number + 1))
     model "$3" "${4:-24}" >"$work/$number.moe"
@@ -47,13 +48,13 @@ same() {
         for line in $2; do
             case $line in *_f32) [ $precision = f32 ] || continue ;; esac
             line=${line%_f32}
-            grep -q "^. $(echo "$line" | tr _ ' ')\$" "$work/log" || { echo "$precision: nothing was done as $line: $3"; exit 1; }
+            grep -q "^. $(echo "$line" | tr _ ' ')\$" "$work/log" || { echo "$precision: no product was computed as $line: $3"; exit 1; }
         done
     done
 }
 a='  a[s,f] = sum[d] x[s,d] * up[d,f]'
 b='  b[s,f] = sum[d] x[s,d] * side[d,f]'
-# the two residual connections alone: what is made of the result elsewhere in the row, or of it twice, is none
+# only the two residual connections: values of other columns, or two uses of the result, are not an epilogue
 same 2x1 "" "$a
   h[s,f] = a[s,(f + 1) % 24] + bias[f]"
 same 2x1 "" "$a
@@ -63,19 +64,19 @@ same 2x1 "" "$a
   h[s,f] = gelu(a[s,f])"
 same 2x1 "" "$a
   h[s,f] = a[s,f] - bias[f]"
-# a value of each column, before and after; of each row, which the library does not know
+# a value per column, before and after; a value per row, which the library does not support
 same "2x1 1x2" "4 1_added" "$a
   h[s,f] = bias[f] + a[s,f]"
 same 2x1 "" "$a
   h[s,f] = a[s,f] + shift[s]"
-# another product, of which the bias can be, too
+# another product, whose bias may also be one
 same 3x1 "" "$a
 $b
   h[s,f] = a[s,f] + b[s,f]"
 same "2x1 1x3" 4_added_f32 "$a
 $b
   h[s,f] = a[s,f] + (b[s,f] + bias[f])"
-# the function, in words of one's own; what it is taken of is wanted on the way back, if lines of it begin where they may
+# the activation function, written as equations; its argument is needed in the backward pass if its rows are aligned
 same "2x1 1x14 1x16" "164 192" "$a
   t[s,f] = a[s,f] + bias[f]
   h[s,f] = gelu_tanh(t[s,f])"
@@ -84,7 +85,7 @@ same "2x1 1x12 1x16" "160 192" "$a
 same "2x1 1x2" "" "$a
   t[s,f] = a[s,f] + bias[f]
   h[s,f] = gelu_tanh(t[s,f])" 20
-# a number times it, alone and before what is added to that; but not of the sum, nor where what the product reads can have it
+# a factor, alone and before an addend; but not of the sum, nor if an operand of the product can have the factor
 same 2x1 "" "$a
   h[s,f] = 0.25 * a[s,f]"
 same "2x1 1x32" 1_scaled_f32 "$a

@@ -1,17 +1,18 @@
 #!/bin/sh
-# Models on the simulated CUDA device beside their definition: outputs, every gradient by name, decoding token by token; f32
-# within 1e-5 (gradients 1e-4), bf16 within twice what rounding alone costs (`moec verify`).
+# Models on the simulated CUDA device against their definition: outputs, every gradient by name, decoding token by token. The
+# limits are 1e-5 in f32 (gradients 1e-4), and twice the effect of rounding in bf16 (`moec verify`).
 #
 #   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16), every 48th small one
-#                                        of models/, best values, some with smaller caches
+#   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16), every 48th small one
+#                                        of models/, top-k values, some with smaller caches
 #   tests/checks/cuda_models.sh all      all of both; minutes
-#   tests/checks/cuda_models.sh WORD...  those whose FILE:MODEL contains a word
+#   tests/checks/cuda_models.sh WORD...  models whose FILE:MODEL contains one of the words
 #
-# Kernels run without the simulator's checks of every access, which unit/test_emit_cuda.c has. JOBS: so many at a time.
-# With MOEC_CUDA set to something else than the simulator, say to "", this is a test of that device.
+# The simulator does not check each access, which unit/test_emit_cuda.c tests. JOBS: number of parallel processes. With
+# MOEC_CUDA set to another driver, also if empty, this tests that device.
 . "$(dirname "$0")/../begin.sh"
 set +e
-JOBS=${JOBS:-$(nproc)} # before OMP_NUM_THREADS, which nproc would heed
+JOBS=${JOBS:-$(nproc)} # before OMP_NUM_THREADS, which changes the result of nproc
 on_simulator
 
 case ${1:-} in
@@ -26,7 +27,7 @@ all) tests/small_models.sh ;;
 esac >"$work/models"
 [ -s "$work/models" ] || { echo "no such model" && exit 2; }
 
-# ONE PRECISION MODEL [OPTION...]: with fewer tokens where so many choices are never all clear.
+# ONE PRECISION MODEL [OPTION...]: with fewer tokens if some selections are close to a tie.
 cat >"$work/one" <<'END'
 precision=$1
 shift

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Dense products of the device cuda by cuBLASLt, on a stand-in of it beside the simulated driver: the CPU's losses, the
-# faster of two algorithms, timed once and kept.
+# Dense products of the device cuda with a stand-in for cuBLASLt on the simulated driver: the losses of the CPU, and the faster
+# of two algorithms, which is timed once and stored.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 MOEC_SIM=unchecked
 
@@ -29,34 +29,34 @@ same() {
 train cpu cpu "$work/cuda"
 train exact cuda "$work/cuda"
 same cpu exact 1e-4
-grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/exact.out" || { cat "$work/exact.out"; wrong "nothing was timed"; }
-! grep 'by the own kernels' "$work/exact.out" || wrong "the library does not take a product"
+grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/exact.out" || { cat "$work/exact.out"; wrong "no product was timed"; }
+! grep 'by the own kernels' "$work/exact.out" || wrong "the library does not compute a product"
 
-# A second start times nothing and takes the faster one; its numbers are the same bits.
+# A second start times nothing and uses the faster algorithm; its results have the same bits.
 STAND_IN_LOG=$work/log
 export STAND_IN_LOG
 train again cuda "$work/cuda"
 unset STAND_IN_LOG
 grep -q 'products by cuBLASLt, 0 timed' "$work/again.out" || { cat "$work/again.out"; wrong "a second start timed again"; }
-cmp "$work/exact/last.safetensors" "$work/again/last.safetensors" || wrong "two starts end in other weights"
-[ "$(cut -d' ' -f1 "$work/log" | sort -u)" = 1 ] || wrong "a slower algorithm was taken"
+cmp "$work/exact/last.safetensors" "$work/again/last.safetensors" || wrong "two starts end with different weights"
+[ "$(cut -d' ' -f1 "$work/log" | sort -u)" = 1 ] || wrong "a slower algorithm was used"
 
-# A kept choice that is damaged is made anew.
+# A damaged selection is measured again.
 for kept in "$work"/cache/moec/*.product; do echo >>"$kept"; done
 train mended cuda "$work/cuda"
-grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/mended.out" || wrong "a damaged choice was taken"
+grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/mended.out" || wrong "a damaged selection was used"
 
-# Our own kernels are compiled when the library leaves something to them, be it as late as in a step.
+# The own kernels are compiled when the library declines a product, even if only during a step.
 kernels() { sed -n 's/.* \([0-9]*\) kernels \(compiled\|found\) .*/\1/p' "$work/$1.out"; }
 train alone cuda "$simulator"
-[ "$(kernels exact)" -lt "$(kernels alone)" ] || wrong "kernels are compiled that nobody wants"
+[ "$(kernels exact)" -lt "$(kernels alone)" ] || wrong "unused kernels are compiled"
 STAND_IN_FAILS=1
 export STAND_IN_FAILS
 train late cuda "$work/cuda"
 unset STAND_IN_FAILS
-cmp "$work/alone/last.safetensors" "$work/late/last.safetensors" || wrong "a library that fails leaves other weights"
+cmp "$work/alone/last.safetensors" "$work/late/last.safetensors" || wrong "a failing library changes the weights"
 
-# Rounded to bf16: as with the program's own products.
+# In bf16: as with the own products.
 train own cuda "$simulator" --set train.precision=bf16
 train rounded cuda "$work/cuda" --set train.precision=bf16
 same own rounded 1e-3

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Random models on the simulated CUDA device beside their meaning, as unit/test_models.c does it on the CPU: outputs, gradients,
-# states, optimizer steps, decoding. MOEC_MODELS=500 MOEC_SEED=1000 tests/checks/cuda_random.sh: that many, from that seed.
+# Random models on the simulated CUDA device against the interpreter, as in unit/test_models.c on the CPU: outputs, gradients,
+# states, optimizer steps, decoding. MOEC_MODELS and MOEC_SEED set their number and the first seed.
 . "$(dirname "$0")/../begin.sh"
 on_simulator
 MOEC_MODELS=${MOEC_MODELS:-8} "$BUILD/tests/unit/test_models"

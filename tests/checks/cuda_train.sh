@@ -1,5 +1,5 @@
 #!/bin/sh
-# The whole path of the device cuda, on the simulated driver: train, checkpoint, go on, evaluate, generate; the CPU gives the same.
+# The device cuda on the simulated driver: train, checkpoint, resume, evaluate, generate; the CPU has the same results.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 MOEC_SIM=unchecked
 
@@ -9,11 +9,11 @@ head -c 300 LICENSE >"$work/other"
 # With no driver the command says what is missing and exits with 1.
 code=0
 MOEC_CUDA=$work/nowhere moec train models/tiny.moe:tiny_moe --device cuda --data README.md --out "$work/none" 2>"$work/message" || code=$?
-[ "$code" = 1 ] || wrong "without a driver the exit code is $code"
+[ "$code" = 1 ] || wrong "exit code $code without a driver"
 grep -q 'cannot open libcuda.so.1' "$work/message" || { cat "$work/message"; wrong "the message does not name the driver"; }
 code=0
 moec eval "$work" --device tpu --data README.md 2>/dev/null || code=$?
-[ "$code" = 1 ] || wrong "a device that does not exist gives exit code $code"
+[ "$code" = 1 ] || wrong "exit code $code for a device that does not exist"
 
 export MOEC_CUDA="$simulator"
 
@@ -29,7 +29,7 @@ train() {
 
 train cpu cpu 4
 train cuda cuda 4
-grep -q 'kernels compiled' "$work/cuda.out" || wrong "the ledger does not tell of the kernels"
+grep -q 'kernels compiled' "$work/cuda.out" || wrong "the start line lacks the kernels"
 
 # The same losses and norms, up to rounding.
 numbers() { sed 's/"seconds":[^,}]*//; s/[^-+.0-9e]/ /g' "$1"; }
@@ -38,30 +38,31 @@ numbers "$work/cuda/log.jsonl" >"$work/cuda.numbers"
 paste "$work/cpu.numbers" "$work/cuda.numbers" | awk '
     function off(a, b) { return (a > b ? a - b : b - a) > 1e-4 * (a > 0 ? a : -a) + 1e-7 }
     { half = NF / 2; for (i = 1; i <= half; i++) if (off($i, $(i + half))) { print "line " NR ": " $i " is not " $(i + half); bad = 1 } }
-    END { exit bad || NR < 4 }' || wrong "cpu and cuda train differently"
-# And the same weights and moments: the optimizer takes four elements together, of which there are no multiples of four.
+    END { exit bad || NR < 4 }' || wrong "cpu and cuda have different losses"
+# And the same weights and moments: the optimizer processes four elements at a time, and the sizes here are not multiples of
+# four.
 values() { od -An -v -f -w4 -j $((8 + $(od -An -t u8 -N8 "$1"))) "$1"; }
 values "$work/cpu/last.safetensors" >"$work/cpu.values"
 values "$work/cuda/last.safetensors" >"$work/cuda.values"
 paste "$work/cpu.values" "$work/cuda.values" | awk '
     $1 - $2 > 1e-5 || $2 - $1 > 1e-5 { print "number " NR ": " $0; exit bad = 1 }
-    END { exit bad || NR < 30000 }' || wrong "cpu and cuda end in other weights"
+    END { exit bad || NR < 30000 }' || wrong "cpu and cuda end with different weights"
 
-# Stopped and gone on: the same bits as without a stop; nothing is compiled a second time.
+# Stopped and resumed: the same bits as without a stop, and no second compilation.
 train again cuda 2
 train again cuda 4 --resume
 grep -q 'kernels found' "$work/again.out" || wrong "the second start compiled the kernels"
-cmp "$work/cuda/last.safetensors" "$work/again/last.safetensors" || wrong "a run that was stopped ends in other weights"
+cmp "$work/cuda/last.safetensors" "$work/again/last.safetensors" || wrong "a resumed run ends with other weights"
 
-# The optimizer rounds the weights that products read as a start does.
+# The optimizer step and a start round the weights of products the same.
 train rounded cuda 3 --set train.precision=bf16
 train parts cuda 1 --set train.precision=bf16
 train parts cuda 3 --resume --set train.precision=bf16
-cmp "$work/rounded/last.safetensors" "$work/parts/last.safetensors" || wrong "a start rounds other weights than a step"
+cmp "$work/rounded/last.safetensors" "$work/parts/last.safetensors" || wrong "a start rounds differently from a step"
 
 # Two runs give the same bits.
 train twice cuda 4
-cmp "$work/cuda/last.safetensors" "$work/twice/last.safetensors" || wrong "two runs end in other weights"
+cmp "$work/cuda/last.safetensors" "$work/twice/last.safetensors" || wrong "two runs end with different weights"
 
 # Checkpoints move between devices.
 train cpu_on_cuda cpu 2
@@ -72,13 +73,13 @@ loss() { sed -n 's/.*"loss": \([-.0-9e]*\).*/\1/p' "$1"; }
 echo "$(loss "$work/cpu.json") $(loss "$work/cuda.json")" |
     awk '{ d = $1 - $2; if (d < 0) d = -d; exit NF != 2 || d > 1e-4 * $1 }' || wrong "eval differs between the devices"
 
-# Text from one checkpoint, on both; the prompt is long enough for many tokens at once.
+# Text from one checkpoint on both devices; the prompt is long enough for blocks of the prefill.
 prompt=$(printf 'a specification of a sequence model, compiled' | od -An -v -tu1 | tr -s ' \n' ' ')
 moec generate "$work/cuda" --token-ids --prompt "$prompt" -n 8 --temperature 0 >"$work/cpu.text" 2>/dev/null
 moec generate "$work/cuda" --token-ids --prompt "$prompt" -n 8 --temperature 0 --device cuda >"$work/cuda.text" 2>/dev/null
 cmp "$work/cpu.text" "$work/cuda.text" || wrong "generate differs between the devices"
 
-# Examples out of noise, by a model of velocities.
+# Samples of a flow-matching model.
 "${CC:-cc}" -O1 -o "$work/shapes" examples/shapes.c -lm
 "$work/shapes" draw 8 "$work/images" >/dev/null
 moec train models/dit.moe:dit_small --device cuda --data "$work/images" --out "$work/dit" --steps 2 --set train.batch_size=2 \
@@ -90,7 +91,7 @@ for device in cpu cuda; do
 done
 paste "$work/cpu.numbers" "$work/cuda.numbers" | awk '
     { gap = $1 - $2; if (gap < 0) gap = -gap; if (NF != 2 || gap > 1e-5 * (1 + ($1 < 0 ? -$1 : $1))) bad = 1 }
-    END { exit bad || NR != 2 * 65 }' || wrong "draw differs between the devices"
+    END { exit bad || NR != 2 * 65 }' || wrong "moec sample differs between the devices"
 
-# What is not trained stays there, too.
+# Frozen parameters also stay unchanged there.
 MOEC_DEVICE=cuda "$BUILD/tests/unit/test_frozen" >"$work/frozen" 2>&1 || { cat "$work/frozen"; wrong "frozen parameters"; }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `export` and `import` with --layout FILE for layers outside of the standard library: in a file that the layout uses, in the
-# file of the layout itself, and as the base. The model, its weights and its loss are the same after the way out and in.
+# file of the layout itself, and as the base. The model, its weights and its loss are the same after export and import.
 # A folder may have any name.
 . "$(dirname "$0")/../begin.sh"
 set +e
@@ -82,7 +82,7 @@ model m = decoder {
 SPEC
 head -c 400 /dev/zero | tr '\0' '\1' >text
 
-# there_and_back SPEC LAYOUT FILE FOLDER: out, in, out again.
+# there_and_back SPEC LAYOUT FILE FOLDER: export, import, export again.
 there_and_back() {
     MOEC_PATH=lib moec init --force "$1" --seed 3 --out weights >log 2>&1 || wrong "init $1: $(cat log)"
     mv weights weights.safetensors

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What is left out at random while training is there in everything else: a model trained with dropout evaluates, generates and
-# is emitted as the same weights without it. In training it is another model, and reproducible.
+# Dropout affects only training. A model trained with dropout evaluates, generates and is emitted as the same weights without
+# dropout. Training with dropout is reproducible.
 . "$(dirname "$0")/../begin.sh"
 cat >"$work/spec.moe" <<'END_OF_SPEC'
 use decoder
@@ -33,5 +33,5 @@ for seed in 1 2; do
 done
 moec emit "$work/run" --target c --mode decode --out "$work/emitted"
 ! grep -q 'moec_uniform(moec_seed' "$work/emitted/program.c" || wrong "the emitted program draws random numbers"
-# A step's own gradients are those of the definition, with what was left out.
+# The gradients of a step equal those of the definition with the same dropout mask.
 moec verify "$work/spec.moe" >"$work/compared" || { cat "$work/compared"; exit 1; }

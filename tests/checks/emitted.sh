@@ -1,6 +1,6 @@
 #!/bin/sh
-# Emitted folders build without warnings with every compiler at hand, generate what `moec generate` generates, draw what
-# `moec sample` draws, train as `moec train` trains, can be called from C, and return errors for broken weights and data.
+# Emitted folders build without warnings with every installed compiler. They generate as `moec generate`, sample as `moec
+# sample` and train as `moec train`. They can be called from C, and return errors for damaged weights and data.
 . "$(dirname "$0")/../begin.sh"
 export OMP_NUM_THREADS=2
 strict="-O1 -march=native -Wshadow -Wstrict-prototypes -Werror"
@@ -9,7 +9,7 @@ for i in 1 2 3 4 5 6 7 8; do cat stdlib/LANGUAGE.md; done >"$work/text"
 
 losses() { sed -n 's/.*"loss":[ ]*\([-+0-9.e]*\).*/\1/p' "$1"; }
 
-# same_losses MODEL DATA: the folder trains as the command trained.
+# same_losses MODEL DATA: the emitted program trains as the command did.
 same_losses() {
     (cd "$work/t" && ./train --data "$2" --steps 20) | sed 's/.* loss //' >"$work/losses"
     losses "$work/run/log.jsonl" | paste - "$work/losses" | awk -v what="$1" '
@@ -17,17 +17,22 @@ same_losses() {
         END { if (bad || NR != 20) { print what ": other losses"; exit 1 } }'
 }
 
-# The numbers of a safetensors file, one a line.
+# The numbers of a safetensors file, one per line.
 numbers() {
     header=$(od -An -tu8 -N8 "$1")
     tail -c +$((header + 9)) "$1" | od -An -v -w4 -tfF
 }
 
-# as_command KIND MODEL: what the folder writes is what the command wrote.
+# as_command KIND MODEL: the emitted program writes the output of the command.
 as_command() {
     if [ "$1" = text ]; then
-        "$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " --tokens 40 >"$work/alone"
-        [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || { echo "$2: other text"; exit 1; }
+        for sampled in "--temperature 0" "--temperature 0.9 --seed 5" "--temperature 2 --top-k 9 --top-p 0.8 --min-p 0.01"; do
+            # shellcheck disable=SC2086 # several words
+            moec generate "$work/run" --prompt "The " -n 40 $sampled >"$work/hosted"
+            # shellcheck disable=SC2086
+            "$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " -n 40 $sampled >"$work/alone"
+            [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || { echo "$2 $sampled: the texts differ"; exit 1; }
+        done
     else
         "$work/c/draw" --weights "$work/c/weights.bin" --out "$work/alone" --count 11 --steps 20 --seed 5
         numbers "$work/alone" >"$work/drawn"
@@ -44,10 +49,10 @@ emitted() {
     rm -rf "$work/run" "$work/c" "$work/t"
     moec train "$model" "$@" --data "$data" --out "$work/run" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     if [ "$kind" = text ]; then
-        moec generate "$work/run" --prompt "The " -n 40 --temperature 0 >"$work/hosted"
         moec emit --force "$work/run" --target c --mode decode --out "$work/c"
     else
-        moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5
+        moec sample "$work/run" --out "$work/hosted" --count 11 --steps 20 --seed 5 --json >"$work/sampled"
+        grep -q '"samples": 11' "$work/sampled" || { cat "$work/sampled"; exit 1; }
         moec emit --force "$work/run" --target c --mode sample --out "$work/c"
     fi
     moec emit --force "$model" "$@" --target c --mode train --out "$work/t"
@@ -68,7 +73,7 @@ pictures="--set layers=2 --set train.batch_size=4 --set train.gradient_accumulat
 emitted images models/dit.moe:dit_small "$work/images" gcc $pictures
 emitted images models/dit.moe:dit_small_choice "$work/images" "gcc clang" $pictures
 refuses() {
-    (cd "$work/t" && ./train --data "$1" --steps 1 >"$work/message" 2>&1) && { echo "broken examples were accepted"; exit 1; }
+    (cd "$work/t" && ./train --data "$1" --steps 1 >"$work/message" 2>&1) && { echo "damaged samples were accepted"; exit 1; }
     grep -q "$2" "$work/message" || { cat "$work/message"; exit 1; }
 }
 head -c 5000 "$work/images" >"$work/short"
@@ -89,6 +94,6 @@ cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$work/c" -o "$work/bits" example
 cp "$work/c/weights.bin" "$work/whole"
 for size in 0 20 10000; do
     head -c $size "$work/whole" >"$work/c/weights.bin"
-    "$work/bits" "$work/c/weights.bin" "the text" >"$work/message" 2>&1 && { echo "broken weights were accepted"; exit 1; }
+    "$work/bits" "$work/c/weights.bin" "the text" >"$work/message" 2>&1 && { echo "damaged weights were accepted"; exit 1; }
     grep -qE 'damaged|belongs to another' "$work/message"
 done

@@ -1,24 +1,24 @@
 #!/bin/sh
-# Programs of emitted folders take the options that they name and no others, notice what cannot be read, written or printed,
-# and give no nonsense for broken weights.
+# Programs of emitted folders accept only their documented options. They report files that cannot be read or written and output
+# that cannot be printed, and reject damaged weights.
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
 small="--set dim=16 --set layers=1 --set train.context_length=32 --set train.batch_size=2 --set attention.head_dim=8"
-# shellcheck disable=SC2086 # one word an argument
+# shellcheck disable=SC2086 # one argument per word
 {
     moec emit examples/first.moe $small --mode decode --out "$work/generate" &&
     moec emit examples/first.moe $small --mode train --out "$work/train" &&
     moec emit models/dit.moe:dit_small --set layers=1 --mode sample --out "$work/draw"
-} || wrong "nothing is emitted"
+} || wrong "moec emit failed"
 cat stdlib/*.moe >"$work/text"
 cd "$work" || exit 1
 for folder in generate train draw; do
-    make -s -C $folder CFLAGS="-O1" || wrong "$folder is not built"
+    make -s -C $folder CFLAGS="-O1" || wrong "$folder does not build"
 done
 mkfifo pipe
 
-# ends CODE WORDS PROGRAM ARGUMENT...: in the program's folder
+# ends CODE WORDS PROGRAM ARGUMENT...: runs in the folder of the program
 ends() {
     code=$1 words=$2 program=$3
     shift 3
@@ -43,14 +43,19 @@ ends 0 "" generate -p x -n 5
 cp out short
 ends 0 "" generate --prompt x --max-tokens 5
 cmp -s out short || wrong "-p and -n are not --prompt and --max-tokens"
+ends 0 "5 tokens, " generate --prompt "1 2" --token-ids --perf -n 5
+grep -qE '^1 2( [0-9]+){5}$' out || wrong "--token-ids does not print token ids: $(cat out)"
+ends 0 "5 tokens, " generate --prompt "1 2" --numbers 1 --speed 1 --tokens 5
+grep -qE '^1 2( [0-9]+){5}$' out && wrong "--numbers, the former name, prints token ids"
+ends 0 "the text ends after 30 of 50 tokens: the KV cache has 32 positions" generate --prompt "1 2 3" --token-ids -n 50
 ends 2 "usage:" generate --help
-grep -q "unknown option" log && wrong "--help is an unknown option"
+grep -q "unknown option" log && wrong "--help is not accepted"
 ends 1 "nothing.bin: cannot open" generate -p x --weights nothing.bin
 ends 2 "unknown option --token" generate --prompt x --token 5
 ends 2 "--out expects a text" draw --out ""
 ends 1 "out of memory" draw --out ../drawn --count 4611686018427387904
 
-# What is no file, or no text.
+# Operands that are not a file, or not text.
 moec init "$OLDPWD/examples/first.moe" $small --seed 1 --out tensors
 ends 1 "is a safetensors file, but the model needs text" train --data ../tensors --steps 1
 ends 1 "cannot open" generate --prompt x --weights ../pipe
@@ -66,29 +71,29 @@ done
 echo precious >kept
 ln -s kept drawn.partial
 ends 1 "cannot write" draw --out ../drawn --count 1 --steps 1
-[ "$(cat kept)" = precious ] || wrong "a link called like a partial file was followed"
+[ "$(cat kept)" = precious ] || wrong "a link with the name of a partial file was followed"
 rm drawn.partial
 ln -s kept link
 ends 0 "" draw --out ../link --count 1 --steps 1
 [ -L link ] || wrong "a link was replaced"
 grep -q precious kept && wrong "a link was not followed"
 
-# Output that goes nowhere.
+# Output to a full disk and to a closed stream.
 full() {
     program=$1
     shift
     (cd "$program" && ./"$program" "$@" >/dev/full 2>../log)
-    [ $? -eq 1 ] || wrong "$program $*: a full disk is not noticed"
+    [ $? -eq 1 ] || wrong "$program $*: a full disk is not reported"
     (cd "$program" && ./"$program" "$@" >&- 2>../log)
-    [ $? -eq 1 ] || wrong "$program $*: closed output is not noticed"
+    [ $? -eq 1 ] || wrong "$program $*: closed output is not reported"
 }
 full generate --prompt x --tokens 9
 full train --data ../text --steps 2
 (cd train && ./train --data ../text --steps 2 --out ../trained <&- >&- 2>&-)
-grep -q 'loss' trained && wrong "progress has got into the weights"
-(cd generate && ./generate --weights ../trained --prompt x --tokens 2 >../out 2>../log) || { cat log; wrong "weights trained without streams are damaged"; }
+grep -q 'loss' trained && wrong "progress was written to the weights"
+(cd generate && ./generate --weights ../trained --prompt x --tokens 2 >../out 2>../log) || { cat log; wrong "weights trained with closed streams are damaged"; }
 
-# Weights whose numbers are none: with the hash that belongs to them.
+# Weights that are not finite, with a correct hash.
 cat >spoil.c <<'SPOIL'
 #include "weights.h"
 #include <math.h>
@@ -102,9 +107,9 @@ int main(int count, char **paths) {
 SPOIL
 for folder in generate draw; do
     cc -std=gnu11 -I$folder -o spoil spoil.c $folder/program.o $folder/weights.o $folder/streams.o -fopenmp -lm &&
-        ./spoil $folder.spoilt || wrong "no broken weights"
+        ./spoil $folder.spoilt || wrong "the damaged weights were not written"
 done
 ends 1 "the logits are not finite" generate --prompt x --weights ../generate.spoilt
 ends 1 "are not finite" draw --out ../none --count 1 --steps 1 --weights ../draw.spoilt
-[ -e none ] && wrong "nonsense was drawn"
+[ -e none ] && wrong "sampling has written a file"
 exit 0

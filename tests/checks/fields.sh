@@ -56,6 +56,26 @@ notes "$work/run/last.safetensors" >"$work/found"
 table $page '## Checkpoints' field | grep -v '^tokenizer$\|^file:' >"$work/expected"
 same checkpoint
 
+# The fields of --json: commands that write files. `moec sample` needs another model: see emitted.sh.
+cd "$work"
+{
+    moec init s.moe -o w --json
+    moec train s.moe --data text --out json --set ffn=swiglu --set ffn.hidden_dim=8 --json
+    moec forward s.moe --weights w --input s.moe --outputs loss -o f --json
+    moec export json --format llama -o folder --json
+    moec import folder -o imported --json
+    moec emit json -o emitted --json
+    moec report json --json
+    printf 'experiment e { baseline = small, vary dim = [8] }\n' >>s.moe
+    moec sweep s.moe --data text --out sweep --json
+    moec sweep s.moe --out sweep --slurm none --dry-run --json
+} >values 2>log
+sed -n 's/^  "\([a-z_]*\)": .*/\1/p' values >found
+cd "$OLDPWD"
+awk '/^## /{ inside = $0 == "## JSON results" } inside && /^[|] `/ { split($0, cell, "|"); n = split(cell[2], name, "`"); for (i = 2; i < n; i += 2) print name[i] }' $page |
+    grep -v '^sample' | LC_ALL=C sort -u >"$work/expected"
+same "JSON results"
+
 # ---- server ----
 
 page=runtime/SERVER.md
@@ -71,11 +91,13 @@ table $page '## Metrics' metric >"$work/expected"
 same metrics
 # 499 is for clients that have gone, which receive nothing.
 grep -ohE '(problem_set|fail|fail_all)[(][^"]*' runtime/tools/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
-awk '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { print $2 }' $page >"$work/expected"
+awk '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { print $2 }' $page | sort -u >"$work/expected"
 same statuses
-grep -ohE 'code = "[a-z_]*"' runtime/tools/server/*.c | cut -d'"' -f2 | while read -r code; do
-    grep -q "\`$code\`" $page || wrong "$page lacks the code $code"
-done
+# The code of each status, then those of single problems.
+grep -oE '[{][45][0-9][0-9], "[a-z_]*"' runtime/tools/server/request.c | tr -d '{,"' >"$work/found"
+grep -ohE 'problem_code[(][^"]*"[a-z_]*"' runtime/tools/server/*.c | sed 's/.*"\(.*\)"/400 \1/; s/400 model_not_found/404 model_not_found/' >>"$work/found"
+awk -F' *[|] *' '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { gsub(/[`,]/, "", $3); n = split($3, code, " "); for (i = 1; i <= n; i++) print $2, code[i] }' $page | LC_ALL=C sort >"$work/expected"
+same "codes of errors"
 for limit in MAX_LOGPROBS MAX_STOPS MAX_CHOICES; do
     value=$(grep -oE "$limit = [0-9]+" runtime/tools/server/request.h | grep -oE '[0-9]+$')
     grep -qE "\b$value\b" $page || wrong "$page lacks the value $value of $limit"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What stands where a file belongs and is none (a pipe, a device, a folder) is refused at once and stays what it is; so is
-# another's partial file. Links stay links, modes stay modes. Output that cannot be written is noticed.
+# A path of a file that is a pipe, a device or a folder is refused at once and stays unchanged. The same holds for partial files
+# of other programs. Links stay links, and modes stay modes. Output that cannot be written is reported.
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
@@ -9,7 +9,7 @@ mkfifo "$work/pipe"
 mkdir "$work/folder"
 cd "$work" || exit 1
 
-# ends CODE WORDS COMMAND...: the command ends with the code within ten seconds and says the words
+# ends CODE WORDS COMMAND...: the command ends with CODE within ten seconds and prints WORDS
 ends() {
     code=$1 words=$2
     shift 2
@@ -22,7 +22,7 @@ ends() {
 moec train small.moe --data text --out run >log 2>&1 || { cat log; wrong "the small model does not train"; }
 moec init small.moe --seed 1 --out weights >log 2>&1 || { cat log; wrong "no weights"; }
 
-# In place of specs, weights, data and logs.
+# Pipes, devices and folders as specs, weights, data and logs.
 mkfifo thing.moe
 printf 'use thing\nmodel m = thing\n' >uses.moe
 for spec in pipe folder /dev/zero thing.moe; do
@@ -46,7 +46,7 @@ for kind in fifo folder; do
     ends 1 "last.safetensors: it is a" moec train small.moe --data text --out other --resume
 done
 
-# A file of tensors is no text; weights that the model does not have are told of, once.
+# A safetensors file is not text. Weights that the model does not have are reported once.
 ends 1 "weights is a safetensors file, not training data" moec train small.moe --data weights --out tensors
 ends 1 "weights is a safetensors file, not training data" moec eval run --data weights
 ends 1 "weights is a safetensors file, not training data" moec forward small.moe --weights weights --input weights --outputs loss --out out
@@ -57,7 +57,7 @@ ends 0 "deeper contains 9 tensors that the model does not read, such as block.1"
 moec init small.moe --seed 1 --out wide.safetensors --set vocab_size=300
 ends 1 "the checkpoint has no tokenizer" moec generate wide.safetensors --prompt x -n 2
 
-# A run in place of a spec, and a spec in place of a run.
+# A run as a spec, and a spec as a run.
 for run in run run/last.safetensors; do
     ends 0 "model small" moec check $run
     ends 0 '"parameters"' moec check $run --json
@@ -66,34 +66,34 @@ for run in run run/last.safetensors; do
 done
 ends 0 "model small" moec check run --set layers=2
 ends 1 "no option 'layer'" moec check run --set layer=2
-moec check run >direct && moec check small.moe | cmp -s - direct || wrong "a run's spec is another one"
+moec check run >direct && moec check small.moe | cmp -s - direct || wrong "the spec of the run differs"
 ends 1 "folder is a directory without a checkpoint" moec check folder
 ends 1 "weights.safetensors" moec check weights.safetensors
 for command in "generate small.moe --prompt x" "eval small.moe --data text" "draw small.moe --out drawn" "generate small.moe:small --prompt x"; do
-    # shellcheck disable=SC2086 # one word an argument
+    # shellcheck disable=SC2086 # one argument per word
     ends 1 "is a spec, but this command needs a trained model" moec $command
 done
 
-# In place of what is written: neither replaced nor written through.
+# Pipes, devices and folders as output paths: neither replaced nor written to.
 if mknod null c 1 3 2>/dev/null; then device=null; else device=/dev/null; fi
 for one in pipe $device folder; do
     kind=$(stat -c %F "$one")
     ends 1 "not a file" moec init small.moe --seed 1 --out "$one"
     ends 1 "not a file" moec forward small.moe --weights weights --input text --outputs loss --out "$one" -c 16 --set train.batch_size=1
     [ "$(stat -c %F "$one")" = "$kind" ] || wrong "$one was $kind"
-    [ -e "$one.partial" ] && wrong "$one.partial is left"
+    [ -e "$one.partial" ] && wrong "$one.partial remains"
 done
 ends 1 "cannot create the folder" moec train small.moe --data text --out $device
 ends 1 "cannot create the folder" moec emit small.moe --out $device
 ln -s nowhere dangling
 ends 1 "it is a symbolic link" moec init small.moe --seed 1 --out dangling
 for command in "train small.moe --data text" "init small.moe --seed 1" "emit small.moe"; do
-    # shellcheck disable=SC2086 # one word an argument
+    # shellcheck disable=SC2086 # one argument per word
     ends 2 "--out expects" moec $command --out ""
 done
 ends 2 "the first argument is empty" moec check ""
 
-# A partial file that is a link, a pipe or a folder is no partial file of ours.
+# A link, pipe or folder with the name of a partial file is not a partial file of moec.
 echo precious >kept
 for kind in link pipe folder; do
     rm -rf fresh.partial
@@ -105,12 +105,12 @@ for kind in link pipe folder; do
     ends 1 "cannot write $PWD/fresh.partial" moec init small.moe --seed 1 --out "$PWD/fresh"
     [ -e fresh ] && wrong "fresh was written"
 done
-[ "$(cat kept)" = precious ] || wrong "a link called like our partial file was followed"
+[ "$(cat kept)" = precious ] || wrong "a link with the name of a partial file was followed"
 rm -rf fresh.partial
 echo left >fresh.partial
 ends 0 "" moec init small.moe --seed 1 --out fresh
-cmp -s fresh weights || wrong "what a killed process left has changed the file"
-[ -e fresh.partial ] && wrong "fresh.partial is left"
+cmp -s fresh weights || wrong "the partial file of a killed process has changed the file"
+[ -e fresh.partial ] && wrong "fresh.partial remains"
 
 # Links and modes.
 printf 'model m = decoder{dim=8}\n' >loose.moe
@@ -122,7 +122,7 @@ ends 0 "" moec fmt link.moe
 [ "$(stat -c %a loose.moe)" = 640 ] || wrong "fmt has changed the mode"
 grep -q 'dim = 8' loose.moe || wrong "fmt has not written through the link"
 
-# Output that goes nowhere, and streams that are closed.
+# Output to a full disk, and closed streams.
 full() {
     "$@" >/dev/full 2>log
     found=$?
@@ -147,6 +147,6 @@ cp loose.moe again.moe
 printf 'model other = m { dim=16 }\n' >>again.moe
 ends 1 "is not in the canonical format" moec fmt --check again.moe
 moec train small.moe --data text --out silent <&- >&- 2>&-
-grep -v '^{' silent/log.jsonl && wrong "progress has got into the log"
-moec eval silent --data text >log 2>&1 || { cat log; wrong "a run without streams has left no checkpoint"; }
+grep -v '^{' silent/log.jsonl && wrong "progress was written to the log"
+moec eval silent --data text >log 2>&1 || { cat log; wrong "a run with closed streams has no checkpoint"; }
 exit 0

@@ -1,12 +1,12 @@
 #!/bin/sh
-# What the compiler writes for two small specs is what stands in generated/. With -u it is written there. Lines of the
-# standard library may move without a new copy.
+# The output of the compiler for two small specs equals the files in generated/. -u writes them. Lines of the standard library
+# may move without a new copy.
 . "$(dirname "$0")/../begin.sh"
 status=0
 without_lines() {
     sed 's/\(std\/[a-z_]*\.moe\):[0-9]*/\1/g' "$1"
 }
-# same FILE WRITTEN: the two are alike, or FILE is made so.
+# same FILE WRITTEN: both are equal; -u copies WRITTEN to FILE.
 same() {
     if [ -n "${UPDATE:-}" ]; then
         cp "$2" "generated/$1"
@@ -26,7 +26,7 @@ for spec in generated/*.moe; do
         same "$name.c" "$work/$name/program.c"
     done
 done
-# Of the kernels for a device one text is enough to read; what launches them has the shape of the C above.
+# For a device only the kernels are stored; the launching code resembles the C code above.
 moec emit generated/routed.moe --target cuda --mode train --out "$work/device"
 same routed_train.cu "$work/device/kernels.cu"
 exit $status

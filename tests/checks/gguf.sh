@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tokenizers in GGUF files and back: the same tokens. Numbers in 8 bits are read. Files that are not what they seem leave nothing.
+# Tokenizers survive export to GGUF and import: the tokens are the same. int8 weights are read. Invalid files leave no output.
 . "$(dirname "$0")/../begin.sh"
 fixtures=$PWD/tests/tokenizer/fixtures
 cd "$work"
@@ -10,7 +10,7 @@ SPEC
 moec init m.moe --seed 3 --out m.safetensors
 moec export m.safetensors --format llama --out m > log || wrong "$(cat log)"
 
-# BPE of SentencePiece: each way to make a token of two is a merge.
+# BPE of SentencePiece: every split of a token into two tokens is a merge.
 awk 'BEGIN {
     printf "{\"version\":\"1.0\",\"added_tokens\":["
     for (i = 0; i < 3; i++)
@@ -45,9 +45,9 @@ both() { # NAME KEYS: through GGUF and back
         moec export "${run}_$1" --format llama --out "${run}_folder_$1" > log 2>&1 || wrong "export $run of $1: $(cat log)"
         moec tokenize text --tokenizer "${run}_folder_$1/tokenizer.json" --out "${run}_$1.bin" > log 2>&1 || wrong "tokenize $1: $(cat log)"
     done
-    cmp "run_$1.bin" "back_$1.bin" || wrong "the tokens of $1 are others"
+    cmp "run_$1.bin" "back_$1.bin" || wrong "the tokens of $1 differ"
     moec generate "run_$1" --prompt 'the hen' -n 8 --temperature 0 > one
-    moec generate "back_$1" --prompt 'the hen' -n 8 --temperature 0 | cmp - one || wrong "the text of $1 is another"
+    moec generate "back_$1" --prompt 'the hen' -n 8 --temperature 0 | cmp - one || wrong "the text of $1 differs"
 }
 both gpt2 "$fixtures/gpt2.json"
 both llama3 "$fixtures/llama3.json"
@@ -62,18 +62,18 @@ fails "do not follow from token scores" moec export run_other --format gguf --ou
 cp "$fixtures/qwen.json" other/tokenizer.json
 moec import other --out run_note > log 2>&1 || wrong "import other: $(cat log)"
 moec export run_note --format gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
-grep -q "rstrip of token 'Word'" log || wrong "what is left out is not told: $(cat log)"
+grep -q "rstrip of token 'Word'" log || wrong "the omitted flag is not reported: $(cat log)"
 
-# Rotations for longer contexts: keys, or for Llama 3's a tensor, are the options again, and those the same file.
+# RoPE scaling: the keys, or the tensor of Llama 3, become the same options and then the same file.
 rotated() { # NAME ROTATION
     printf 'use m\nmodel %s = m { attention = { head_dim = 32, rotary = %s } }\n' "$1" "$2" > "$1.moe"
     moec init "$1.moe" --seed 3 --out "$1.safetensors"
     moec export "$1.safetensors" --format gguf --out "gguf_$1" > log 2>&1 || wrong "export $1: $(cat log)"
     moec import "gguf_$1/model.gguf" --out "back_$1" --name "$1" > log 2>&1 || wrong "import $1: $(cat log)"
     moec export "back_$1" --format gguf --out "again_$1" > log 2>&1 || wrong "export $1 again: $(cat log)"
-    cmp "gguf_$1/model.gguf" "again_$1/model.gguf" || wrong "$1 comes back as $(cat "back_$1/$1.moe")"
+    cmp "gguf_$1/model.gguf" "again_$1/model.gguf" || wrong "$1 is imported as $(cat "back_$1/$1.moe")"
     for word in $2; do
-        case $word in *[a-z0-9]*) grep -qwF "${word%,}" "back_$1/$1.moe" || wrong "$1 comes back without $word: $(cat "back_$1/$1.moe")" ;; esac
+        case $word in *[a-z0-9]*) grep -qwF "${word%,}" "back_$1/$1.moe" || wrong "$1 is imported without $word: $(cat "back_$1/$1.moe")" ;; esac
     done
 }
 rotated linear 'linear_rotary { theta = 10000, factor = 4 }'
@@ -81,8 +81,8 @@ rotated yarn 'yarn_rotary { theta = 10000, factor = 8, original_context_length =
 rotated turned3 'llama3_rotary { theta = 500000, factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_context_length = 8192 }'
 rotated other3 'llama3_rotary { theta = 500000, factor = 32, low_freq_factor = 1, high_freq_factor = 3, original_context_length = 5000 }'
 rotated few3 'llama3_rotary { theta = 50000000, factor = 2.5, low_freq_factor = 1, high_freq_factor = 4, original_context_length = 8192 }'
-grep -qa rope_freqs.weight gguf_turned3/model.gguf || wrong "there is no tensor of the rotation"
-grep -qa rope.scaling gguf_turned3/model.gguf && wrong "llama.cpp knows no such key"
+grep -qa rope_freqs.weight gguf_turned3/model.gguf || wrong "the tensor of the RoPE scaling is missing"
+grep -qa rope.scaling gguf_turned3/model.gguf && wrong "llama.cpp does not have this key"
 printf 'use turned3\nmodel asked = turned3 { attention.qk_norm = true }\n' > asked.moe
 moec init asked.moe --seed 3 --out asked.safetensors
 fails "attention.rotary.factor is 8, but nothing after export" moec export asked.safetensors --format gguf_qwen3 --out nowhere
@@ -91,7 +91,7 @@ cp gguf_turned3/model.gguf bad.gguf
 printf '\0\0\100\100' | dd of=bad.gguf bs=1 seek="$data" conv=notrunc 2> log
 fails "does not match RoPE scaling of Llama 3" moec import bad.gguf --out nowhere
 
-# A folder by way of GGUF: the context that it was made for, the class of its tokenizer.
+# A Hugging Face directory exported to GGUF keeps its context length and the class of its tokenizer.
 sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' run_folder_llama3/config.json > m/config.json
 cp "$fixtures/llama3.json" m/tokenizer.json
 moec import m --out run_long > log 2>&1 || wrong "import of a long context: $(cat log)"
@@ -101,7 +101,7 @@ moec export back_long --format llama --out folder_long > log 2>&1 || wrong "expo
 grep -q '"max_position_embeddings": 131072' folder_long/config.json || wrong "another context: $(cat folder_long/config.json)"
 grep -q '"tokenizer_class"' folder_long/tokenizer_config.json || wrong "no class: $(cat folder_long/tokenizer_config.json)"
 
-# Damaged files. Numbers are the places of bytes in the header.
+# Damaged files. The numbers are byte offsets in the header.
 moec export m.safetensors --format gguf --out g > log
 file=g/model.gguf
 spoilt() { # TEXT PLACE BYTES
@@ -109,7 +109,7 @@ spoilt() { # TEXT PLACE BYTES
     printf "$3" | dd of=bad.gguf bs=1 seek="$2" conv=notrunc 2> log
     fails "$1" moec import bad.gguf --out nowhere
 }
-at() { grep -abo "$1" $file | head -1 | cut -d: -f1; } # the place of a text
+at() { grep -abo "$1" $file | head -1 | cut -d: -f1; } # the offset of a text
 huge='\377\377\377\377\377\377\377\177'
 name=$(at token_embd.weight)
 spoilt "does not start with the magic number GGUF" 0 X
@@ -136,8 +136,8 @@ file=gguf_long/model.gguf
 spoilt "is not a token of the tokenizer" $(($(at tokenizer.ggml.bos_token_id) + 27 + 4)) '\377\377\377\177'
 file=g/model.gguf
 
-# 701 tokens for 700 rows: three keys more, of 32 bytes and a multiple of it; the one that says no_vocab gets another name.
-le() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256 % 256)))\\0\\0\\0\\0\\0\\0"; } # a number in 8 bytes
+# 701 tokens for 700 rows: three more keys of a multiple of 32 bytes; the key with no_vocab is renamed.
+le() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256 % 256)))\\0\\0\\0\\0\\0\\0"; } # an 8-byte number
 {
     head -c 16 $file
     le $(($(od -An -tu1 -j16 -N1 $file) + 3))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A model as a folder that others read, and back with the same bits; folders that are not what they seem leave nothing behind.
+# Export of a model to a Hugging Face directory and import with the same bits; invalid directories leave no output.
 . "$(dirname "$0")/../begin.sh"
 cd "$work"
 
@@ -64,7 +64,7 @@ again() { # MODEL LAYOUT: out, in, out again: the same bytes, and the run is the
     cmp "$1/config.json" "again_$1/config.json" || wrong "the configuration of $1 is not the same"
     moec tensors "$1.safetensors" > before
     moec tensors "run_$1" | cmp - before || wrong "the weights of $1 are not the same"
-    moec fmt --check "run_$1/$1"*.moe || wrong "the spec of $1 is not in the one layout"
+    moec fmt --check "run_$1/$1"*.moe || wrong "the spec of $1 is not in the canonical format"
     moec check "run_$1/$1"*.moe > log || wrong "the spec of $1 is wrong"
 }
 again m llama
@@ -86,7 +86,7 @@ again post olmo2
 again offset gemma
 again query_bias qwen2
 
-# The spec says the sizes of the model, those that a layer would have by itself among them.
+# The spec states the sizes of the model, including those that equal a default.
 cat > wanted <<'SPEC'
 # Imported by the layout 'qwen3_moe'.
 use decoder
@@ -101,20 +101,20 @@ model routed = decoder {
   ffn            = moe { experts = 3, top_k = 2, expert = { hidden_dim = 8 }, route_norm = top_k }
 }
 SPEC
-cmp wanted run_routed/routed.moe || wrong "the spec is another one: $(cat run_routed/routed.moe)"
+cmp wanted run_routed/routed.moe || wrong "the spec differs: $(cat run_routed/routed.moe)"
 head -c 100 /dev/zero | tr '\0' '\1' > text
-moec eval run_normed --data text --set train.batch_size=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
+moec eval run_normed --data text --set train.batch_size=1 > out 2>&1 || wrong "an imported model cannot be evaluated: $(cat out)"
 
-# One file of llama.cpp, by the first architecture that says what the model is, and back with the same bits.
+# A GGUF file, read by the first architecture that matches the model, and exported again with the same bits.
 gguf() { # MODEL LAYOUT
     moec export "$1.safetensors" --format gguf --out "gguf_$1" > log 2>&1 || wrong "gguf $1: $(cat log)"
     grep -qE "layout '?$2(\$|[^a-z0-9_])" log || wrong "$1 is no $2: $(cat log)"
     moec import "gguf_$1/model.gguf" --out "gguf_run_$1" --name "$1" > log 2>&1 || wrong "gguf import $1: $(cat log)"
-    grep -qE "layout '?$2(\$|[^a-z0-9_])" log || wrong "$1 is read as another one: $(cat log)"
+    grep -qE "layout '?$2(\$|[^a-z0-9_])" log || wrong "$1 has another layout: $(cat log)"
     moec tensors "$1.safetensors" > before
     moec tensors "gguf_run_$1" | cmp - before || wrong "the weights of $1 are not the same"
     moec export "gguf_run_$1" --format gguf --out "gguf_again_$1" > log 2>&1 || wrong "gguf again $1: $(cat log)"
-    cmp "gguf_$1/model.gguf" "gguf_again_$1/model.gguf" || wrong "$1 is another file"
+    cmp "gguf_$1/model.gguf" "gguf_again_$1/model.gguf" || wrong "the file of $1 differs"
 }
 gguf m gguf_llama
 gguf query_bias gguf_qwen2
@@ -123,26 +123,26 @@ gguf routed gguf_qwen3moe
 gguf mixed gguf_mixtral
 gguf learned gguf_gpt2
 
-# What says nothing of the model travels with it: the tokens that end a text, the template of chats.
+# Metadata that does not define the model is kept: the end tokens and the chat template.
 cp -r m chatty
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8192, "eos_token_id": [1, 2]/' chatty/config.json
 echo '{{ bos_token }}{% for m in messages %}<{{ m.content }}>{% endfor %}' > chatty/chat_template.jinja
 echo '{"bos_token": "!"}' > chatty/tokenizer_config.json
 head -c 5000 /dev/zero | tr '\0' '\1' > text
-moec import chatty --out run_chatty > log 2>&1 || wrong "a model of chats: $(cat log)"
+moec import chatty --out run_chatty > log 2>&1 || wrong "import of a chat model: $(cat log)"
 moec train run_chatty/chatty.moe --init-from run_chatty --steps 1 --set train.batch_size=1 --data text --out answers > log 2>&1 ||
-    wrong "a model of chats is not trained: $(cat log)"
+    wrong "a chat model is not trained: $(cat log)"
 moec export answers --format llama --out answers_folder > log 2>&1 || wrong "nor written: $(cat log)"
 cmp chatty/chat_template.jinja answers_folder/chat_template.jinja || wrong "the template is lost"
-cmp chatty/tokenizer_config.json answers_folder/tokenizer_config.json || wrong "what belongs to the tokenizer is lost"
-grep -q '"max_position_embeddings": 8192' answers_folder/config.json || wrong "the limit of places is lost"
-tr -d ' \n' < answers_folder/config.json | grep -q '"eos_token_id":\[1,2\]' || wrong "the end of texts is lost"
+cmp chatty/tokenizer_config.json answers_folder/tokenizer_config.json || wrong "the tokenizer configuration is lost"
+grep -q '"max_position_embeddings": 8192' answers_folder/config.json || wrong "the maximum context length is lost"
+tr -d ' \n' < answers_folder/config.json | grep -q '"eos_token_id":\[1,2\]' || wrong "the end tokens are lost"
 moec generate answers --chat --prompt '012' -n 3 --temperature 0 --json > out 2>&1 || wrong "no answer: $(cat out)"
-grep -qF '"prompt":"!<012>"' out || wrong "the prompt is no chat: $(cat out)"
-[ "$(moec generate answers --chat --prompt '012' -n 3 --temperature 0 | head -c 5)" != "!<012" ] || wrong "the question is told again"
+grep -qF '"prompt":"!<012>"' out || wrong "the chat template is not applied to the prompt: $(cat out)"
+[ "$(moec generate answers --chat --prompt '012' -n 3 --temperature 0 | head -c 5)" != "!<012" ] || wrong "the output repeats the prompt"
 
-# As the README has it: a published model, a variant with a gate that changes nothing at first, tuned, measured, written as a
-# folder again by a layout of one's own.
+# As in the README: a published model, a variant with a gate that initially has no effect, trained, evaluated, and exported with
+# a custom layout.
 gate='attention.gate={at=sdpa,mode=add,act=tanh,spread=0}'
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 33 + i * i % 29 }' > text
 losses() { moec eval "$@" --set train.batch_size=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
@@ -150,14 +150,14 @@ moec train run_normed/normed.moe --init-from run_normed --init-missing --set "$g
     wrong "a variant does not start: $(cat log)"
 [ "$(losses start --data text)" = "$(losses run_normed --data text)" ] || wrong "the gate changes the function"
 moec train run_normed/normed.moe --init-from run_normed --init-missing --set "$gate" --steps 40 --data text --out tuned > log 2>&1 ||
-    wrong "a variant is not tuned: $(cat log)"
+    wrong "the variant does not train: $(cat log)"
 moec export tuned --format gated_qwen3 --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --out tuned_folder > log 2>&1 ||
-    wrong "the variant is not written: $(cat log)"
+    wrong "the variant is not exported: $(cat log)"
 moec import tuned_folder --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --out run_tuned > log 2>&1 || wrong "nor read: $(cat log)"
-[ "$(losses run_tuned --data text)" = "$(losses tuned --data text)" ] || wrong "the variant is another one when it is read again"
+[ "$(losses run_tuned --data text)" = "$(losses tuned --data text)" ] || wrong "the exported variant has another loss"
 awk -v a="$(losses tuned --data text)" -v b="$(losses start --data text)" 'BEGIN { exit !(a < b) }' || wrong "the variant learns nothing"
 
-# What the family has no place for is named, and nothing is written.
+# Features that the family does not have are named, and nothing is written.
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
 fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x
 fails "no supported GGUF architecture" moec export near.safetensors --format gguf --out nowhere
@@ -170,7 +170,7 @@ fails "unknown layout 'lama'" moec export m.safetensors --format lama --out nowh
 fails "m already contains a model" moec export m.safetensors --format llama --out m
 fails "run_m already contains a run" moec import m --out run_m
 
-# Modules that predict further tokens are left out, and that is told.
+# Modules for multi-token prediction are ignored, with a note.
 cp -r delta further
 header='{"mtp.fc.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0$header\0\0\0\0" > further/mtp.safetensors
@@ -179,18 +179,18 @@ printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0$header\0\0\0\0" > further/mtp.sa
     grep -ao '"[^"]*": *{"dtype"' delta/model.safetensors | sed 's/: *{"dtype"/: "model.safetensors"/;s/^/, /'
     echo '}}'
 } > further/model.safetensors.index.json
-moec import further --out run_further > out 2>&1 || wrong "more than the model: $(cat out)"
-grep -q "ignores 1 tensor, the first is mtp.fc.weight" out || wrong "that is not told: $(cat out)"
+moec import further --out run_further > out 2>&1 || wrong "import with additional modules: $(cat out)"
+grep -q "ignores 1 tensor, the first is mtp.fc.weight" out || wrong "the ignored tensor is not reported: $(cat out)"
 moec export run_further --format qwen3_next --out again_further > log 2>&1 || wrong "export further: $(cat log)"
-cmp delta/model.safetensors again_further/model.safetensors || wrong "what is left out changes the rest"
+cmp delta/model.safetensors again_further/model.safetensors || wrong "ignored tensors change the model"
 
-# Names of tensors do not reach the terminal as they are.
+# Names of tensors are escaped for the terminal.
 header='{"x\u001b[2J":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0%s\0\0\0\0" "$header" > further/mtp.safetensors
 sed -i 's/"mtp.fc.weight"/"x\\u001b[2J"/' further/model.safetensors.index.json
 fails "unknown  x?[2J" moec import further --out nowhere
 
-# A folder changed by one sed command.
+# spoilt TEXT FILE SED: a folder that is changed by one sed command is rejected with TEXT.
 spoilt() { # TEXT FILE SED
     rm -rf bad
     cp -r m bad
@@ -227,4 +227,4 @@ printf '{"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 99}, "unk_token":
 fails "has 100 tokens, but the embedding has 64 rows" moec import bad --out nowhere
 moec import bad --out bare --no-tokenizer > out 2>&1 || wrong "--no-tokenizer: $(cat out)"
 sed -i 's/"vocab_size"/"mystery": 1, "vocab_size"/' bad/config.json
-moec import bad --out noted --no-tokenizer 2>&1 | grep -q "layout 'llama' does not use the key 'mystery'" || wrong "a strange key is not told"
+moec import bad --out noted --no-tokenizer 2>&1 | grep -q "layout 'llama' does not use the key 'mystery'" || wrong "an unknown key is not reported"

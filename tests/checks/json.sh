@@ -1,6 +1,6 @@
 #!/bin/sh
-# JSON is made by abi/json_make.h alone: the functions of jansson return NULL for text that is not UTF-8, and text that a message
-# shows is cut at the end of a character (abi/utf8_cut.h).
+# Only abi/json_make.h creates JSON: the functions of jansson return NULL for text that is not UTF-8. A text in a message is cut
+# at a character boundary (abi/utf8_cut.h).
 . "$(dirname "$0")/../begin.sh"
 sources() { find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*'; }
 sources | grep -vE "json_(make|escaped)\.[ch]$" | xargs grep -nE '\bjson_(pack|string|dumps)\(' >"$work/found" &&

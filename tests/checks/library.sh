@@ -1,5 +1,6 @@
 #!/bin/sh
-# libmoec.so: the example in C says what the command says; what is wrong is told and ends nothing; no other names get out.
+# libmoec.so: the C example has the results of the command; errors are reported without ending the process; no other symbols are
+# exported.
 . "$(dirname "$0")/../begin.sh"
 [ -e "$BUILD/libmoec.so" ] || { echo "no libmoec.so in $BUILD"; exit 0; }
 export OMP_NUM_THREADS=1
@@ -18,8 +19,8 @@ said=$(moec generate "$work/run" --prompt "layer x" -n 8 --temperature 0)
 printf 'layer xlayer xlay' >"$work/window"
 loss=$(moec eval "$work/run" --data "$work/window" --set train.batch_size=1 | sed 's/^loss \([0-9.]*\).*/\1/')
 grep -q "^loss $loss, " "$work/out" || wrong "the loss is $(head -1 "$work/out"), not $loss"
-awk -v a="$loss" '/after two steps/ { exit !($2 < a) }' "$work/out" || wrong "two steps do not help: $(cat "$work/out")"
+awk -v a="$loss" '/after two steps/ { exit !($2 < a) }' "$work/out" || wrong "two steps do not reduce the loss: $(cat "$work/out")"
 
-"$work/library" "$work/none" x >"$work/out" 2>&1 && wrong "a run that is not there was loaded"
+"$work/library" "$work/none" x >"$work/out" 2>&1 && wrong "a missing run was loaded"
 grep -q "none" "$work/out" || wrong "$(cat "$work/out")"
-nm -D --defined-only "$BUILD/libmoec.so" | awk '$3 !~ /^moec_/ { print; wrong = 1 } END { exit wrong }' || wrong "these names get out"
+nm -D --defined-only "$BUILD/libmoec.so" | awk '$3 !~ /^moec_/ { print; wrong = 1 } END { exit wrong }' || wrong "these symbols are exported"

@@ -12,7 +12,7 @@ problems() {
             sed 's/^\.\///' >"$work/paths"
         # shellcheck disable=SC2046 # names without spaces
         awk -v written=" program.c training.h kernels.cu report.md " -v anchors="$work/anchors" '
-            FILENAME == ARGV[1] { # every end of a path
+            FILENAME == ARGV[1] { # every suffix of a path
                 exists[$0] = 1
                 for (path = $0; path != ""; sub(/^[^\/]*\/?/, "", path)) known[path] = 1
                 next
@@ -74,7 +74,7 @@ rm -f "$work/anchors"
 problems . >"$work/found"
 [ ! -s "$work/found" ] || { cat "$work/found"; status=1; }
 
-# count FILE TEXT NUMBER: the file has the text, with the number for N.
+# count FILE TEXT NUMBER: the file has TEXT, with NUMBER in place of N.
 count() {
     grep -qF -- "$(echo "$2" | sed "s/N/$3/")" "$1" || { echo "$1: not '$2' with N = $3"; status=1; }
 }

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The language server, spoken to as an editor does: what is wrong while typing, descriptions, declarations, completion, layout;
-# texts that are not on the disk, positions in UTF-16, messages that make no sense.
+# The language server with the messages of an editor: diagnostics while typing, hover, definitions, completion, formatting;
+# texts that are not on disk, positions in UTF-16, malformed messages.
 . "$(dirname "$0")/../begin.sh"
 
-# say JSON...: a message behind its header.
+# say JSON...: a message after its header.
 say() { for message; do printf 'Content-Length: %d\r\n\r\n%s' "$(printf %s "$message" | wc -c)" "$message"; done; }
-# opened NAME TEXT: a text as JSON takes it, in which \n ends lines.
+# opened NAME TEXT: opens a text as JSON, in which \n ends lines.
 opened() {
     say "{\"method\": \"textDocument/didOpen\", \"params\": {\"textDocument\": {\"uri\": \"file://$work/$1\", \"languageId\": \"moe\", \"version\": 1, \"text\": \"$2\"}}}"
 }
@@ -16,9 +16,9 @@ ask() {
 hello='{"id": 0, "method": "initialize", "params": {}}'
 goodbye='{"id": 99, "method": "shutdown"}'
 leave='{"method": "exit"}'
-# answered: what the server says, a message a line.
+# answered: the output of the server, one message per line.
 answered() { moec lsp --stdio | sed 's/\r$//; s/}Content-Length: /}\nContent-Length: /g' | grep '^{' >"$work/said"; }
-# has ID TEXT: the answer has this in it.
+# has ID TEXT: the answer contains TEXT.
 has() { grep "\"id\":$1[,}]" "$work/said" | grep -qF -e "$2" || { cat "$work/said"; wrong "the answer to $1 has no $2"; }; }
 tells() { grep publishDiagnostics "$work/said" | grep -qF -e "$1" || { cat "$work/said"; wrong "no diagnostic has $1"; }; }
 
@@ -33,7 +33,7 @@ part='layer other(x[s,d]) -> y[s,d] { y[s,d] = 2 * x[s,d] }\n'
     ask 1 hover all.moe 10 25             # vocab
     ask 2 hover all.moe 10 90             # ffn's by, in a record of half
     ask 3 hover all.moe 7 26              # w
-    ask 4 definition all.moe 11 20        # other, in a text that is on no disk
+    ask 4 definition all.moe 11 20        # other, in a text that is not on disk
     ask 5 definition all.moe 10 12        # decoder, of the standard library
     ask 6 completion all.moe 10 20        # options of decoder
     ask 7 completion all.moe 7 11         # in a body
@@ -41,7 +41,7 @@ part='layer other(x[s,d]) -> y[s,d] { y[s,d] = 2 * x[s,d] }\n'
     ask 9 rename all.moe 0 0
     ask 10 hover gone.moe 0 0
     say "$goodbye" "$leave"
-} | answered || wrong "the server does not end well"
+} | answered || wrong "the server fails"
 has 0 '"hoverProvider":true'
 tells 'all.moe","diagnostics":[]'
 tells 'part.moe","diagnostics":[]'
@@ -57,7 +57,7 @@ has 9 'unknown method'
 has 10 '"error"'
 has 99 '"result":null'
 
-# What is wrong, where: behind a character that is two units of UTF-16, once though both models have it.
+# Diagnostics with their positions: after a character of two UTF-16 units, and once although both models have the fault.
 {
     say "$hello"
     opened wrong.moe 'use decoder\nlayer p(x[s,d]) -> y[s,d] { y[s,d] = 2 * x[s,q] } # 𝔘\nmodel m = decoder { ffn = p, layers = 1 }\nmodel n = m { dmi = 8 }\n'
@@ -65,13 +65,13 @@ has 99 '"result":null'
     say '{"method": "textDocument/didChange", "params": {"textDocument": {"uri": "file://'"$work"'/wrong.moe"}, "contentChanges": [{"text": "use decoder\nlayer p(x[s,d]) -> y[s,d] { require true \"𝔘\" y[s,d] = x[s,q] }\nmodel m = decoder { ffn = p, layers = 1 }\nmodel n = m {}\n"}]}}'
     sleep 1
     say '{"method": "textDocument/didClose", "params": {"textDocument": {"uri": "file://'"$work"'/wrong.moe"}}}' "$goodbye" "$leave"
-} | answered || wrong "the server does not end well"
+} | answered || wrong "the server fails"
 tells "did you mean 'dim'"
 tells '"start":{"line":1,"character":59},"end":{"line":1,"character":60}'
 [ "$(grep -c publishDiagnostics "$work/said")" = 3 ] || wrong "$(cat "$work/said")"
-tail -2 "$work/said" | grep -q '"diagnostics":\[\]' || wrong "closing a text leaves its diagnostics"
+tail -2 "$work/said" | grep -q '"diagnostics":\[\]' || wrong "closing a text does not clear its diagnostics"
 
-# While typing, the text is broken.
+# The text is incomplete during typing.
 typed() {
     { say "$hello"; opened t.moe "$1"; ask 1 completion t.moe "$2" "$3"; say "$goodbye" "$leave"; } | answered || wrong "typing"
     has 1 "\"label\":\"$4\""
@@ -84,17 +84,17 @@ typed 'use decoder\nmodel a = decoder { tie_embeddings = ' 1 37 true
 typed 'use decoder\nlayer l(x[s,d]) -> y[s,d] {\n  param weight[d]\n  y = swiglu(x; hi' 3 18 hidden_dim
 typed 'mo' 0 2 model
 
-# What is no message, no JSON, too long, cut off.
-! printf 'GET / HTTP/1.1\r\n\r\n' | moec lsp >/dev/null || wrong "no length is taken for one"
-! printf 'Content-Length: 99999999999999999999\r\n\r\n{}' | moec lsp >/dev/null || wrong "a length beyond all is taken"
-! printf 'Content-Length: 50\r\n\r\n{' | moec lsp >/dev/null || wrong "half a message is taken"
+# Not a message, not JSON, too long, truncated.
+! printf 'GET / HTTP/1.1\r\n\r\n' | moec lsp >/dev/null || wrong "a message without a length is accepted"
+! printf 'Content-Length: 99999999999999999999\r\n\r\n{}' | moec lsp >/dev/null || wrong "an excessive length is accepted"
+! printf 'Content-Length: 50\r\n\r\n{' | moec lsp >/dev/null || wrong "a truncated message is accepted"
 { say 'nonsense' '[1, 2]' '{"id": {}, "method": 7}' '{"method": "textDocument/didOpen", "params": 3}' "$hello" "$goodbye" "$leave"; } | answered ||
-    wrong "nonsense ends the server"
+    wrong "malformed messages end the server"
 has 0 capabilities
 
-# The highlighting of other editors knows every word of the language.
+# The syntax highlighting of other editors has every keyword of the language.
 for word in $(sed -n '/^static const Keyword/,/};/p' compiler/syntax/lexer.l | grep -oE '"[a-z]+"' | tr -d '"'); do
     for file in examples/editors/moe.vim examples/editors/moe.tmLanguage.json; do
-        grep -qw "$word" "$file" || wrong "$file does not know $word"
+        grep -qw "$word" "$file" || wrong "$file lacks $word"
     done
 done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A few mutated specs and hostile files of a fixed seed: no crash, no internal error, nothing that takes long. For more:
+# A few mutated specs and hostile files with a fixed seed: no crash, no internal error, no excessive time. For more:
 # tests/fuzz/run specs, tests/fuzz/run files.
 . "$(dirname "$0")/../begin.sh"
 FOUND=$work/specs "$BUILD/tests/fuzz/mutate_specs" --texts few --seed 1 --count 60

@@ -1,5 +1,5 @@
-# names, one a line -> a spec in which name i has role (i + rotation) % 15: whatever somebody may call something.
-# Every third rotation reads real inputs, called so, in place of tokens.
+# Reads names, one per line. Prints a spec in which name i has role (i + rotation) % 15. Every third rotation reads real inputs
+# with these names instead of tokens.
 function role(i) { return (i + rotation) % 15 }
 
 { name[NR] = $1 }
@@ -44,7 +44,7 @@ END {
     print "  loss = mean[batch, ss] ((logsumexp[vv] logits[ss, vv]) - " wanted ")\n}\n\nmodel " (model ? model : "m") " = whole"
 }
 
-# From the tensor `at`, with something called n, to the tensor t, which is the next `at`.
+# Adds a statement from the tensor `at`, with an object named n, to the tensor t, which becomes the next `at`.
 function add(n, r, t, p) {
     if (r == 0)
         printf "  param %s[dd] ~ normal(0.1)\n  %s[ss, dd] = %s[ss, dd] + %s[dd]\n", n, t, at, n

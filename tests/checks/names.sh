@@ -1,10 +1,10 @@
 #!/bin/sh
-# Whatever somebody calls something, it meets no name of ours, of C or of CUDA: every identifier of generated programs and of
-# what they include is tried as a parameter, a state, a tensor, a probe, an axis, an index, the name of an application, a
-# state of an optimizer, a tensor of a schedule, an output, an option, a layer, a model, an input, a repeat; on the CPU and on
-# the simulated device, beside the definition.
+# Names in a spec never collide with names of the generated code, of C or of CUDA. Every identifier of generated programs and
+# their headers is the name of a parameter, a state, a tensor, a probe, an axis, an index, an application, an optimizer state, a
+# schedule tensor, an output, an option, a layer, a model, an input or a repeat. The models run on the CPU and on the simulated
+# device and are compared with their definition.
 #
-#   tests/checks/names.sh        each in one role; on the CPU, what is named in loop/names.c and macros in small letters in two
+#   tests/checks/names.sh        each in one role; on the CPU, names of loop/names.c and lower-case macros in two roles
 #   tests/checks/names.sh all    each in every role on both
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0
@@ -25,7 +25,7 @@ cat generated/*.cu runtime/kernels/*.cuh runtime/device/sim/cuda_sim.h compiler/
     echo loss_scale position seed threads host weights inputs outputs arena cache
 } | identifiers >"$work/words"
 
-# try DEVICE NAMES ROTATION...: a spec for every 300 names and rotation; without rotations, one that changes with the names.
+# try DEVICE NAMES ROTATION...: a spec per 300 names and rotation; without rotations, one that depends on the names.
 try() {
     device=$1 names=$2 number=0
     shift 2

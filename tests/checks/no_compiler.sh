@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fresh weights, costs and the definition need no C compiler; what does need one says so.
+# Initial weights, costs and the definition need no C compiler; commands that need one report it.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CC=/nowhere/cc
 printf '012345678901234567890123456789' >"$work/text"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The target of tests/opencl, printed from the lowered form in less than 400 lines, computes what the interpreter does.
+# tests/opencl prints the lowered form as OpenCL C in fewer than 400 lines; the results equal those of the interpreter.
 . "$(dirname "$0")/../begin.sh"
 
 lines=$(cat tests/opencl/*.[ch] tests/opencl/*.cl tests/opencl/*.moe | wc -l)
-[ "$lines" -lt 400 ] || wrong "a third target takes $lines lines"
+[ "$lines" -lt 400 ] || wrong "the third target has $lines lines"
 
 compiler=${CC:-cc}
-flags=$(nm "$BUILD/libmoec.a" 2>/dev/null | grep -q __asan_init && echo -fsanitize=address,undefined || true)
+flags=$(nm "$BUILD/libmoec_compiler.a" 2>/dev/null | grep -q __asan_init && echo -fsanitize=address,undefined || true)
 # shellcheck disable=SC2086 # words
 if ! echo '#include <CL/cl.h>' | $compiler -E - >/dev/null 2>&1; then
     echo "skipped: no OpenCL headers here"
@@ -14,7 +14,7 @@ if ! echo '#include <CL/cl.h>' | $compiler -E - >/dev/null 2>&1; then
 fi
 # shellcheck disable=SC2086 # words
 $compiler -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror $flags -Icompiler -Iruntime -Iruntime/abi -Itests/opencl \
-    -o "$work/run" tests/opencl/*.c "$BUILD/libmoec.a" -ljansson -lm -lOpenCL
+    -o "$work/run" tests/opencl/*.c "$BUILD/libmoec_compiler.a" -ljansson -lm -lOpenCL
 code=0
 ASAN_OPTIONS=detect_leaks=0 POCL_CACHE_DIR=$work "$work/run" >"$work/said" || code=$?
 cat "$work/said"

@@ -16,7 +16,7 @@ page() {
 }
 
 status=0
-# holds FILE GROUP...
+# holds FILE GROUP...: the file equals the page
 holds() {
     page "$@" >"$work/page"
     [ "$(grep -cE '^(### |\| `.* \| `)' "$work/page")" -ge 30 ] || wrong "$1: fewer than 30 entries"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# An output folder in which other files have the names of ours: a symbolic link is refused and its target stays unchanged; a
-# pipe instead of a file is never waited for.
+# An output folder with other objects under the file names of moec: a symbolic link is refused and its target stays unchanged;
+# moec never waits for a pipe.
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
@@ -66,7 +66,7 @@ printf '{"step": 3, "loss": 1.5, "a,b \\"c\\"": 2}\n' >>quoted/log.jsonl
 moec log quoted >csv 2>log || wrong "$(cat log)"
 # RFC 4180: quotes around the field, quotes in it twice.
 head -1 csv | grep -q ',"a,b ""c""",diverged$' || wrong "the names of columns are not quoted: $(head -1 csv)"
-tail -1 csv | grep -q ',2,$' || wrong "the last row is another one: $(tail -1 csv)"
+tail -1 csv | grep -q ',2,$' || wrong "the last row differs: $(tail -1 csv)"
 
 # ---- pipes ----
 for name in run.json log.jsonl result.json; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Paths with any bytes: line breaks, invalid UTF-8, quotes, patterns. Nothing that ends with "done" is unreadable.
+# Paths with any bytes: line breaks, invalid UTF-8, quotes, patterns. Output that ends with "done" can be read back.
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
@@ -56,7 +56,7 @@ must moec sweep "$here/t.moe" --data "$here/data" --out "$here/swept"
 must moec compare "$here/swept" --csv
 mkdir other && cp text other/one
 cp -r "$here/swept" "$here/moved"
-moec sweep "$here/t.moe" --data "all/$(printf '\376')/data" --out "$here/swept" >log 2>&1 && wrong "other data of the same sweep are not noticed"
+moec sweep "$here/t.moe" --data "all/$(printf '\376')/data" --out "$here/swept" >log 2>&1 && wrong "other data of the same sweep is accepted"
 grep -q 'data is not the same' log || wrong "$(cat log)"
 
 # ---- a checkpoint that cannot be read back ends without "done" ----
@@ -78,7 +78,7 @@ SOURCE
 "${CC:-cc}" -shared -fPIC -o damage.so damage.c -ldl || wrong "no damage.so"
 for steps in 2 0; do
     rm -rf bad
-    if LD_PRELOAD=$PWD/damage.so moec train small.moe:small --data text --out bad --steps $steps >log 2>&1; then wrong "a damaged checkpoint is not noticed: $(cat log)"; fi
+    if LD_PRELOAD=$PWD/damage.so moec train small.moe:small --data text --out bad --steps $steps >log 2>&1; then wrong "a damaged checkpoint is not reported: $(cat log)"; fi
     grep -q 'cannot be read back' log || wrong "no message: $(cat log)"
     grep -qE '^done|holds the weights' log && wrong "it ends with done: $(cat log)"
 done
@@ -86,7 +86,7 @@ done
 # ---- sbatch ----
 code=0
 moec sweep small.moe --dry-run --slurm none --out "$(printf 'a\nb')" >log 2>&1 || code=$?
-[ $code = 2 ] && grep -q 'cannot contain line breaks' log || wrong "a line break in --out: $(cat log)"
+[ $code = 2 ] && grep -q 'cannot contain line breaks' log || wrong "--out with a line break: $(cat log)"
 moec sweep small.moe --dry-run --slurm none --out 'a b%j"c#' >script || wrong "no script"
 grep -qxF '#SBATCH --output="a b%%j\"c#/slurm_%a.txt"' script || wrong "another output: $(cat script)"
 # sbatch reads the script here: it splits the line as Slurm does, and the case as a shell does.

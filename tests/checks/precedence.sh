@@ -24,13 +24,13 @@ experiment matched { baseline = small, vary attention.gate = [none, { at = sdpa 
 experiment spent   { baseline = small, vary ffn.hidden_dim = [16, 24], budget = { steps = 6 } }
 SPEC
 
-# row TEXT: the next lines test the row of the table that begins with TEXT.
+# row TEXT: the next lines test the table row that begins with TEXT.
 row() {
     grep -qF -- "| $1 |" "$table" || wrong "no row '$1' in the table of $table"
     echo "$1" >>rows
 }
 
-# steps EXPECTED COMMAND...: the command trains so many steps.
+# steps EXPECTED COMMAND...: the command trains EXPECTED steps.
 steps() {
     expected=$1
     shift

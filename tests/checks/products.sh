@@ -1,6 +1,6 @@
 #!/bin/sh
-# The library multiplies nothing by its plain loops, which are up to a thousand times slower: neither where a batch shares an
-# operand (stride 0) nor where it lies across one. Its own log of what it runs says so.
+# oneDNN never uses its reference loops, which are up to a thousand times slower: neither if a batch shares an operand (stride
+# 0) nor if it is an inner dimension. Its verbose log is the evidence.
 #
 #   tests/checks/products.sh        batches that share an operand, models/tiny.moe
 #   tests/checks/products.sh all    the small models, too
@@ -10,7 +10,7 @@ export ONEDNN_VERBOSE=1 DNNL_VERBOSE=1
 cat >"$work/shared.moe" <<'END'
 use decoder
 
-# Every expert for every token: the batch of products shares what it reads.
+# Every expert for every token: the products of the batch share an operand.
 layer dense_mixture(x[s, d]) -> y[s, d] {
   axis n = 4
   axis f = 96
@@ -50,9 +50,9 @@ while read -r model options; do
     ! grep -E '_verbose,.*exec,.*matmul,ref' "$work/out" || wrong "$model"
     grep _verbose "$work/out" >>"$work/all" || true
 done <"$work/models"
-! grep -q '_verbose,info' "$work/all" || grep -q '_verbose,.*exec,.*matmul' "$work/all" || wrong 'the library has multiplied nothing'
+! grep -q '_verbose,info' "$work/all" || grep -q '_verbose,.*exec,.*matmul' "$work/all" || wrong 'the library has executed no product'
 
-# Commands that multiply nothing neither wait for the library nor for memory of every thread: 450 pages were zeroed at each start.
+# Commands without products neither load the library nor allocate memory per thread: this once zeroed 450 pages per start.
 ! ldd "$BUILD/moec" | grep dnnl || wrong 'every command loads the library'
 threads=$(readelf -lW "$BUILD/moec" | awk '$1 == "TLS" { print $6 }')
-[ $((${threads:-0})) -lt 4096 ] || wrong "every thread begins with $((threads)) bytes"
+[ $((${threads:-0})) -lt 4096 ] || wrong "every thread starts with $((threads)) bytes"

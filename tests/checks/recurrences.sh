@@ -1,7 +1,8 @@
 #!/bin/sh
-# Recurrences by chunks are what they mean: decays from 1e-4 to 1, chunks of nothing but strong ones, decays of 0, a length that no
-# chunk divides, one place after the other when decoding; on the CPU and, with fewer places, on the simulated device. A few random
-# ones of all kinds. `all`: 500 of them, and the layers of the standard library at 1,024 places.
+# Scan chunks compute the recurrence: decays from 1e-4 to 1, chunks of only strong decays, decays of 0, a length that is not a
+# multiple of the chunk size, decoding position by position. The models run on the CPU and, with fewer positions, on the
+# simulated device. A few random recurrences of all kinds follow. `all`: 500 of them, and the layers of the standard library at
+# 1,024 positions.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O1 MOEC_SIM=unchecked OMP_NUM_THREADS=1
 cat >"$work/strong.moe" <<'END_OF_SPEC'
@@ -44,14 +45,14 @@ model m = decoder {
 }
 END_OF_SPEC
 chunked=$(moec dump "$work/strong.moe" --mode train --after chunk_scan | grep -c '_border\[.*scan(')
-[ "$chunked" = 4 ] || wrong "$chunked of 4 scans by chunks"
+[ "$chunked" = 4 ] || wrong "$chunked of 4 scans run in chunks"
 ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 moec verify "$work/strong.moe" -c 300 -b 1 >"$work/said" ||
     { cat "$work/said"; exit 1; }
-! grep -E '_verbose,.*exec,.*matmul,ref' "$work/said" || wrong 'a product of a chunk is the plain loops of the library'
+! grep -E '_verbose,.*exec,.*matmul,ref' "$work/said" || wrong 'a product of a chunk uses the reference loops of the library'
 MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda -c 40 -b 1 --set train.scan_chunk_size=16 \
     >"$work/said" || { cat "$work/said"; exit 1; }
 
-# A hybrid by chunks goes on after a stop as if there had been none, and is emitted as C that writes the same text.
+# A chunked hybrid model resumes as if there had been no stop, and is emitted as C that generates the same text.
 cat README.md stdlib/LANGUAGE.md >"$work/text"
 trained() {
     moec train models/hybrid.moe:hybrid_small --data "$work/text" --out "$work/$1" --set train.scan_chunk_size=16 --set train.steps=8 \
@@ -65,9 +66,9 @@ moec emit "$work/once" --target c --mode decode --out "$work/c" >/dev/null
 make -s -C "$work/c"
 moec generate "$work/once" --prompt "The " -n 40 --temperature 0 >"$work/hosted"
 "$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " --tokens 40 >"$work/alone"
-[ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program writes another text"
+[ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program generates another text"
 
-# Random recurrences beside their meaning, 500 with `all`.
+# Random recurrences against the interpreter, 500 with `all`.
 random=4 MOEC_CFLAGS=-O0
 [ "${1:-}" = all ] && random=500 MOEC_CFLAGS=-O1
 MOEC_MODELS=$random "$BUILD/tests/unit/test_models" recurrences

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A report without a browser: one file with its library and nothing to fetch, its numbers those of moec compare; texts of a spec
-# end no script; a report in the way of a folder, a folder without runs. tests/report_browser.sh opens one in Chromium.
+# A report without a browser: one file that includes its library and loads nothing; its numbers equal those of moec compare.
+# Texts of a spec cannot end the script. Other cases: a folder with the name of the report, a folder without runs.
+# tests/report_browser.sh opens a report in Chromium.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 cat stdlib/*.moe >"$work/text"
@@ -11,20 +12,20 @@ grep -q '^wrote sweep/report.html (' out || wrong "$(cat out)"
 page=sweep/report.html
 for part in '<title>' 'Chart.js v' 'id="comparison"' 'id="curves"' 'id="optimum"' 'id="costs"' 'id="probes"' 'id="graph"' 'id="specs"' 'id="runs"' \
     "default-src 'none'"; do
-    grep -qF -- "$part" $page || wrong "no $part in the page"
+    grep -qF -- "$part" $page || wrong "the page lacks $part"
 done
-grep -q '{{' $page && wrong "a mark was left in the page"
-# Nothing that a browser would fetch: no attribute, no import, no address in the style.
-grep -nE '(src|href|action|data)="[^"#]' $page | grep -v 'href="data:,"' && wrong "the page asks for something"
-grep -nE '@import|url\([^#]' $page && wrong "the style asks for something"
+grep -q '{{' $page && wrong "a marker remains in the page"
+# The page loads nothing: no attribute, no import, no address in the style.
+grep -nE '(src|href|action|data)="[^"#]' $page | grep -v 'href="data:,"' && wrong "the page loads a resource"
+grep -nE '@import|url\([^#]' $page && wrong "the style loads a resource"
 [ "$(grep -c '</script>' $page)" = 3 ] || wrong "not three scripts"
 
-# The data: one line of JSON, in it what moec compare says.
+# The data is one line of JSON that contains the output of moec compare.
 sed -n 's|^<script type="application/json" id="data">\(.*\)</script>$|\1|p' $page >data.json
 [ "$(wc -l <data.json)" = 1 ] || wrong "no line of data"
 moec compare sweep --json | tr -d ' \n' >comparison.json
 tr -d ' ' <data.json | grep -qF "{\"comparison\":$(cat comparison.json)," || wrong "the numbers are not those of moec compare"
-grep -q '"diverged":true' data.json || wrong "a run that diverged is not told"
+grep -q '"diverged":true' data.json || wrong "a run that diverged is not reported"
 grep -q '"layers":\[{"path":"embedding"' data.json || wrong "no cost by layer"
 grep -q '"graph":"\\u003csvg' data.json || wrong "no graph of the compiler"
 grep -q '"attention.rotary.theta":' data.json || wrong "not the options as resolved"
@@ -32,12 +33,12 @@ grep -q '"gate.layer.1":' data.json || wrong "no probe by layer"
 grep -q '"values":{"val_expert_load":{"steps":\[.*"layers":{"0":\[\[' data.json || wrong "no load of every expert"
 grep -q '"command":\["train",' data.json || wrong "no command"
 
-# A probe is the mean of what its layers have.
+# A probe is the mean over its layers.
 sed -n '1s/.*"gate":\([^,]*\),"gate.layer":\[\([^,]*\),\([^]]*\)\].*/\1 \2 \3/p' sweep/base/seed_1/log.jsonl |
     awk 'NF == 3 && 2 * $1 - $2 - $3 < 1e-6 && 2 * $1 - $2 - $3 > -1e-6 && $2 != $3 { good = 1 } END { exit !good }' ||
     wrong "no mean of the layers: $(head -1 sweep/base/seed_1/log.jsonl)"
 
-# A name that would end the script is data.
+# A name with the end tag of a script is data.
 mkdir -p 'odd/a</script><b>' && echo '{"step":1,"loss":2}' >'odd/a</script><b>/log.jsonl'
 mkdir two && moec report 'odd/a</script><b>' --out two/page.html >out || wrong "no report of an odd name"
 [ "$(grep -c '</script>' two/page.html)" = 3 ] || wrong "a name has ended the script"
@@ -45,8 +46,8 @@ grep -qF 'a\u003c/script>\u003cb>' two/page.html || wrong "the odd name is lost"
 
 mkdir odd/report.html && moec report odd >out 2>&1 && wrong "a folder was replaced"
 grep -q 'cannot write odd/report.html' out || wrong "$(cat out)"
-moec report two >out 2>&1 && wrong "a report of nothing"
+moec report two >out 2>&1 && wrong "a report without runs succeeds"
 grep -q 'two contains no run' out || wrong "$(cat out)"
 BROWSER=true moec report sweep --open >out || wrong "not opened: $(cat out)"
-BROWSER=false moec report sweep --open >out 2>&1 && wrong "opened by nothing"
+BROWSER=false moec report sweep --open >out 2>&1 && wrong "--open succeeds without a browser"
 grep -q 'no program opens' out || wrong "$(cat out)"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# moec serve: what a client of OpenAI's API asks for comes back right: text, events, log-probabilities of a prompt, errors; broken
-# clients do no harm.
+# moec serve answers requests of OpenAI's API: text, events, log-probabilities of a prompt, errors. Broken clients do not
+# disturb it.
 . "$(dirname "$0")/../begin.sh"
 export OMP_NUM_THREADS=1
 small_model 60
@@ -10,7 +10,7 @@ moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 
 
 serve first -c 33 --client-timeout 1 --max-body-size 3000
 
-# Text as moec generate makes it, alone, in a batch with others, and as events.
+# The text of moec generate, alone, in a batch with others, and as events.
 said=$(moec generate "$work/run" --prompt "layer " -n 12 --temperature 0 | sed 's/^layer //')
 ask='"prompt":"layer ","max_tokens":12,"temperature":0'
 same "alone" "$(post "{$ask}" | field text)" "$said"
@@ -34,11 +34,11 @@ same "no bias of others" "$(post "{$ask,\"logit_bias\":{},\"frequency_penalty\":
 same "each token once" "$(post '{"prompt":"x","max_tokens":6,"temperature":0,"logit_bias":{"89":60,"90":60},"frequency_penalty":2}' |
     field text | grep -o . | sort -u | tr -d '\n')" YZ
 
-# Log-probabilities of a prompt, of several at once too, are the loss that moec eval measures.
+# Log-probabilities of a prompt, also of several at once, equal the loss of moec eval.
 head -c 17 "$work/text" >"$work/part"
 loss=$(moec eval "$work/run" --data "$work/part" --json --set train.batch_size=1 | sed -n 's/.*"loss": \([^,]*\),.*/\1/p')
 quoted=$(sed ':a;N;$!ba;s/\\/\\\\/g;s/"/\\"/g;s/\n/\\n/g' "$work/part")
-# scored PROMPTS MORE: the mean of the log-probabilities of the last prompt, negative.
+# scored PROMPTS MORE: the negative mean log-probability of the last prompt.
 scored() {
     post "{\"prompt\":$1,\"echo\":true,\"logprobs\":1,$2}" | sed 's/.*"token_logprobs":\[null,\([^]]*\)\].*/\1/' |
         tr , '\n' | head -16 | awk '{ sum -= $1 } END { printf "%.9f", sum / NR }'
@@ -50,7 +50,7 @@ close "loss before a token" "$(scored "\"$quoted\"" '"max_tokens":1')" "$loss"
 close "loss of token numbers" "$(scored "[[$(od -An -v -tu1 "$work/part" | tr -s ' \n' ',' | sed 's/^,//;s/,$//')]]" '"max_tokens":0')" "$loss"
 close "loss before more tokens" "$(scored "\"$quoted\"" '"max_tokens":9,"temperature":0')" "$loss"
 
-# Answers to choose from: moec eval --multiple-choice finds those that the server finds likelier.
+# Multiple-choice answers: moec eval --multiple-choice selects the answers with the highest likelihood on the server.
 likelihood() {
     post "{\"prompt\":\"$1$2\",\"echo\":true,\"logprobs\":0,\"max_tokens\":0}" | sed 's/.*"token_logprobs":\[null,\([^]]*\)\].*/\1/' |
         tr , '\n' | tail -n ${#2} | awk '{ sum += $1 } END { printf "%.9f", sum }'
@@ -65,10 +65,10 @@ has "choices" "$(moec eval "$work/run" --multiple-choice "$work/questions.jsonl"
 sed 's/"answer": 0/"answer": 2/;s/"answer": 1/"answer": 0/;s/"answer": 2/"answer": 1/' "$work/questions.jsonl" >"$work/wrong.jsonl"
 has "wrong choices" "$(moec eval "$work/run" --multiple-choice "$work/wrong.jsonl")" "accuracy 0.0000"
 echo '{"context": "x", "choices": ["a"], "answer": 1}' >"$work/bad.jsonl"
-moec eval "$work/run" --multiple-choice "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "no question was taken"
+moec eval "$work/run" --multiple-choice "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "a file without a valid question is accepted"
 grep -q 'bad.jsonl:1: invalid question' "$work/out" || wrong "$(cat "$work/out")"
 
-# What is wrong is said in the form of the API.
+# Errors have the format of the API.
 at1=$at/v1/completions
 refuse 400 'is not valid JSON' "$at1" -d '{'
 refuse 400 'a JSON object' "$at1" -d '[]'
@@ -95,7 +95,7 @@ head -c 4000 "$work/text" >"$work/long"
 refuse 413 'the body is too large' "$at1" --data-binary "@$work/long"
 refuse 413 'the body is too large' "$at1" -H 'Transfer-Encoding: chunked' --data-binary "@$work/long"
 
-# Clients that go away, send half a request, none, or something else.
+# Clients that disconnect, or send half a request, no request, or another protocol.
 printf 'HELO there\r\n\r\n' | curl -s -m 2 "telnet://$at" >/dev/null || true
 curl -s -m 4 -H "$json" -H 'Content-Length: 100' "$at1" -d '{"prompt"' >/dev/null && wrong "half a request was answered"
 curl -s -m 0.01 -H "$json" "$at1" -d "{$ask,\"n\":100}" >/dev/null || true
@@ -110,8 +110,8 @@ has "metrics" "$counted" 'moec_responses_total{status="5xx"} 0'
 has "models" "$(curl -sS "$at/v1/models")" '"id":"run"'
 ended first
 
-# Others than this machine need a key; one that is set is wanted.
-moec serve "$work/run" --host 0.0.0.0 --port 0 >"$work/out" 2>&1 && wrong "open to all"
+# Connections from other machines need a key; a key that is set is required.
+moec serve "$work/run" --host 0.0.0.0 --port 0 >"$work/out" 2>&1 && wrong "remote connections without a key are accepted"
 grep -q MOEC_API_KEY "$work/out" || wrong "$(cat "$work/out")"
 export MOEC_API_KEY=secret
 printf '%s' '{% for m in messages %}{{ m.role }}: {{ m.content }}{{ "\n" }}{% endfor %}{{ "assistant: " }}' >"$work/chat.jinja"
@@ -128,7 +128,7 @@ has "events of a chat" "$events" '"delta":{"role":"assistant"'
 same "text of events" "$(echo "$events" | grep -o '"content":"[^"]*"' | field content | tr -d '\n')" "$(echo "$wanted" | field text)"
 refuse 400 'must be a list of objects' "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d '{"messages":[{"role":"user"}]}'
 printf '{%% macro f() %%}{%% endmacro %%}' >"$work/macro.jinja"
-moec serve "$work/run" --port 0 --chat-template "$work/macro.jinja" >"$work/out" 2>&1 && wrong "a macro was taken"
+moec serve "$work/run" --port 0 --chat-template "$work/macro.jinja" >"$work/out" 2>&1 && wrong "a template with a macro is accepted"
 grep -q "block 'macro' is not supported" "$work/out" || wrong "$(cat "$work/out")"
 refuse 401 'invalid_api_key' "$at/v1/completions" -d '{"prompt":"x"}'
 refuse 401 'invalid_api_key' "$at/v1/models" -H 'Authorization: Bearer secreT'
@@ -136,7 +136,7 @@ refuse 200 '"ok"' "$at/health"
 refuse 200 '"finish_reason"' "$at/v1/completions" -H 'Authorization: Bearer secret' -d '{"prompt":["x","y"],"max_tokens":3}'
 ended second
 
-# The thread that works with a device is not the one that has opened it.
+# The thread that uses the device is not the thread that opened it.
 unset MOEC_API_KEY
 export MOEC_CUDA="$simulator" MOEC_SIM=unchecked MOEC_CFLAGS=-O0
 serve device --device cuda -c 33

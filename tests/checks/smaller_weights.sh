@@ -1,11 +1,11 @@
 #!/bin/sh
-# Products that read parameters as bf16 or int8: small models beside their definition, which rounds the same weights; with
-# other registers; eval tells what rounding costs; an emitted model writes what the hosted one does, with smaller caches as well;
-# training knows nothing of it.
+# Products that read parameters as bf16 or int8: small models against their definition, which rounds the same weights; other
+# registers; the effect of rounding in eval; an emitted model with the text of `moec generate`, also with smaller caches; no
+# effect on training.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O1 OMP_NUM_THREADS=1
 
-# Rows of 64 and 192, experts, tied logits, and a router that is no multiple of a group.
+# Rows of 64 and 192, experts, tied logits, and a router whose size is not a multiple of a group.
 cat >"$work/small.moe" <<'EOF'
 use decoder
 
@@ -33,17 +33,17 @@ if [ "$(uname -m)" = x86_64 ]; then
     for flags in -mno-avx512f -mno-avx; do MOEC_CFLAGS="-O1 $flags" hold tied int8; done
 fi
 
-# Who is chosen does not depend on rounding, and training does not read what is rounded.
+# Top-k selection does not depend on rounding, and training does not read rounded weights.
 moec dump "$work/small.moe:routed" --mode decode --after smaller_weights --set inference.weight_dtype=int8 >"$work/dump"
 [ "$(grep -c '^  rounded .*: int8' "$work/dump")" = 8 ] || wrong "int8: $(cat "$work/dump")"
-grep -q 'block_ffn_router_rounded' "$work/dump" && wrong "a choice depends on rounding"
+grep -q 'block_ffn_router_rounded' "$work/dump" && wrong "a selection depends on rounding"
 moec dump "$work/small.moe:routed" --mode train --after storage --set inference.weight_dtype=int8 | grep -q int8 && wrong "training reads int8"
 
 moec emit --force "$work/small.moe:dense" --target cuda --mode decode --out "$work/cuda" --set inference.weight_dtype=int8 >"$work/out" 2>&1 &&
     wrong "emitted for a device"
 grep -q 'inference.weight_dtype = int8 is available on CPUs only' "$work/out" || wrong "no reason: $(cat "$work/out")"
 
-# The same training, whatever the spec says of weights; eval tells what they cost.
+# Training does not depend on the weight type; eval reports its effect.
 cat stdlib/*.moe >"$work/text"
 head -c 4000 "$work/text" >"$work/short"
 for weights in f32 int8; do
@@ -57,7 +57,7 @@ awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 &&
     wrong "loss: f32 $(cat "$work/f32.loss"), int8 $(cat "$work/int8.loss")"
 moec eval "$work/int8" --data "$work/text" | grep -q 'perplexity' || wrong "no perplexity"
 
-# What is cached as int8 costs the text that is generated little, and something.
+# An int8 cache changes the loss of the generated text slightly.
 for cache in f32 int8; do
     moec eval "$work/f32" --data "$work/short" --incremental --json --set inference.kv_cache_dtype=$cache |
         sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/$cache.decoded"
@@ -65,7 +65,7 @@ done
 awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.decoded" "$work/int8.decoded" ||
     wrong "cache: f32 $(cat "$work/f32.decoded"), int8 $(cat "$work/int8.decoded")"
 
-# Recurrences: a scan multiplies a state by weights, and small projections have fewer elements than a product.
+# Recurrences: a scan multiplies a state by weights; small projections are not products and have fewer elements.
 cat >"$work/scans.moe" <<'EOF'
 use decoder
 use recurrent
@@ -106,5 +106,5 @@ for weights in bf16 int8; do
     make -s -C "$work/c" CFLAGS="-O1 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
     (cd "$work/c" && ./generate --prompt 'layer ' --tokens 24 --temperature 0) >"$work/emitted"
     moec generate "$work/f32" --prompt 'layer ' -n 24 --temperature 0 --set inference.weight_dtype=$weights --set inference.kv_cache_dtype=$weights >"$work/hosted"
-    [ "$(cat "$work/emitted")" = "$(cat "$work/hosted")" ] || wrong "$weights: emitted and hosted write different texts"
+    [ "$(cat "$work/emitted")" = "$(cat "$work/hosted")" ] || wrong "$weights: the emitted program generates another text"
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every file of the library, of models/ and of examples/ is in the one layout, and every model in them is accepted. Where the
-# comment before a model tells how many parameters it has, that is what is counted. README.md shows examples/guides/dense.moe.
+# Every file of the library, of models/ and of examples/ is in the canonical format, and every model in them is accepted. A
+# parameter count in the comment before a model equals the output of `moec check`. README.md shows examples/guides/dense.moe.
 . "$(dirname "$0")/../begin.sh"
 # "# NAME: 671,026,419,200 parameters, of which 14,848 are ..." in the line before the model: 671026404352
 told() { # FILE MODEL

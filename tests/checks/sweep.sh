@@ -1,6 +1,6 @@
 #!/bin/sh
-# A sweep that is killed goes on and ends with the table of one that was left alone; a run that diverged is told; a folder takes
-# one sweep at a time, and only the one that it began with. tests/sweep_kill.sh is the longer form of it.
+# A killed sweep resumes and ends with the table of an undisturbed sweep. Diverged runs are reported. A folder accepts one sweep
+# at a time, and only the sweep that created it. tests/sweep_kill.sh is the long form.
 . "$(dirname "$0")/../begin.sh"
 
 swept_model small 400 100
@@ -25,7 +25,7 @@ sweep() { # EXPERIMENT OUT ARGUMENTS...
     moec sweep "small.moe:$name" --data text --out "$out" "$@"
 }
 
-# The process itself, so that it can be killed: $process.
+# In this process, which can then be killed: $process.
 sweep_behind() { # EXPERIMENT OUT LOG ARGUMENTS...
     name=$1 out=$2 log=$3
     shift 3
@@ -33,94 +33,95 @@ sweep_behind() { # EXPERIMENT OUT LOG ARGUMENTS...
     process=$!
 }
 
-sweep gate whole > whole.log 2>&1 || wrong "a sweep fails: $(cat whole.log)"
+sweep gate whole > whole.log 2>&1 || wrong "the sweep failed: $(cat whole.log)"
 [ "$(grep -c 'val_bits_per_byte [0-9]' whole.log)" = 4 ] || wrong "not four runs: $(cat whole.log)"
 
-# Killed in its second run, at a checkpoint; the first run is not made again.
+# Killed in its second run, at a checkpoint; the first run is not repeated.
 sweep_behind gate killed killed.log --jobs 1
 until [ -e killed/gate_at_v/seed_1/last.safetensors ]; do
     kill -0 $process 2> /dev/null || wrong "the sweep ended too early: $(cat killed.log)"
     sleep 0.02
 done
-# Another one in the same folder is refused at once.
-sweep gate killed > second.log 2>&1 && wrong "two sweeps in one folder"
+# A second sweep in the same folder is refused at once.
+sweep gate killed > second.log 2>&1 && wrong "two sweeps use one folder"
 grep -q 'another sweep is running' second.log || wrong "two sweeps: $(cat second.log)"
-kill -9 $process 2> /dev/null || wrong "the sweep was over before it could be killed"
+kill -9 $process 2> /dev/null || wrong "the sweep ended before the kill"
 wait $process || true
-[ -e killed/table.json ] && wrong "the sweep was over before it was killed"
+[ -e killed/table.json ] && wrong "the sweep ended before the kill"
 before=$(cat killed/base/seed_1/output.txt)
 
-# Now a run is killed and not the sweep, which says so.
+# Now a run is killed instead of the sweep, which reports it.
 sweep_behind gate killed third.log --jobs 2
 until run=$(cut -d " " -f 1 "/proc/$process/task/$process/children") && [ -n "$run" ]; do
-    kill -0 $process 2> /dev/null || wrong "no run was begun: $(cat third.log)"
+    kill -0 $process 2> /dev/null || wrong "no run has started: $(cat third.log)"
     sleep 0.02
 done
 kill -9 "$run" 2> /dev/null || true
-wait $process && wrong "a run was killed and the sweep says nothing: $(cat third.log)"
+wait $process && wrong "the sweep does not report a killed run: $(cat third.log)"
 grep -q 'was killed by signal 9' third.log || wrong "a killed run: $(cat third.log)"
 
-sweep gate killed --resume --jobs 2 > again.log 2>&1 || wrong "the sweep does not go on: $(cat again.log)"
-[ "$before" = "$(cat killed/base/seed_1/output.txt)" ] || wrong "a finished run was made again"
-cmp whole/table.json killed/table.json || wrong "another table after a kill"
-cmp whole/table.csv killed/table.csv || wrong "another table after a kill"
+sweep gate killed --resume --jobs 2 > again.log 2>&1 || wrong "the sweep does not resume: $(cat again.log)"
+[ "$before" = "$(cat killed/base/seed_1/output.txt)" ] || wrong "a finished run was repeated"
+cmp whole/table.json killed/table.json || wrong "the table differs after a kill"
+cmp whole/table.csv killed/table.csv || wrong "the table differs after a kill"
 
-# On a finished folder: the table alone.
+# On a finished folder: only the table.
 sweep gate whole > table.log 2>&1
-grep -q '^gate_at_v seed' table.log && wrong "a finished sweep makes runs"
+grep -q '^gate_at_v seed' table.log && wrong "a finished sweep starts runs"
 grep -qE '[-+][0-9.]+ \[[-+][0-9.]+, [-+][0-9.]+\]' table.log || wrong "no interval: $(cat table.log)"
 
-# What moec compare says of it, costs, speed and account included; seeds that were trained one by one are one model, too.
-moec compare whole --json > found || wrong "no comparison"
+# moec compare on the folder, with costs, speed and run.json; runs of one model with separate seeds are one variant.
+moec compare whole --json > found || wrong "moec compare failed"
 grep -q '"paired": true' found || wrong "seeds are not paired: $(cat found)"
 grep -qE '"(parameters|flops|cache|speed|seconds|flops_total)": null' found && wrong "no costs: $(cat found)"
-grep -q '"--seed",' whole/base/seed_2/run.json || wrong "the account has no command: $(cat whole/base/seed_2/run.json)"
+grep -q '"--seed",' whole/base/seed_2/run.json || wrong "run.json lacks the command: $(cat whole/base/seed_2/run.json)"
 moec compare whole/gate_at_v/seed_2 whole/gate_at_v/seed_1 whole/base > found || wrong "no comparison"
-grep -qE '^  gate_at_v +2 ' found || wrong "seeds of one model stand apart: $(cat found)"
+grep -qE '^  gate_at_v +2 ' found || wrong "seeds of one model are separate variants: $(cat found)"
 grep -qE '^  base +2 .*[-+][0-9.]+ \[[-+][0-9.]+, [-+][0-9.]+\]' found || wrong "no interval: $(cat found)"
 
 sed -i 's/lr = 1e-2, batch/lr = 2e-2, batch/' small.moe
-sweep gate whole > changed.log 2>&1 && wrong "a changed spec goes on"
+sweep gate whole > changed.log 2>&1 && wrong "a sweep with a changed spec resumes"
 grep -q 'variant base is not the same' changed.log || wrong "changed: $(cat changed.log)"
 
-# Of what is tuned the best counts, and one at the edge is called so.
-sweep rates tuned > tuned.log 2>&1 || wrong "a sweep with a tuned setting fails: $(cat tuned.log)"
+# The best of the tuned values counts; a best value at the edge of the range is reported.
+sweep rates tuned > tuned.log 2>&1 || wrong "the sweep with a tuned option failed: $(cat tuned.log)"
 [ "$(grep -c 'train.lr = 1e-2, best of 3$' tuned.log)" = 2 ] || wrong "not the best of each: $(cat tuned.log)"
-grep -q '"tuned": "train.lr = 1e30"' tuned/table.json || wrong "the table leaves out what was tried"
+grep -q '"tuned": "train.lr = 1e30"' tuned/table.json || wrong "the table lacks a tuned value"
 
-sweep diverging apart > apart.log 2>&1 || wrong "a sweep in which runs diverge fails: $(cat apart.log)"
-grep -q '2 of 2 diverged' apart.log || wrong "runs that diverged are not told: $(cat apart.log)"
-grep -q '"diverged"' apart/lr_1e30/seed_1/log.jsonl || wrong "the log does not say that the run diverged"
+sweep diverging apart > apart.log 2>&1 || wrong "the sweep with diverging runs failed: $(cat apart.log)"
+grep -q '2 of 2 diverged' apart.log || wrong "diverged runs are not reported: $(cat apart.log)"
+grep -q '"diverged"' apart/lr_1e30/seed_1/log.jsonl || wrong "the log lacks the divergence"
 
-# Halving: of four the two best go on at a quarter, the best at half, and the base; what has stopped is told and not compared.
-sweep halves halved > halved.log 2>&1 || wrong "halving fails: $(cat halved.log)"
+# Successive halving: of four variants the two best continue at a quarter, the best one at half, and the baseline always.
+# Stopped variants are reported and not compared.
+sweep halves halved > halved.log 2>&1 || wrong "the sweep with halving failed: $(cat halved.log)"
 [ "$(grep -c 'stops at step 10$' halved.log)" = 2 ] || wrong "not half of them stop: $(cat halved.log)"
-[ "$(grep -c 'stopped at step' halved.log)" = 3 ] || wrong "not one alone is left: $(cat halved.log)"
-[ "$(grep -c 'val_bits_per_byte [0-9]' halved.log)" = 2 ] || wrong "not two runs to the end: $(cat halved.log)"
+[ "$(grep -c 'stopped at step' halved.log)" = 3 ] || wrong "not exactly one variant remains: $(cat halved.log)"
+[ "$(grep -c 'val_bits_per_byte [0-9]' halved.log)" = 2 ] || wrong "not exactly two runs finish: $(cat halved.log)"
 cp halved/table.json before.json
 rm halved/base/seed_2/result.json
-sweep halves halved > /dev/null || wrong "halving does not go on"
-cmp before.json halved/table.json || wrong "another table when halving goes on"
+sweep halves halved > /dev/null || wrong "halving does not resume"
+cmp before.json halved/table.json || wrong "the table differs after halving resumes"
 
-sweep limit limited > limited.log 2>&1 || wrong "a sweep with a limit fails: $(cat limited.log)"
-grep -q 'lr_3 seed 1: diverged' limited.log || wrong "a loss above the limit is not told: $(cat limited.log)"
-grep -q 'the loss is .*, more than 7' limited/lr_3/seed_1/output.txt || wrong "the run does not say why it stopped"
+sweep limit limited > limited.log 2>&1 || wrong "the sweep with a limit failed: $(cat limited.log)"
+grep -q 'lr_3 seed 1: diverged' limited.log || wrong "a loss above the limit is not reported: $(cat limited.log)"
+grep -q 'the loss is .*, more than 7' limited/lr_3/seed_1/output.txt || wrong "the run does not report the reason of its stop"
 
-sweep named named --tensorboard > named.log 2>&1 || wrong "a metric of the log fails: $(cat named.log)"
-grep -q '^  variant .* grad_norm ' named.log || wrong "the metric is not told: $(cat named.log)"
+sweep named named --tensorboard > named.log 2>&1 || wrong "the sweep with a logged metric failed: $(cat named.log)"
+grep -q '^  variant .* grad_norm ' named.log || wrong "the metric is not reported: $(cat named.log)"
 for run in base layers_2; do
     ls named/$run/seed_1/events.out.tfevents.* > /dev/null || wrong "--tensorboard does not reach the runs"
 done
 sweep missing missing > missing.log 2>&1 && wrong "a metric that is not in the log passes"
-grep -q "has no number 'accuracy'" missing.log || wrong "a metric that is not there: $(cat missing.log)"
+grep -q "has no number 'accuracy'" missing.log || wrong "a metric that does not exist: $(cat missing.log)"
 
-sweep timed timed > timed.log 2>&1 || wrong "a budget of seconds fails: $(cat timed.log)"
+sweep timed timed > timed.log 2>&1 || wrong "the sweep with a time budget failed: $(cat timed.log)"
 steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' timed/base/pace.json)
-grep -q "\"step\":$steps,\"val_loss" timed/base/seed_1/log.jsonl || wrong "not the steps that were measured: $(cat timed.log)"
+grep -q "\"step\":$steps,\"val_loss" timed/base/seed_1/log.jsonl || wrong "not the steps of the measured speed: $(cat timed.log)"
 
-# Two devices share the runs out.
+# Two devices share the runs.
 MOEC_CUDA=$simulator MOEC_SIM="pair unchecked" MOEC_CFLAGS=-O0 sweep pair shared --device cuda:0,cuda:1 > shared.log 2>&1 ||
-    wrong "a sweep on two devices fails: $(cat shared.log)"
+    wrong "the sweep on two devices failed: $(cat shared.log)"
 for number in 0 1; do
     grep -q "\"cuda:$number\"" shared/*/seed_*/run.json || wrong "no run on cuda:$number"
 done

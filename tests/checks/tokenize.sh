@@ -1,5 +1,5 @@
 #!/bin/sh
-# Texts to files of tokens: in parts and by several threads the same as whole, also after kills; trained tokenizers; refusals.
+# Texts to token files: the same in parts, with several threads, and after kills; trained tokenizers; rejected inputs.
 . "$(dirname "$0")/../begin.sh"
 set +e
 
@@ -15,7 +15,7 @@ for file in tests/tokenizer/fixtures/*.json; do
     moec tokenize --force "$work/small" "$work/text" --tokenizer "$file" --out "$work/whole.bin" --threads 1 > "$work/log" 2>&1 || fail "$file"
     moec tokenize --force "$work/small" "$work/text" --tokenizer "$file" --out "$work/parts.bin" --threads 3 --chunk-size 3000 > "$work/log" 2>&1 ||
         fail "$file in parts"
-    cmp -s "$work/whole.bin" "$work/parts.bin" || fail "$file: parts give other tokens"
+    cmp -s "$work/whole.bin" "$work/parts.bin" || fail "$file: the tokens of the parts differ"
 done
 
 # Killed again and again, then finished.
@@ -31,11 +31,11 @@ for pause in 0.02 0.05 0.1; do
     [ ! -e "$work/killed.bin" ] || rm "$work/killed.bin" "$work/killed.bin".* 2> /dev/null
 done
 moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --chunk-size 2000 --threads 2 --resume > "$work/log" 2>&1 ||
-    fail "a killed run does not go on"
+    fail "a killed run does not resume"
 cmp -s "$work/whole.bin" "$work/killed.bin" || fail "tokens differ after kills"
-[ ! -e "$work/killed.bin.partial" ] && [ ! -e "$work/killed.bin.partial.json" ] || fail "something is left beside the tokens"
+[ ! -e "$work/killed.bin.partial" ] && [ ! -e "$work/killed.bin.partial.json" ] || fail "partial files remain"
 
-# A tokenizer made here is read again, in every form of token file.
+# A trained tokenizer can be read, in every format of token files.
 moec tokenizer train "$work/text" --vocab-size 500 --special-token '<s>' --out "$work/made.json" > "$work/log" 2>&1 || fail "tokenizer train"
 moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/a.bin" --append-token '<s>' > "$work/log" 2>&1 || fail "made"
 moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/b.bin" --append-token '<s>' --token-bits 32 > "$work/log" 2>&1 || fail "width"
@@ -53,28 +53,28 @@ for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
     rm -rf "$work/run"
     moec train "$work/m.moe" --data "$path" --out "$work/run" > "$work/log" 2>&1 || fail "$data is not read"
     cp "$work/run/last.safetensors" "$work/$(basename "$data").run"
-    cmp -s "$work/a.bin.run" "$work/$(basename "$data").run" || fail "$data trains otherwise"
+    cmp -s "$work/a.bin.run" "$work/$(basename "$data").run" || fail "$data trains differently"
 done
 
-moec train "$work/m.moe" --data "$work/text" --out "$work/bytes" > "$work/log" 2>&1 && fail "bytes are taken for tokens of 500"
-grep -q "the model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "and that is not told"
+moec train "$work/m.moe" --data "$work/text" --out "$work/bytes" > "$work/log" 2>&1 && fail "bytes are accepted for a model with 500 tokens"
+grep -q "the model has 500 tokens and no tokenizer, so the bytes of .* are not its tokens" "$work/log" || fail "the bytes are not reported"
 
-# Lines of JSON are the documents.
+# Each line of JSON is one document.
 printf '{"id": 1, "text": "one two"}\n{"text": "three\\nfour"}\n' > "$work/lines"
 printf 'one two' > "$work/1"
 printf 'three\nfour' > "$work/2"
 moec tokenize "$work/lines" --json-field text --tokenizer "$work/made.json" --out "$work/lines.bin" --append-token '<s>' > "$work/log" 2>&1 || fail "field"
 moec tokenize "$work/1" "$work/2" --tokenizer "$work/made.json" --out "$work/two.bin" --append-token '<s>' > "$work/log" 2>&1 || fail "two"
-cmp -s "$work/lines.bin" "$work/two.bin" || fail "--json-field gives other tokens"
+cmp -s "$work/lines.bin" "$work/two.bin" || fail "the tokens of --json-field differ"
 
-# refuses WORDS ARGUMENTS...: tokenize ends with 1, says the words and leaves nothing.
+# refuses WORDS ARGUMENTS...: tokenize ends with 1, prints WORDS and leaves no files.
 refuses() {
     words=$1
     shift
     moec tokenize "$@" --out "$work/none.bin" > "$work/log" 2>&1
     [ $? -eq 1 ] || fail "no refusal: $words"
     grep -qF -- "$words" "$work/log" || fail "no '$words'"
-    [ ! -e "$work/none.bin" ] || fail "something is written: $words"
+    [ ! -e "$work/none.bin" ] || fail "a file was written: $words"
 }
 change() { sed "s/$1/$2/" "$work/made.json" > "$work/changed.json"; }
 change '"normalizer": null' '"normalizer": {"type": "Rot13"}'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `moec emit` of a spec writes random weights and reports it, on stderr and in the README; of a run it names the training step.
+# `moec emit` of a spec writes random weights and reports it, on stderr and in the README; for a run it names the training step.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 small_model 3
@@ -8,7 +8,7 @@ moec train small.moe --data text --out run >log 2>&1 || wrong "$(cat log)"
 moec init small.moe --seed 1 --out fresh.safetensors
 moec train small.moe --data text --out started --steps 0 >log 2>&1 || wrong "$(cat log)"
 
-# emitted OPERAND NOTES TEXT OPTION...: so many notes on stderr, and the README contains the text.
+# emitted OPERAND NOTES TEXT OPTION...: NOTES notes on stderr, and the README contains TEXT.
 emitted() {
     operand=$1 notes=$2 text=$3
     shift 3
@@ -16,7 +16,7 @@ emitted() {
     moec emit "$operand" --out out "$@" >log 2>&1 || wrong "$operand: $(cat log)"
     [ "$(grep -c "note: $operand is not a trained run: the weights in out are random" log)" = "$notes" ] || wrong "$operand $*: other notes: $(cat log)"
     grep -qF "$text" out/README.md || wrong "$operand $*: no '$text' in the README: $(head -12 out/README.md)"
-    ! grep -qiE 'a trained model|@' out/README.md || wrong "$operand $*: the README speaks of a trained model: $(head -12 out/README.md)"
+    ! grep -qiE 'a trained model|@' out/README.md || wrong "$operand $*: the README mentions a trained model: $(head -12 out/README.md)"
 }
 for target in c cuda; do
     emitted small.moe 1 'are random' --target $target

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What `moec verify` says where a device and the definition differ by more than the limits: undecided when rounding alone
-# moves a tensor as far (gradients that hang on a tie, or whose terms cancel), with its name; wrong when something is wrong,
-# in the same models.
+# The verdict of `moec verify` for differences beyond the limits. It is undecided, with the name of the tensor, if rounding
+# alone moves a tensor as far: gradients that depend on a tie, or whose terms cancel. It is wrong for a fault in the same
+# models.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 cat >"$work/cancels.moe" <<'END_OF_SPEC'
@@ -45,40 +45,40 @@ layer whole {
 model m = whole
 END_OF_SPEC
 
-# judged TEXT COMMAND...: agrees, and says TEXT.
+# judged TEXT COMMAND...: agrees, and prints TEXT.
 judged() {
     text=$1
     shift
     "$@" >"$work/said" || { cat "$work/said"; wrong "$*: disagrees"; }
-    grep -q "$text" "$work/said" || { cat "$work/said"; wrong "$*: does not say '$text'"; }
+    grep -q "$text" "$work/said" || { cat "$work/said"; wrong "$*: the output lacks '$text'"; }
 }
-# A gradient that is nothing on both sides, which is 0 beside 0.
+# A gradient that is 0 on both sides.
 judged 'off by 0.0e+00' moec verify "$work/nothing.moe"
 judged 'off by 0.0e+00' moec verify tests/rows.moe:columns
-# Terms that cancel, and the share of one place, whose gradient is 0.
+# Terms that cancel, and the attention weight of a single position, whose gradient is 0.
 judged 'undecided: .* of the gradients, the most block' moec verify "$work/cancels.moe" --seed 1 -b 3
 (on_simulator && judged 'undecided: .* of the gradients, the most block.0.attention' \
     moec verify "$work/one_place.moe" --device cuda --seed 1 -b 1)
 
-# An input of the name of a number that the runtime sets.
+# An input with the name of a number that the runtime sets.
 judged 'gradients *2 tensors' moec verify "$work/called.moe"
-# Loads that are exactly balanced: what steers by their sign has none.
+# Balanced expert loads: the update by their sign is a tie.
 judged 'undecided: .* of the states, the most block.*ffn.bias' moec verify "$work/balanced.moe"
 
-# planted FLAG COMMAND...: a fault in the compiled program is seen.
+# planted FLAG COMMAND...: a fault in the compiled program is reported.
 planted() {
     flag=$1
     shift
     ! MOEC_CFLAGS=$flag "$@" >"$work/said" || { cat "$work/said"; wrong "$flag: $* agrees"; }
-    grep -q DISAGREES "$work/said" || { cat "$work/said"; wrong "$flag: $* does not say so"; }
+    grep -q DISAGREES "$work/said" || { cat "$work/said"; wrong "$flag: $* does not report it"; }
 }
 planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/cancels.moe" --seed 1 -b 3
 planted '-D__builtin_sqrtf(x)=((x)-(x))' moec verify "$work/cancels.moe" --seed 1 -b 3
 planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/nothing.moe"
 
-# What is no number keeps its row.
+# A result that is not finite keeps its row.
 ! MOEC_CFLAGS='-D__builtin_sqrtf(x)=((x)-(x))/((x)-(x))' moec verify "$work/cancels.moe" --seed 1 --json >"$work/said" ||
-    wrong "what is no number agrees"
+    wrong "a result that is not finite agrees"
 for row in outputs gradients decoding; do
     grep -A3 "\"$row\"" "$work/said" | grep -q '"error": null' || { cat "$work/said"; wrong "--json: no row of $row"; }
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `moec forward --outputs total,aux`: what gradients are of, and the terms of it, compiled and by the definition. A model without
-# auxiliary terms has its loss for a total.
+# `moec forward --outputs total,aux`: the total loss, whose gradients are computed, and its auxiliary terms, compiled and
+# interpreted. A model without auxiliary terms has its loss as the total.
 command -v python3 >/dev/null || { echo "no Python to read the tensors" && exit 0; }
 . "$(dirname "$0")/../begin.sh"
 cat >"$work/spec.moe" <<'END_OF_SPEC'
@@ -46,4 +46,4 @@ for model in plain routed; do
 done
 python3 "$work/check.py" "$work"
 ! moec forward "$work/spec.moe:plain" --weights "$work/weights" --input "$work/text" --outputs aux --out "$work/none" 2>"$work/told" ||
-    wrong "a model without auxiliary terms gives some"
+    wrong "a model without auxiliary terms has some"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Files of tensors from elsewhere, listed: one file, several with an index, and folders that are not what they seem.
+# Lists safetensors files from other programs: one file, several with an index, and invalid folders.
 . "$(dirname "$0")/../begin.sh"
 cd "$work"
 
-# tensors FILE HEADER BYTES: a safetensors file of that header and so many zero bytes.
+# tensors FILE HEADER BYTES: writes a safetensors file with that header and BYTES zero bytes.
 tensors() {
     length=$(printf %s "$2" | wc -c)
     # shellcheck disable=SC2059
@@ -11,12 +11,12 @@ tensors() {
     printf %s "$2" >> "$1"
     head -c "$3" /dev/zero >> "$1"
 }
-# refused TEXT: `moec tensors folder` ends with 1 and says that.
+# refused TEXT: `moec tensors folder` ends with 1 and prints TEXT.
 refused() {
     code=0
     moec tensors folder > out 2>&1 || code=$?
     [ $code = 1 ] || wrong "exit code $code where 1 is due: $1"
-    grep -qF "$1" out || wrong "it does not say '$1': $(cat out)"
+    grep -qF "$1" out || wrong "the message lacks '$1': $(cat out)"
 }
 index() {
     printf '{"metadata": {}, "weight_map": {%s}}' "$1" > folder/model.safetensors.index.json
@@ -42,7 +42,7 @@ refused "1.safetensors does not contain tensor b"
 index '"a": "1.safetensors", "b": "2.safetensors", "c": "2.safetensors"'
 refused "2.safetensors does not contain tensor c"
 index '"a": "1.safetensors"'
-moec tensors folder > out || wrong "a file that the index does not name counts"
+moec tensors folder > out || wrong "a file outside of the index is counted"
 index '"a": "../folder/1.safetensors"'
 refused "'../folder/1.safetensors', which is not a file name"
 index '"a": ".."'

@@ -1,15 +1,15 @@
-"""Optimizers that see a matrix, from their papers, in double precision.
+"""Optimizers that update matrices, from their papers, in double precision.
 
     muon       Jordan et al. 2024, with the factor and the decay of Liu et al. 2025; AdamW for all but hidden matrices
-    adafactor  Shazeer and Stern 2018, as PyTorch's own does it
+    adafactor  Shazeer and Stern 2018, as implemented in PyTorch
     shampoo    Gupta et al. 2018, roots by eigenvalues; AdamW for all but hidden matrices
 
-Every function takes the weight, its clipped gradient, the number of the step from 1 and what it keeps, a dictionary that
-begins empty. It changes the weight.
+Each function receives the weight, its clipped gradient, the number of the step from 1 and its state, a dictionary that is
+initially empty. It changes the weight.
 """
 import torch
 
-INPUTS = {"query": 1, "key": 1, "value": 1, "output": 2, "router": 1}  # own axes that the product sums over, else one
+INPUTS = {"query": 1, "key": 1, "value": 1, "output": 2, "router": 1}  # number of axes that the product sums over, else one
 
 
 def is_matrix(p):
@@ -57,7 +57,7 @@ def muon(name, p, g, step, kept, lr, decay=0.1, momentum=0.95):
 
 
 def adafactor(name, p, g, step, kept, lr, decay=0.0):
-    # each matrix of experts is a parameter of its own
+    # each expert matrix is a separate parameter
     weights, grads = as_matrices(name, p.data), as_matrices(name, g)
     if not is_matrix(p):
         weights, grads = p.data[None], g[None]

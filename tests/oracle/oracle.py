@@ -1,8 +1,9 @@
-"""python3 tests/oracle/oracle.py [--write] [FAMILY...]: computes what tests/oracle/expected/FAMILY.txt holds, which
-tests/unit/test_oracle.c reads, and compares; with --write the files are written anew.
+"""python3 tests/oracle/oracle.py [--write] [FAMILY...]: computes the numbers of tests/oracle/expected/FAMILY.txt for
+tests/unit/test_oracle.c and compares them with the files; --write writes the files.
 
-Of every tensor: its name, number of axes and of elements, norm, a fixed random projection, and three elements. `gradient:` is of the loss
-with its auxiliary terms, `step:` the weight after ten steps of AdamW, or of the row's optimizer, on one window (on both images), `decode` the logits of decoding.
+Of every tensor: its name, number of axes and of elements, norm, a fixed random projection, and three elements. `gradient:` is the
+gradient of the loss with its auxiliary terms. `step:` is the weight after ten steps of AdamW, or of the optimizer of the row, on
+one sequence (on both images). `decode` are the logits of decoding.
 """
 import math
 import os
@@ -16,7 +17,7 @@ from recurrent import is_factor
 from rows import FAMILIES
 
 BATCH, CONTEXT, STEPS = 2, 24, 10
-TOLERANCE = 1e-8  # another PyTorch or processor rounds sums otherwise; nine digits are written
+TOLERANCE = 1e-8  # other PyTorch versions and CPUs round sums differently; nine digits are written
 
 
 def line(name, tensor):
@@ -29,7 +30,7 @@ def line(name, tensor):
 
 
 def is_matrix(row, name, p):
-    """Is multiplied and summed over: the gate that reads nothing is a factor of each element, as those of recurrences."""
+    """True for weights of matrix products. Gates without an input and recurrence factors multiply single elements."""
     alone = (row.get("gate") or {}).get("reads") == "nothing" and name.endswith("sdpa_gate.weight")
     return p.dim() >= 2 and not alone and not is_factor(name, row.get("parts", [None]))
 
@@ -40,7 +41,7 @@ def warmed(step, warmup=20):
 
 
 def settings(row, name):
-    """Of the optimizer for one weight."""
+    """Optimizer settings of one weight."""
     if row["settings"]:
         return row["settings"](name)
     return dict(lr=row["lr"], decay=row["decay"], eps=1e-8, betas=(0.9, 0.95))
@@ -55,7 +56,7 @@ def examples(row):
 
 
 def run(w, row, given):
-    """What a row gives for its inputs: the output's name, the output, scalars."""
+    """The results of a row for its inputs: name of the output, output, scalars."""
     if "patches" in row:
         out, log = velocity(w, row, given)
         return "velocity", out, flow_matching(row, out, log, given)
@@ -64,7 +65,7 @@ def run(w, row, given):
 
 
 def whole(row, given):
-    """Ten steps of an optimizer that sees matrices: gradient clipped to norm 1."""
+    """Ten steps of an optimizer that updates matrices: gradient clipped to norm 1."""
     w = Weights()
     run(w, row, given)
     kept, seen = {name: {} for name in w.all}, []
@@ -79,7 +80,7 @@ def whole(row, given):
 
 
 def adamw(row, given):
-    """Ten steps: gradient clipped to norm 1, decay of matrices times the rate."""
+    """Ten steps: gradient clipped to norm 1, decay of matrices times the learning rate."""
     w = Weights()
     run(w, row, given)
     moments = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in w.all.items()}
@@ -124,7 +125,7 @@ def describe(name, row):
 
 
 def apart(committed, computed):
-    """How far two lines differ, relative to the norm of the tensor or to the scalar; infinite where they name other things."""
+    """Difference of two lines relative to the norm of the tensor or to the scalar; infinite for different names."""
     old, new = committed.split(), computed.split()
     names = 4 if old[0] == "tensor" else 2
     if old[:names] != new[:names] or len(old) != len(new):
@@ -137,7 +138,7 @@ def apart(committed, computed):
 
 
 def verdict(family, path, text):
-    """Prints how the committed file compares; True when it may stay as it is."""
+    """Compares with the committed file and prints the result; True if the file is correct."""
     with open(path) as file:
         committed = file.read().splitlines()
     if committed == text:

@@ -1,7 +1,7 @@
 """Four published systems in plain PyTorch, written from the formulas of their papers.
 
-Nothing here is shared with the compiler but the names of the weights: see rows.py for what each row is and oracle.py for what
-is computed. Everything is double precision and as slow and plain as it can be.
+Only the names of the weights are shared with the compiler: rows.py defines the rows, oracle.py computes the numbers. Everything is
+in double precision and as simple as possible, without regard to speed.
 
     Gated Attention   Qiu et al. 2025, equations 1 to 5 and table 1
     Sigma             Lin et al. 2025, equation 3 and appendix E
@@ -18,7 +18,7 @@ from recurrent import mix
 
 
 def number(name, shape):
-    """Weights from a name: FNV-1a of it, then splitmix64 by element; every value is exact in single precision."""
+    """Weights from a name: FNV-1a of the name, then splitmix64 per element; every value is exact in single precision."""
     mask = (1 << 64) - 1
     key = 0xCBF29CE484222325
     for byte in name.encode():
@@ -49,7 +49,7 @@ ACTIVATIONS = {
 
 
 class Weights:
-    """Parameters made on first use, all named by where they stand."""
+    """Parameters that are created on first use, with their paths as names."""
 
     def __init__(self):
         self.all = {}
@@ -73,8 +73,8 @@ def norm(w, path, x, kind):
 
 
 def stretch(frequency, base, width, factor, original, fast, slow):
-    """YaRN (arXiv 2309.00071): pairs that turn more than `fast` times within the original context stay, those that turn less than
-    `slow` times are slowed by the factor, between whole pairs a ramp; and the factor of queries and keys."""
+    """YaRN (arXiv 2309.00071). Pairs with more than `fast` turns within the original context stay; those with fewer than `slow` turns
+    are slowed by the factor; a ramp is between them. Also the factor of queries and keys."""
     pair = lambda turns: width * math.log(original / (2 * math.pi * turns)) / (2 * math.log(base))
     low, high = max(math.floor(pair(fast)), 0), min(math.ceil(pair(slow)), width - 1)
     slowed = ((torch.arange(width // 2, dtype=frequency.dtype) - low) / (high - low)).clamp(0, 1)
@@ -82,7 +82,7 @@ def stretch(frequency, base, width, factor, original, fast, slow):
 
 
 def rotate(x, base, yarn=None):
-    """x: batch, place, head, width. RoPE in halves."""
+    """x: batch, position, head, width. RoPE in halves."""
     width = x.shape[-1]
     frequency = base ** (-torch.arange(0, width, 2, dtype=x.dtype) / width)
     if yarn:
@@ -95,7 +95,7 @@ def rotate(x, base, yarn=None):
 
 
 def gate(w, path, row, at, y, x, log, after="projection"):
-    """Y' = Y * act(X W) or Y + act(X W); y: batch, place, head, width (or batch, place, width at `out`)."""
+    """Y' = Y * act(X W) or Y + act(X W); y: batch, position, head, width (or batch, position, width at `out`)."""
     spec = row["gate"]
     if spec is None or spec["at"] != at or spec["after"] != after:
         return y
@@ -128,14 +128,14 @@ def softmax_attention(row, q, k, v, log, best):
     future = torch.ones(places, places, dtype=torch.bool).triu(1)
     weight = (score.masked_fill(future, -math.inf) if row["causal"] else score).softmax(-1)
     log.setdefault("first_token_attention", []).append(weight[..., 0].mean())
-    if best and best < places:  # the values of the largest weights only, weights as they are
+    if best and best < places:  # only the values of the largest weights, without renormalization
         kept = torch.zeros_like(weight).scatter(-1, weight.topk(best, -1).indices, 1.0)
         weight = weight * kept
     return torch.einsum("bhij,bjhc->bihc", weight, v)
 
 
 def widen(w, path, row, k):
-    """Narrow keys to the width of a head: one matrix, one for each head, or a hidden layer."""
+    """Projects narrow keys to the head dimension: one matrix, one per head, or a hidden layer."""
     heads, kept, width, hidden = k.shape[2], k.shape[3], row["width"], row["widen_hidden"]
     if hidden:
         return F.silu(k @ w.get(path + ".up", kept, hidden)) @ w.get(path + ".down", hidden, width)
@@ -247,10 +247,10 @@ def mixture(w, path, row, x, log):
     logits = x @ w.get(path + ".router", d, *lead).reshape(d, n)
     p = logits.softmax(-1) if spec["score"] == "softmax" else logits.sigmoid()
     taken = torch.zeros(batch, places, n, dtype=torch.bool)
-    if spec["choice"] == "expert":  # every expert takes its best tokens of each sequence
+    if spec["choice"] == "expert":  # each expert selects its best tokens of each sequence
         best = p.topk(places * k // n, 1).indices
         taken.scatter_(1, best, True)
-    else:  # every token takes the best experts of each group
+    else:  # each token selects the best experts of each group
         best = p.reshape(batch, places, groups, -1).topk(k // groups, -1).indices
         taken.view(batch, places, groups, -1).scatter_(-1, best, True)
     weight = p
@@ -288,7 +288,7 @@ def feed_forward(w, path, row, x, log):
 
 
 def forward(w, row, windows, decoding=False):
-    """windows: batch, places + 1. The logits, and what was logged: lists by layer."""
+    """windows: batch, positions + 1. The logits and the logged values: lists by layer."""
     log, kind = {}, row["norm"]
     embedding = w.get("embedding", row["vocab"], row["dim"])
     x = embedding[windows[:, :-1]]
@@ -313,7 +313,7 @@ def forward(w, row, windows, decoding=False):
 
 
 def velocity(w, row, inputs):
-    """A diffusion transformer: shifts, scales and gates of each block from time and class; noise - image is to be said."""
+    """A diffusion transformer: time and class determine shifts, scales and gates of each block; the target is noise - image."""
     image, noise, t, d, log = inputs["image"], inputs["noise"], inputs["time"], row["dim"], {}
     seen = (1 - t)[..., None] * image + t[..., None] * noise
     angle = 1000 * t * 10000 ** (-torch.arange(32, dtype=t.dtype) / 32)
@@ -341,7 +341,7 @@ def flow_matching(row, spoken, log, inputs):
 
 
 def losses(row, logits, log, windows):
-    """Scalars by name; terms are sums over layers, what is only logged is a mean."""
+    """Scalars by name; terms are sums over layers, logged values are means."""
     out = {"loss": F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())}
     total = out["loss"]
     for name in ("balance", "router_z"):

@@ -1,4 +1,4 @@
-"""Recurrences in plain PyTorch, place by place, from the formulas of their papers; double precision, as plain as can be.
+"""Recurrences in plain PyTorch, position by position, from the formulas of their papers; simple, in double precision.
 
     lstm              Hochreiter and Schmidhuber 1997, Gers et al. 2000
     min_gru           Feng et al. 2024
@@ -15,13 +15,13 @@ import torch
 import torch.nn.functional as F
 
 
-# By the kind of a layer.
+# By the kind of the layer.
 FACTORS = {"lstm": ["bias"], "mamba2": ["weight"], "gla": ["shift"],
            "rwkv7": ["fade", "share", "removed", "replaced", "bonus", "weight", "bias"]}
 
 
 def is_factor(name, parts):
-    """Factors and shifts with more than one axis, which are no matrices. parts: of layers in turn."""
+    """Factors and shifts with several axes, which are not matrices. parts: mixers of the layers in turn."""
     if name.endswith(("_conv.weight", "_conv.shift")):
         return True
     path = name.split(".")
@@ -34,7 +34,7 @@ def heads(w, path, name, x, h, e):
 
 
 def conv(w, path, x, bias=False, width=4):
-    """y[t] = silu(sum_i weight[i] x[t - i]), each channel by itself."""
+    """y[t] = silu(sum_i weight[i] x[t - i]), each channel separately."""
     weight = w.get(path + ".weight", width, *x.shape[2:])
     y = torch.zeros_like(x)
     for i in range(min(width, x.shape[1])):
@@ -70,7 +70,7 @@ def min_gru(w, path, spec, x):
 
 
 def fading_memory(q, k, v, keep):
-    """S = keep S + k v^T, q S; q, k: batch, place, head, e; v: .., c; keep: batch, place, head, e or 1."""
+    """S = keep S + k v^T, q S; q, k: batch, position, head, e; v: .., c; keep: batch, position, head, e or 1."""
     S = torch.zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype=q.dtype)
     out = []
     for t in range(q.shape[1]):

@@ -1,7 +1,8 @@
-"""python3 tests/oracle/recurrent_long.py [PLACES [forward]]: recurrences by chunks over thousands of places (4,096), as compiled,
-beside those of recurrent.py, place by place in double precision: logits within 1e-5, gradients by name within 1e-4.
+"""python3 tests/oracle/recurrent_long.py [POSITIONS [forward]]: compares compiled scan chunks over 4,096 or POSITIONS positions
+with recurrent.py, position by position in double precision: logits within 1e-5, gradients by name within 1e-4.
 
-Heads fade from hardly at all to 1e-4 a place, so that a whole chunk of the fastest leaves nothing; `moec` is that of the path.
+The decay of the heads ranges from almost 1 to 1e-4 per position, so a chunk of the fastest head forgets its initial state. Uses
+the `moec` on the path.
 """
 import json
 import math
@@ -22,7 +23,7 @@ SPEC = pathlib.Path(__file__).resolve().parents[2] / "models/hybrid.moe"
 
 
 class Faded(Weights):
-    """exp(-exp(rate) softplus(x W + shift)) from 1 - 1e-4 to 1e-4 where softplus is near its shift."""
+    """exp(-exp(rate) softplus(x W + shift)) from 1 - 1e-4 to 1e-4, with softplus near its shift."""
 
     def get(self, name, *shape):
         if name.endswith((".rate", "attention.shift")) and name not in self.all:

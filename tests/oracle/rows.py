@@ -1,7 +1,7 @@
-"""What each row of the four papers is, at the small size, in the words of the papers.
+"""The rows of the four papers at the small size, in the terms of the papers.
 
-gate(position, granularity, ...) as table 1 of Gated Attention, heads and widths as Sigma's n_q, n_k, n_v, D, experts, LoREs and
-ranks as StructMoE, experts, active, groups, shared, A and R as Complete-muE.
+gate(position, granularity, ...) as in table 1 of Gated Attention, heads and widths as Sigma's n_q, n_k, n_v, D, experts, LoREs and
+ranks as in StructMoE, experts, active, groups, shared, A and R as in Complete-muE.
 """
 
 
@@ -9,8 +9,8 @@ def decoder(dim=48, layers=3, q=4, k=4, v=None, width=12, base=10000, tied=False
     row = dict(vocab=256, dim=dim, layers=layers, q=q, k=k, v=v or k, width=width, key_width=width, base=base, tied=tied, norm=norm)
     row.update(yarn=None, qk_norm=False, group_norm=False, sandwich=False, gate=None, augment=0, best=0, lr=4e-3, decay=0.1)
     row.update(probes=False, causal=True, turn_kept=False, widen_hidden=0, widen_per_head=False)
-    row.update(branch=1, head=1, settings=None)  # factors of what a layer adds and of the logits; the optimizer of each weight
-    row.update(parts=[None])  # of layers in turn: attention, or a recurrence
+    row.update(branch=1, head=1, settings=None)  # factors of the residual branches and of the logits; the optimizer of each weight
+    row.update(parts=[None])  # mixers of the layers in turn: attention, or a recurrence
     row.update(more)
     return row
 
@@ -112,7 +112,7 @@ def structmoe():
 
 
 def wide_settings(name):
-    """AdamW of one weight at twice the width and depth and four times the steps of what was tuned (rate 4e-3, decay 0.1, epsilon
+    """AdamW of one weight at twice the width and depth and four times the steps of the tuned model (rate 4e-3, decay 0.1, epsilon
     1e-3, betas 0.9 and 0.95): table 2 for all, table 1 by what the weight is, decay with the width and epsilon as CompleteP has them.
     """
     lr, decay, eps = 4e-3 / 2, 0.1 / 2, 1e-3 * 2  # the root of a fourth

@@ -1,11 +1,11 @@
-"""Means, intervals and tests of made-up and of real losses by SciPy: expected/statistics.txt, which
-tests/unit/test_statistics.c holds our own to.
+"""Means, intervals and tests of artificial and real losses by SciPy: expected/statistics.txt, which tests/unit/test_statistics.c
+compares with the results of moec.
 
     tests/oracle/statistics.sh            compares with the committed numbers
-    tests/oracle/statistics.sh --write    writes them anew
+    tests/oracle/statistics.sh --write    writes the numbers
 
-A line: kind, how many values, the values, how many of the base, those, then mean, half of the 95 % interval, chance.
-A line `student`: degrees of freedom, t, the chance of at most t.
+A line: kind, number of values, the values, number of baseline values, those, then mean, half of the 95 % interval, p-value.
+A line `student`: degrees of freedom, t, probability of a value of at most t.
 """
 import math
 import os
@@ -17,8 +17,8 @@ from scipy import stats
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected", "statistics.txt")
 
-# Held-out bits a byte of real runs: three seeds of a small decoder, 150 steps, with its gate at sdpa, then none, at v, at v
-# for each head.
+# Validation bits per byte of real runs: three seeds of a small decoder, 150 steps, with its gate at sdpa, then none, at v, at v
+# per head.
 SDPA = [3.45815363, 3.3172968, 3.45739766]
 REAL = [
     (SDPA, [3.49860379, 3.39908489, 3.50130872]),
@@ -28,7 +28,7 @@ REAL = [
 
 
 def made_up():
-    """Pairs of samples: few and many, near and far, of equal and very different spreads."""
+    """Pairs of samples: few and many, near and far, of equal and very different standard deviations."""
     source = random.Random(7)
     for count in (2, 3, 4, 5, 8, 13, 40):
         for shift in (0, 0.01, 0.3, 5):

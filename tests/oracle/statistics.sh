@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs SciPy into a folder of its own (WORK, /tmp/moec_scipy) and holds the committed statistics to it: see statistics.py.
-# Not part of `make test`, whose unit/test_statistics holds ours to what is committed.
+# Installs SciPy into a separate folder (WORK, /tmp/moec_scipy) and compares the committed statistics: see statistics.py. Not
+# part of `make test`; unit/test_statistics compares the results of moec with the committed numbers.
 set -eu
 cd "$(dirname "$0")/../.."
 WORK=${WORK:-/tmp/moec_scipy}

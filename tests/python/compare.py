@@ -1,4 +1,4 @@
-"""What tests/python/compare.sh tries: compare.py FOLDER, which has a run."""
+"""Tests of tests/python/compare.sh: compare.py FOLDER, which contains a run."""
 
 import math
 import subprocess
@@ -51,7 +51,7 @@ def arrays():
 
 
 class Twin(torch.nn.Module):
-    """The same layer in PyTorch, as one would write it: its parameters are copies."""
+    """The same layer in idiomatic PyTorch: its parameters are copies."""
 
     def __init__(self, layer):
         super().__init__()
@@ -111,8 +111,8 @@ def seconds(run, times):
 
 
 def faster(what, mine, its, rounds, times):
-    """Fails unless mine takes less time than its: the median of neighbouring blocks, in turns, so that what else runs on the
-    machine does not decide."""
+    """Fails unless `mine` is faster than `its`. Compares medians of neighboring blocks, in turns: the load of the machine affects
+    both."""
     mine(), its()
     pairs = [(seconds(mine, times), seconds(its, times)) if i % 2 else (seconds(its, times), seconds(mine, times))[::-1]
              for i in range(rounds)]
@@ -159,7 +159,7 @@ def layers():
 
 
 def differences(layer, x, dy):
-    """Of sum y * dy along a direction of x, beside what the gradient says, with the dropout of the first call."""
+    """Compares the slope of sum y * dy along a direction of x with the gradient, with the dropout of the first call."""
     seed = layer._seed
     again = lambda x: (setattr(layer, "_seed", seed), layer(x))[1]
     dx, = torch.autograd.grad(again(x), x, dy)
@@ -169,12 +169,12 @@ def differences(layer, x, dy):
 
 
 def graphs():
-    """What autograd may do with a layer besides one backward after one forward."""
+    """Uses of a layer in autograd other than one backward after one forward."""
     layer = moec.torch.Module("attention", dim=16, batch=2, context=8, use="attention", options=OPTIONS + ", head_dim = 4")
     x, dy = torch.randn(2, 2, 8, 16, requires_grad=True), torch.randn(2, 8, 16)
     each = [torch.autograd.grad(layer(one), [one, *layer.parameters()], dy) for one in x.detach().requires_grad_().unbind()]
     ys = [layer(one) for one in x.unbind()]
-    for _ in range(2):  # a graph that is retained, of two calls, and of a third one that nobody asks
+    for _ in range(2):  # a retained graph, of two calls, and a third call without a backward pass
         layer(x[0])
         dx, *both = torch.autograd.grad(ys, [x, *layer.parameters()], [dy, dy], retain_graph=True)
         assert torch.equal(dx, torch.stack([one[0] for one in each]))
@@ -191,7 +191,7 @@ def graphs():
         raise AssertionError("a parameter changed between forward and backward")
     before = len(layer._free)
     del ys
-    assert len(layer._free) > before  # what an abandoned graph kept
+    assert len(layer._free) > before  # the memory of an abandoned graph
     text = "layer left(x[s, d]) -> y[s, d] { y = dropout(x * x; rate = 0.5) }"
     dropped = moec.torch.Module("left", dim=16, batch=2, context=8, use="dropout", text=text)
     x = torch.randn(2, 8, 16, requires_grad=True)

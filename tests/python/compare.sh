@@ -1,7 +1,7 @@
 #!/bin/sh
-# The Python package, installed by pip into FOLDER (default build/python): wrong arguments of every function; threads, processes and
-# signals; arrays without copies, logs, and a gated attention layer of the standard library inside a model in PyTorch, which must
-# train like the same layer in PyTorch and faster. Not part of `make test`.
+# The Python package, installed by pip into FOLDER (default build/python): wrong arguments of every function; threads, processes
+# and signals; arrays without copies; logs. A gated attention layer of the standard library in a PyTorch model must train like
+# the same layer in PyTorch, and faster. Not part of `make test`.
 #
 #   tests/python/compare.sh [FOLDER]
 . "$(dirname "$0")/../begin.sh"

@@ -1,4 +1,4 @@
-"""Threads, processes and signals: concurrency.py FOLDER, which has a run."""
+"""Threads, processes and signals: concurrency.py FOLDER, which contains a run."""
 
 import multiprocessing
 import os
@@ -41,7 +41,7 @@ def in_threads(work, count=THREADS):
 
 
 def threads():
-    """The results of each thread are those of a thread alone."""
+    """Concurrent threads have the results of a single thread."""
     model = moec.load(RUN, train=True)
     windows = [samples(model, i) for i in range(THREADS)]
     alone = [(model.logits(one[:, :-1]), *model.gradients(one), model.generate(f"seed {i}", tokens=5))
@@ -102,7 +102,7 @@ def child_loads(path, windows, results):
 
 
 def forked(run):
-    """The exit code of a forked child; SIGALRM ends one that hangs."""
+    """The exit code of a forked child; SIGALRM ends a child that hangs."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -132,7 +132,7 @@ def processes():
     with torch.no_grad():
         y = layer(x)
     assert forked(use) == 0
-    assert model.loss(windows) == wanted[0]  # the step was that of the child
+    assert model.loss(windows) == wanted[0]  # only the child has trained
     for method, target, given in (("fork", child, model), ("fork", child_loads, RUN), ("spawn", child_loads, RUN)):
         context = multiprocessing.get_context(method)
         results = context.Queue()

@@ -1,4 +1,4 @@
-"""Wrong arguments of every function of the package: wrong_arguments.py FOLDER, which has a run. Each must raise TypeError or
+"""Wrong arguments of every function of the package: wrong_arguments.py FOLDER, which contains a run. Each must raise TypeError or
 ValueError with the name of the argument."""
 
 import copy
@@ -62,6 +62,29 @@ def loads():
     os.makedirs(folder + "/pipe")
     os.mkfifo(folder + "/pipe/log.jsonl")
     refused(ValueError, "folder|not a file", lambda: moec.read_log(folder + "/pipe"))
+
+
+def runs():
+    train = lambda **options: moec.train(**{"path": folder + "/small.moe", "data": folder + "/text", "out": folder + "/new",
+                                            **options})
+    refused(ValueError, "both", lambda: train(spec="model m = nothing {}"))
+    refused(ValueError, "neither", lambda: train(path=None))
+    for name in ("path", "data", "out", "val_data", "tokenizer", "init_from"):
+        for value in (3, True, [RUN]):
+            refused(TypeError, f"{name}|expected a path", lambda: train(**{name: value}))
+        refused(ValueError, f"{name}|not empty", lambda: train(**{name: ""}))
+    for name in ("steps", "seed", "stop_after"):
+        for value in (-1, 2**63):
+            refused(ValueError, name, lambda: train(**{name: value}))
+        refused(TypeError, f"{name}|expected an integer", lambda: train(**{name: 1.0}))
+    for name in ("init_missing", "resume", "tensorboard"):
+        refused(TypeError, f"{name}|True or False", lambda: train(**{name: 1}))
+    refused(ValueError, "diverged_above", lambda: train(diverged_above=-1))
+    refused(TypeError, "on_step", lambda: train(on_step=3))
+    refused(moec.Error, "init_missing requires init_from", lambda: train(init_missing=True))
+    refused(moec.Error, "unknown device 'gpu'", lambda: train(device="gpu"))
+    refused(moec.Error, "already contains a run", lambda: train(out=RUN))
+    assert not os.path.exists(folder + "/new")
 
 
 def tokens():
@@ -140,7 +163,7 @@ def texts():
 
 
 def lives():
-    """Closed models, arrays that outlive them, copies."""
+    """Closed models, arrays that are used after the model is closed, copies."""
     model = moec.load(RUN, train=True)
     before = {name: array.copy() for name, array in model.parameters.items()}
     kept, logits = dict(model.parameters), model.logits(numpy.zeros((model.batch, model.context), int), copy=False)
@@ -196,7 +219,7 @@ def modules():
 
 
 def copies(layer, x, y):
-    """Copies compute the same and share nothing; a replaced parameter is an error; one derivative only."""
+    """Copies compute the same and share nothing; a replaced parameter is an error; only first derivatives exist."""
     layer.key.requires_grad_(False)
     layer.eval()
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), copy.copy(layer)):
@@ -226,6 +249,7 @@ def copies(layer, x, y):
 
 
 loads()
+runs()
 tokens()
 texts()
 lives()

@@ -1,4 +1,4 @@
-"""What tests/serve/compare.sh asks of a server: compare.py ADDRESS FOLDER PROCESS."""
+"""Requests of tests/serve/compare.sh to a server: compare.py ADDRESS FOLDER PROCESS."""
 
 import asyncio
 import json
@@ -57,11 +57,11 @@ def clients():
 
 
 def evaluators():
-    """A task of 60 questions: which word comes next?"""
+    """A task of 60 questions about the next word."""
     chance = random.Random(1)
     with open(f"{folder}/text", encoding="utf-8", errors="ignore") as text:
         words = re.findall(r"[a-z_]+", text.read())
-    # A word beside its letters in another order.
+    # A word and its letters in another order.
     mixed = lambda word: "".join(chance.sample(word, len(word)))
     with open(f"{folder}/questions.jsonl", "w") as file:
         for _ in range(60):
@@ -133,7 +133,7 @@ async def slow(number):
 
 
 async def broken(number):
-    """Goes away in the middle, or never speaks HTTP."""
+    """Disconnects during an answer, or does not use HTTP."""
     reader, writer = await asyncio.open_connection(host, port)
     body = b'{"prompt":"layer","max_tokens":200,"n":10,"stream":%s}' % (b"true" if number % 2 else b"false")
     texts = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body,

@@ -1,7 +1,7 @@
 #!/bin/sh
-# moec serve as its clients see it: OpenAI's Python client, lm-evaluation-harness on a task made here, whose accuracy is that of
-# `moec eval --multiple-choice`, and 200 requests at once beside slow and broken clients. Installs its Python packages in FOLDER (default
-# build/serve-python). Not part of `make test`.
+# Clients of moec serve: OpenAI's Python client; lm-evaluation-harness on a generated task, with the accuracy of `moec eval
+# --multiple-choice`; 200 concurrent requests with slow and broken clients among them. Installs its Python packages in FOLDER
+# (default build/serve-python). Not part of `make test`.
 #
 #   tests/serve/compare.sh [FOLDER]
 . "$(dirname "$0")/../begin.sh"

@@ -1,5 +1,5 @@
 # Common parts of the checks of `moec serve`; sourced after tests/begin.sh, with a run in $work/run.
-command -v curl >/dev/null || wrong "curl is not here"
+command -v curl >/dev/null || wrong "curl is not installed"
 
 # serve NAME OPTION...: starts a server with those options; its process is $server, its address $at.
 serve() {
@@ -14,7 +14,7 @@ serve() {
     at=$(sed 's|^http://\([^/]*\)/.*|\1|' "$work/$name.out")
 }
 
-# ended NAME: the server NAME ends with 0 when it is asked to, and has printed no error.
+# ended NAME: the server NAME ends with 0 on request and has printed no error.
 ended() {
     kill -TERM $server
     wait $server || wrong "the server $1 ends with $?: $(cat "$work/$1.err")"

@@ -1,4 +1,4 @@
-"""Writes templates.json: templates of chats as published models have them and single expressions, and what Jinja makes of them."""
+"""Writes templates.json: chat templates of published models and single expressions, with the output of Jinja."""
 
 import json
 
@@ -91,7 +91,7 @@ def raise_exception(why):
 env=ImmutableSandboxedEnvironment(trim_blocks=True,lstrip_blocks=True)
 env.filters['tojson']=lambda x,**k: json.dumps(x,ensure_ascii=False)
 env.globals['raise_exception']=raise_exception
-# Expressions, each rendered with the messages `wide`. Input that Jinja refuses is not in the table but in unit/test_template.c.
+# Expressions, each rendered with the messages `wide`. unit/test_template.c has the inputs that Jinja rejects.
 M['wide']=[{"role":"user","content":" Hé 漢字😀ß ","n":3,"x":0.1,"l":["a","é",1,None,True,1.5,"it's",'"']},{"role":"assistant","content":"b\nΣΑΣ\u00a0"}]
 C='messages[0].content'
 E=[f"{C}[:2] ~ '|' ~ {C}[1:] ~ '|' ~ {C}.strip('é ') ~ '|' ~ {C}[0] ~ {C}[2] ~ '|' ~ (1 == true) ~ '|' ~ {C}|upper",

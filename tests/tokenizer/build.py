@@ -1,6 +1,6 @@
-"""build: small tokenizers of the kinds that published models have, made with the tokenizers library, and strings that hurt.
+"""build: small tokenizers of the kinds of published models, made with the tokenizers library, and difficult strings.
 
-`made(folder)` gives (name, tokenizer) pairs; `strings(count, seed)` the strings.
+`made(folder)` returns (name, tokenizer) pairs; `strings(count, seed)` returns the strings.
 """
 import glob
 import json
@@ -32,7 +32,7 @@ SCRIPTS = [(0x61, 0x7A), (0x61, 0x7A), (0xE0, 0xFF), (0x3B1, 0x3C9), (0x430, 0x4
 
 
 def corpus():
-    """Text of this repository and made-up words of many scripts."""
+    """Text of this repository and artificial words of many scripts."""
     texts = []
     for pattern in ("*.md", "*/*.md", "stdlib/*.moe", "runtime/tools/command/*.c"):
         for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
@@ -81,9 +81,9 @@ def any_character(dice):
 
 
 def strings(count, seed):
-    """Bytes: texts, and every tenth with bytes that are not UTF-8."""
+    """Byte strings: texts; every tenth has bytes that are not UTF-8."""
     dice = random.Random(seed)
-    moved = "\u00b4\u0356m6/".encode()  # in NFKC a mark changes places with one that stays behind a space
+    moved = "\u00b4\u0356m6/".encode()  # in NFKC two marks after a space are reordered
     result = [b"", b" ", moved, "".join(SPECIAL).encode(), bytes(range(256))]
     for i in range(count - len(result)):
         text = one(dice).encode()
@@ -172,7 +172,7 @@ def roberta(size):
 
 
 def with_bytes(model_json, first):
-    """The bytes as tokens from number `first` on, as SentencePiece has them."""
+    """The bytes as tokens from number `first` on, as in SentencePiece."""
     vocabulary = model_json["vocab"]
     for token in [t for t, i in vocabulary.items() if i >= first]:
         vocabulary[token] += 256
@@ -219,7 +219,7 @@ RULES = "".join(" ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X
 
 
 def charsmap(small):
-    """The table of nmt_nfkc, or of a few rules, out of a model that SentencePiece has trained."""
+    """The table of nmt_nfkc, or of a few rules, from a model that SentencePiece has trained."""
     import sentencepiece
     with tempfile.TemporaryDirectory() as folder:
         prefix, rules = os.path.join(folder, "model"), os.path.join(folder, "rules.tsv")
@@ -233,7 +233,7 @@ def charsmap(small):
 
 
 def field(message, wanted):
-    """A field of bytes of a protocol buffer."""
+    """A field of bytes in a protocol buffer."""
     at = 0
 
     def varint():
@@ -327,7 +327,7 @@ def clip(size):
     return tokenizer
 
 
-# All kinds, and those of which small ones are kept beside the tests.
+# All kinds; for the others a small tokenizer is stored with the tests.
 EXTRA = [cl100k, bloom, odd]
 KINDS = [gpt2, llama3, qwen, o200k, deepseek, roberta, llama2, gemma, t5, unigram_bytes, bert, cased, clip]
 

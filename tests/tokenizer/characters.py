@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes runtime/tokenizer/text/characters_table.h: where the tokenizers library sees characters otherwise than a Unicode library.
+"""Writes runtime/tokenizer/text/characters_table.h: differences between the tokenizers library and a Unicode library.
 
     python3 tests/tokenizer/characters.py > runtime/tokenizer/text/characters_table.h
 
-Parts of that library know Unicode 8, others 9, 12, 16 and 17. A model was trained with what they know, so its texts must be
+Parts of the tokenizers library use Unicode 8, others 9, 12, 16 and 17. A model was trained with these versions, so its texts must be
 split the same way. Needs the tokenizers library (0.23) and a Python whose unicodedata is Unicode 14.
 """
 import unicodedata
@@ -28,7 +28,7 @@ CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So 
 
 
 def removed_by(splitter, characters):
-    """The characters that a splitter takes out."""
+    """The characters that a splitter removes."""
     gone = set()
     for start in range(0, len(characters), 2000):
         block = characters[start:start + 2000]
@@ -68,7 +68,7 @@ def table(name, comment, characters):
 
 
 def newer(names, unknown):
-    """Those of `unknown` characters that have a property, by its name."""
+    """The characters of `unknown` with a property, by its name."""
     return {name: removed_by(pre_tokenizers.Split(Regex(r"\p{%s}" % name), "removed"), unknown) for name in names}
 
 
@@ -81,7 +81,7 @@ def print_newer(name, what, found):
 
 
 def left_alone():
-    """Characters that normalisation takes for letters without decomposition and without order."""
+    """Characters that the normalization treats as letters without decomposition and without reordering."""
     found = set()
     for form in ("NFC", "NFD", "NFKC", "NFKD"):
         normalizer = getattr(normalizers, form)()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares `moec`'s tokenizer with the tokenizers library: tokens and decoded bytes of random and hurtful strings, and speed.
+"""Compares `moec`'s tokenizer with the tokenizers library: tokens and decoded bytes of random and difficult strings, and speed.
 
-    tests/tokenizer/compare.sh [STRINGS [KIND...]]  installs the library into a folder of its own, then runs this
-    python3 tests/tokenizer/compare.py fixtures   writes the small files that the unit test reads; tokenizers that are there stay
+    tests/tokenizer/compare.sh [STRINGS [KIND...]]  installs the library into a separate folder, then runs this
+    python3 tests/tokenizer/compare.py fixtures   writes the small files for the unit test; existing tokenizers stay
 """
 import json
 import os
@@ -28,7 +28,7 @@ def numbers(ids):
 
 
 def write_expected(path, tokenizer, texts):
-    """Text, tokens with and without the template, the text of all tokens, and without special ones."""
+    """Text, tokens with and without the template, the decoded text of all tokens, and without special tokens."""
     with open(path, "wb") as file:
         file.write(struct.pack("<I", len(texts)))
         for text in texts:
@@ -43,7 +43,7 @@ def write_expected(path, tokenizer, texts):
 def speed(tokenizer, texts):
     decoded = [text.decode("utf-8", "replace") for text in texts]
     began = time.perf_counter()
-    tokenizer.encode_batch_fast(decoded)  # without offsets, as ours
+    tokenizer.encode_batch_fast(decoded)  # without offsets, as moec
     return sum(map(len, texts)) / (time.perf_counter() - began) / 1e6
 
 
@@ -60,7 +60,7 @@ def fixtures():
 
 
 def training(folder):
-    """A tokenizer that `moec tokenizer train` makes of a text beside the one that the library makes."""
+    """Compares the tokenizer of `moec tokenizer train` with that of the library for the same text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     text, made = os.path.join(folder, "text"), os.path.join(folder, "made.json")
     with open(text, "w", encoding="utf-8") as file:
@@ -108,7 +108,7 @@ def main():
 
 
 def fresh(path):
-    """A fresh one, which has not seen the words yet."""
+    """A new tokenizer with an empty cache of words."""
     from tokenizers import Tokenizer
     return Tokenizer.from_file(path)
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the tokenizers library into a folder of its own (WORK, /tmp/moec_tokenizers) and compares: see compare.py.
+# Installs the tokenizers library into a separate folder (WORK, /tmp/moec_tokenizers) and compares: see compare.py.
 #
-#     tests/tokenizer/compare.sh [STRINGS [KIND...]]      100000 of all kinds unless told; not part of `make test`
+#     tests/tokenizer/compare.sh [STRINGS [KIND...]]      default: 100000 of all kinds; not part of `make test`
 set -eu
 cd "$(dirname "$0")/../.."
 WORK=${WORK:-/tmp/moec_tokenizers}

@@ -1,7 +1,7 @@
-"""Tiny random models of the transformers library through moec and back; see compare.sh.
+"""Tiny random models of the transformers library, imported and exported by moec; see compare.sh.
 
-For each family: saved by the library, imported, logits compared at 1e-5, the most likely text token by token; exported, every f32 tensor bit by bit the same, and
-loaded by the library again with the same logits.
+For each family: a model saved by the library is imported; logits agree to 1e-5, greedy decoding agrees token by token. The exported
+model has the same bits in every f32 tensor, and the library computes the same logits with it.
 """
 import pathlib
 import shutil
@@ -22,8 +22,8 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16)
 LONGROPE = dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.05, 1.1, 1.25, 1.5, 2.0],
                 long_factor=[1.0, 1.5, 2.5, 4.125, 6.0, 9.75])
-CONTEXT = 64  # that ours run with
-GROWS = {"llama-dynamic-grown"}  # theirs follow each length, ours the context
+CONTEXT = 64  # context length in moec
+GROWS = {"llama-dynamic-grown"}  # the library scales by the current length, moec by the context length
 DEEPSEEK = {**SMALL, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 6, "v_head_dim": 10,
             "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "n_shared_experts": 2,
             "moe_intermediate_size": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4}
@@ -91,7 +91,7 @@ def tiny(kind, options, seed):
     config = config(**options)
     names = [kind + "TextForCausalLM", kind + "ForCausalLM", kind + "LMHeadModel"]
     model = next(getattr(transformers, name) for name in names if hasattr(transformers, name))(config)
-    with torch.no_grad():  # fresh models have zeros and ones where a mistake would not show
+    with torch.no_grad():  # new models have zeros and ones, which hide mistakes
         corrections = [buffer for name, buffer in model.named_buffers() if "correction" in name]
         for parameter in [*model.parameters(), *corrections]:
             parameter.add_(0.05 * torch.randn_like(parameter))
@@ -147,7 +147,7 @@ def main():
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
             good = compare(name, folder)
-        except Exception as error:  # the others are tried nevertheless
+        except Exception as error:  # continue with the other families
             print(f"{name}: {type(error).__name__}: {error}")
             good = False
         shutil.rmtree(folder)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs torch and the transformers library into a folder of its own (WORK, /tmp/moec_transformers) and compares: see
-# compare.py. With a PYTHON that has a torch of its own, only the rest is installed.
+# Installs torch and the transformers library into a separate folder (WORK, /tmp/moec_transformers) and compares: see
+# compare.py. If PYTHON has torch, only the rest is installed.
 #
 #     tests/transformers/compare.sh [FAMILY...]      not part of `make test`
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the packages gguf and xllamacpp, which brings llama.cpp with it, into a folder of its own (WORK, /tmp/moec_gguf) and
+# Installs the packages gguf and xllamacpp, which contains llama.cpp, into a separate folder (WORK, /tmp/moec_gguf) and
 # compares: see gguf_text.py.
 #
 #     tests/transformers/gguf.sh [MODEL...]      not part of `make test`
@@ -13,6 +13,6 @@ make "${BUILD:-build}/moec"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 PATH=$PWD/${BUILD:-build}:$PATH "$PYTHON" tests/transformers/gguf_text.py "$folder" "$@" 2> "$folder/errors" || {
-    cat "$folder/errors" # which also tells of libraries for cards that are not here
+    cat "$folder/errors" # also lists missing GPU libraries
     exit 1
 }

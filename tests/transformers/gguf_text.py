@@ -1,9 +1,8 @@
 """GGUF files of moec in llama.cpp; see gguf.sh.
 
-For each architecture a small model with a tokenizer is trained for a few steps and exported: its keys and tensors are what the gguf
-package knows of the architecture, and llama.cpp writes the text that moec writes, with the same log-probabilities of all tokens at
-each place. Read again the file is the model, and with its matrices in Q8_0 by that package the model of the numbers that the package
-makes of them.
+For each architecture a small model with a tokenizer is trained for a few steps and exported. The gguf package knows its keys and
+tensors. llama.cpp generates the text of moec, with the same log-probabilities of all tokens at each position. The imported file is
+the same model. With its matrices in Q8_0, written by the package, the import has the values of the package.
 """
 import json
 import pathlib
@@ -34,7 +33,7 @@ model gpt2 = llama {
 }
 """
 VOCABULARY, CONTEXT = 400, 256  # of MODELS
-LIMIT = {"gpt2": 2e-3}  # of log-probabilities: GELU is a table in 16 bits there
+LIMIT = {"gpt2": 2e-3}  # of log-probabilities: llama.cpp computes GELU by a 16-bit table
 
 
 def moec(*arguments):
@@ -45,7 +44,7 @@ def moec(*arguments):
 
 
 def check_names(path, architecture):
-    """Every tensor is one that the package knows for the architecture."""
+    """The package knows every tensor of the architecture."""
     reader = gguf.GGUFReader(path)
     number = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
     known = {gguf.TENSOR_NAMES[kind] for kind in gguf.MODEL_TENSORS[number]}
@@ -59,7 +58,7 @@ def check_names(path, architecture):
 
 
 def floats(path):
-    """The numbers of the tensors of a safetensors file of F32, by name."""
+    """The numbers of the tensors of a safetensors file in F32, by name."""
     data = path.read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
@@ -68,7 +67,7 @@ def floats(path):
 
 
 def quantise(path, out):
-    """Rewrites a file with its matrices in Q8_0; what they are then."""
+    """Rewrites a file with its matrices in Q8_0; returns their dequantized values."""
     reader, kind = gguf.GGUFReader(path), gguf.GGMLQuantizationType.Q8_0
     writer = gguf.GGUFWriter(out, bytes(reader.fields["general.architecture"].parts[-1]).decode())
     for field in reader.fields.values():
@@ -80,7 +79,7 @@ def quantise(path, out):
     for tensor in reader.tensors:
         if tensor.data.ndim < 2 or tensor.data.shape[-1] % 32:
             writer.add_tensor(tensor.name, tensor.data)
-            if tensor.name != "rope_freqs.weight":  # which is options here
+            if tensor.name != "rope_freqs.weight":  # stored in options by moec
                 numbers.append(tensor.data.ravel())
             continue
         blocks = gguf.quants.quantize(tensor.data, kind)
@@ -94,7 +93,7 @@ def quantise(path, out):
 
 
 def read_again(run, out):
-    """The file is the model that it was, and one in Q8_0 is what the package makes of it."""
+    """The imported file is the original model; a file in Q8_0 has the values of the package."""
     moec("import", out / "model.gguf", "--out", out / "again")
     before, after = floats(run / "last.safetensors"), floats(out / "again" / "last.safetensors")
     assert after and all(numpy.array_equal(before[name], after[name]) for name in after), "other weights"
@@ -106,7 +105,7 @@ def read_again(run, out):
 
 
 def read_by_llama(path):
-    """llama.cpp with the model, all in 32 bits."""
+    """A llama.cpp server with the model, with f32 caches."""
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = CONTEXT
@@ -119,7 +118,7 @@ def read_by_llama(path):
 
 
 def theirs(path, prompt, count):
-    """The likeliest text by llama.cpp, its tokens, and the log-probabilities [place, token]."""
+    """The greedy text of llama.cpp, its tokens, and the log-probabilities [position, token]."""
     server = read_by_llama(path)
     said = server.handle_completions({"prompt": prompt, "max_tokens": count, "temperature": 0, "logprobs": VOCABULARY,
                                       "ignore_eos": True})
@@ -133,7 +132,7 @@ def theirs(path, prompt, count):
 
 
 def ours(run, name, tokens, before):
-    """The log-probabilities [place, token] of what comes behind the first `before` tokens."""
+    """The log-probabilities [position, token] after the first `before` tokens."""
     out, padded = run / "logits.safetensors", tokens + [0] * (CONTEXT + 1 - len(tokens))
     with open(run / "tokens.bin", "wb") as file:
         file.write(struct.pack("<256I", 20240520, 1, len(padded), *[0] * 253))

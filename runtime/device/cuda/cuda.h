@@ -18,6 +18,8 @@ typedef struct CudaDevice {
 /* NULL after a message. */
 Device *cuda_open(int number);
 
+/* ---- cuda_context.c ---- */
+
 /* True if `error` is 0. Otherwise prints the first error of this device: "NAME: cannot DOING:
  * REASON". */
 bool cuda_good(CudaDevice *device, int error, const char *doing);

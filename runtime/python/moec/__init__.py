@@ -1,4 +1,4 @@
-"""moec from Python: trained models and specs, with their arrays as NumPy arrays in the memory of the model.
+"""moec from Python: training runs, trained models and specs, with arrays as NumPy arrays in the memory of the model.
 
 NumPy arrays support DLPack: torch.from_dlpack(model.parameters["embedding"]) shares the memory.
 """
@@ -6,7 +6,6 @@ NumPy arrays support DLPack: torch.from_dlpack(model.parameters["embedding"]) sh
 import ctypes
 import json
 import os
-import signal
 import threading
 
 import numpy
@@ -14,8 +13,9 @@ import numpy
 from . import arguments as _arguments
 from . import library as _library
 from .library import Error, __version__, check, shared
+from .training import Progress, train
 
-__all__ = ["Error", "Model", "__version__", "load", "read_log"]
+__all__ = ["Error", "Model", "Progress", "__version__", "load", "read_log", "train"]
 
 
 def _view(array, owner):
@@ -38,43 +38,6 @@ class _Handle:
     def __del__(self):
         if self.pointer:
             self._free(self.pointer)
-
-
-class _Receiver:
-    """Collects the text of a generation. An exception of on_text or of a signal handler cannot pass through C: it ends the text
-    after the next token and is raised then."""
-
-    def __init__(self, on_text):
-        self.data, self.error, self.on_text, self._handlers = bytearray(), None, on_text, {}
-
-    def __call__(self, context, data, length):
-        try:
-            piece = ctypes.string_at(data, length) if length else b""
-            self.data += piece
-            wants_end = bool(self.on_text and piece and self.on_text(piece))
-            return int(wants_end or self.error is not None)
-        except BaseException as error:
-            self.error = error
-            return 1
-
-    def _handle(self, number, frame):
-        try:
-            self._handlers[number](number, frame)
-        except BaseException as error:
-            self.error = error
-
-    def __enter__(self):
-        """Python runs signal handlers in the main thread alone, where __call__ would begin with their exceptions."""
-        if threading.current_thread() is threading.main_thread():
-            self._handlers = {number: signal.getsignal(number) for number in signal.valid_signals()
-                              if callable(signal.getsignal(number))}
-            for number in self._handlers:
-                signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *error):
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
 
 
 class Model:
@@ -213,7 +176,14 @@ class Model:
         """
         if on_text is not None and not callable(on_text):
             raise TypeError(f"on_text: expected a function, got {on_text!r}")
-        receiver = _Receiver(on_text)
+        received = bytearray()
+
+        def receive(data, length):
+            piece = ctypes.string_at(data, length) if length else b""
+            received.extend(piece)
+            return on_text and piece and on_text(piece)
+
+        receiver = _library.Callback(receive)
         how = _library.Generation(_arguments.integer("tokens", tokens, 0, _arguments.LONG_MAX),
                                   _arguments.real("temperature", temperature, 0),
                                   _arguments.integer("top_k", top_k, 0, _arguments.LONG_MAX),
@@ -226,10 +196,8 @@ class Model:
             result = shared.moec_generate(self._model, prompt, ctypes.byref(how), ctypes.byref(text))
             shared.moec_release(text)
             message = shared.moec_message()
-        if receiver.error is not None:
-            raise receiver.error
-        check(result, message)
-        return receiver.data.decode("utf-8", "replace")
+        receiver.check(result, message)
+        return received.decode("utf-8", "replace")
 
     def encode(self, text):
         """Returns the tokens of a text as an int32 array."""

@@ -4,6 +4,8 @@ import ctypes
 import ctypes.util
 import os
 import pathlib
+import signal
+import threading
 
 # Equal to MOEC_VERSION in runtime/base/version.h.
 __version__ = "0.2.0"
@@ -31,6 +33,24 @@ class Generation(ctypes.Structure):
     _fields_ = [("tokens", ctypes.c_long), ("temperature", ctypes.c_double), ("top_k", ctypes.c_long),
                 ("top_p", ctypes.c_double), ("min_p", ctypes.c_double), ("repetition", ctypes.c_double),
                 ("seed", ctypes.c_uint64), ("stop", ctypes.c_char_p), ("on_text", OnText), ("context", ctypes.c_void_p)]
+
+
+class ProgressFields(ctypes.Structure):
+    _fields_ = [("step", ctypes.c_long), ("steps", ctypes.c_long), ("loss", ctypes.c_double), ("grad_norm", ctypes.c_double),
+                ("lr", ctypes.c_double), ("val_loss", ctypes.c_double), ("evaluated", ctypes.c_int)]
+
+
+# A result other than 0 stops the run.
+OnStep = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ProgressFields))
+
+
+class Training(ctypes.Structure):
+    _fields_ = [("spec", ctypes.c_char_p), ("sets", ctypes.POINTER(ctypes.c_char_p)), ("set_count", ctypes.c_int),
+                ("data", ctypes.c_char_p), ("val_data", ctypes.c_char_p), ("tokenizer", ctypes.c_char_p), ("out", ctypes.c_char_p),
+                ("init_from", ctypes.c_char_p), ("init_missing", ctypes.c_int), ("device", ctypes.c_char_p),
+                ("steps", ctypes.c_long), ("seed", ctypes.c_uint64), ("stop_after", ctypes.c_long),
+                ("diverged_above", ctypes.c_double), ("resume", ctypes.c_int), ("tensorboard", ctypes.c_int),
+                ("on_step", OnStep), ("context", ctypes.c_void_p)]
 
 
 def _candidates():
@@ -83,6 +103,7 @@ def _declare(library):
         "moec_tape_bytes": (ctypes.c_size_t, model),
         "moec_forward": (ctypes.c_int, model, ctypes.c_uint64, ctypes.c_void_p),
         "moec_backward": (ctypes.c_int, model, ctypes.c_uint64, ctypes.c_void_p),
+        "moec_train": (ctypes.c_int, text, pointer(Training)),
         "moec_generate": (ctypes.c_int, model, text, pointer(Generation), pointer(ctypes.c_void_p)),
         "moec_encode": (ctypes.c_int, model, text, ctypes.c_size_t, pointer(ctypes.c_void_p), pointer(ctypes.c_size_t)),
         "moec_decode": (ctypes.c_int, model, tokens, ctypes.c_size_t, pointer(ctypes.c_void_p), pointer(ctypes.c_size_t)),
@@ -113,3 +134,44 @@ def check(result, message=None):
     """Raises Error with the message of a call that failed, by default the last one of this thread."""
     if result:
         raise Error((message or shared.moec_message()).decode("utf-8", "replace").strip())
+
+
+class Callback:
+    """Calls `receive(*arguments)` from C; a true result ends the operation. An exception of it or of a signal handler cannot pass
+    through C: it also ends the operation, and `check` raises it."""
+
+    def __init__(self, receive):
+        self.error, self._receive, self._handlers = None, receive, {}
+
+    def __call__(self, context, *arguments):
+        try:
+            wants_end = bool(self._receive(*arguments))
+            return int(wants_end or self.error is not None)
+        except BaseException as error:
+            self.error = error
+            return 1
+
+    def _handle(self, number, frame):
+        try:
+            self._handlers[number](number, frame)
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self):
+        """Python runs signal handlers in the main thread alone, where __call__ would begin with their exceptions."""
+        if threading.current_thread() is threading.main_thread():
+            self._handlers = {number: signal.getsignal(number) for number in signal.valid_signals()
+                              if callable(signal.getsignal(number))}
+            for number in self._handlers:
+                signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error):
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def check(self, result, message):
+        """Raises the exception of the callback, else the error of the call."""
+        if self.error is not None:
+            raise self.error
+        check(result, message)

@@ -46,8 +46,7 @@ static int compare(const TextList *folders, const char *base, Print *print) {
     return good ? 0 : EXIT_INPUT;
 }
 
-int command_compare(int argc, char **argv) {
-    const Command *command = command_row("compare");
+int command_compare(const Command *command, int argc, char **argv) {
     const char *base = NULL;
     bool markdown = false, csv = false, json = false, svg = false;
     TextList folders = {0};

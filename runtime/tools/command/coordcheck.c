@@ -6,6 +6,7 @@
 #include "abi/json_make.h"
 #include "abi/step_path.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
@@ -402,8 +403,7 @@ static bool write_picture(const CoordinateCheck *check, const char *path) {
     return good;
 }
 
-int command_coordcheck(int argc, char **argv) {
-    const Command *command = command_row("coordcheck");
+int command_coordcheck(const Command *command, int argc, char **argv) {
     const char *operand, *picture = NULL;
     CoordinateCheck check = {.steps = 5, .draws = 1, .within = 1.5};
     TextList over = {0}, given = {0}, *sets = memory_new(sizeof *sets * CHECK_SIZES);

@@ -10,6 +10,7 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 
 #include <ctype.h>
@@ -21,75 +22,62 @@
 
 enum { MAX_LINES = 6000 };
 
-/* ---- options ---- */
-
-static const char *text_of(json_t *value) {
-    return value ? json_string_value(value) : "(none)";
+/* The value of a key before and after. */
+static json_t *change(json_t *before, json_t *after) {
+    return json_make("{s:O, s:O}", "before", before, "after", after);
 }
 
-static void print_option(const char *key, json_t *before, json_t *after, int *count) {
-    if (before && after && json_equal(before, after)) return;
-    if (!(*count)++) printf("options\n");
-    printf("    %-26s %s -> %s\n", key, text_of(before), text_of(after));
-}
-
-/* Options in the order of the second model, then those of the first model only. */
-static int diff_options(MoecCompiler *first, MoecCompiler *second) {
+/* Options with different values, in the order of the second model, then those of the first model
+ * only. null: the model does not have the option. */
+static json_t *diff_options(MoecCompiler *first, MoecCompiler *second) {
     json_t *one = json_loads(moec_options_json(first), 0, NULL),
-           *other = json_loads(moec_options_json(second), 0, NULL), *value;
+           *other = json_loads(moec_options_json(second), 0, NULL), *changes = json_object(),
+           *value;
     const char *key;
-    int count = 0;
     json_object_foreach(other, key, value) {
-        print_option(key, json_object_get(one, key), value, &count);
+        json_t *before = json_object_get(one, key);
+        if (!before || !json_equal(before, value))
+            json_object_set_new(changes, key, change(before, value));
     }
     json_object_foreach(one, key, value) {
-        if (!json_object_get(other, key)) print_option(key, value, NULL, &count);
+        if (!json_object_get(other, key)) json_object_set_new(changes, key, change(value, NULL));
     }
     json_decref(one);
     json_decref(other);
-    return count;
+    return changes;
 }
 
-/* ---- cost ---- */
+/* group: of moec_cost_json, or NULL; unit: NULL for counts. */
+static const struct {
+    const char *group, *name, *key, *text, *unit;
+} costs[] = {
+    {"params", "total", "parameters", "parameters", NULL},
+    {"params", "active", "activated_parameters", "activated parameters", NULL},
+    {"flops_per_token", "forward", "forward_flops_per_token", "computation, forward", "FLOP/token"},
+    {"flops_per_token", "train", "train_flops_per_token", "computation, training", "FLOP/token"},
+    {NULL, "cache_bytes_per_token", "cache_bytes_per_token", "KV cache", "B/token"},
+    {NULL, "peak_bytes", "training_memory_bytes", "training memory", "B"},
+};
 
-static double number_in(json_t *root, const char *group, const char *name) {
-    json_t *object = group ? json_object_get(root, group) : root;
-    return json_number_value(json_object_get(object, name));
+static json_t *number_in(json_t *root, const char *group, const char *name) {
+    return json_object_get(group ? json_object_get(root, group) : root, name);
 }
 
-/* Both numbers in the unit of the larger one. unit: NULL for counts. */
-static void print_cost(const char *name, const char *unit, double a, double b) {
-    QuantityScale scale = quantity_line(fmax(a, b), 4);
-    if (!unit) scale = quantity_counts(scale);
-    printf("    %-26s %s -> %s %s%s", name, quantity_in(a, scale).text, quantity_in(b, scale).text,
-           scale.prefix, unit ? unit : "");
-    if (a > 0) printf("  (%+.2f %%)", 100 * (b - a) / a);
-    printf("\n");
-}
-
-static int diff_cost(MoecCompiler *first, MoecCompiler *second) {
-    static const struct {
-        const char *group, *name, *text, *unit;
-    } rows[] = {{"params", "total", "parameters", NULL},
-                {"params", "active", "activated parameters", NULL},
-                {"flops_per_token", "forward", "computation, forward", "FLOP/token"},
-                {"flops_per_token", "train", "computation, training", "FLOP/token"},
-                {NULL, "cache_bytes_per_token", "KV cache", "B/token"},
-                {NULL, "peak_bytes", "training memory", "B"}};
+/* NULL if a model has no cost: it has errors. */
+static json_t *diff_cost(MoecCompiler *first, MoecCompiler *second) {
     const char *texts[] = {moec_cost_json(first), moec_cost_json(second)};
-    if (!texts[0] || !texts[1]) return -1;
-    json_t *one = json_loads(texts[0], 0, NULL), *other = json_loads(texts[1], 0, NULL);
-    int count = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        double a = number_in(one, rows[i].group, rows[i].name),
-               b = number_in(other, rows[i].group, rows[i].name);
-        if (a == b) continue;
-        if (!count++) printf("cost\n");
-        print_cost(rows[i].text, rows[i].unit, a, b);
+    if (!texts[0] || !texts[1]) return NULL;
+    json_t *one = json_loads(texts[0], 0, NULL), *other = json_loads(texts[1], 0, NULL),
+           *changes = json_object();
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+        json_t *a = number_in(one, costs[i].group, costs[i].name),
+               *b = number_in(other, costs[i].group, costs[i].name);
+        if (json_number_value(a) != json_number_value(b))
+            json_object_set_new(changes, costs[i].key, change(a, b));
     }
     json_decref(one);
     json_decref(other);
-    return count;
+    return changes;
 }
 
 /* ---- parameters and equations: lines of the elaborated program ---- */
@@ -234,12 +222,16 @@ static unsigned *common(const Lines *one, const Lines *other) {
     return lengths;
 }
 
-static int diff_lines(MoecCompiler *first, MoecCompiler *second, bool equations,
-                      const char *title) {
+static json_t *changed_line(const char *what, const char *line) {
+    return json_make("{s:s, s:s}", "change", what, "line", line);
+}
+
+/* A list of removed and added lines. */
+static json_t *diff_lines(MoecCompiler *first, MoecCompiler *second, bool equations) {
     Lines one = lines_of(first, equations), other = lines_of(second, equations);
     unsigned *lengths = common(&one, &other);
     size_t width = (size_t)other.count + 1;
-    int count = 0;
+    json_t *changes = json_array();
     for (long i = 0, j = 0; i < one.count || j < other.count;) {
         const unsigned *at = &lengths[(size_t)i * width + (size_t)j];
         bool both = i < one.count && j < other.count,
@@ -249,33 +241,96 @@ static int diff_lines(MoecCompiler *first, MoecCompiler *second, bool equations,
             j++;
             continue;
         }
-        if (!count++) printf("%s\n", title);
         bool removed = same || j == other.count || (both && at[width] >= at[1]);
-        if (removed) printf("  - %s\n", one.items[i++]);
-        if (same || !removed) printf("  + %s\n", other.items[j++]);
+        if (removed) json_array_append_new(changes, changed_line("removed", one.items[i++]));
+        if (same || !removed)
+            json_array_append_new(changes, changed_line("added", other.items[j++]));
     }
     free(lengths);
     free_lines(&one);
     free_lines(&other);
-    return count;
+    return changes;
+}
+
+/* ---- text ---- */
+
+static const char *text_of(const json_t *value) {
+    return json_is_null(value) ? "(none)" : json_string_value(value);
+}
+
+static void print_options(json_t *options) {
+    const char *key;
+    json_t *one;
+    if (json_object_size(options)) printf("options\n");
+    json_object_foreach(options, key, one) {
+        printf("    %-26s %s -> %s\n", key, text_of(json_object_get(one, "before")),
+               text_of(json_object_get(one, "after")));
+    }
+}
+
+/* Both numbers in the unit of the larger one. unit: NULL for counts. */
+static void print_cost(const char *name, const char *unit, double a, double b) {
+    QuantityScale scale = quantity_line(fmax(a, b), 4);
+    if (!unit) scale = quantity_counts(scale);
+    printf("    %-26s %s -> %s %s%s", name, quantity_in(a, scale).text, quantity_in(b, scale).text,
+           scale.prefix, unit ? unit : "");
+    if (a > 0) printf("  (%+.2f %%)", 100 * (b - a) / a);
+    printf("\n");
+}
+
+static void print_costs(json_t *cost) {
+    if (json_object_size(cost)) printf("cost\n");
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+        json_t *one = json_object_get(cost, costs[i].key);
+        if (one)
+            print_cost(costs[i].text, costs[i].unit,
+                       json_number_value(json_object_get(one, "before")),
+                       json_number_value(json_object_get(one, "after")));
+    }
+}
+
+static void print_lines(const json_t *lines, const char *title) {
+    if (json_array_size(lines)) printf("%s\n", title);
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        json_t *line = json_array_get(lines, i);
+        bool added = !strcmp(json_string_value(json_object_get(line, "change")), "added");
+        printf("  %c %s\n", added ? '+' : '-', json_string_value(json_object_get(line, "line")));
+    }
+}
+
+static void print_text(json_t *found) {
+    print_options(json_object_get(found, "options"));
+    print_costs(json_object_get(found, "cost"));
+    print_lines(json_object_get(found, "parameters"), "parameters");
+    print_lines(json_object_get(found, "equations"), "equations");
+    if (json_is_true(json_object_get(found, "equal"))) printf("the models are equal\n");
 }
 
 /* ---- the command ---- */
 
-static bool diff(MoecCompiler *first, MoecCompiler *second) {
-    int options = diff_options(first, second), costs = diff_cost(first, second);
-    if (costs < 0) return reports_good(first) && reports_good(second);
-    int parameters = diff_lines(first, second, false, "parameters"),
-        equations = diff_lines(first, second, true, "equations");
-    if (!options && !costs && !parameters && !equations) printf("the models are equal\n");
+static bool diff(MoecCompiler *first, MoecCompiler *second, bool json) {
+    json_t *cost = diff_cost(first, second);
+    if (!cost) return reports_good(first) && reports_good(second);
+    json_t *options = diff_options(first, second), *parameters = diff_lines(first, second, false),
+           *equations = diff_lines(first, second, true);
+    bool equal = !json_object_size(options) && !json_object_size(cost) &&
+                 !json_array_size(parameters) && !json_array_size(equations);
+    json_t *found = json_make("{s:b, s:o, s:o, s:o, s:o}", "equal", equal, "options", options,
+                              "cost", cost, "parameters", parameters, "equations", equations);
+    if (json)
+        json_result_print(json_incref(found));
+    else
+        print_text(found);
+    json_decref(found);
     return true;
 }
 
-int command_diff(int argc, char **argv) {
-    const Command *command = command_row("diff");
+int command_diff(const Command *command, int argc, char **argv) {
     TextList operands = {0}, sets = {0};
+    bool json = false;
     const Option table[] = {
         SET_OPTION(&sets),
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &operands);
@@ -285,7 +340,7 @@ int command_diff(int argc, char **argv) {
                                operands.count);
     MoecCompiler *first = spec_open(operands.items[0], &sets),
                  *second = first ? spec_open(operands.items[1], &sets) : NULL;
-    bool good = second && diff(first, second);
+    bool good = second && diff(first, second, json);
     moec_close(first);
     moec_close(second);
     return good ? 0 : EXIT_INPUT;

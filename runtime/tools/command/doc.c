@@ -1,4 +1,4 @@
-/* doc: moec doc: what the .moe files declare, and the builtin functions. */
+/* doc: moec doc: what the .moe files declare, the builtin functions, and error codes. */
 #include "tools/command/line/commands.h"
 #include "base/files.h"
 #include "base/message.h"
@@ -63,14 +63,22 @@ static int unknown_name(const char *file, const char *name) {
     return EXIT_INPUT;
 }
 
+static int print_error(const char *code, MoecDocForm form) {
+    char *text = moec_error_doc(code, form);
+    if (text) printf("%s%s", text, form == MOEC_DOC_JSON ? "\n" : "");
+    if (!text)
+        error_message("compiler/ERRORS.md lists the codes", "no error has the code '%s'", code);
+    free(text);
+    return text ? 0 : EXIT_INPUT;
+}
+
 static bool has_operand(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (argv[i][0] != '-') return true;
     return false;
 }
 
-int command_doc(int argc, char **argv) {
-    const Command *command = command_row("doc");
+int command_doc(const Command *command, int argc, char **argv) {
     bool json = false, markdown = false;
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
@@ -84,6 +92,7 @@ int command_doc(int argc, char **argv) {
     if (json && markdown)
         return arguments_wrong(command, NULL, "--json and --markdown are mutually exclusive");
     MoecDocForm form = json ? MOEC_DOC_JSON : markdown ? MOEC_DOC_MARKDOWN : MOEC_DOC_TEXT;
+    if (operand && moec_is_error_code(operand)) return print_error(operand, form);
     const char *search = getenv("MOEC_PATH"), *name = NULL;
     char *file = operand ? file_of(operand, &name) : NULL;
     bool known;

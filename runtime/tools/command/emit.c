@@ -1,9 +1,12 @@
 /* emit: moec emit: writes a standalone program with its weights. Files that do not depend on the
  * model come from standalone/ and kernels/. */
+#include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "tools/command/line/flags.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "base/embedded.h"
 #include "base/memory.h"
 #include "base/version.h"
@@ -20,6 +23,7 @@
 typedef struct Options {
     const char *operand, *target, *graph, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
+    bool json;
     TextList sets;
 } Options;
 
@@ -53,8 +57,8 @@ static const struct {
     {"draw.md", DRAW, "c"},
     {"tensors.h", TRAIN | DRAW, NULL},
     {"tensors.c", TRAIN | DRAW, NULL},
-    {"random.h", TRAIN | DRAW, NULL},
-    {"random.c", TRAIN | DRAW, NULL},
+    {"pick.h", DECODE, NULL},
+    {"pick.c", DECODE, NULL},
     {"kernels.h", ALL, "c"},
     {"calls.h", ALL, "c"},
     {"matmul.h", ALL, "c"},
@@ -221,7 +225,7 @@ static bool write_tokenizer(const Options *options, const Safetensors *file) {
     if (!portable_write(tokenizer, &text, &why))
         note_message(
             "the program cannot tokenize text, because %s; run ./generate with token ids and "
-            "--numbers 1",
+            "--token-ids",
             why);
     char *path = path_join(options->out, "tokenizer.bin");
     bool good = file_write(path, text.bytes, text.length);
@@ -247,6 +251,12 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
     if (good && !trains && is_untrained(file))
         note_message("%s is not a trained run: the weights in %s are random", options->operand,
                      options->out);
+    if (good && options->json)
+        json_result_written(options->out,
+                            json_make("{s:s, s:s, s:s, s:b, s:I}", "model", moec_model(compiler),
+                                      "target", options->target, "mode", options->graph, "trained",
+                                      !is_untrained(file), "step",
+                                      (json_int_t)(file ? checkpoint_step(file) : 0)));
     return good;
 }
 
@@ -301,8 +311,7 @@ static void keep_context(Options *options) {
     options->sets.items[options->sets.count++] = set;
 }
 
-int command_emit(int argc, char **argv) {
-    const Command *command = command_row("emit");
+int command_emit(const Command *command, int argc, char **argv) {
     Options options = {.target = "c", .graph = "decode"};
     bool force = false;
     const Option table[] = {
@@ -312,6 +321,7 @@ int command_emit(int argc, char **argv) {
          "program: decode generates text, train trains, sample draws samples (default decode)"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
          "positions of the KV cache (default train.context_length)"},
         SET_OPTION(&options.sets),

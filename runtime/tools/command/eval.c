@@ -3,6 +3,7 @@
 #include "training/checkpoint.h"
 #include "training/questions.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "base/message.h"
 #include "model/examples.h"
@@ -48,9 +49,7 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
         const char *wrong; /* it is null in the output */
         if (telling->probes)
             json_object_set_new(object, "probes", probes_json(telling->probes, &wrong));
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        puts("");
-        json_decref(object);
+        json_result_print(object);
         return;
     }
     char unit[80] = "";
@@ -138,9 +137,7 @@ static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, l
     json_t *object = json_make("{s:f, s:f, s:I, s:f, s:I}", "accuracy", right, "accuracy_by_length",
                                by_length, "questions", (json_int_t)accuracy->questions, "seconds",
                                seconds, "step", (json_int_t)step);
-    json_dumpf(object, stdout, JSON_INDENT(2));
-    puts("");
-    json_decref(object);
+    json_result_print(object);
 }
 
 static bool measure_choices(const Options *options, Safetensors *file, MoecCompiler *compiler,
@@ -181,8 +178,7 @@ static bool evaluate(const Options *options) {
     return good;
 }
 
-int command_eval(int argc, char **argv) {
-    const Command *command = command_row("eval");
+int command_eval(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu"};
     const Option table[] = {
         {OPTION_TEXT, "--data", "DATA", &options.path, "evaluation data; see moec train"},

@@ -1,6 +1,6 @@
 /* explain: moec explain: the compiled program of a model. */
 #include "base/files.h"
-#include "base/message.h"
+#include "base/written.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "device/device.h"
@@ -38,8 +38,7 @@ static bool write_all(MoecCompiler *compiler, MoecGraph graph, bool device, Moec
     return write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_TEXT, NULL);
 }
 
-int command_explain(int argc, char **argv) {
-    const Command *command = command_row("explain");
+int command_explain(const Command *command, int argc, char **argv) {
     const char *operand, *graph_name = "train", *target = "c";
     double products = 0, memory = 0;
     Outputs outputs = {0};

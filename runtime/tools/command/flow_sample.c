@@ -4,9 +4,12 @@
  * returns "velocity" with the shape of the image. Sampling starts from noise at time 1 and uses
  * Euler steps to time 0: image -= velocity / steps.
  */
+#include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "model/examples.h"
 #include "base/memory.h"
 #include "data/random.h"
@@ -20,6 +23,7 @@ typedef struct Options {
     const char *operand, *out, *device;
     Device *on;
     long count, steps, seed;
+    bool json;
     TextList sets;
 } Options;
 
@@ -100,6 +104,12 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
     json_t *notes = json_object();
     bool good = safetensors_write(options->out, entries, 2, notes);
     if (good) written_message(options->out, NULL);
+    if (good && options->json)
+        json_result_written(options->out, json_make("{s:s, s:I, s:I, s:I}", "model",
+                                                    drawing->call->model->table->model, "samples",
+                                                    (json_int_t)batch, "sampler_steps",
+                                                    (json_int_t)options->steps, "seed",
+                                                    (json_int_t)options->seed));
     json_decref(notes);
     free(labels);
     return good;
@@ -128,8 +138,7 @@ static bool run(Options *options) {
     return good;
 }
 
-int command_sample(int argc, char **argv) {
-    const Command *command = command_row("sample");
+int command_sample(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu", .count = 16, .steps = 50, .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--out", "FILE", &options.out,
@@ -139,6 +148,7 @@ int command_sample(int argc, char **argv) {
         {OPTION_COUNT, "--steps", "N", &options.steps,
          "Euler steps from noise to data (default 50)"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the noise (default 1)"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
@@ -148,6 +158,7 @@ int command_sample(int argc, char **argv) {
     if (!options.out || options.count < 1 || options.steps < 1)
         return arguments_wrong(
             command, NULL, "moec sample requires --out; --count and --steps must be at least 1");
+    if ((code = json_result_check(command, options.json, options.out)) >= 0) return code;
     options.on = device_open(options.device);
     bool good = options.on && run(&options);
     device_close(options.on);

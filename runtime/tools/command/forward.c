@@ -8,9 +8,12 @@
  */
 #include "abi/json_make.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "data/data.h"
 #include "training/measure.h"
+#include "base/json_number.h"
 #include "base/memory.h"
 #include "training/spec.h"
 
@@ -22,7 +25,7 @@ typedef struct Options {
     const char *operand, *weights, *tokens, *want, *out, *device;
     long context, seed;
     Device *on; /* NULL: the interpreter */
-    bool logits, loss, total, aux, gradients;
+    bool logits, loss, total, aux, gradients, json;
     TextList sets;
 } Options;
 
@@ -246,6 +249,24 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
     return good;
 }
 
+/* Scalars with their values, other tensors with their shapes. */
+static void print_json(const Options *options, const MoecCompiler *compiler,
+                       const Results *results) {
+    json_t *tensors = json_array();
+    for (int i = 0; i < results->count; i++) {
+        const Entry *entry = &results->entries[i];
+        json_t *shape = json_array();
+        for (int k = 0; k < entry->rank; k++)
+            json_array_append_new(shape, json_integer(entry->shape[k]));
+        json_t *tensor = json_make("{s:s, s:o}", "name", entry->name, "shape", shape);
+        if (!entry->rank)
+            json_object_set_new(tensor, "value", json_number(*(const float *)entry->data));
+        json_array_append_new(tensors, tensor);
+    }
+    json_result_written(options->out,
+                        json_make("{s:s, s:o}", "model", moec_model(compiler), "tensors", tensors));
+}
+
 static bool run(const Options *options) {
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
@@ -266,6 +287,7 @@ static bool run(const Options *options) {
                              "the model has none of the requested outputs");
     if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
     if (good) written_message(options->out, "moec tensors %s", options->out);
+    if (good && options->json) print_json(options, compiler, &results);
     release_results(&results);
     moec_close(compiler);
     return good;
@@ -294,8 +316,7 @@ static bool read_wants(Options *options) {
     return good && any;
 }
 
-int command_forward(int argc, char **argv) {
-    const Command *command = command_row("forward");
+int command_forward(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu", .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--weights", "FILE", &options.weights,
@@ -312,6 +333,7 @@ int command_forward(int argc, char **argv) {
         {OPTION_COUNT, "--context-length", "N", &options.context,
          "positions per sequence (default train.context_length)"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of dropout (default 1)"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON, with the values of scalars"},
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
@@ -320,6 +342,7 @@ int command_forward(int argc, char **argv) {
     if (!options.weights || !options.tokens || !options.want || !options.out)
         return arguments_wrong(command, NULL,
                                "moec forward requires --weights, --input, --outputs and --out");
+    if ((code = json_result_check(command, options.json, options.out)) >= 0) return code;
     if (!read_wants(&options))
         return arguments_wrong(command, "for example --outputs logits,loss",
                                "--outputs expects logits, loss, total, aux or grads, got '%s'",

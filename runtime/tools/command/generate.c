@@ -258,8 +258,7 @@ static int check_options(const Command *command, Options *options) {
     return -1;
 }
 
-int command_generate(int argc, char **argv) {
-    const Command *command = command_row("generate");
+int command_generate(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu",
                        .seed = 1,
                        .tokens = 256,

@@ -45,8 +45,7 @@ static bool check_experiments(MoecCompiler *compiler, const char *file, bool jso
     return true;
 }
 
-int command_check(int argc, char **argv) {
-    const Command *command = command_row("check");
+int command_check(const Command *command, int argc, char **argv) {
     const char *operand;
     bool json = false;
     TextList sets = {0};
@@ -80,8 +79,7 @@ int command_check(int argc, char **argv) {
     return good ? 0 : EXIT_INPUT;
 }
 
-int command_transfer(int argc, char **argv) {
-    const Command *command = command_row("transfer");
+int command_transfer(const Command *command, int argc, char **argv) {
     const char *operand;
     bool json = false;
     TextList sets = {0};
@@ -107,8 +105,7 @@ int command_transfer(int argc, char **argv) {
     return good ? 0 : EXIT_INPUT;
 }
 
-int command_fmt(int argc, char **argv) {
-    const Command *command = command_row("fmt");
+int command_fmt(const Command *command, int argc, char **argv) {
     const char *operand;
     bool check = false;
     const Option table[] = {
@@ -167,8 +164,7 @@ static bool is_pass(const char *name) {
     return false;
 }
 
-int command_dump(int argc, char **argv) {
-    const Command *command = command_row("dump");
+int command_dump(const Command *command, int argc, char **argv) {
     const char *operand, *pass = NULL, *graph_name = "train", *target = "c";
     TextList sets = {0};
     const Option table[] = {

@@ -56,8 +56,7 @@ static void write_json(const History *history) {
     }
 }
 
-int command_log(int argc, char **argv) {
-    const Command *command = command_row("log");
+int command_log(const Command *command, int argc, char **argv) {
     const char *folder;
     bool csv = false, json = false;
     const Option table[] = {

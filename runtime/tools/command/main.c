@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-int command_version(int argc, char **argv) {
+int command_version(const Command *command, int argc, char **argv) {
     const Option table[] = {{.kind = OPTION_END}};
-    int code = arguments_read(command_row("version"), table, argc, argv, NULL);
+    int code = arguments_read(command, table, argc, argv, NULL);
     if (code < 0) printf("moec %s (%s)\n", MOEC_VERSION, build_commit);
     return code < 0 ? 0 : code;
 }
@@ -42,10 +42,9 @@ static int finish(int code) {
 static int unknown_command(const char *name) {
     const char *names[LIST_LIMIT];
     char help[96] = "moec help lists the commands";
-    int count;
-    const Command *commands = command_table(&count);
-    for (int i = 0; i < count; i++) names[i] = commands[i].name;
-    const char *near = moec_nearest(name, names, count);
+    const CommandList all = command_table();
+    for (int i = 0; i < all.count; i++) names[i] = all.rows[i].name;
+    const char *near = moec_nearest(name, names, all.count);
     if (near) snprintf(help, sizeof help, "did you mean moec %s?", near);
     error_message(help, "unknown command '%s'", name);
     return EXIT_USAGE;
@@ -57,7 +56,7 @@ static int run(int argc, char **argv) {
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
     bool help = strcmp(name, "help") == 0;
     if (help && argc < 3) {
-        help_overview(argc > 1 ? stdout : stderr);
+        help_overview(argc > 1 ? stdout : stderr, command_table());
         return argc > 1 ? 0 : EXIT_USAGE;
     }
     if (help) name = argv[2];
@@ -70,8 +69,8 @@ static int run(int argc, char **argv) {
     arguments_begin(argv, now ? name : NULL);
     if (now) row = now;
     char option[] = "--help";
-    if (help) return row->run(2, (char *[]){argv[2], option, NULL});
-    return row->run(argc - 1, argv + 1);
+    if (help) return row->run(row, 2, (char *[]){argv[2], option, NULL});
+    return row->run(row, argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv) {

@@ -4,8 +4,7 @@
 
 #include <stddef.h>
 
-int command_precompile(int argc, char **argv) {
-    const Command *command = command_row("precompile");
+int command_precompile(const Command *command, int argc, char **argv) {
     const char *folder;
     const Option table[] = {{.kind = OPTION_END}};
     int code = arguments_read(command, table, argc, argv, &folder);

@@ -1,10 +1,13 @@
 /* report: moec report: an HTML file about several runs. */
 #include "tools/report/report.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 
 #include <stdio.h>
@@ -29,7 +32,21 @@ static bool open_page(const char *path) {
            error_message("open it in a browser, or set BROWSER", "no program opens %s", path);
 }
 
-static bool report(const TextList *folders, const char *base, const char *out, bool opens) {
+typedef struct Options {
+    const char *base, *out;
+    bool opens, force, json;
+} Options;
+
+static void report_written(const Gathering *gathering, int base, const char *path) {
+    int runs = 0;
+    for (int i = 0; i < gathering->count; i++) runs += gathering->groups[i].count;
+    json_result_written(path, json_make("{s:s, s:i, s:i, s:s}", "experiment", gathering->experiment,
+                                        "models", gathering->count, "runs", runs, "baseline",
+                                        gathering->groups[base < 0 ? 0 : base].name));
+}
+
+static bool report(const TextList *folders, const Options *options) {
+    const char *base = options->base, *out = options->out;
     Gathering gathering;
     char *path = out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
     bool good = gather(&gathering, folders->items, folders->count);
@@ -39,30 +56,31 @@ static bool report(const TextList *folders, const char *base, const char *out, b
         json_t *data = report_json(&gathering, number);
         good = report_write(path, data);
         json_decref(data);
-        if (good) written_message(path, opens ? NULL : "xdg-open %s", path);
-        if (good && opens) good = open_page(path);
+        if (good) written_message(path, options->opens ? NULL : "xdg-open %s", path);
+        if (good && options->json) report_written(&gathering, number, path);
+        if (good && options->opens) good = open_page(path);
     }
     gathering_free(&gathering);
     free(path);
     return good;
 }
 
-int command_report(int argc, char **argv) {
-    const Command *command = command_row("report");
-    const char *base = NULL, *out = NULL;
-    bool opens = false, force = false;
+int command_report(const Command *command, int argc, char **argv) {
+    Options options = {0};
     TextList folders = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--out", "FILE", &out,
+        {OPTION_TEXT, "--out", "FILE", &options.out,
          "HTML file, - for stdout (default: report.html in the first directory)"},
-        {OPTION_FLAG, "--force", NULL, &force, "replacement of an existing file"},
-        {OPTION_TEXT, "--baseline", "NAME", &base,
+        {OPTION_FLAG, "--force", NULL, &options.force, "replacement of an existing file"},
+        {OPTION_TEXT, "--baseline", "NAME", &options.base,
          "model to compare with (default: the first one)"},
-        {OPTION_FLAG, "--open", NULL, &opens, "the report in a browser"},
+        {OPTION_FLAG, "--open", NULL, &options.opens, "the report in a browser"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "path, size and number of runs as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &folders);
     if (code >= 0) return code;
-    if (out && !spec_may_write(out, force)) return EXIT_INPUT;
-    return report(&folders, base, out, opens) ? 0 : EXIT_INPUT;
+    if ((code = json_result_check(command, options.json, options.out)) >= 0) return code;
+    if (options.out && !spec_may_write(options.out, options.force)) return EXIT_INPUT;
+    return report(&folders, &options) ? 0 : EXIT_INPUT;
 }

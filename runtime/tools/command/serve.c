@@ -166,8 +166,7 @@ static int check_options(const Command *command, const Options *options) {
     return -1;
 }
 
-int command_serve(int argc, char **argv) {
-    const Command *command = command_row("serve");
+int command_serve(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu",
                        .host = "127.0.0.1",
                        .port = 8000,

@@ -1,7 +1,9 @@
 /* sweep: moec sweep: trains the variants of an experiment and compares them. */
+#include "abi/json_make.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "tools/experiment/sweep_plan.h"
 #include "tools/experiment/runs.h"
@@ -31,9 +33,18 @@ static int sweep_by_jobs(Plan *plan, bool dry_run) {
     if (!dry_run) return sweep(plan);
     plan->plain_program = true;
     char *text = runs_as_jobs(plan);
-    fputs(text, stdout);
+    if (plan->result) json_object_set_new(plan->result, "job_script", json_text(text));
+    if (!plan->result) fputs(text, stdout);
     free(text);
     return 0;
+}
+
+static void print_json(const Plan *plan, int code, bool dry_run) {
+    if (plan->result && code == 0 && dry_run)
+        json_result_print(json_incref(plan->result));
+    else if (plan->result && code == 0)
+        json_result_written(plan->out, json_incref(plan->result));
+    json_decref(plan->result);
 }
 
 /* Splits "cuda:0,cuda:1"; returns a new block with the list and the names. */
@@ -61,10 +72,9 @@ static int check_options(const Command *command, Plan *plan, bool dry_run) {
     return -1;
 }
 
-int command_sweep(int argc, char **argv) {
-    const Command *command = command_row("sweep");
+int command_sweep(const Command *command, int argc, char **argv) {
     const char *operand;
-    bool dry_run = false, resume;
+    bool dry_run = false, json = false, resume;
     TextList sets = {0};
     Plan plan = {.jobs = -1};
     const char *device = "cpu";
@@ -84,6 +94,7 @@ int command_sweep(int argc, char **argv) {
          "submission as a Slurm job array with these options of sbatch, or none"},
         {OPTION_FLAG, "--resume", NULL, &resume,
          "continuation of the sweep in --out (the default)"},
+        {OPTION_FLAG, "--json", NULL, &json, "plan and comparison as JSON"},
         {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
          "logs for TensorBoard in the directory of each run"},
         SET_OPTION(&sets),
@@ -104,11 +115,13 @@ int command_sweep(int argc, char **argv) {
     plan.set_count = sets.count;
     code = EXIT_INPUT;
     if (compiler && reports_good(compiler)) {
-        plan_print(&plan);
-        code = plan.slurm                ? sweep_by_jobs(&plan, dry_run)
-               : !plan_print_time(&plan) ? EXIT_INPUT
-               : dry_run                 ? 0
-                                         : sweep(&plan);
+        if (json) plan.result = json_object();
+        plan_show(&plan);
+        code = plan.slurm               ? sweep_by_jobs(&plan, dry_run)
+               : !plan_show_time(&plan) ? EXIT_INPUT
+               : dry_run                ? 0
+                                        : sweep(&plan);
+        print_json(&plan, code, dry_run);
     }
     moec_close(compiler);
     free(file);

@@ -1,11 +1,13 @@
 /* tokenize: moec tokenize and moec tokenizer. */
 #include "abi/json_make.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "abi/quantity.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "data/data.h"
 #include "tokenizer/bpe_train.h"
@@ -31,12 +33,6 @@ typedef struct Options {
     BulkOptions bulk;
 } Options;
 
-static void print_json(json_t *object) {
-    json_dumpf(object, stdout, JSON_INDENT(2));
-    puts("");
-    json_decref(object);
-}
-
 static bool find_last(const Tokenizer *tokenizer, Options *options) {
     options->bulk.last = -1;
     if (!options->last) return true;
@@ -49,10 +45,10 @@ static bool find_last(const Tokenizer *tokenizer, Options *options) {
 static void report(const Options *options, const BulkResult *found) {
     const double tokens = (double)(found->tokens ? found->tokens : 1);
     if (options->json)
-        print_json(json_make("{s:s, s:I, s:I, s:I, s:I}", "file", options->out, "tokens",
-                             (json_int_t)found->tokens, "documents", (json_int_t)found->documents,
-                             "text_bytes", (json_int_t)found->bytes, "invalid_utf8",
-                             (json_int_t)found->replaced));
+        json_result_print(json_make(
+            "{s:s, s:I, s:I, s:I, s:I}", "file", options->out, "tokens", (json_int_t)found->tokens,
+            "documents", (json_int_t)found->documents, "text_bytes", (json_int_t)found->bytes,
+            "invalid_utf8", (json_int_t)found->replaced));
     else
         printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
                options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
@@ -82,8 +78,7 @@ static bool tokenize(Options *options) {
     return good;
 }
 
-int command_tokenize(int argc, char **argv) {
-    const Command *command = command_row("tokenize");
+int command_tokenize(const Command *command, int argc, char **argv) {
     Options options = {0};
     bool force = false;
     const Option table[] = {
@@ -139,7 +134,7 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out,
     good = text && file_write(out, text, strlen(text));
     FILE *file = file_is_standard(out) ? stderr : stdout;
     if (good && json)
-        print_json(json_make("{s:s, s:I}", "file", out, "tokens", (json_int_t)tokens));
+        json_result_print(json_make("{s:s, s:I}", "file", out, "tokens", (json_int_t)tokens));
     else if (good)
         fprintf(file, "%s: %ld tokens\n", out, tokens);
     if (good) written_message(out, "moec tokenize --tokenizer %s --out X.bin FILE...", out);
@@ -151,8 +146,7 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out,
     return good;
 }
 
-int command_tokenizer(int argc, char **argv) {
-    const Command *command = command_row("tokenizer");
+int command_tokenizer(const Command *command, int argc, char **argv) {
     TextList texts = {0}, special = {0};
     const char *out = NULL;
     bool json = false;
@@ -174,8 +168,7 @@ int command_tokenizer(int argc, char **argv) {
     if (strcmp(texts.items[0], "train") != 0 || texts.count < 2)
         return arguments_wrong(command, NULL, "moec tokenizer requires the word train and a text");
     if (!special.count) special.items[special.count++] = "<|endoftext|>";
-    if (json && out && file_is_standard(out))
-        return arguments_wrong(command, NULL, "--json and --out - exclude each other");
+    if ((code = json_result_check(command, json, out)) >= 0) return code;
     if (!out || training.vocabulary < 256 + special.count || training.vocabulary > 1 << 24)
         return arguments_wrong(
             command, "each byte and each special token is a token",

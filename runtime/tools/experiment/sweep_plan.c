@@ -5,6 +5,7 @@
 #include "base/message.h"
 #include "base/files.h"
 #include "base/json_escaped.h"
+#include "base/json_number.h"
 #include "base/memory.h"
 #include "device/device.h"
 #include "device/ceiling.h"
@@ -99,19 +100,22 @@ static bool time_at_peak(const Plan *plan, double *seconds, char *text, size_t r
     return true;
 }
 
-bool plan_print_time(const Plan *plan) {
+bool plan_show_time(const Plan *plan) {
     double seconds, each = plan->experiment->seconds;
     char peak[96] = "";
-    if (each > 0) {
+    if (each > 0)
+        seconds = each * (double)plan_runs(plan) / (double)plan->jobs;
+    else if (!time_at_peak(plan, &seconds, peak, sizeof peak))
+        return false;
+    if (plan->result)
+        json_object_set_new(plan->result, each > 0 ? "duration_seconds" : "lower_bound_seconds",
+                            json_number(seconds));
+    else if (each > 0)
         printf("duration: %s, %ld runs at a time; the number of steps in %s is measured for each "
                "variant first\n",
-               quantity_seconds(each * (double)plan_runs(plan) / (double)plan->jobs).text,
-               plan->jobs, quantity_seconds(each).text);
-        return true;
-    }
-    if (!time_at_peak(plan, &seconds, peak, sizeof peak)) return false;
-    if (!isfinite(seconds)) return true;
-    printf("lower bound: %s at %s (measured peak)\n", quantity_seconds(seconds).text, peak);
+               quantity_seconds(seconds).text, plan->jobs, quantity_seconds(each).text);
+    else if (isfinite(seconds))
+        printf("lower bound: %s at %s (measured peak)\n", quantity_seconds(seconds).text, peak);
     fflush(stdout);
     return true;
 }
@@ -125,19 +129,66 @@ static void print_head(const Plan *plan, const Scales *scales) {
     printf(" %*s %6s%sB\n", timed ? 15 : 10, flops, "disk ", scales->disk.prefix);
 }
 
-void plan_print(const Plan *plan) {
-    const MoecExperiment *experiment = plan->experiment;
-    double seeds = (double)experiment->seeds, tokens = 0, disk = 0, most_flops = 0, most_disk = 0;
-    bool timed = experiment->seconds > 0;
+/* Sums and maxima over the variants, all seeds together. */
+typedef struct Totals {
+    double tokens, disk, most_flops, most_disk;
+} Totals;
+
+static Totals totals_of(const MoecExperiment *experiment) {
+    const double seeds = (double)experiment->seeds;
+    Totals totals = {0};
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
         if (variant->same) continue;
-        tokens += variant->tokens * seeds;
-        disk += variant->disk * seeds;
-        most_disk = fmax(most_disk, variant->disk * seeds);
-        most_flops = fmax(most_flops, timed ? variant->flops_train : run_flops(variant) * seeds);
+        totals.tokens += variant->tokens * seeds;
+        totals.disk += variant->disk * seeds;
+        totals.most_disk = fmax(totals.most_disk, variant->disk * seeds);
+        totals.most_flops =
+            fmax(totals.most_flops,
+                 experiment->seconds > 0 ? variant->flops_train : run_flops(variant) * seeds);
     }
-    const Scales scales = {quantity_column(most_flops), quantity_column(most_disk)};
+    return totals;
+}
+
+/* An integer, or null if the duration of a run is given instead of it. */
+static json_t *count_json(const Plan *plan, double count) {
+    return plan->experiment->seconds > 0 ? json_null() : json_integer((json_int_t)count);
+}
+
+static json_t *variant_json(const Plan *plan, const MoecVariant *variant) {
+    const double seeds = (double)plan->experiment->seeds;
+    json_t *sets = json_array();
+    for (int i = 0; i < variant->set_count; i++)
+        json_array_append_new(sets, json_text(variant->sets[i]));
+    return json_make("{s:s, s:s, s:o, s:s, s:I, s:I, s:f, s:o, s:o, s:I}", "variant", variant->name,
+                     "same_as", variant->same, "sets", sets, "matched", variant->solved,
+                     "parameters", (json_int_t)variant->parameters, "activated_parameters",
+                     (json_int_t)variant->active, "train_flops_per_token", variant->flops_train,
+                     "tokens", count_json(plan, variant->tokens * seeds), "flops",
+                     count_json(plan, run_flops(variant) * seeds), "disk_bytes",
+                     (json_int_t)(variant->disk * seeds));
+}
+
+static void add_plan(const Plan *plan, const Totals *totals) {
+    const MoecExperiment *experiment = plan->experiment;
+    json_t *variants = json_array();
+    for (int i = 0; i < experiment->count; i++)
+        json_array_append_new(variants, variant_json(plan, &experiment->variants[i]));
+    json_t *all =
+        json_make("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:I, s:o}", "experiment", experiment->name,
+                  "baseline", experiment->base, "models", models_of(experiment), "seeds",
+                  (json_int_t)experiment->seeds, "runs", (json_int_t)plan_runs(plan), "tokens",
+                  count_json(plan, totals->tokens), "flops", count_json(plan, plan_flops(plan)),
+                  "disk_bytes", (json_int_t)totals->disk, "variants", variants);
+    json_object_update(plan->result, all);
+    json_decref(all);
+}
+
+static void print_plan(const Plan *plan, const Totals *totals) {
+    const MoecExperiment *experiment = plan->experiment;
+    const double disk = totals->disk;
+    bool timed = experiment->seconds > 0;
+    const Scales scales = {quantity_column(totals->most_flops), quantity_column(totals->most_disk)};
     printf("experiment %s, baseline %s: %d models, %ld seed%s each, %ld runs\n", experiment->name,
            experiment->base, models_of(experiment), experiment->seeds,
            experiment->seeds == 1 ? "" : "s", plan_runs(plan));
@@ -145,13 +196,18 @@ void plan_print(const Plan *plan) {
         printf("total: %s per run, %s of checkpoints\n\n",
                quantity_seconds(experiment->seconds).text, quantity(disk, "B").text);
     else
-        printf("total: %s tokens, %s, %s of checkpoints\n\n", quantity_count(tokens).text,
+        printf("total: %s tokens, %s, %s of checkpoints\n\n", quantity_count(totals->tokens).text,
                quantity(plan_flops(plan), "FLOP").text, quantity(disk, "B").text);
     print_head(plan, &scales);
     for (int i = 0; i < experiment->count; i++)
         print_variant(plan, &experiment->variants[i], &scales);
     printf("\n");
     fflush(stdout);
+}
+
+void plan_show(const Plan *plan) {
+    const Totals totals = totals_of(plan->experiment);
+    (plan->result ? add_plan : print_plan)(plan, &totals);
 }
 
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {

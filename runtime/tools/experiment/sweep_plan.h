@@ -5,6 +5,7 @@
 
 #include "moec.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 typedef struct Plan {
@@ -16,18 +17,19 @@ typedef struct Plan {
     int device_count;
     long jobs;
     const char
-        *slurm; /* options of sbatch: the runs are jobs of a scheduler; NULL: of this machine */
+        *slurm;     /* options of sbatch: the runs are jobs of a scheduler; NULL: of this machine */
+    json_t *result; /* of --json; NULL: the plan and the table are printed as text */
     bool tensorboard;   /* of every run, as moec train has it */
     bool plain_program; /* the job script calls `moec` from PATH */
 } Plan;
 
 /* Runs that are to be made in all. */
 long plan_runs(const Plan *plan);
-/* As a table: variants, parameters, FLOPs. */
-void plan_print(const Plan *plan);
-/* Prints a lower bound of the duration: the FLOPs of the runs at the measured peak of the devices.
- * False after a message if a device does not exist. */
-bool plan_print_time(const Plan *plan);
+/* Prints a table or adds to the result: variants, parameters, FLOPs. */
+void plan_show(const Plan *plan);
+/* Prints a lower bound of the duration or adds it to the result: the FLOPs of the runs at the
+ * measured peak of the devices. False after a message if a device does not exist. */
+bool plan_show_time(const Plan *plan);
 /* Creates the folder and writes the plan to DIR/sweep.json. An existing file must have the same
  * content: false after a message that names the difference. */
 bool plan_keep(const Plan *plan);

@@ -3,7 +3,7 @@
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/message.h"
+#include "base/written.h"
 #include "tools/experiment/comparison.h"
 
 #include <stdio.h>
@@ -27,7 +27,8 @@ bool table_write(const Plan *plan) {
         json_t *all = comparison_json(&gathering, -1, false),
                *lasting = comparison_json(&gathering, -1, true);
         char *text = comparison_text(all);
-        printf("\n%s\n", text);
+        if (!plan->result) printf("\n%s\n", text);
+        if (plan->result) json_object_set(plan->result, "comparison", all);
         free(text);
         good = write_text(plan->out, "table.json",
                           json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);

@@ -4,7 +4,8 @@
 
 #include "tools/experiment/sweep_plan.h"
 
-/* Prints it, and writes DIR/table.json and DIR/table.csv; false after a message. */
+/* Prints it or adds it to the result, and writes DIR/table.json and DIR/table.csv; false after a
+ * message. */
 bool table_write(const Plan *plan);
 
 #endif

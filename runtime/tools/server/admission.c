@@ -66,10 +66,9 @@ bool admission_client(const Service *service, const Headers *headers, Problem *p
     if (given && strncmp(given, scheme, strlen(scheme)) == 0 &&
         same_key(given + strlen(scheme), service->key))
         return true;
-    problem_set(problem, 401, NULL,
-                "this server requires an API key: send the header 'Authorization: Bearer KEY'");
-    problem->code = "invalid_api_key";
-    return false;
+    return problem_set(problem, 401, NULL,
+                       "this server requires an API key: send the header 'Authorization: Bearer "
+                       "KEY'");
 }
 
 bool admission_body(const Headers *headers, Problem *problem) {

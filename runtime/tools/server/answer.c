@@ -1,4 +1,4 @@
-#include "tools/server/answer.h"
+#include "tools/server/internal.h"
 
 #include "abi/json_make.h"
 #include "base/memory.h"

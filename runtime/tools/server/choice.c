@@ -1,4 +1,4 @@
-#include "tools/server/choice.h"
+#include "tools/server/internal.h"
 
 #include "base/memory.h"
 #include "base/clock.h"

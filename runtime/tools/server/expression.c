@@ -1,9 +1,7 @@
-#include "tools/server/expression.h"
+#include "tools/server/internal.h"
 
 #include "abi/json_make.h"
 #include "base/memory.h"
-#include "tools/server/filters.h"
-#include "tools/server/values.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,106 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WORK = 1 << 27, DEEPEST_EXPRESSION = 64 };
-
-/* ---- reading ---- */
-
-static void set_problem(Rendering *r, const char *format, va_list arguments) {
-    char *text = NULL;
-    if (r->problem) return;
-    if (vasprintf(&text, format, arguments) < 0) text = NULL;
-    size_t line = 1;
-    for (size_t i = 0; i < r->at && i < r->end; i++) line += r->text[i] == '\n';
-    r->problem = r->raised ? memory_format("%s", text) : memory_format("line %zu: %s", line, text);
-    free(text);
-}
-
-json_t *reading_wrong(Rendering *r, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    set_problem(r, format, arguments);
-    va_end(arguments);
-    return NULL;
-}
-
-json_t *reading_refused(Rendering *r, const char *format, ...) {
-    va_list arguments;
-    if (!r->live || r->problem) return NULL;
-    va_start(arguments, format);
-    set_problem(r, format, arguments);
-    va_end(arguments);
-    r->refused = true;
-    return NULL;
-}
-
-void reading_spaces(Rendering *r) {
-    while (r->at < r->end && isspace((unsigned char)r->text[r->at])) r->at++;
-}
-
-bool reading_sign(Rendering *r, const char *sign) {
-    reading_spaces(r);
-    size_t length = strlen(sign);
-    if (r->end - r->at < length || memcmp(r->text + r->at, sign, length) != 0) return false;
-    r->at += length;
-    return true;
-}
-
-static bool in_name(char byte) {
-    return isalnum((unsigned char)byte) || byte == '_';
-}
-
-bool reading_word(Rendering *r, const char *word) {
-    size_t before = r->at;
-    if (reading_sign(r, word) && (r->at == r->end || !in_name(r->text[r->at]))) return true;
-    r->at = before;
-    return false;
-}
-
-bool reading_name(Rendering *r, char name[64]) {
-    reading_spaces(r);
-    size_t length = 0;
-    while (r->at + length < r->end && length < 63 && in_name(r->text[r->at + length])) length++;
-    if (length && isdigit((unsigned char)r->text[r->at])) length = 0;
-    memcpy(name, r->text + r->at, length);
-    name[length] = 0;
-    r->at += length;
-    return length > 0;
-}
-
-/* ---- values ---- */
-
-void expression_spend(Rendering *r, size_t bytes) {
-    r->work += bytes;
-    if (r->work > MAX_WORK) reading_wrong(r, "rendering needs too much time or memory");
-}
-
-/* Values within values count as often as they are written. */
-void expression_spend_on(Rendering *r, json_t *value) {
-    const char *name;
-    json_t *item;
-    size_t i;
-    expression_spend(r, VALUE_BYTES + json_string_length(value));
-    if (r->problem) return;
-    json_array_foreach(value, i, item) expression_spend_on(r, item);
-    json_object_foreach(value, name, item) {
-        expression_spend(r, strlen(name));
-        expression_spend_on(r, item);
-    }
-}
-
-json_t *expression_keep(Rendering *r, json_t *value) {
-    expression_spend(r, VALUE_BYTES + json_string_length(value));
-    if (value) json_array_append_new(r->made, value);
-    return value;
-}
-
-bool expression_true(const json_t *value) {
-    if (!value || json_is_null(value) || json_is_false(value)) return false;
-    if (json_is_number(value)) return json_number_value(value) != 0;
-    if (json_is_string(value)) return json_string_length(value) > 0;
-    if (json_is_array(value)) return json_array_size(value) > 0;
-    return !json_is_object(value) || json_object_size(value) > 0;
-}
+enum { DEEPEST_EXPRESSION = 64 };
 
 static json_t *read_any(Rendering *r);
 
@@ -176,31 +75,32 @@ static json_t *read_number(Rendering *r) {
         if (isdigit((unsigned char)from[sign])) length = sign + strspn(from + sign, "0123456789");
     }
     r->at += length;
-    if (r->at < r->end && in_name(r->text[r->at])) return reading_wrong(r, "invalid number");
+    if (r->at < r->end && reading_in_name(r->text[r->at]))
+        return reading_wrong(r, "invalid number");
     errno = 0;
     double real = length > whole ? strtod(from, &end) : 0;
     json_int_t number = length > whole ? 0 : strtoll(from, &end, 10);
     if (errno == ERANGE) return reading_wrong(r, "a number exceeds 64 bits");
-    return length > whole ? expression_keep(r, json_real(real)) : values_integer(r, number);
+    return length > whole ? reading_keep(r, json_real(real)) : values_integer(r, number);
 }
 
 /* A list [a, b], after its opening bracket. */
 static json_t *read_list(Rendering *r) {
-    json_t *list = expression_keep(r, json_array());
+    json_t *list = reading_keep(r, json_array());
     while (!r->problem && !reading_sign(r, "]")) {
         json_t *item = read_any(r);
-        json_array_append(list, item ? item : expression_keep(r, json_null()));
+        json_array_append(list, item ? item : reading_keep(r, json_null()));
         if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ']')
             reading_wrong(r, "expected ',' or ']'");
     }
-    expression_spend_on(r, list);
+    reading_spend_on(r, list);
     return list;
 }
 
 /* ---- calls ---- */
 
 static Arguments read_arguments(Rendering *r) {
-    Arguments arguments = {.named = expression_keep(r, json_object())};
+    Arguments arguments = {.named = reading_keep(r, json_object())};
     while (!r->problem && !reading_sign(r, ")")) {
         size_t before = r->at;
         char name[64];
@@ -216,7 +116,7 @@ static Arguments read_arguments(Rendering *r) {
         if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ')')
             reading_wrong(r, "expected ',' or ')'");
     }
-    expression_spend_on(r, arguments.named);
+    reading_spend_on(r, arguments.named);
     return arguments;
 }
 
@@ -236,7 +136,7 @@ static json_t *read_atom(Rendering *r) {
     if (!reading_name(r, name)) return reading_wrong(r, "expected an expression");
     if (!strcmp(name, "true") || !strcmp(name, "True")) return values_truth(r, true);
     if (!strcmp(name, "false") || !strcmp(name, "False")) return values_truth(r, false);
-    if (!strcmp(name, "none") || !strcmp(name, "None")) return expression_keep(r, json_null());
+    if (!strcmp(name, "none") || !strcmp(name, "None")) return reading_keep(r, json_null());
     if (reading_sign(r, "(")) {
         const Arguments given = read_arguments(r);
         return call_function(r, name, &given);
@@ -331,8 +231,8 @@ static json_t *read_unary(Rendering *r) {
 static json_t *join(Rendering *r, json_t *a, json_t *b) {
     Text text = {0};
     if (!r->live) return NULL;
-    expression_spend_on(r, a);
-    expression_spend_on(r, b);
+    reading_spend_on(r, a);
+    reading_spend_on(r, b);
     if (r->problem) return NULL;
     values_write(a, &text);
     values_write(b, &text);
@@ -382,20 +282,20 @@ static json_t *read_sum(Rendering *r) {
     json_t *value = read_joined(r);
     for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
         json_t *other = read_joined(r);
-        expression_spend_on(r, value);
-        expression_spend_on(r, other);
+        reading_spend_on(r, value);
+        reading_spend_on(r, other);
         value = values_arithmetic(r, sign, value, other);
     }
     return value;
 }
 
 static bool within(Rendering *r, const json_t *part, json_t *whole) {
-    expression_spend_on(r, whole);
+    reading_spend_on(r, whole);
     return r->live && !r->problem && values_contains(r, whole, part);
 }
 
 static bool same(Rendering *r, json_t *a, const json_t *b) {
-    expression_spend_on(r, a);
+    reading_spend_on(r, a);
     return !r->problem && values_equal(a, b);
 }
 
@@ -405,7 +305,7 @@ static bool compare(Rendering *r, const char *sign, json_t *a, json_t *b) {
     if (strcmp(sign, "not in") == 0) return !within(r, a, b);
     if (strcmp(sign, "==") == 0) return same(r, a, b);
     if (strcmp(sign, "!=") == 0) return !same(r, a, b);
-    return expression_true(values_compare(r, sign, a, b));
+    return reading_true(values_compare(r, sign, a, b));
 }
 
 static const char *next_comparison(Rendering *r) {
@@ -437,7 +337,7 @@ static json_t *read_not(Rendering *r) {
     bool negated = false, odd = false;
     for (; reading_word(r, "not"); negated = true) odd = !odd;
     json_t *value = read_comparison(r);
-    return negated ? values_truth(r, expression_true(value) != odd) : value;
+    return negated ? values_truth(r, reading_true(value) != odd) : value;
 }
 
 /* The second of `and` and `or` is read, and computed only where it counts. */
@@ -452,7 +352,7 @@ static json_t *read_second(Rendering *r, bool counts, json_t *(*read)(Rendering 
 static json_t *read_and(Rendering *r) {
     json_t *value = read_not(r);
     while (!r->problem && reading_word(r, "and")) {
-        bool counts = expression_true(value);
+        bool counts = reading_true(value);
         json_t *other = read_second(r, counts, read_not);
         if (counts) value = other;
     }
@@ -462,7 +362,7 @@ static json_t *read_and(Rendering *r) {
 static json_t *read_or(Rendering *r) {
     json_t *value = read_and(r);
     while (!r->problem && reading_word(r, "or")) {
-        bool counts = !expression_true(value);
+        bool counts = !reading_true(value);
         json_t *other = read_second(r, counts, read_and);
         if (counts) value = other;
     }
@@ -502,7 +402,7 @@ static json_t *read_choice(Rendering *r) {
     size_t start = r->at;
     json_t *value = read_or(r);
     const Held held = hold_problem(r, start);
-    bool alone = r->problem || !reading_word(r, "if"), truth = alone || expression_true(read_or(r));
+    bool alone = r->problem || !reading_word(r, "if"), truth = alone || reading_true(read_or(r));
     release_problem(r, &held, truth);
     if (alone || r->problem) return value;
     if (!reading_word(r, "else")) return truth ? value : NULL;

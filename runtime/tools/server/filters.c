@@ -1,7 +1,5 @@
-#include "tools/server/filters.h"
+#include "tools/server/internal.h"
 
-#include "tools/server/letter_case.h"
-#include "tools/server/values.h"
 #include "tokenizer/text/characters.h"
 
 #include <string.h>
@@ -44,7 +42,7 @@ static json_t *trimmed(Rendering *r, const json_t *value, const Arguments *given
     size_t from = 0, to = json_string_length(value);
     int taken;
     if (set && !json_is_string(set) && !json_is_null(set)) return wrong_arguments(r, "strip");
-    expression_spend(r, json_string_length(value) * (1 + json_string_length(set)));
+    reading_spend(r, json_string_length(value) * (1 + json_string_length(set)));
     if (r->problem) return NULL;
     while (strchr(ends, '<') && from < to && in_set(character_at(bytes + from, &taken), set))
         from += (size_t)taken;
@@ -149,7 +147,7 @@ static void split_words(Rendering *r, json_t *parts, const json_t *value, json_i
 static json_t *split(Rendering *r, json_t *value, const Arguments *given) {
     const json_t *mark = argument(given, 0, "sep");
     json_int_t limit;
-    json_t *parts = expression_keep(r, json_array());
+    json_t *parts = reading_keep(r, json_array());
     bool words = !mark || json_is_null(mark);
     if ((!words && !json_string_length(mark)) ||
         !read_limit(argument(given, 1, "maxsplit"), &limit))
@@ -189,7 +187,7 @@ static json_t *replace(Rendering *r, json_t *value, const Arguments *given) {
            (match = next_match(bytes, length, at, from)) != SIZE_MAX) {
         text_append(&text, bytes + at, match - at);
         values_write(to, &text);
-        expression_spend(r, match - at + json_string_length(to) + 1);
+        reading_spend(r, match - at + json_string_length(to) + 1);
         at = match + json_string_length(from);
         if (json_string_length(from)) continue;
         if (at == length) break;
@@ -220,7 +218,7 @@ static json_t *join_list(Rendering *r, json_t *list, const json_t *mark, bool an
     list = values_list(r, list);
     json_array_foreach(list, i, item) {
         if (!any && !json_is_string(item)) wrong_arguments(r, "join");
-        expression_spend(r, json_string_length(mark));
+        reading_spend(r, json_string_length(mark));
         if (r->problem) break;
         if (i && mark) values_write(mark, &text);
         values_write(item, &text);
@@ -231,7 +229,7 @@ static json_t *join_list(Rendering *r, json_t *list, const json_t *mark, bool an
 }
 
 static json_t *join_method(Rendering *r, json_t *value, const Arguments *given) {
-    expression_spend_on(r, given->items[0]);
+    reading_spend_on(r, given->items[0]);
     return r->problem ? NULL : join_list(r, given->items[0], value, false);
 }
 
@@ -256,7 +254,7 @@ static const Callable text_methods[] = {
 static json_t *get(Rendering *r, json_t *value, const Arguments *given) {
     const char *key = json_string_value(given->items[0]);
     json_t *found = key ? json_object_get(value, key) : NULL;
-    return found ? found : given->count > 1 ? given->items[1] : expression_keep(r, json_null());
+    return found ? found : given->count > 1 ? given->items[1] : reading_keep(r, json_null());
 }
 
 static const Callable object_methods[] = {{"get", 1, 2, get}, {NULL, 0, 0, NULL}};
@@ -269,7 +267,7 @@ static bool fits(const Callable *callable, const Arguments *given) {
 json_t *call_method(Rendering *r, json_t *value, const char *name, const Arguments *given) {
     const Callable *one = json_is_object(value) ? object_methods : text_methods;
     if (!r->live || r->problem) return NULL;
-    expression_spend_on(r, value);
+    reading_spend_on(r, value);
     while (one->name && strcmp(one->name, name) != 0) one++;
     if (!one->name || (!json_is_string(value) && !json_is_object(value)))
         return reading_wrong(r, "method '.%s()' is not supported", name);
@@ -309,7 +307,7 @@ static json_t *string(Rendering *r, json_t *value, const Arguments *given) {
 
 static json_t *list(Rendering *r, json_t *value, const Arguments *given) {
     (void)given;
-    return values_list(r, value ? value : expression_keep(r, json_array()));
+    return values_list(r, value ? value : reading_keep(r, json_array()));
 }
 
 static json_t *length(Rendering *r, json_t *value, const Arguments *given) {
@@ -335,7 +333,7 @@ static json_t *reverse(Rendering *r, json_t *value, const Arguments *given) {
 static json_t *or_default(Rendering *r, json_t *value, const Arguments *given) {
     json_t *otherwise = argument(given, 0, "default_value");
     const json_t *falsy = argument(given, 1, "boolean");
-    if (value && (!expression_true(falsy) || expression_true(value))) return value;
+    if (value && (!reading_true(falsy) || reading_true(value))) return value;
     return otherwise ? otherwise : values_text(r, "", 0);
 }
 
@@ -374,7 +372,7 @@ json_t *call_filter(Rendering *r, json_t *value, const char *name, const Argumen
     size_t count = sizeof filters / sizeof *filters, i = 0;
     while (i < count && strcmp(filters[i].name, name) != 0) i++;
     if (i == count) return reading_wrong(r, "filter '%s' is not supported", name);
-    expression_spend_on(r, value);
+    reading_spend_on(r, value);
     if (!r->live || r->problem) return NULL;
     if (!fits(&filters[i], given)) return wrong_arguments(r, name);
     return filters[i].call(r, i < OF_TEXTS ? as_text(r, value) : value, given);

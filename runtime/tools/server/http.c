@@ -17,7 +17,7 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
 #include "base/memory.h"
 #include "base/clock.h"
 #include "tools/server/admission.h"
-#include "tools/server/connection.h"
+#include "tools/server/internal.h"
 #include "tools/server/http_library.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-#include "tools/server/letter_case.h"
+#include "tools/server/internal.h"
 
 #include "tokenizer/text/characters.h"
 

@@ -1,4 +1,4 @@
-#include "tools/server/metrics.h"
+#include "tools/server/http.h"
 
 #include "base/memory.h"
 

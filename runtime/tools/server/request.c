@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/clock.h"
 #include "data/random.h"
-#include "tools/server/choice.h"
+#include "tools/server/internal.h"
 #include "tools/server/template.h"
 
 #include <math.h>
@@ -16,6 +16,29 @@
 #include <string.h>
 #include <time.h>
 
+/* The code of an error without a more specific one, by status. */
+static const struct {
+    int status;
+    const char *code;
+} status_codes[] = {
+    {400, "invalid_value"},     {401, "invalid_api_key"},        {403, "forbidden"},
+    {404, "unknown_url"},       {405, "method_not_allowed"},     {413, "request_too_large"},
+    {414, "url_too_long"},      {415, "unsupported_media_type"}, {429, "rate_limit_exceeded"},
+    {431, "headers_too_large"}, {500, "server_error"},           {503, "service_unavailable"},
+    {504, "timeout"},
+};
+
+static const char *code_of(int status) {
+    for (size_t i = 0; i < sizeof status_codes / sizeof *status_codes; i++)
+        if (status_codes[i].status == status) return status_codes[i].code;
+    return NULL;
+}
+
+bool problem_code(Problem *problem, const char *code) {
+    problem->code = code;
+    return false;
+}
+
 bool problem_set(Problem *problem, int status, const char *param, const char *format, ...) {
     va_list arguments;
     free(problem->text);
@@ -25,7 +48,7 @@ bool problem_set(Problem *problem, int status, const char *param, const char *fo
     problem->status = status;
     problem->type = status >= 500 ? "server_error" : "invalid_request_error";
     problem->param = param;
-    problem->code = NULL;
+    problem->code = code_of(status);
     return false;
 }
 
@@ -156,12 +179,16 @@ static bool check_fields(const Reading *reading) {
     json_t *value;
     json_object_foreach(reading->body, name, value) {
         const Field *field = find_field(name, reading->request->form);
-        if (!field)
-            return problem_set(reading->problem, 400, NULL, "unknown field '%.*s'",
-                               utf8_cut(name, 60), name);
-        if (field->use == NOTHING && !asks_nothing(value))
-            return problem_set(reading->problem, 400, field->name,
-                               "'%s' is not supported by this server", field->name);
+        if (!field) {
+            problem_set(reading->problem, 400, NULL, "unknown field '%.*s'", utf8_cut(name, 60),
+                        name);
+            return problem_code(reading->problem, "unknown_parameter");
+        }
+        if (field->use == NOTHING && !asks_nothing(value)) {
+            problem_set(reading->problem, 400, field->name, "'%s' is not supported by this server",
+                        field->name);
+            return problem_code(reading->problem, "unsupported_parameter");
+        }
     }
     return true;
 }
@@ -173,8 +200,7 @@ static bool check_model(const Reading *reading) {
         return true;
     problem_set(reading->problem, 404, "model", "unknown model: this server has one model, '%s'",
                 served);
-    reading->problem->code = "model_not_found";
-    return false;
+    return problem_code(reading->problem, "model_not_found");
 }
 
 static bool add_stop(Reading *reading, const json_t *stop) {
@@ -195,6 +221,13 @@ static bool read_stops(Reading *reading) {
     if (!json_is_array(stop)) return add_stop(reading, stop);
     size_t i;
     json_array_foreach(stop, i, one) if (!add_stop(reading, one)) return false;
+    return true;
+}
+
+static bool is_missing(const Reading *reading, const char *name) {
+    if (json_object_get(reading->body, name)) return false;
+    problem_set(reading->problem, 400, name, "'%s' is missing", name);
+    problem_code(reading->problem, "missing_required_parameter");
     return true;
 }
 
@@ -337,7 +370,7 @@ static bool add_any(Reading *reading, Encoder *encoder, const json_t *prompt) {
 static bool read_prompts(Reading *reading, Encoder *encoder) {
     json_t *prompt = json_object_get(reading->body, "prompt"), *one;
     bool many = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
-    if (!prompt) return problem_set(reading->problem, 400, "prompt", "'prompt' is missing");
+    if (is_missing(reading, "prompt")) return false;
     if (!many) return add_any(reading, encoder, prompt);
     if (json_array_size(prompt) == 0 || json_array_size(prompt) > MAX_CHOICES)
         return problem_set(reading->problem, 400, "prompt", "'prompt' must have 1 to %d items",
@@ -354,9 +387,9 @@ static bool read_messages(Reading *reading, Encoder *encoder) {
         problem_set(reading->problem, 400, "messages",
                     "this model has no chat template: start the server with --chat-template FILE, "
                     "or use /v1/completions");
-        reading->problem->code = "no_chat_template";
-        return false;
+        return problem_code(reading->problem, "no_chat_template");
     }
+    if (is_missing(reading, "messages")) return false;
     bool good = template_chat(service->template, json_object_get(reading->body, "messages"), &text,
                               reading->problem) &&
                 add_text(reading, encoder, text.bytes ? text.bytes : "", text.length);
@@ -380,8 +413,7 @@ static bool check_lengths(Reading *reading) {
                 "the prompt has %ld tokens and %ld more are requested, but the context length of "
                 "this server is %ld (--context-length)",
                 longest, request->limit, context);
-    reading->problem->code = "context_length_exceeded";
-    return false;
+    return problem_code(reading->problem, "context_length_exceeded");
 }
 
 static bool read_fields(Reading *reading) {
@@ -437,10 +469,12 @@ Request *request_read(Service *service, Form form, const char *body, size_t leng
     snprintf(request->id, sizeof request->id, "%s-%lx%lx", form == FORM_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long)request->created, atomic_fetch_add(&number, 1));
     reading.body = json_loadb(body, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
-    bool good = reading.body
-                    ? read_body(&reading)
-                    : problem_set(problem, 400, NULL, "the body is not valid JSON: %s (line %d)",
-                                  error.text, error.line);
+    bool good = reading.body && read_body(&reading);
+    if (!reading.body) {
+        problem_set(problem, 400, NULL, "the body is not valid JSON: %s (line %d)", error.text,
+                    error.line);
+        problem_code(problem, "invalid_json");
+    }
     json_decref(reading.body);
     if (good) {
         choices_make(request);

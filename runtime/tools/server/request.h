@@ -5,7 +5,7 @@
 
 #include "model/batch.h"
 #include "model/speech.h"
-#include "tools/server/service.h"
+#include "tools/server/http.h"
 
 #include <jansson.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ typedef enum Form { FORM_COMPLETION, FORM_CHAT } Form;
 /* Why there is no answer. */
 typedef struct Problem {
     int status;                      /* of HTTP; 0: there is none */
-    const char *type, *code, *param; /* code, param: NULL or constants */
+    const char *type, *code, *param; /* constants; param can be NULL */
     char *text;
 } Problem;
 
@@ -90,9 +90,11 @@ Request *request_read(Service *service, Form form, const char *body, size_t leng
                       Problem *problem);
 void request_free(Request *request);
 
-/* Fills a problem; returns false. */
+/* Fills a problem, with the code of its status; returns false. */
 bool problem_set(Problem *problem, int status, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Sets a code that is more specific than that of the status; returns false. */
+bool problem_code(Problem *problem, const char *code);
 /* As JSON: a new string. */
 char *problem_text(const Problem *problem);
 

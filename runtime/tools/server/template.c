@@ -7,8 +7,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "tools/server/expression.h"
-#include "tools/server/values.h"
+#include "tools/server/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +80,7 @@ static void run_if(Rendering *r, int depth, char word[64]) {
         bool truth = true;
         more = strcmp(word, "else") != 0;
         r->live = live && !taken;
-        if (more) truth = expression_true(expression_read(r));
+        if (more) truth = reading_true(expression_read(r));
         if (!close_mark(r, "%}")) break;
         r->live = live && !taken && truth;
         taken = taken || truth;
@@ -118,14 +117,14 @@ static void run_for(Rendering *r, int depth, char word[64]) {
     for (size_t i = 0; (i == 0 || (i < count && live)) && !r->problem; i++) {
         r->at = body;
         r->live = live && i < count;
-        r->scope = expression_keep(r, json_copy(outside));
+        r->scope = reading_keep(r, json_copy(outside));
         if (r->live) {
             json_object_set(r->scope, name, json_array_get(list, i));
             set_loop(r, list, i);
         }
         run(r, depth + 1, word);
         end = r->at;
-        expression_spend(r, end - body + LOOP_BYTES + VALUE_BYTES * json_object_size(outside));
+        reading_spend(r, end - body + LOOP_BYTES + VALUE_BYTES * json_object_size(outside));
         if (strcmp(word, "endfor") != 0) reading_wrong(r, "expected 'endfor'");
     }
     r->at = end;
@@ -143,13 +142,13 @@ static void run_set(Rendering *r) {
     }
     json_t *value = expression_read(r);
     if (*field && value) { /* a copy: nothing may hold itself */
-        expression_spend_on(r, value);
-        if (!r->problem) value = expression_keep(r, json_deep_copy(value));
+        reading_spend_on(r, value);
+        if (!r->problem) value = reading_keep(r, json_deep_copy(value));
     }
     json_t *within = *field ? json_object_get(r->scope, name) : r->scope;
     if (r->live && !r->problem && json_is_object(within))
         json_object_set(within, *field ? field : name,
-                        value ? value : expression_keep(r, json_null()));
+                        value ? value : reading_keep(r, json_null()));
     close_mark(r, "%}");
 }
 
@@ -174,7 +173,7 @@ static void run(Rendering *r, int depth, char word[64]) {
         if (r->at < r->end && r->text[r->at] == '-') r->at++;
         if (kind == '{') {
             json_t *value = expression_read(r);
-            if (r->live) expression_spend_on(r, value);
+            if (r->live) reading_spend_on(r, value);
             if (r->live && !r->problem) values_write(value, r->out);
             close_mark(r, "}}");
             continue;

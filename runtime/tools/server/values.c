@@ -1,4 +1,4 @@
-#include "tools/server/values.h"
+#include "tools/server/internal.h"
 
 #include "abi/json_make.h"
 #include "base/memory.h"
@@ -11,15 +11,15 @@
 #include <utf8proc.h>
 
 json_t *values_text(Rendering *r, const char *bytes, size_t length) {
-    return expression_keep(r, json_text_bytes(bytes ? bytes : "", length));
+    return reading_keep(r, json_text_bytes(bytes ? bytes : "", length));
 }
 
 json_t *values_truth(Rendering *r, bool truth) {
-    return expression_keep(r, json_boolean(truth));
+    return reading_keep(r, json_boolean(truth));
 }
 
 json_t *values_integer(Rendering *r, json_int_t number) {
-    return expression_keep(r, json_integer(number));
+    return reading_keep(r, json_integer(number));
 }
 
 /* ---- as text ---- */
@@ -134,14 +134,14 @@ void values_write_json(const json_t *value, Text *out) {
 /* ---- numbers ---- */
 
 /* A number of Python; true is 1. */
-typedef struct Number {
+typedef struct PythonNumber {
     bool real;
     json_int_t whole;
     double value;
-} Number;
+} PythonNumber;
 
-static bool read_number(const json_t *value, Number *number) {
-    *number = (Number){.real = json_is_real(value)};
+static bool read_number(const json_t *value, PythonNumber *number) {
+    *number = (PythonNumber){.real = json_is_real(value)};
     if (number->real)
         number->value = json_real_value(value);
     else
@@ -150,13 +150,13 @@ static bool read_number(const json_t *value, Number *number) {
     return json_is_number(value) || json_is_boolean(value);
 }
 
-static int order_of_numbers(const Number *a, const Number *b) {
+static int order_of_numbers(const PythonNumber *a, const PythonNumber *b) {
     if (!a->real && !b->real) return a->whole < b->whole ? -1 : a->whole > b->whole;
     return a->value < b->value ? -1 : a->value > b->value;
 }
 
 static json_t *keep_real(Rendering *r, double number) {
-    if (isfinite(number)) return expression_keep(r, json_real(number));
+    if (isfinite(number)) return reading_keep(r, json_real(number));
     return reading_refused(r, "a number is too large");
 }
 
@@ -183,7 +183,8 @@ static json_t *divide_real(Rendering *r, const char *sign, double a, double b) {
     return keep_real(r, *sign == '%' ? rest : down);
 }
 
-static json_t *calculate(Rendering *r, const char *sign, const Number *a, const Number *b) {
+static json_t *calculate(Rendering *r, const char *sign, const PythonNumber *a,
+                         const PythonNumber *b) {
     bool real = a->real || b->real, beyond = false;
     json_int_t whole = 0;
     if (strchr("/%", *sign) && b->value == 0) return reading_refused(r, "division by zero");
@@ -208,15 +209,15 @@ static json_t *repeat(Rendering *r, json_t *value, json_int_t times) {
     size_t size = text ? json_string_length(value) : json_array_size(value) * VALUE_BYTES, bytes;
     if (times < 0) times = 0;
     if (__builtin_mul_overflow(size, (size_t)times, &bytes)) bytes = SIZE_MAX / 2;
-    expression_spend(r, bytes);
+    reading_spend(r, bytes);
     if (r->problem) return NULL;
     Text all = {0};
-    json_t *list = text ? NULL : expression_keep(r, json_array());
+    json_t *list = text ? NULL : reading_keep(r, json_array());
     for (json_int_t i = 0; i < times && size; i++) {
         if (text) text_append(&all, json_string_value(value), size);
         if (list) json_array_extend(list, value);
     }
-    if (list) expression_spend_on(r, list);
+    if (list) reading_spend_on(r, list);
     json_t *result = list ? list : values_text(r, all.bytes, all.length);
     text_free(&all);
     return result;
@@ -232,15 +233,15 @@ static json_t *add_texts(Rendering *r, const json_t *a, const json_t *b) {
 }
 
 json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) {
-    Number left, right;
+    PythonNumber left, right;
     bool numbers = read_number(a, &left), times = read_number(b, &right) && !right.real;
     if (!r->live || r->problem) return NULL;
     if (numbers && read_number(b, &right)) return calculate(r, sign, &left, &right);
     if (*sign == '+' && json_is_string(a) && json_is_string(b)) return add_texts(r, a, b);
     if (*sign == '+' && json_is_array(a) && json_is_array(b)) {
-        json_t *both = expression_keep(r, json_copy(a));
+        json_t *both = reading_keep(r, json_copy(a));
         json_array_extend(both, b);
-        expression_spend_on(r, both);
+        reading_spend_on(r, both);
         return both;
     }
     if (*sign == '*' && times && (json_is_string(a) || json_is_array(a)))
@@ -254,8 +255,8 @@ json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) 
 }
 
 json_t *values_negative(Rendering *r, const json_t *value) {
-    const Number zero = {0};
-    Number number;
+    const PythonNumber zero = {0};
+    PythonNumber number;
     if (!r->live) return NULL;
     if (!read_number(value, &number)) return reading_refused(r, "'-' requires a number");
     return number.real ? keep_real(r, -number.value) : calculate(r, "-", &zero, &number);
@@ -275,7 +276,7 @@ static bool equal_objects(const json_t *a, const json_t *b) {
 }
 
 bool values_equal(const json_t *a, const json_t *b) {
-    Number left, right;
+    PythonNumber left, right;
     if (!a || !b) return a == b;
     if (read_number(a, &left) && read_number(b, &right)) return !order_of_numbers(&left, &right);
     if (json_is_object(a) && json_is_object(b)) return equal_objects(a, b);
@@ -294,7 +295,7 @@ static int order_of_texts(const json_t *a, const json_t *b) {
 }
 
 json_t *values_compare(Rendering *r, const char *sign, const json_t *a, const json_t *b) {
-    Number left, right;
+    PythonNumber left, right;
     int order = 0;
     if (!r->live || r->problem) return NULL;
     if (read_number(a, &left) && read_number(b, &right))
@@ -341,8 +342,8 @@ json_t *values_list(Rendering *r, json_t *value) {
     json_t *item;
     if (json_is_array(value) || !r->live) return value;
     if (!has_items(value)) return reading_refused(r, "a number is not a list");
-    json_t *list = expression_keep(r, json_array());
-    expression_spend(r, VALUE_BYTES * size_of(value));
+    json_t *list = reading_keep(r, json_array());
+    reading_spend(r, VALUE_BYTES * size_of(value));
     for (size_t at = 0; json_is_string(value) && at < json_string_length(value) && !r->problem;) {
         int taken;
         character_at(json_string_value(value) + at, &taken);
@@ -366,7 +367,7 @@ static size_t byte_of_character(const json_t *text, size_t number) {
 }
 
 json_t *values_item(Rendering *r, json_t *value, const json_t *key) {
-    Number number;
+    PythonNumber number;
     if (!r->live || r->problem) return NULL;
     if (!value) return reading_refused(r, "item of an undefined value");
     if (json_is_string(key)) return json_object_get(value, json_string_value(key));
@@ -375,7 +376,7 @@ json_t *values_item(Rendering *r, json_t *value, const json_t *key) {
     json_int_t at = number.whole < 0 ? number.whole + size : number.whole;
     if (at < 0 || at >= size || json_is_object(value)) return NULL;
     if (json_is_array(value)) return json_array_get(value, (size_t)at);
-    expression_spend(r, json_string_length(value));
+    reading_spend(r, json_string_length(value));
     size_t from = byte_of_character(value, (size_t)at);
     int taken;
     character_at(json_string_value(value) + from, &taken);
@@ -384,7 +385,7 @@ json_t *values_item(Rendering *r, json_t *value, const json_t *key) {
 
 /* A bound of a slice, from the end where it is negative. */
 static bool read_bound(const json_t *bound, json_int_t size, bool back, json_int_t *at) {
-    Number number;
+    PythonNumber number;
     if (!bound || json_is_null(bound)) return true;
     if (!read_number(bound, &number) || number.real) return false;
     json_int_t least = back ? -1 : 0, most = back ? size - 1 : size;
@@ -394,7 +395,7 @@ static bool read_bound(const json_t *bound, json_int_t size, bool back, json_int
 }
 
 json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3]) {
-    Number step = {.whole = 1};
+    PythonNumber step = {.whole = 1};
     if (!r->live || r->problem) return NULL;
     if (!json_is_string(value) && !json_is_array(value))
         return reading_refused(r, "only strings and lists have slices");
@@ -409,7 +410,7 @@ json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3])
     if (!stepped || !read_bound(bounds[0], size, by < 0, &at) ||
         !read_bound(bounds[1], size, by < 0, &end))
         return reading_refused(r, "the bounds of a slice must be integers");
-    json_t *all = values_list(r, value), *part = expression_keep(r, json_array());
+    json_t *all = values_list(r, value), *part = reading_keep(r, json_array());
     Text text = {0};
     for (; (by > 0 ? at < end : at > end) && !r->problem; at += by) {
         const json_t *item = json_array_get(all, (size_t)at);
@@ -418,7 +419,7 @@ json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3])
         else
             json_array_append(part, (json_t *)(uintptr_t)item);
     }
-    expression_spend_on(r, part);
+    reading_spend_on(r, part);
     json_t *result = json_is_string(value) ? values_text(r, text.bytes, text.length) : part;
     text_free(&text);
     return result;

@@ -1,10 +1,8 @@
-#include "tools/server/worker.h"
+#include "tools/server/internal.h"
 
 #include "base/memory.h"
 #include "base/message.h"
 #include "base/clock.h"
-#include "tools/server/answer.h"
-#include "tools/server/choice.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -29,6 +29,8 @@ typedef struct Bench {
 /* One line of the report and one member of the JSON object. */
 void bench_tell(const Bench *bench, const char *name, double value);
 void bench_tell_text(const Bench *bench, const char *name, const char *value);
+/* Prints the report, as JSON with --json. */
+void bench_print_report(const Bench *bench);
 /* Random tokens for a call, all sequences alike or not, and as data of steps. */
 void bench_fill(Call *call, bool alike);
 Data *bench_data(long vocabulary);

@@ -3,12 +3,12 @@
 _moec_tables() {
     flags= values= kind=file spec=
     case $command in
-    train) flags='--data -d --val-data --tokenizer --out -o --tensorboard --steps --seed -s --resume --stop-after --diverged-above --init-from --init-missing --device --no-cache --set --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    train) flags='--data -d --val-data --tokenizer --out -o --tensorboard --steps --seed -s --resume --stop-after --diverged-above --init-from --init-missing --device --json --no-cache --set --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --json --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     eval) flags='--data -d --multiple-choice --probes --incremental --json --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    sample) flags='--out -o --count --steps --seed -s --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
@@ -16,18 +16,18 @@ _moec_tables() {
     verify) flags='--device --batch-size -b --context-length -c --shapes --forms --seed -s --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     bench) flags='--mode --device --json --kernels --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     compare) flags='--baseline --markdown --csv --json --svg --quiet -q --verbose -v --color --help -h ' ;;
-    report) flags='--out -o --force --baseline --open --quiet -q --verbose -v --color --help -h ' ;;
+    report) flags='--out -o --force --baseline --open --json --quiet -q --verbose -v --color --help -h ' ;;
     log) flags='--csv --json --quiet -q --verbose -v --color --help -h ' ;;
-    diff) flags='--set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
+    diff) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     transfer) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     coordcheck) flags='--vary --steps --max-ratio --seed -s --num-seeds --svg --set --json --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    import) flags='--out -o --layout --name --no-tokenizer --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
-    export) flags='--format --out -o --layout --no-tokenizer --quiet -q --verbose -v --color --help -h ' ;;
-    emit) flags='--target --mode --out -o --force --context-length -c --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    import) flags='--out -o --layout --name --no-tokenizer --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
+    export) flags='--format --out -o --layout --no-tokenizer --json --quiet -q --verbose -v --color --help -h ' ;;
+    emit) flags='--target --mode --out -o --force --json --context-length -c --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
     tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --json --quiet -q --verbose -v --color --help -h ' ;;
-    init) flags='--seed -s --out -o --force --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
-    forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    init) flags='--seed -s --out -o --force --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
+    forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --json --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     fmt) flags='--check --quiet -q --verbose -v --color --help -h ' ;;
     lsp) flags='--stdio --quiet -q --verbose -v --color --help -h ' ;;
     dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;

@@ -3,7 +3,9 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "tools/exchange/config.h"
 #include "tools/exchange/folder.h"
 #include "tools/exchange/gguf.h"
@@ -19,6 +21,7 @@
 typedef struct Export {
     const char *run, *out, *layout, *layouts_file;
     bool bare; /* without a tokenizer */
+    bool json;
     Safetensors *file;
     MoecCompiler *compiler, *layouts;
     Model *model;
@@ -107,9 +110,14 @@ static bool write_tokenizer(const Export *export) {
 /* next: format of the next command. */
 static void report_export(const Export *export, const char *path, const char *type,
                           const char *next) {
-    printf("%s: %d tensors in %s, layout '%s'\n", path, export->conversion->count, type,
-           export->layout);
+    const int count = export->conversion->count;
+    if (!export->json)
+        printf("%s: %d tensors in %s, layout '%s'\n", path, count, type, export->layout);
     written_message(path, next, path);
+    if (export->json)
+        json_result_written(path,
+                            json_make("{s:s, s:s, s:i, s:s}", "model", moec_model(export->compiler),
+                                      "layout", export->layout, "tensors", count, "type", type));
 }
 
 /* config.json comes last: without it the folder is not a model. */
@@ -163,8 +171,7 @@ static bool write_gguf(const Export *export) {
     return good;
 }
 
-int command_export(int argc, char **argv) {
-    const Command *command = command_row("export");
+int command_export(const Command *command, int argc, char **argv) {
     Export export = {0};
     const Option table[] = {
         {OPTION_TEXT, "--format", "LAYOUT", &export.layout,
@@ -173,6 +180,7 @@ int command_export(int argc, char **argv) {
         {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
          "custom layouts (default: those of the standard library)"},
         {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
+        {OPTION_FLAG, "--json", NULL, &export.json, "result as JSON"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &export.run);

@@ -4,9 +4,12 @@
 #include "abi/quantity.h"
 #include "abi/utf8_cut.h"
 #include "base/files.h"
+#include "base/json_escaped.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "base/written.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "tools/exchange/config.h"
 #include "tools/exchange/folder.h"
 #include "tools/exchange/gguf.h"
@@ -24,6 +27,7 @@
 typedef struct Import {
     const char *folder, *out, *file;
     bool bare; /* without a tokenizer */
+    bool json;
     TextList sets;
     MoecCompiler *layouts, *compiler;
     const char *layout;
@@ -228,6 +232,21 @@ static bool each_used(const Import *import, bool write) {
     return good;
 }
 
+static void report(const Import *import, const char *spec) {
+    size_t count = model_elements(import->model);
+    if (!import->json)
+        printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
+               import->name, import->layout, quantity_count((double)count).text,
+               import->shards->count, import->tokenizer ? ", with tokenizer" : "", spec);
+    written_message(import->out, "moec generate %s --prompt TEXT", import->out);
+    if (import->json)
+        json_result_written(import->out,
+                            json_make("{s:s, s:s, s:I, s:i, s:b, s:o}", "model", import->name,
+                                      "layout", import->layout, "parameters", (json_int_t)count,
+                                      "tensors", import->shards->count, "tokenizer",
+                                      import->tokenizer != NULL, "spec", json_escaped(spec)));
+}
+
 /* The weights contain the spec, too; the file next to them is for the user. */
 static bool write_run(Import *import) {
     bool made = !file_exists(import->out);
@@ -236,13 +255,7 @@ static bool write_run(Import *import) {
     bool good = folder_make(import->out) && write_weights(import, weights) &&
                 file_write(spec, import->spec, strlen(import->spec)) && each_used(import, true);
     if (good) {
-        double count = 0;
-        for (int i = 0; i < import->model->parameter_count; i++)
-            count += (double)import->model->parameters[i].count;
-        printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
-               import->name, import->layout, quantity_count(count).text, import->shards->count,
-               import->tokenizer ? ", with tokenizer" : "", spec);
-        written_message(import->out, "moec generate %s --prompt TEXT", import->out);
+        report(import, spec);
     } else if (made) {
         remove(weights);
         remove(spec);
@@ -267,8 +280,7 @@ static void release(Import *import) {
     free(import->name);
 }
 
-int command_import(int argc, char **argv) {
-    const Command *command = command_row("import");
+int command_import(const Command *command, int argc, char **argv) {
     Import import = {0};
     const char *name = NULL;
     const Option table[] = {
@@ -277,6 +289,7 @@ int command_import(int argc, char **argv) {
          "custom layouts (default: those of the standard library)"},
         {OPTION_TEXT, "--name", "NAME", &name, "name of the model (default: of the directory)"},
         {OPTION_FLAG, "--no-tokenizer", NULL, &import.bare, "import without the tokenizer"},
+        {OPTION_FLAG, "--json", NULL, &import.json, "result as JSON"},
         SET_OPTION(&import.sets),
         {.kind = OPTION_END},
     };

@@ -3,6 +3,7 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
+#include "tools/command/line/json_result.h"
 #include "data/shards.h"
 #include "training/checkpoint.h"
 
@@ -37,9 +38,7 @@ static void print_json(const Shards *shards) {
     json_t *list = json_array();
     for (int i = 0; i < shards->count; i++)
         json_array_append_new(list, entry_json(shards->entries[i]));
-    json_dumpf(list, stdout, JSON_INDENT(2));
-    puts("");
-    json_decref(list);
+    json_result_print(list);
 }
 
 static void print_table(const Shards *shards) {
@@ -64,14 +63,14 @@ static char *path_of(const char *operand) {
     return run ? run : memory_format("%s", operand);
 }
 
-int command_tensors(int argc, char **argv) {
+int command_tensors(const Command *command, int argc, char **argv) {
     const char *operand;
     bool json = false;
     const Option table[] = {
         {OPTION_FLAG, "--json", NULL, &json, "list of name, type, shape and bytes as JSON"},
         {.kind = OPTION_END},
     };
-    int code = arguments_read(command_row("tensors"), table, argc, argv, &operand);
+    int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
     char *path = path_of(operand);
     Shards *shards = shards_open(path);

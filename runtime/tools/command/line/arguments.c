@@ -78,7 +78,7 @@ static void make_table(Reading *reading, const Option *options) {
     while (options->kind != OPTION_END) add_option(reading, *options++);
     int count;
     Setting *settings = flag_settings(&count);
-    if (command->settings & ~(unsigned)(SET_THREADS | SET_WAIT))
+    if (command->settings & ~(unsigned)(SET_THREADS | SET_WAIT | STOPS_WITH_0))
         add_option(reading, (Option){.kind = OPTION_GROUP, .name = "model settings"});
     for (int i = 0; i < count; i++)
         if (settings[i].mask & command->settings)
@@ -346,6 +346,7 @@ static void apply_settings(const Reading *reading) {
 
 static void apply_common(const Reading *reading) {
     message_level(common.quiet ? -1 : common.verbose);
+    moec_print_notes(!common.quiet);
     if (common.color) message_color(common.color);
     const unsigned settings = reading->command->settings;
     if (settings & SET_THREADS) threads_begin(whole_line, common.threads, settings & SET_WAIT);
@@ -409,6 +410,6 @@ void arguments_describe(const Command *command, ShowOptions *show, void *data) {
     char *argv[] = {(char *)(uintptr_t)command->name, NULL};
     description.show = show;
     description.data = data;
-    command->run(1, argv);
+    command->run(command, 1, argv);
     description.show = NULL;
 }

@@ -36,12 +36,14 @@ enum {
     SET_PRECISION = 4, /* --precision */
     SET_STORAGE = 8,   /* --weight-dtype, --kv-cache-dtype */
     SET_THREADS = 16,  /* --threads */
-    SET_WAIT = 32      /* a short active wait of threads: the command runs kernels */
+    SET_WAIT = 32,     /* a short active wait of threads: the command runs kernels */
+    STOPS_WITH_0 = 64  /* no flag: SIGINT and SIGTERM end the command with exit code 0 */
 };
 
 typedef struct Command {
     const char *name;
-    int (*run)(int argc, char **argv);
+    /* self: this row */
+    int (*run)(const struct Command *self, int argc, char **argv);
     const char *group;       /* heading in `moec help`; NULL: not listed */
     unsigned settings;       /* of the enum above */
     const char *forms;       /* the part of the usage line after the name */
@@ -49,6 +51,11 @@ typedef struct Command {
     const char *examples[2]; /* without "moec " */
     const char *failure;     /* meaning of exit code 1; NULL: invalid input */
 } Command;
+
+typedef struct CommandList {
+    const Command *rows;
+    int count;
+} CommandList;
 
 enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
 

@@ -2,6 +2,14 @@
 
 #include <string.h>
 
+static int completion(const Command *self, int argc, char **argv) {
+    return command_completion(self, command_table(), argc, argv);
+}
+
+static int reference(const Command *self, int argc, char **argv) {
+    return command_reference(self, command_table(), argc, argv);
+}
+
 #define DIVERGED "invalid input or diverged training"
 
 /* Commands of a group are adjacent, in the order of `moec help`. */
@@ -42,7 +50,7 @@ static const Command commands[] = {
     {"serve",
      command_serve,
      "Use",
-     SET_PRECISION | SET_STORAGE | SET_THREADS | SET_WAIT,
+     SET_PRECISION | SET_STORAGE | SET_THREADS | SET_WAIT | STOPS_WITH_0,
      "RUN [options]",
      "Serve completions and chats over HTTP with the OpenAI API.",
      {"serve run --port 8000", "serve run --parallel 16 --weight-dtype int8"},
@@ -76,9 +84,9 @@ static const Command commands[] = {
      command_doc,
      "Inspect",
      0,
-     "[NAME|FILE.moe|FILE.moe:NAME] [options]",
-     "Describe layers, optimizers, schedules, functions and their options.",
-     {"doc attention", "doc train.lr --json"},
+     "[NAME|FILE.moe|FILE.moe:NAME|CODE] [options]",
+     "Describe layers, optimizers, schedules, functions, options, errors.",
+     {"doc attention", "doc E0136"},
      NULL},
     {"tensors",
      command_tensors,
@@ -240,7 +248,7 @@ static const Command commands[] = {
       "dump examples/first.moe --after fuse --mode decode"},
      NULL},
     {"completion",
-     command_completion,
+     completion,
      "Develop",
      0,
      "bash|zsh|fish",
@@ -265,7 +273,7 @@ static const Command commands[] = {
      {"precompile build/kernels"},
      NULL},
     {"reference",
-     command_reference,
+     reference,
      NULL,
      0,
      "cli|man|models|options|renamed [COMMAND]",
@@ -283,9 +291,8 @@ static const struct {
     {"prepare", "precompile"},
 };
 
-const Command *command_table(int *count) {
-    *count = (int)(sizeof commands / sizeof commands[0]);
-    return commands;
+CommandList command_table(void) {
+    return (CommandList){commands, (int)(sizeof commands / sizeof commands[0])};
 }
 
 const Command *command_row(const char *name) {

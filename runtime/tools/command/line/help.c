@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "base/version.h"
-#include "tools/command/line/commands.h"
 #include "tools/command/line/environment.h"
 #include "tools/command/line/flags.h"
 
@@ -19,6 +18,7 @@ static const struct {
     {"RUN", "run directory or checkpoint, as moec train and moec import write them"},
     {"DATA", "text, token file, directory, quoted pattern, or examples (safetensors)"},
     {"NAME", "layer, optimizer, schedule, function or option; default: all names"},
+    {"CODE", "error code, such as E0136"},
     {"INPUT", "text file, directory, quoted pattern, or - for stdin"},
 };
 
@@ -53,8 +53,11 @@ char *help_flag(const Option *option) {
 }
 
 char *help_exit_codes(const Command *command) {
-    return memory_format("0 success; 1 %s; 2 usage error; 130 or 143 after SIGINT or SIGTERM",
-                         command->failure ? command->failure : "invalid input");
+    bool stops = command->settings & STOPS_WITH_0;
+    return memory_format("0 success%s; 1 %s; 2 usage error%s",
+                         stops ? ", also after SIGINT or SIGTERM" : "",
+                         command->failure ? command->failure : "invalid input",
+                         stops ? "" : "; 130 or 143 after SIGINT or SIGTERM");
 }
 
 /* Prints the text in columns from `left` on, where the cursor is. */
@@ -122,14 +125,13 @@ static void print_group(FILE *file, const Command *first, int count) {
     fputc('\n', file);
 }
 
-void help_overview(FILE *file) {
-    int count;
-    const Command *commands = command_table(&count);
+void help_overview(FILE *file, CommandList all) {
+    const Command *commands = all.rows;
     fprintf(
         file,
         "moec %s: compiler and runtime for sequence models\n\nusage: moec COMMAND [options]\n\n",
         MOEC_VERSION);
-    for (int i = 0, next; i < count && commands[i].group; i = next) {
+    for (int i = 0, next; i < all.count && commands[i].group; i = next) {
         for (next = i + 1;
              commands[next].group && !strcmp(commands[next].group, commands[i].group);)
             next++;

@@ -9,7 +9,7 @@
 /* Usage, summary, operands, options in groups, examples and exit codes of a command. */
 void help_print(const Command *command, const Option *options);
 /* All commands in groups: at most 24 lines. */
-void help_overview(FILE *file);
+void help_overview(FILE *file, CommandList all);
 
 /* The environment variables. */
 void help_environment(void);

@@ -116,9 +116,9 @@ static void print_settings(void) {
     printf("\n");
 }
 
-static int print_cli(void) {
-    int count;
-    const Command *commands = command_table(&count);
+static int print_cli(CommandList all) {
+    const Command *commands = all.rows;
+    const int count = all.count;
     printf("# Command line\n\n"
            "`moec COMMAND --help` prints the section of a command. `moec completion bash` prints "
            "shell completion.\n"
@@ -214,15 +214,14 @@ static void print_page(const Command *command, const Option *options, void *data
     free(codes);
 }
 
-static int print_overview_page(void) {
-    int count, variable_count;
-    const Command *commands = command_table(&count);
+static int print_overview_page(CommandList all) {
+    int variable_count;
     const EnvironmentVariable *variables = environment_variables(&variable_count);
     print_title("moec", "compiler and runtime for sequence models");
     printf(".SH SYNOPSIS\n.B moec\n.I COMMAND\n[options]\n.SH COMMANDS\n");
-    for (int i = 0; i < count && commands[i].group; i++) {
-        char *page = memory_format("moec-%s(1)", commands[i].name);
-        print_roff_pair(page, commands[i].summary);
+    for (int i = 0; i < all.count && all.rows[i].group; i++) {
+        char *page = memory_format("moec-%s(1)", all.rows[i].name);
+        print_roff_pair(page, all.rows[i].summary);
         free(page);
     }
     printf(".SH EXIT STATUS\n0 success; 1 invalid input, failed verification or diverged training; "
@@ -278,24 +277,27 @@ static void print_old_flags(const Command *command, const Option *options, void 
     }
 }
 
-static int print_renamed(void) {
-    int count;
-    const Command *commands = command_table(&count);
-    for (int i = 0; i < count; i++) arguments_describe(&commands[i], print_old_flags, NULL);
+static int print_renamed(CommandList all) {
+    for (int i = 0; i < all.count; i++) arguments_describe(&all.rows[i], print_old_flags, NULL);
     return 0;
 }
 
-int command_reference(int argc, char **argv) {
-    const Command *command = command_row("reference");
+static const Command *find_command(CommandList all, const char *name) {
+    for (int i = 0; i < all.count; i++)
+        if (!strcmp(all.rows[i].name, name)) return &all.rows[i];
+    return NULL;
+}
+
+int command_reference(const Command *command, CommandList all, int argc, char **argv) {
     const Option table[] = {{.kind = OPTION_END}};
     TextList operands = {0};
     int code = arguments_read_all(command, table, argc, argv, &operands);
     if (code >= 0) return code;
     const char *form = operands.items[0], *name = operands.count > 1 ? operands.items[1] : NULL;
-    const Command *page = name ? command_row(name) : NULL;
-    if (!strcmp(form, "cli")) return print_cli();
-    if (!strcmp(form, "renamed")) return print_renamed();
-    if (!strcmp(form, "man") && !name) return print_overview_page();
+    const Command *page = name ? find_command(all, name) : NULL;
+    if (!strcmp(form, "cli")) return print_cli(all);
+    if (!strcmp(form, "renamed")) return print_renamed(all);
+    if (!strcmp(form, "man") && !name) return print_overview_page(all);
     if (!strcmp(form, "man") && page) {
         arguments_describe(page, print_page, NULL);
         return 0;

@@ -24,20 +24,16 @@ static void print_list(const char *argument) {
     for (; *argument; argument++) putchar(*argument == '|' ? ' ' : *argument);
 }
 
-static void print_commands(void) {
-    int count;
-    const Command *commands = command_table(&count);
-    for (int i = 0; i < count && commands[i].group; i++) printf("%s ", commands[i].name);
+static void print_commands(CommandList all) {
+    for (int i = 0; i < all.count && all.rows[i].group; i++) printf("%s ", all.rows[i].name);
     printf("help version");
 }
 
 typedef void Each(const Command *command, const Option *options, void *data);
 
-static void each_command(Each *each, void *data) {
-    int count;
-    const Command *commands = command_table(&count);
-    for (int i = 0; i < count && commands[i].group; i++)
-        arguments_describe(&commands[i], each, data);
+static void each_command(CommandList all, Each *each) {
+    for (int i = 0; i < all.count && all.rows[i].group; i++)
+        arguments_describe(&all.rows[i], each, NULL);
 }
 
 /* ---- bash and zsh ---- */
@@ -74,18 +70,18 @@ static void print_values(const Command *command, const Option *options, void *da
 
 /* The part that bash and zsh share: sets `flags`, `kind` and `values` from `command`, `previous`,
  * and the array `words`, whose first element is moec. */
-static void print_tables(void) {
+static void print_tables(CommandList all) {
     printf("_moec_tables() {\n"
            "    flags= values= kind=file spec=\n"
            "    case $command in\n");
-    each_command(print_flags, NULL);
+    each_command(all, print_flags);
     printf("    help) kind=list values='");
-    print_commands();
+    print_commands(all);
     printf("' ;;\n"
            "    esac\n"
            "    [ \"$command\" = completion ] && kind=list values='bash zsh fish'\n"
            "    case \"$command $previous\" in\n");
-    each_command(print_values, NULL);
+    each_command(all, print_values);
     printf("    *' --set')\n"
            "        kind=set\n"
            "        for spec in \"${words[@]}\"; do\n"
@@ -104,9 +100,9 @@ static void print_tables(void) {
            "}\n\n");
 }
 
-static void print_bash(void) {
+static void print_bash(CommandList all) {
     printf("# Completion of moec for bash, written by `moec completion bash`.\n\n");
-    print_tables();
+    print_tables(all);
     printf("_moec() {\n"
            "    local line=${COMP_LINE:0:COMP_POINT} word previous command flags values kind spec\n"
            "    local -a words\n"
@@ -117,7 +113,7 @@ static void print_bash(void) {
            "    COMPREPLY=()\n"
            "    if [ ${#words[@]} -le 1 ]; then\n"
            "        COMPREPLY=($(compgen -W '");
-    print_commands();
+    print_commands(all);
     printf("' -- \"$word\"))\n"
            "        return\n"
            "    fi\n"
@@ -138,15 +134,15 @@ static void print_bash(void) {
            "complete -F _moec moec\n");
 }
 
-static void print_zsh(void) {
+static void print_zsh(CommandList all) {
     printf("#compdef moec\n# Completion of moec for zsh, written by `moec completion zsh`.\n\n");
-    print_tables();
+    print_tables(all);
     printf("_moec() {\n"
            "    local word=${words[CURRENT]} previous=${words[CURRENT-1]} command=${words[2]}\n"
            "    local flags values kind spec\n"
            "    if ((CURRENT == 2)); then\n"
            "        compadd -- ");
-    print_commands();
+    print_commands(all);
     printf("\n"
            "        return\n"
            "    fi\n"
@@ -210,7 +206,7 @@ static void print_fish_command(const Command *command, const Option *options, vo
         if (options->kind != OPTION_GROUP) print_fish_option(command, options);
 }
 
-static void print_fish(void) {
+static void print_fish(CommandList all) {
     printf("# Completion of moec for fish, written by `moec completion fish`.\n\n"
            "function __moec_options\n"
            "    for word in (commandline -opc)\n"
@@ -227,21 +223,20 @@ static void print_fish(void) {
            "end\n\n"
            "complete -c moec -n 'not __fish_use_subcommand' -a '(__moec_models)'\n"
            "complete -c moec -n '__fish_seen_subcommand_from completion' -xa 'bash zsh fish'\n");
-    each_command(print_fish_command, NULL);
+    each_command(all, print_fish_command);
 }
 
-int command_completion(int argc, char **argv) {
-    const Command *command = command_row("completion");
+int command_completion(const Command *command, CommandList all, int argc, char **argv) {
     const Option table[] = {{.kind = OPTION_END}};
     const char *shell;
     int code = arguments_read(command, table, argc, argv, &shell);
     if (code >= 0) return code;
     if (!strcmp(shell, "bash"))
-        print_bash();
+        print_bash(all);
     else if (!strcmp(shell, "zsh"))
-        print_zsh();
+        print_zsh(all);
     else if (!strcmp(shell, "fish"))
-        print_fish();
+        print_fish(all);
     else
         return arguments_wrong(command, NULL, "moec completion expects bash, zsh or fish, got '%s'",
                                shell);

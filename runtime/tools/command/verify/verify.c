@@ -185,8 +185,7 @@ static void print_json(const Options *options, json_t *reports) {
     if (report) puts("");
 }
 
-int command_verify(int argc, char **argv) {
-    const Command *command = command_row("verify");
+int command_verify(const Command *command, int argc, char **argv) {
     Options options = {.device = "cpu", .batch = -1, .context = -1, .seed = 1};
     const Option table[] = {
         DEVICE_OPTION(&options.device),

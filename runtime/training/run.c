@@ -1,0 +1,385 @@
+#include "training/run.h"
+
+#include "abi/json_make.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/json_number.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "model/examples.h"
+#include "training/account.h"
+#include "training/differences.h"
+#include "training/measure.h"
+#include "training/texts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void begin_phase(const TrainRun *run, const char *phase) {
+    if (run->options.on_phase) run->options.on_phase(phase);
+}
+
+static bool compile(TrainRun *run, Device *device, MoecCompiler *compiler) {
+    const GraphShape shapes[] = {
+        {.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
+    run->settings = settings_of(compiler);
+    if (run->options.steps >= 0) run->settings.steps = run->options.steps;
+    if (run->options.seed >= 0) run->settings.seed = run->options.seed;
+    run->bundle = memory_format("%s", moec_bundle(compiler));
+    run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
+    moec_close(compiler);
+    if (!run->model) return false;
+    const MoecGraphEntry *train = model_graph(run->model, MOEC_GRAPH_TRAIN);
+    const MoecGraphEntry *measure = model_graph(run->model, MOEC_GRAPH_MEASURE);
+    if (!train || !measure || !run->model->table->update)
+        return error_message("end the model in `loss = ...`",
+                             "this model cannot be trained: it has no loss or no optimizer");
+    run->train = call_open(run->model, train, NULL);
+    run->measure = run->train ? call_open(run->model, measure, NULL) : NULL;
+    return run->measure != NULL;
+}
+
+/* The end of the data is validation data. */
+static void hold_out(TrainRun *run, uint64_t window) {
+    uint64_t windows = order_held_out(run->data->count, window);
+    run->held_windows = windows;
+    bool apart = run->data->record; /* examples share nothing, windows of tokens one token */
+    run->held_stride = apart ? window : window - 1;
+    uint64_t held = windows ? windows * run->held_stride + !apart : 0;
+    run->train_tokens = run->data->count - held;
+    run->held_start = run->train_tokens;
+}
+
+/* Sequences at equal distances in the validation data of its own. */
+static bool spread_out(TrainRun *run, uint64_t window) {
+    uint64_t count = run->other->count;
+    if (count < window)
+        return error_message("use more data or a shorter context: -c N",
+                             "%s has %" PRIu64 " tokens, but one training sequence needs %" PRIu64,
+                             run->options.validation, count, window);
+    size_t record = run->other->record;
+    uint64_t windows = record ? count / record : (count - 1) / (window - 1);
+    run->held_windows = windows < ORDER_HELD_OUT ? windows : ORDER_HELD_OUT;
+    run->held_stride = run->held_windows > 1 ? (count - window) / (run->held_windows - 1) : 0;
+    if (record) run->held_stride -= run->held_stride % record;
+    run->held_start = 0;
+    run->train_tokens = run->data->count;
+    return true;
+}
+
+/* Opens the tokenizer of the options, of the resumed run, or of the run with the initial weights,
+ * and the files of that run. */
+static bool open_tokenizer(TrainRun *run) {
+    const RunOptions *options = &run->options;
+    char *last = path_join(options->out, "last.safetensors");
+    bool begun = options->resume && file_exists(last);
+    Safetensors *file = begun           ? safetensors_open(last)
+                        : options->from ? checkpoint_open(options->from)
+                                        : NULL;
+    bool good = file || (!begun && !options->from);
+    if (file) run->files = checkpoint_files(file);
+    if (good && options->tokenizer)
+        good = (run->tokenizer = tokenizer_open(options->tokenizer)) != NULL;
+    else if (file)
+        good = checkpoint_tokenizer(file, &run->tokenizer);
+    safetensors_close(file);
+    free(last);
+    return good;
+}
+
+static bool open_data(TrainRun *run) {
+    const RunOptions *options = &run->options;
+    begin_phase(run, "reading the data");
+    uint64_t window = (uint64_t)call_context(run->train) + 1;
+    if (!open_tokenizer(run)) return false;
+    run->data = texts_open(options->data, run->tokenizer, run->train);
+    if (!run->data) return false;
+    if (options->validation) {
+        run->other = texts_open(options->validation, run->tokenizer, run->train);
+        if (!run->other || !spread_out(run, window)) return false;
+    } else {
+        hold_out(run, window);
+    }
+    return run->train_tokens >= window ||
+           error_message("use more data or a shorter context: -c N",
+                         "%s has %" PRIu64 " tokens, but one training sequence needs %" PRIu64,
+                         options->data, run->data->count, window);
+}
+
+/* Restores the state from the checkpoint of the run. */
+static bool resume(TrainRun *run, const char *path) {
+    Safetensors *file = safetensors_open(path);
+    if (!file) return false;
+    bool good = checkpoint_place(file, &run->place);
+    if (good) differences_tell(safetensors_note(file, "spec"), run->bundle);
+    good = good && model_read(run->model, file, true);
+    if (good && run->options.seed >= 0 && (uint64_t)run->options.seed != run->place.seed)
+        good = error_message("omit --seed", "the run began with seed %" PRIu64 ", not %ld",
+                             run->place.seed, run->options.seed);
+    if (good && run->place.tokens != run->data->count)
+        note_message("the data has changed since the last run: %" PRIu64 " tokens, not %" PRIu64,
+                     run->data->count, run->place.tokens);
+    const char *kept = safetensors_note(file, "tokenizer");
+    size_t length;
+    if (good && kept && strcmp(kept, tokenizer_json(run->tokenizer, &length)) != 0)
+        note_message("the tokenizer has changed since the start of the run");
+    run->place.tokens = run->data->count;
+    run->saved = run->place.step;
+    safetensors_close(file);
+    return good;
+}
+
+static bool write_run_info(const TrainRun *run) {
+    const RunOptions *options = &run->options;
+    double sequences = (double)run->train->graph->batch * (double)run->settings.accumulate;
+    Account account = {
+        .command = options->command,
+        .model = run->model->table->model,
+        .spec = run->bundle,
+        .device = run->model->device->name,
+        .data = options->data,
+        .validation = options->validation,
+        .tokenizer = options->tokenizer,
+        .seed = run->place.seed,
+        .data_tokens = run->data->count,
+        .step = run->place.step,
+        .steps = run->settings.steps,
+        .tokens_per_step = sequences * (run->data->record ? 1 : (double)call_context(run->train)),
+        .text = run->data->bytes,
+    };
+    return account_write(options->out, &account);
+}
+
+/* Initial weights, or those of another run. */
+static bool begin(TrainRun *run) {
+    const RunOptions *options = &run->options;
+    model_initialise(run->model, run->place.seed);
+    if (!options->from) return true;
+    Safetensors *file = checkpoint_open(options->from);
+    bool good = file && model_begin(run->model, file, options->missing);
+    safetensors_close(file);
+    return good;
+}
+
+/* Values of the probes; the first one that is not finite causes a note. */
+static json_t *measured_json(TrainRun *run, const Probes *probes) {
+    const char *wrong;
+    json_t *measured = probes_json(probes, &wrong);
+    if (wrong && !run->probe_told)
+        note_message("step %ld: %s is not a finite number; it is null in the log", run->place.step,
+                     wrong);
+    run->probe_told |= wrong != NULL;
+    return measured;
+}
+
+static bool log_step(TrainRun *run, const StepResult *result, double seconds) {
+    json_t *line = json_make("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)run->place.step,
+                             "loss", result->loss, "grad_norm", result->norm, "lr",
+                             json_number(result->rate), "seconds", seconds);
+    json_t *measured = measured_json(run, run->stepper.probes);
+    json_object_update(line, measured);
+    json_decref(measured);
+    return record_write(&run->record, line);
+}
+
+static bool save(TrainRun *run, const char *name, bool optimizer) {
+    begin_phase(run, "writing the checkpoint");
+    char *path = path_join(run->options.out, name);
+    size_t length;
+    const Companions companions = {
+        .tokenizer = run->tokenizer ? tokenizer_json(run->tokenizer, &length) : NULL,
+        .files = run->files};
+    bool good =
+        checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
+    free(path);
+    if (good && optimizer) run->saved = run->place.step;
+    return good;
+}
+
+/* Adds the probes on validation data to the log line: "val_first_token". */
+static void log_measured(json_t *line, json_t *measured) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(measured, name, value) {
+        char *held = memory_format("val_%s", name);
+        json_object_set(line, held, value);
+        free(held);
+    }
+    json_decref(measured);
+}
+
+/* Evaluates on validation data, logs the result, and saves the weights if they are the best so
+ * far. */
+static bool measure(TrainRun *run) {
+    Evaluation found;
+    Probes *probes = probes_open(run->measure);
+    bool good = measure_loss(run->measure, run->other ? run->other : run->data, run->held_start,
+                             run->held_stride, run->held_windows, probes, &found);
+    json_t *measured = good ? measured_json(run, probes) : NULL;
+    probes_close(probes);
+    if (!good) return false;
+    run->validation = found.nats;
+    json_t *line = json_make("{s:I, s:o}", "step", (json_int_t)run->place.step, "val_loss",
+                             json_number(found.nats));
+    if (!run->data->record)
+        json_object_set_new(line, run->data->bytes ? "val_bits_per_byte" : "val_bits_per_token",
+                            json_number(found.nats / log(2)));
+    log_measured(line, measured);
+    if (!record_write(&run->record, line)) return false;
+    if (!isfinite(found.nats))
+        note_message("step %ld: the validation loss is not a finite number", run->place.step);
+    if (!(found.nats < run->place.best)) return true;
+    run->place.best = found.nats;
+    return save(run, "best.safetensors", false);
+}
+
+static bool validate(TrainRun *run) {
+    if (!run->held_windows) return true;
+    begin_phase(run, "evaluation");
+    return model_take_averages(run->model) && measure(run) && model_give_averages(run->model);
+}
+
+/* Prints a note about the last checkpoint; returns false. */
+static bool report_kept_checkpoint(const TrainRun *run) {
+    if (run->saved >= 0)
+        note_message("the checkpoint of step %ld is kept in %s", run->saved, run->options.out);
+    return false;
+}
+
+static bool stop_diverged(TrainRun *run, long step, const char *what, const char *why) {
+    run->diverged = true;
+    record_write(&run->record, json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
+    error_message("lower --lr, set train.grad_clip, or use a longer warmup",
+                  "step %ld: %s%s; training has stopped", step, what, why);
+    return report_kept_checkpoint(run);
+}
+
+static bool stop_for_nonsense(TrainRun *run, long step, const char *what) {
+    return stop_diverged(run, step, what, " is not a finite number");
+}
+
+static bool stop_above_limit(TrainRun *run, double loss) {
+    char text[96];
+    snprintf(text, sizeof text, " is %.4g, more than %g", loss, run->options.limit);
+    return stop_diverged(run, run->place.step, "the loss", text);
+}
+
+/* The step after which this call stops. */
+static long last_step(const TrainRun *run) {
+    long steps = run->settings.steps, until = run->options.until;
+    return until > 0 && until < steps ? until : steps;
+}
+
+/* A checkpoint with values that are not finite must not replace a good one. */
+static bool is_finite(TrainRun *run) {
+    bool finite;
+    return model_finite(run->model, &finite) &&
+           (finite ||
+            stop_for_nonsense(run, run->place.step, "a weight or a state of the optimizer"));
+}
+
+static bool due(long every, long step, long steps) {
+    return step == steps || (every > 0 && step % every == 0);
+}
+
+/* One step with logging, evaluation and checkpoints; false to stop. */
+static bool one_step(TrainRun *run) {
+    const Settings *settings = &run->settings;
+    StepResult result;
+    double began = seconds_now();
+    begin_phase(run, "training step");
+    if (!step_run(&run->stepper, run->place.step, run->place.position, &result)) return false;
+    if (!isfinite(result.loss) || !isfinite(result.norm))
+        return stop_for_nonsense(run, run->place.step + 1,
+                                 isfinite(result.loss) ? "the norm of the gradient" : "the loss");
+    run->place.step++;
+    run->place.position += (uint64_t)(run->train->graph->batch * settings->accumulate);
+    bool evaluates = due(settings->evaluate, run->place.step, last_step(run));
+    if (!log_step(run, &result, seconds_now() - began)) return false;
+    if (run->options.limit > 0 && result.loss > run->options.limit)
+        return stop_above_limit(run, result.loss);
+    if (evaluates && !(is_finite(run) && validate(run))) return false;
+    if (run->options.on_step)
+        run->stopped = run->options.on_step(run->options.context, run, &result, evaluates);
+    if (!run->stopped && !due(settings->checkpoint, run->place.step, last_step(run))) return true;
+    return is_finite(run) && (save(run, "last.safetensors", true) || report_kept_checkpoint(run));
+}
+
+/* Whether the checkpoints of the run can be used; false after a message. */
+static bool read_back(const TrainRun *run) {
+    static const char *const names[] = {"last.safetensors", "best.safetensors"};
+    bool good = true;
+    for (int i = 0; i < 2 && good; i++) {
+        char *path = path_join(run->options.out, names[i]);
+        good = (i && !file_exists(path)) || checkpoint_readable(path);
+        free(path);
+    }
+    return good;
+}
+
+/* ---- for callers ---- */
+
+bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOptions *options) {
+    *run = (TrainRun){.options = *options, .saved = -1, .validation = NAN};
+    return compile(run, device, compiler) && open_data(run);
+}
+
+bool run_start(TrainRun *run) {
+    const RunOptions *options = &run->options;
+    char *last = path_join(options->out, "last.safetensors"),
+         *log = path_join(options->out, "log.jsonl");
+    bool begun = file_exists(last), good = true;
+    if (!options->resume && (begun || file_exists(log)))
+        good = error_message("add --resume to continue it, or choose another --out",
+                             "%s already contains a run", options->out);
+    run->place =
+        (Place){.seed = (uint64_t)run->settings.seed, .best = INFINITY, .tokens = run->data->count};
+    if (good && begun)
+        good = resume(run, last);
+    else
+        good = good && begin(run);
+    good = good && folder_make(options->out);
+    good = good && record_open(&run->record, log, run->place.step) && write_run_info(run);
+    if (good && options->tensorboard)
+        good = record_events(&run->record, options->out, run->place.step);
+    free(last);
+    free(log);
+    return good;
+}
+
+RunEnd run_train(TrainRun *run) {
+    long steps = last_step(run);
+    run->stepper = (Stepper){
+        .train = run->train,
+        .data = run->data,
+        .order = {.seed = run->place.seed,
+                  .count = run->train_tokens,
+                  .context = call_context(run->train),
+                  .record = run->data->record},
+        .settings = run->settings,
+        .seed = run->place.seed,
+    };
+    if (!step_prepare(&run->stepper)) return RUN_FAILED;
+    if (steps == 0 && run->saved < 0)
+        return save(run, "last.safetensors", true) && read_back(run) ? RUN_INITIALIZED : RUN_FAILED;
+    if (run->place.step >= steps) return RUN_COMPLETE;
+    while (run->place.step < steps && !run->stopped)
+        if (!one_step(run)) return RUN_FAILED;
+    return read_back(run) ? RUN_TRAINED : RUN_FAILED;
+}
+
+void run_close(TrainRun *run) {
+    begin_phase(run, NULL);
+    step_release(&run->stepper);
+    record_close(&run->record);
+    data_close(run->data);
+    data_close(run->other);
+    tokenizer_close(run->tokenizer);
+    json_decref(run->files);
+    call_close(run->train);
+    call_close(run->measure);
+    model_close(run->model);
+    free(run->bundle);
+}

@@ -1,0 +1,68 @@
+/* run: a training run: data, held-out split, steps, evaluations, checkpoints, log, resume,
+ * divergence and interruption. The files of a run directory are those of runtime/FILES.md. */
+#ifndef RUN_H
+#define RUN_H
+
+#include "training/record.h"
+#include "training/step.h"
+#include "training/checkpoint.h"
+
+typedef struct TrainRun TrainRun;
+
+typedef struct RunOptions {
+    const char *data, *out;
+    const char *validation; /* NULL: the end of `data` */
+    const char *tokenizer;  /* NULL: that of the resumed run or of `from`; none = text is bytes */
+    const char *from;       /* run or checkpoint with the initial weights; NULL: random weights */
+    bool missing;           /* random initialization of parameters that `from` does not have */
+    long steps, seed;       /* -1: of the spec */
+    long until;             /* step to stop after; 0: the last one */
+    double limit;           /* of the loss; 0: none */
+    bool resume, tensorboard, no_cache;
+    char **command; /* for run.json, NULL-terminated; NULL: none */
+    /* Called when a phase begins, with its name; NULL: not called. */
+    void (*on_phase)(const char *phase);
+    /* Called after each step, before its checkpoint. evaluated: the step has a validation loss.
+     * True: stop after this step, with a checkpoint. NULL: not called. */
+    bool (*on_step)(void *context, const TrainRun *run, const StepResult *result, bool evaluated);
+    void *context;
+} RunOptions;
+
+struct TrainRun {
+    RunOptions options;
+    char *bundle; /* the spec with all its files */
+    Settings settings;
+    Model *model;
+    Call *train, *measure;
+    Tokenizer *tokenizer; /* NULL: text is bytes */
+    json_t *files;        /* stored with the weights, or NULL */
+    Data *data, *other;   /* other: validation data of its own */
+    uint64_t train_tokens, held_start, held_stride, held_windows;
+    Place place;
+    long saved; /* step of the checkpoint on disk; -1: none */
+    Stepper stepper;
+    Record record;
+    double validation; /* last validation loss in nats/token; NaN before the first evaluation */
+    bool probe_told;   /* the note about a probe that is not finite was printed */
+    bool stopped;      /* by on_step */
+    bool diverged;     /* the run failed because a loss or gradient was not finite or too large */
+};
+
+typedef enum RunEnd {
+    RUN_FAILED,      /* after a message; the last checkpoint is kept */
+    RUN_INITIALIZED, /* 0 steps: the initial weights are written */
+    RUN_COMPLETE,    /* the checkpoint has all steps already */
+    RUN_TRAINED      /* to the last step, to `until`, or until on_step stopped it */
+} RunEnd;
+
+/* Compiles the spec, releases the compiler, and opens the tokenizer and the data. run_close
+ * releases the run in any case; the device must exist until then. False after a message. */
+bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOptions *options);
+/* Restores the checkpoint of the run, or initializes the weights; opens the log. False after a
+ * message. */
+bool run_start(TrainRun *run);
+/* Trains. After every end but RUN_FAILED, the checkpoints have been read back. */
+RunEnd run_train(TrainRun *run);
+void run_close(TrainRun *run);
+
+#endif
