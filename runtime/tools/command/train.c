@@ -136,6 +136,7 @@ static void print_json(const TrainRun *run, const char *status) {
 
 /* Prints the result of a run and returns the exit code. */
 static int report_end(const TrainRun *run, RunEnd end, bool json) {
+    const long until = run->options.until < run->settings.steps ? run->options.until : 0;
     const bool unfinished = run->place.step < run->settings.steps;
     progress_clear();
     if (end == RUN_FAILED && (!json || !run->diverged)) return EXIT_INPUT;
@@ -146,8 +147,10 @@ static int report_end(const TrainRun *run, RunEnd end, bool json) {
                         : unfinished             ? "stopped"
                                                  : "done");
     else if (end == RUN_COMPLETE)
-        printf("%s is complete at step %ld; --resume --steps N continues it\n", run->options.out,
-               run->place.step);
+        printf(
+            "%s is complete: it is at step %ld, and %s is %ld; --resume --steps N continues it\n",
+            run->options.out, run->place.step, until ? "--stop-after" : "train.steps",
+            until ? until : run->settings.steps);
     else if (end == RUN_INITIALIZED)
         printf("initialized; no step was run\n");
     else
@@ -243,7 +246,8 @@ int command_train(const Command *command, int argc, char **argv) {
                                : options.out ? "--data"
                                              : "--data and --out");
     if (options.missing && !options.from)
-        return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
+        return arguments_wrong(command, "add --init-from RUN, or omit --init-missing",
+                               "--init-missing requires --init-from RUN");
     if (times) options.on_compiled = pass_times_print;
     return open_and_train(operand, device, &sets, &options, json);
 }
