@@ -1,6 +1,7 @@
 /* driver: the table of passes and the public functions that run them. */
 #include "driver.h"
 
+#include "base/must.h"
 #include "module/lowered.h"
 
 #include <assert.h>
@@ -253,6 +254,7 @@ static void run_pass(Work *work, const struct Pass *pass) {
     int count;
     moec_pass_times(compiler, &count);
     const double start = now();
+    must_pass = pass->name;
     if (pass->run) pass->run(work);
     for (int i = 0; pass->loops && i < work->module->kernels.count; i++) {
         LoopKernel *kernel = work->module->kernels.items[i];
@@ -282,7 +284,9 @@ static void follow(void *data) {
  * error. */
 static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
     Way way = {work, after, last, machine, false};
-    return bounded(work->compiler, follow, &way) && way.good;
+    const bool ended = bounded(work->compiler, follow, &way);
+    must_pass = NULL;
+    return ended && way.good;
 }
 
 static Work work_of(MoecCompiler *compiler, Program *program) {

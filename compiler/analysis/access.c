@@ -1,5 +1,6 @@
 /* access: compares the elements of two accesses, as far as fusion requires. */
 #include "analysis/access.h"
+#include "base/must.h"
 
 typedef struct Collect {
     Arena *arena;
@@ -47,6 +48,7 @@ static bool same_start(const Expr *a, const Expr *b) {
 }
 
 bool same_iteration(const Expr *one, const Index *first, const Expr *other, const Index *second) {
+    MUST(one->count == other->count);
     for (int i = 0; i < one->count; i++) {
         const Expr *a = one->args[i], *b = other->args[i];
         if (sub_loop(a, one->tensor->axes[i]) == first &&

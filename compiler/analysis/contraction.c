@@ -10,6 +10,7 @@
  * cannot be batched become loops around the product.
  */
 #include "analysis/contraction.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -243,6 +244,7 @@ static bool place_leftover(Contraction *result, const Run *run, bool summed) {
         product->c_batch[free] = run->stride[2];
         return true;
     }
+    MUST(result->outer_count < MAX_LOOPS);
     result->outer[result->outer_count++] = (OuterLoop){run->index, summed};
     return run->single;
 }
@@ -276,6 +278,7 @@ static bool dense_shape(const Statement *statement, const ProductForm *form, Con
 Contraction *product_shape(Program *program, const Statement *statement) {
     const ProductForm *form = statement->product;
     if (!form) return NULL;
+    MUST(statement->value->kind == EXPR_APPLY && statement->value->op == OP_MUL);
     Expr *const *factors = statement->value->args;
     Contraction *result = arena_alloc(program->arena, sizeof *result);
     *result = (Contraction){.kind = form->kind,
@@ -335,6 +338,7 @@ bool product_form(const Program *program, const Statement *statement, ProductFor
 /* ---- units ---- */
 
 bool lies_in_vectors(const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     const Tensor *tensor = read->tensor;
     if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
     const Expr *last = read->args[tensor->rank - 1];
@@ -343,6 +347,7 @@ bool lies_in_vectors(const Expr *read) {
 }
 
 bool lines_begin_in_vectors(const Expr *read, long across) {
+    MUST(read->kind == EXPR_READ);
     const Tensor *tensor = read->tensor;
     const long vector = 16 / type_bytes(tensor->type);
     if (!tensor->rank || tensor->type == TYPE_INT) return false;

@@ -1,5 +1,6 @@
 /* def_use: numbers the statements in execution order and records the accesses of each tensor. */
 #include "analysis/def_use.h"
+#include "base/must.h"
 
 #include "analysis/access.h"
 
@@ -54,8 +55,14 @@ DefUse *def_use_new(Program *program) {
     return def_use;
 }
 
+/* The writes of a tensor that the snapshot contains. */
+static const List *writes_to(const DefUse *def_use, const Tensor *tensor) {
+    MUST(tensor->id < def_use->tensor_count);
+    return &def_use->writes[tensor->id];
+}
+
 bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor) {
-    const List *writes = &def_use->writes[tensor->id];
+    const List *writes = writes_to(def_use, tensor);
     if (tensor->role != ROLE_TEMP || writes->count != 1) return false;
     const TensorAccess *write = writes->items[0];
     const Statement *statement = def_use->points[write->position].statement;
@@ -82,7 +89,8 @@ static bool differs(const Expr *a, const Expr *b, const Statement *repeat) {
 }
 
 bool def_use_changes(const DefUse *def_use, const Expr *read, int position) {
-    const List *writes = &def_use->writes[read->tensor->id];
+    const List *writes = writes_to(def_use, read->tensor);
+    MUST(position >= 0 && position < def_use->count);
     const Statement *repeat = def_use->points[position].repeat;
     for (int i = 0; i < writes->count; i++) {
         const TensorAccess *write = writes->items[i];
@@ -95,7 +103,7 @@ bool def_use_changes(const DefUse *def_use, const Expr *read, int position) {
 }
 
 bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Statement *repeat) {
-    const List *writes = &def_use->writes[tensor->id];
+    const List *writes = writes_to(def_use, tensor);
     if (!repeat) return false;
     for (int i = 0; i < writes->count; i++) {
         const TensorAccess *write = writes->items[i];
@@ -107,6 +115,7 @@ bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Stateme
 }
 
 bool def_use_reads_in(const DefUse *def_use, const Tensor *tensor, const Statement *repeat) {
+    MUST(tensor->id < def_use->tensor_count);
     const List *accesses = &def_use->accesses[tensor->id];
     for (int i = 0; i < accesses->count; i++) {
         const TensorAccess *access = accesses->items[i];

@@ -6,6 +6,7 @@
  *         rows by rows: each group sums over its own rows
  */
 #include "analysis/contraction.h"
+#include "base/must.h"
 
 /* A read of one row per dispatched row. */
 typedef struct Rows {
@@ -185,7 +186,7 @@ static Index *row_of_statement(const Statement *statement) {
 
 bool grouped_shape(const Statement *statement, const ProductForm *form, Contraction *shape) {
     const Index *row = row_of_statement(statement);
-    if (!row) return false;
+    MUST(row && form->relation && form->kind != CONTRACTION_PRODUCT);
     return form->kind == CONTRACTION_ROWS_BY_WEIGHT ? rows_by_weight(statement, row, form, shape)
                                                     : rows_by_rows(statement, row, form, shape);
 }

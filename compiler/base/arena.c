@@ -1,4 +1,5 @@
 #include "base/arena.h"
+#include "base/must.h"
 
 #include <stdalign.h>
 #include <stdint.h>
@@ -151,6 +152,7 @@ int list_find(const List *list, const void *item) {
 }
 
 void list_insert(Arena *arena, List *list, int place, const List *items) {
+    MUST(place >= 0 && place <= list->count);
     int count = items->count, behind = list->count - place;
     for (int i = 0; i < count; i++) list_push(arena, list, NULL);
     if (!count) return;
@@ -163,6 +165,7 @@ void text_add_bytes(Text *text, const char *bytes, size_t length) {
     if (text->length + length + 1 > text->capacity) {
         size_t capacity = text->capacity ? text->capacity : 256;
         while (capacity < text->length + length + 1) capacity *= 2;
+        MUST(text->arena);
         char *grown = arena_alloc(text->arena, capacity);
         if (text->length) memcpy(grown, text->text, text->length);
         text->text = grown;

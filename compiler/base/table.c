@@ -1,5 +1,6 @@
 /* table: open addressing over buckets, at most half full. */
 #include "base/table.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ static void grow(Arena *arena, Table *table) {
 
 void table_add(Arena *arena, Table *table, uint64_t hash, void *item) {
     if (2 * (table->count + 1) > table->capacity) grow(arena, table);
+    MUST(2 * table->count < table->capacity);
     Bucket **slot = find_slot(table, hash);
     if (!*slot) {
         *slot = arena_alloc(arena, sizeof **slot);

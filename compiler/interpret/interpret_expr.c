@@ -1,7 +1,7 @@
 /* interpreter_expr: the values of expressions, a strip of elements at a time. */
 #include "interpret/interpreter.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static double normal(uint64_t seed, uint64_t place, uint64_t position) {
 static int slot_of(const Interpreter *interpreter, const Index *index) {
     for (int slot = interpreter->slot_count - 1; slot >= 0; slot--)
         if (interpreter->slots[slot] == index) return slot;
-    assert(!"an index that verify let through is not bound");
+    MUST(!"an index that well_formed accepted is not bound");
     return 0;
 }
 

@@ -5,6 +5,7 @@
  * every tensor has its own memory. Temporaries and outputs are zero at the start of a run;
  * gradients, states and caches keep their values. */
 #include "interpret/interpreter.h"
+#include "base/must.h"
 
 #include "ir/call.h"
 
@@ -28,6 +29,7 @@ static void order_loops(Step *step, const Statement *statement) {
 static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *statement) {
     order_loops(step, statement);
     step->first_slot = interpreter->slot_count;
+    MUST(interpreter->slot_count + step->loop_count <= MAX_SLOTS);
     for (int i = 0; i < step->loop_count; i++)
         interpreter->slots[interpreter->slot_count++] = step->loops[i];
     interpreter_prepare_address(interpreter, &step->target, statement->target);
@@ -47,6 +49,7 @@ static Step *prepare_block(Interpreter *interpreter, const Block *block) {
         if (statement->kind == STATEMENT_LOOP) prepare_loop(interpreter, step, statement);
         if (statement->kind != STATEMENT_REPEAT && !statement_is_scan(statement)) continue;
         step->first_slot = interpreter->slot_count;
+        MUST(interpreter->slot_count < MAX_SLOTS);
         interpreter->slots[interpreter->slot_count++] = statement->index;
         step->body = prepare_block(interpreter, &statement->body);
         interpreter->slot_count--;
@@ -265,10 +268,12 @@ Interpreter *interpreter_new(Program *program) {
 }
 
 double *interpreter_real(Interpreter *interpreter, const Tensor *tensor) {
+    MUST(tensor->id < interpreter->program->tensors.count);
     return interpreter->real[tensor->id];
 }
 
 long *interpreter_int(Interpreter *interpreter, const Tensor *tensor) {
+    MUST(tensor->id < interpreter->program->tensors.count);
     return interpreter->ints[tensor->id];
 }
 

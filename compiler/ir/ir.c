@@ -1,6 +1,7 @@
 /* ir: how programs are made: constructors of axes, tensors, expressions and statements, and walks
  * over them. */
 #include "ir/call.h"
+#include "base/must.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -100,7 +101,10 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
                      name, rank, MAX_RANK);
         report_help(program->reports, "split the equation, or combine two axes");
     }
-    for (int i = 0; i < tensor->rank; i++) tensor->axes[i] = axes[i];
+    for (int i = 0; i < tensor->rank; i++) {
+        MUST(axes[i]);
+        tensor->axes[i] = axes[i];
+    }
     tensor->active = 1;
     tensor->span = span;
     list_push(program->arena, &program->tensors, tensor);
@@ -112,6 +116,7 @@ void tensors_keep(Program *program, const bool *kept) {
     program->names = (Table){0};
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
+        MUST(tensor->id == i);
         if (!kept[i]) continue;
         tensor->id = count;
         program->tensors.items[count++] = tensor;
@@ -123,6 +128,7 @@ void tensors_keep(Program *program, const bool *kept) {
 long type_bytes(Type type) {
     static const long bytes[] = {[TYPE_REAL] = 4, [TYPE_INT] = 4,    [TYPE_BF16] = 2,
                                  [TYPE_INT8] = 1, [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1};
+    MUST((size_t)type < sizeof bytes / sizeof *bytes);
     return bytes[type];
 }
 
@@ -149,6 +155,7 @@ Expr *expr_number(Program *program, double number) {
 }
 
 Expr *expr_index(Program *program, Index *index) {
+    MUST(index);
     Expr *expr = expr_new(program, EXPR_INDEX, 0);
     expr->index = index;
     return expr;
@@ -157,7 +164,10 @@ Expr *expr_index(Program *program, Index *index) {
 Expr *expr_read(Program *program, Tensor *tensor, Expr *const *subs) {
     Expr *expr = expr_new(program, EXPR_READ, tensor->rank);
     expr->tensor = tensor;
-    for (int i = 0; i < tensor->rank; i++) expr->args[i] = subs[i];
+    for (int i = 0; i < tensor->rank; i++) {
+        MUST(subs[i]);
+        expr->args[i] = subs[i];
+    }
     return expr;
 }
 
@@ -255,6 +265,7 @@ static Expr *fold(Program *program, OpCode op, Expr *const *args) {
 
 Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c) {
     Expr *args[3] = {a, b, c};
+    for (int i = 0; i < op_table[op].arity; i++) MUST(args[i]);
     Expr *folded = fold(program, op, args);
     if (folded) return folded;
     Expr *expr = expr_new(program, EXPR_APPLY, op_table[op].arity);
@@ -423,6 +434,7 @@ static void add_loop(Program *program, Statement *statement, Index *index) {
 Statement *statement_loop(Program *program, Block *block, Expr *target, bool accumulate,
                           Reduction reduction, Index *const *reduced, int reduced_count,
                           Expr *value, Span span) {
+    MUST(target && value);
     Statement *statement = statement_new(program, block, STATEMENT_LOOP, span);
     statement->target = target;
     statement->accumulate = accumulate;
@@ -443,6 +455,7 @@ Statement *statement_call(Program *program, Block *block, CallKind call, Span sp
 }
 
 Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span) {
+    MUST(index);
     Statement *statement = statement_new(program, block, STATEMENT_REPEAT, span);
     statement->index = index;
     statement->reverse = reverse;

@@ -1,8 +1,10 @@
 /* rewrite: replaces reads of tensors in expressions and in whole statements. */
 #include "ir/rewrite.h"
+#include "base/must.h"
 
 Expr *rewrite_expr(Program *program, Expr *expr, Replace *replace, void *data) {
     if (!expr->count && expr->kind != EXPR_READ) return expr;
+    MUST(expr->count <= MAX_RANK);
     Expr *args[MAX_RANK] = {NULL};
     bool changed = false;
     for (int i = 0; i < expr->count; i++) {
@@ -31,6 +33,7 @@ Expr *rewrite_expr(Program *program, Expr *expr, Replace *replace, void *data) {
 /* A target: its subscripts always, the tensor itself only when asked for. */
 static Expr *rewrite_target(Program *program, Expr *target, bool targets, Replace *replace,
                             void *data) {
+    MUST(target->kind == EXPR_READ);
     if (targets) return rewrite_expr(program, target, replace, data);
     Expr *subs[MAX_RANK] = {NULL};
     for (int i = 0; i < target->count; i++)
@@ -67,6 +70,7 @@ static Expr *rename_read(Program *program, Expr *read, void *data) {
 }
 
 void rewrite_tensor(Program *program, Statement *statement, const Tensor *from, Tensor *to) {
+    MUST(from->rank == to->rank);
     Renaming renaming = {from, to};
     rewrite_statement(program, statement, true, rename_read, &renaming);
 }

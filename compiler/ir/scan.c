@@ -1,5 +1,6 @@
 /* scan: recurrences as one statement, see call.def. */
 #include "ir/call.h"
+#include "base/must.h"
 
 bool statement_is_scan(const Statement *statement) {
     return statement->row && statement->row->has_body;
@@ -9,6 +10,7 @@ Statement *statement_scan(Program *program, Block *block, Index *index, bool rev
     Statement *scan = statement_call(program, block, CALL_SCAN, span);
     scan->index = index;
     scan->reverse = reverse;
+    MUST(index);
     index->of_repeat = true;
     return scan;
 }
@@ -71,11 +73,13 @@ static void note_reads(Operands *operands, const Statement *statement) {
 }
 
 void scan_operands(Program *program, Statement *scan) {
+    MUST(statement_is_scan(scan));
     Operands operands = {.program = program, .scan = scan};
     operands.defined = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof(bool));
     scan->inputs = scan->outputs = (List){0};
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Statement *statement = scan->body.statements.items[i];
+        MUST(statement->kind == STATEMENT_LOOP);
         if (!statement->accumulate) operands.defined[statement->target->tensor->id] = true;
     }
     for (int i = 0; i < scan->body.statements.count; i++) {

@@ -6,6 +6,7 @@
  * One statement must read exactly the old element that it replaces. Other reads of the old tensor
  * in the same kernel must come before it, in the same iterations of the shared loops. */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 /* Below this size, loops without aliasing are worth more than the memory. */
 enum { MIN_TAKEN = 1 << 20 };
@@ -61,8 +62,7 @@ static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tens
         List reads = {0}, writes = {0};
         reads_of(arena, member->statement, &reads);
         writes_of(arena, member->statement, &writes);
-        for (int j = 0; j < writes.count; j++)
-            if (((const Expr *)writes.items[j])->tensor == old) return false;
+        if (accesses_have(&writes, old)) return false;
         for (int j = 0; j < reads.count; j++) {
             const Expr *read = reads.items[j];
             if (read->tensor != old) continue;
@@ -106,6 +106,7 @@ static void take_over(Schedule *schedule, const List *units) {
             if (!old) continue;
             const Member *member = unit->kernel->members.items[j];
             place_of(&lives, member->statement->target->tensor)->over = old;
+            MUST(!place_of(&lives, old)->taken && old->role == ROLE_TEMP);
             place_of(&lives, old)->taken = true;
         }
     }

@@ -7,6 +7,7 @@
  * Requires tiles of bf16 operands for both, and statements in between that are independent of both.
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 bool same_place(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
@@ -32,6 +33,7 @@ static bool goes_on(const Contraction *first, const Contraction *second) {
 int find_pair(Program *program, const List *statements, ScheduleUnit *const *units, const int *when,
               int place) {
     const ScheduleUnit *last = units[place];
+    MUST(when[place] >= 0);
     if (!last || !last->contraction || !last->contraction->product.accumulate || last->epilogue)
         return -1;
     for (int i = place - 1; i >= 0; i--) {

@@ -21,6 +21,7 @@
  * gemm_epilogue.c, and only if that saves a pass over memory.
  */
 #include "ir/call.h"
+#include "base/must.h"
 #include "schedule/nest.h"
 
 /* A larger epilogue compiles slowly and spills registers. */
@@ -232,6 +233,7 @@ static bool lift(Folding *folding, int place) {
             !expr_reads(statement->value, between->target->tensor) || !lift(folding, i))
             return false;
     }
+    MUST(folding->lifted_count < MAX_INSIDE);
     folding->lifted[folding->lifted_count] = place;
     folding->was[folding->lifted_count++] = folding->when[place];
     folding->when[place] = folding->product;
@@ -404,6 +406,7 @@ static Nest *chain_of(Folding *folding, Kernel *kernel, Nest **path) {
 
 static void add_member(Folding *folding, Kernel *kernel, Nest *last, Nest *const *path, int place) {
     Member *member = folding->inside[place];
+    MUST(member && !folding->taken[place]);
     Nest *leaf = arena_alloc(folding->program->arena, sizeof *leaf);
     for (int level = 0; level < member->depth; level++) member->path[level] = path[level];
     leaf->member = member;

@@ -11,6 +11,7 @@
  *                                                       d_bias[i,f] += ...
  */
 #include "analysis/access.h"
+#include "base/must.h"
 #include "analysis/def_use.h"
 #include "schedule/nest.h"
 
@@ -33,6 +34,7 @@ static bool is_group(const Contraction *product, const Expr *place) {
 /* True if several statements access the tensor. */
 static bool is_shared(const Search *search, const Tensor *tensor) {
     const List *accesses = &search->def_use->accesses[tensor->id];
+    MUST(accesses->count);
     const TensorAccess *first = accesses->items[0], *last = accesses->items[accesses->count - 1];
     return first->position != last->position;
 }

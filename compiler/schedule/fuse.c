@@ -14,6 +14,7 @@
  *     u[s,f] = t[s,f] * b[s,f]
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -188,6 +189,7 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
         int first = find_pair(fusion->program, statements, made, when, i);
         if (first < 0) continue;
         when[first] = i;
+        MUST(!made[first]->accumulated_product && !made[first]->epilogue);
         made[i]->accumulated_product = made[first];
         made[i]->contraction->product.accumulate = made[first]->contraction->product.accumulate;
     }
@@ -214,6 +216,7 @@ static void move_up(Fusion *fusion, List *units) {
 }
 
 static bool units_meet(Fusion *fusion, const ScheduleUnit *before, const ScheduleUnit *unit) {
+    MUST(unit->epilogue); /* every row has one */
     for (int i = 0; i < unit->epilogue->members.count; i++)
         if (unit_meets(fusion, before, ((Member *)unit->epilogue->members.items[i])->statement))
             return true;

@@ -5,6 +5,7 @@
  * users elsewhere it needs no memory.
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -112,6 +113,7 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
     if (tensor->type == TYPE_BF16) return NULL; /* a variable would not round */
     List uses = uses_of(program, kernel, tensor);
     const LocalAccess *write = first_write(&uses);
+    MUST(write);
     for (int i = 0; i < uses.count; i++)
         if (is_scatter_use(use_at(&uses, i))) return NULL;
     if (!is_regular(write, &uses)) return NULL;

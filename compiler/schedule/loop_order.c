@@ -9,6 +9,7 @@
  *     p[at[r],n[r]] += x[r]           r         or no two rows have the same target
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 /* Sums kept at once: a few vector registers. A scatter of short rows uses smaller blocks, to have
  * enough of them for all threads. It uses no more blocks than necessary, because each reads a piece
@@ -133,6 +134,7 @@ static const Relation *places_listed(const Program *program, const Statement *st
 }
 
 static void add_loop(Member *member, Index *index) {
+    MUST(member->depth <= MAX_LOOPS); /* with the loop over blocks */
     member->order[member->depth++] = index;
 }
 

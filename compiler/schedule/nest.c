@@ -10,6 +10,7 @@
  *                                                for d: y = x * t
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 /* A larger kernel compiles slowly and is hard to read; minimum iterations of parallel loops. */
 enum { MAX_MEMBERS = 32, MIN_PARALLEL = 64 };
@@ -102,6 +103,7 @@ static int shared_loops(Program *program, const Kernel *kernel, Member *added, b
 
 static Nest *new_loop(Program *program, Nest *parent, const Member *added, int level) {
     Nest *loop = arena_alloc(program->arena, sizeof *loop);
+    MUST(level < added->depth && added->order[level]);
     loop->index = added->order[level];
     loop->size = loop_size(loop->index);
     loop->step = level == added->block ? added->block_size : 1;
@@ -135,6 +137,7 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
     if (!fresh && (full || (shared == 0 && !small))) return false;
     if (!fresh && !small && hands_over_numbers(program, kernel)) return false;
 
+    MUST(shared <= member->depth);
     Nest *at = shared ? member->path[shared - 1] : kernel->root;
     for (int level = shared; level < member->depth; level++)
         at = member->path[level] = new_loop(program, at, member, level);

@@ -9,6 +9,7 @@
  *     for v: z += exp(x[s,v] - m)    -->         z = z * exp(m - m') + exp(x[s,v] - m');  m = m'
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 /* A shorter row is still in the cache when it is read again. */
 enum { MIN_ITERATIONS = 1024 };
@@ -89,6 +90,7 @@ static bool join(Program *program, const Kernel *kernel, Nest *loop, const Nest 
         loop->size < MIN_ITERATIONS || !is_variable(kernel, largest) ||
         !follows(program, sum, largest) || !reads_this_iteration(program, loop, sum))
         return false;
+    MUST(sum->kept < sum->depth);
     sum->path[sum->kept] = loop;
     sum->online_max = largest;
     largest->is_online_max = true;

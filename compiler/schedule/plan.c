@@ -14,6 +14,7 @@
  * Some tensors reuse the memory of another one: buffer_reuse.c.
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,7 @@ static void find_lifetime(Allocation *place, const List *touches) {
         const Touch *touch = touches->items[i];
         int from = touch->at, to = touch->at;
         for (const Around *at = touch->around; at != home; at = at->outside) {
+            MUST(at);
             from = at->repeat->first;
             to = at->repeat->last;
         }
@@ -175,6 +177,7 @@ static void find_lifetime(Allocation *place, const List *touches) {
     }
     place->cleared = !first->defines;
     if (place->cleared) place->first = 0;
+    MUST(place->first <= place->last);
 }
 
 /* ---- carried tensors ---- */
@@ -274,7 +277,10 @@ static void insert(Allocation **placed, int count, Allocation *place) {
 
 /* The original owner of the memory. */
 static Allocation *first_owner(const Schedule *schedule, Allocation *place) {
-    while (place->over) place = &schedule->places[place->over->id];
+    while (place->over) {
+        MUST(place->bytes == schedule->places[place->over->id].bytes);
+        place = &schedule->places[place->over->id];
+    }
     return place;
 }
 
@@ -298,6 +304,7 @@ static void assign(Schedule *schedule, Arena *arena) {
     qsort(order, (size_t)count, sizeof *order, by_bytes);
     for (int i = 0; i < count; i++) {
         order[i]->offset = first_fit(placed, i, order[i]);
+        MUST(order[i]->offset % ALIGNMENT == 0);
         insert(placed, i, order[i]);
         size_t end = order[i]->offset + order[i]->bytes;
         if (end > schedule->arena_bytes) schedule->arena_bytes = end;

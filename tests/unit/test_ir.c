@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "passes.h"
 #include "prelude.h"
 
 static const Span nowhere;
@@ -322,6 +323,25 @@ static void test_whole_numbers_wrap(void **state) {
     assert_int_equal(whole_of(-3), moec_whole(-3));
 }
 
+/* A pass may neither make loops of a product nor exchange its operands. */
+static void test_products_stay_products(void **state) {
+    (void)state;
+    Small small = small_new();
+    Statement *statement = product(&small);
+    Expr *value = statement->value;
+    assert_null(changed_product(small.program));
+    find_products(small.program);
+    assert_non_null(statement->product);
+    assert_null(changed_product(small.program));
+    statement->value = apply(&small, OP_ADD, value->args[0], value->args[1]);
+    assert_ptr_equal(changed_product(small.program), statement);
+    statement->value = apply(&small, OP_MUL, value->args[1], value->args[0]);
+    assert_ptr_equal(changed_product(small.program), statement);
+    find_product(small.program, statement);
+    assert_null(changed_product(small.program));
+    arena_free(small.arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_numbers_wrap),
@@ -333,6 +353,7 @@ int main(void) {
         cmocka_unit_test(test_repeats_are_no_loops),
         cmocka_unit_test(test_verify_complains),
         cmocka_unit_test(test_verify_complains_about_calls),
+        cmocka_unit_test(test_products_stay_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
  * iteration adds to it.
  */
 #include "transform/autodiff/gradient.h"
+#include "base/must.h"
 
 /* A contribution in progress: the product of factors, for all loops, into subs. */
 typedef struct Contribution {
@@ -43,6 +44,7 @@ static Adjoint *adjoint_of(Backward *backward, Tensor *tensor, Expr *const *subs
     Program *program = backward->program;
     Adjoint *adjoint = &backward->adjoints[tensor->id];
     if (adjoint->tensor) return adjoint;
+    MUST(tensor->id < backward->count);
     const char *name = arena_format(program->arena, "d_%s", tensor->name);
     Role role = tensor->role == ROLE_PARAMETER ? ROLE_GRADIENT : ROLE_TEMP;
     adjoint->tensor =
@@ -70,6 +72,7 @@ static Expr *slot_target(const Backward *backward, const Adjoint *adjoint, const
     Expr *subs[MAX_RANK];
     for (int i = 0; i < adjoint->tensor->rank; i++)
         subs[i] = expr_index(backward->program, adjoint->indices[i]);
+    MUST(!slot->slice || adjoint->tensor->rank > 0);
     if (slot->slice) subs[0] = slot->slice;
     return expr_read(backward->program, adjoint->tensor, subs);
 }
@@ -422,6 +425,7 @@ static void invert_split(Program *program, Contribution *contribution, const Ten
     replace_loop_inside(
         program, contribution, dimension,
         &(Exchange){old, number, from_end(program, end, place), end && above, !end && above});
+    MUST(contribution->loop_count < 2 * MAX_LOOPS);
     contribution->loops[contribution->loop_count++] = rest;
     subs[0] = expr_index(program, number);
     subs[1] = expr_index(program, rest);
@@ -477,6 +481,7 @@ static void separate(Program *program, Contribution *contribution, const Tensor 
         Expr *place = expr_index(program, fresh);
         list_push(program->arena, &contribution->factors,
                   expr_apply(program, OP_EQ, sub, place, NULL));
+        MUST(contribution->loop_count < 2 * MAX_LOOPS);
         contribution->loops[contribution->loop_count++] = fresh;
         contribution->subs[dimension] = place;
         return;

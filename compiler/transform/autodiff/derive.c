@@ -12,8 +12,8 @@
  *             | "(" compare ")" | NAME "(" compare ")"
  */
 #include "transform/autodiff/gradient.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static Expr *read_named(Reader *reader) {
     while (isalpha((unsigned char)*reader->at) && length + 1 < sizeof name)
         name[length++] = *reader->at++;
     int op = op_find(name, 1);
-    assert(op >= 0);
+    MUST(op >= 0);
     Expr *argument = read_compare(reader);
     return expr_apply(reader->program, (OpCode)op, argument, NULL, NULL);
 }
@@ -62,7 +62,7 @@ static Expr *read_atom(Reader *reader) {
     if (isalpha((unsigned char)*reader->at)) return read_named(reader);
     char *end;
     double number = strtod(reader->at, &end);
-    assert(end > reader->at);
+    MUST(end > reader->at);
     reader->at = end;
     return expr_number(reader->program, number);
 }
@@ -119,10 +119,11 @@ static Expr *read_compare(Reader *reader) {
 }
 
 Expr *derive(Program *program, const Expr *apply, int argument, Expr *result) {
+    MUST(apply->kind == EXPR_APPLY && argument < op_table[apply->op].arity);
     const char *text = op_table[apply->op].derivative[argument];
     if (strcmp(text, "0") == 0) return NULL;
     Reader reader = {program, text, apply, result};
     Expr *derivative = read_compare(&reader);
-    assert(!*reader.at);
+    MUST(!*reader.at);
     return derivative;
 }

@@ -12,6 +12,7 @@
  *     d[b,f] = 2 * g[b] * d_sum[b,f]
  */
 #include "transform/autodiff/gradient.h"
+#include "base/must.h"
 
 typedef struct Product {
     Program *program;
@@ -278,6 +279,7 @@ void statement_product(Program *program, Block *block, Expr *target, bool accumu
         if (target->args[i]->kind == EXPR_INDEX && !target->args[i]->index->of_repeat)
             product.loops[product.loop_count++] = target->args[i]->index;
     product.target_count = product.loop_count;
+    MUST(product.loop_count + reduced_count <= 2 * MAX_LOOPS);
     for (int i = 0; i < reduced_count; i++) product.loops[product.loop_count++] = reduced[i];
     for (int i = 0; i < factors->count; i++) add_factor(&product, factors->items[i]);
     drop_unused_loops(&product);

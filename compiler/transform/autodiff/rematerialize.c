@@ -16,6 +16,7 @@
  * Outside of repeats, where all tensors exist in the backward pass, only marked statements are.
  */
 #include "analysis/access.h"
+#include "base/must.h"
 #include "ir/call.h"
 #include "ir/rewrite.h"
 
@@ -265,6 +266,7 @@ typedef struct Return {
 static Expr *note_first(Program *program, Expr *read, void *data) {
     (void)program;
     Return *back = data;
+    MUST(read->tensor->id < back->tensors);
     int *first = &back->first[read->tensor->id];
     if (back->position < *first) *first = back->position;
     return NULL;
@@ -306,6 +308,7 @@ static void make_again(Return *back, Statement *statement) {
     copy->again = false;
     copy->remade = true;
     rewrite_statement(program, copy, true, note_first, back);
+    MUST(back->position < back->count);
     list_push(program->arena, &back->copies[back->position], copy);
 }
 

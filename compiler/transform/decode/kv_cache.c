@@ -18,6 +18,7 @@
  *     o = attend(q, window_k, window_v, position; window)
  */
 #include "transform/decode/decode.h"
+#include "base/must.h"
 
 #include "passes.h"
 
@@ -38,6 +39,7 @@ Tensor *find_kept(const List *list, const Tensor *tensor) {
 
 void keep(Program *program, List *list, Tensor *tensor, Tensor *past) {
     Kept *kept = arena_alloc(program->arena, sizeof *kept);
+    MUST(tensor != past && !find_kept(list, tensor));
     *kept = (Kept){.tensor = tensor, .past = past};
     list_push(program->arena, list, kept);
 }
@@ -68,6 +70,7 @@ Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
                    const Statement *repeat) {
     Expr *subs[MAX_RANK];
     int rank = 0, dimension = dimension_of(read->tensor, decode->step);
+    MUST(dimension >= 0 && past->rank <= read->tensor->rank + (repeat != NULL));
     if (past->rank > read->tensor->rank) subs[rank++] = expr_index(decode->program, repeat->index);
     for (int i = 0; i < read->count; i++) subs[rank++] = i == dimension ? sub : read->args[i];
     return expr_read(decode->program, past, subs);
@@ -98,6 +101,7 @@ static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr
         subs[i] = fixed ? wrote->args[i] : expr_index(program, loops[count - 1]);
     }
     Expr *read = expr_read(program, tensor, subs);
+    MUST(dimension >= 0);
     const Axis *rows = past->axes[dimension + past->rank - tensor->rank];
     Expr *target = history_read(decode, read, past, row_of(decode, rows, subs[dimension]), repeat);
     return statement_loop(program, &made, target, false, REDUCE_NONE, loops, count, read,
@@ -148,6 +152,7 @@ static Tensor *new_cache(Decode *decode, const char *name, Tensor *tensor, Axis 
     if (repeat && !is_stacked(tensor)) axes[rank++] = repeat->index->axis;
     for (int i = 0; i < tensor->rank; i++)
         axes[rank++] = tensor->axes[i] == decode->step ? rows : tensor->axes[i];
+    MUST(rank <= MAX_RANK);
     Tensor *past = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     if (found)
         add_stores(decode, &program->body, tensor, past, NULL);
@@ -256,6 +261,7 @@ static Expr *again_expr(Again *again, Expr *expr) {
 
 static Index *place_index(const Decode *decode, const Statement *statement) {
     const Expr *target = statement->target;
+    MUST(dimension_of(target->tensor, decode->step) >= 0);
     return target->args[dimension_of(target->tensor, decode->step)]->index;
 }
 
@@ -265,6 +271,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
                              const Statement *user) {
     Program *program = decode->program;
     const Statement *writer = only_writer(region->block, tensor);
+    MUST(writer);
     Again again = {decode, region, user, place_index(decode, writer),
                    index_new(program, "t", decode->past)};
     Axis *axes[MAX_RANK];
@@ -287,6 +294,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
     statement->loop_count = kept;
     int position = 0;
     while (region->block->statements.items[position] != user) position++;
+    MUST(position < region->block->statements.count);
     insert(decode, region->block, position, statement);
     return past;
 }

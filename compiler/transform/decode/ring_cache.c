@@ -11,6 +11,7 @@
  * not depend on the number of new positions, because a prompt and the steps after it share it.
  */
 #include "analysis/range.h"
+#include "base/must.h"
 #include "transform/decode/decode.h"
 
 /* ---- maximum distance ---- */
@@ -121,6 +122,7 @@ static Tensor *new_ring(Decode *decode, Tensor *tensor, const Back *back, const 
     for (int i = 0; i < tensor->rank; i++)
         axes[rank++] = tensor->axes[i] == decode->step ? places : tensor->axes[i];
     const char *name = arena_format(program->arena, "ring_%s", tensor->name);
+    MUST(rank <= MAX_RANK && back->places > 0);
     Tensor *ring = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     bool both = find_kept(&decode->states, tensor); /* its last position is a state as well */
     ring->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
@@ -148,6 +150,7 @@ static void store_last(Decode *decode, Tensor *tensor, const Back *back, const S
         subs[i] = place =
             sub_over(program, expr_apply(program, OP_ADD, subs[i], first, NULL), axis);
     }
+    MUST(place);
     Expr *value = expr_read(program, tensor, subs);
     Expr *at = slot(decode, back, place_in_time(decode, place));
     statement_loop(program, back->block, history_read(decode, value, back->cache, at, repeat),
@@ -165,6 +168,7 @@ Expr *ring_read(Decode *decode, const Expr *raw, Expr *read, const Region *regio
         store_last(decode, tensor, back, repeat);
     }
     int dimension = dimension_of(tensor, decode->step);
+    MUST(dimension >= 0);
     Expr *zero = expr_number(program, 0), *place = read->args[dimension], *subs[MAX_RANK];
     Expr *before = history_read(decode, read, back->cache, slot(decode, back, place), repeat);
     before =

@@ -11,6 +11,7 @@
  *                                           b[j,c] = sum[e] key_again[j,e] * s[e,c]
  */
 #include "transform/lower/strip_mine.h"
+#include "base/must.h"
 
 #include "analysis/access.h"
 #include "ir/rewrite.h"
@@ -136,7 +137,8 @@ static bool lives_at_peak(const Ranges *ranges, const Tensor *tensor) {
 /* The last statement before `at` that accesses the tensor. */
 static int touched_before(const Ranges *ranges, const Tensor *tensor, int at) {
     do at--;
-    while (!touches(&ranges->links[at], tensor));
+    while (at >= 0 && !touches(&ranges->links[at], tensor));
+    MUST(at >= 0);
     return at;
 }
 
@@ -258,6 +260,7 @@ static void make_again(Ranges *ranges, const Move *move) {
     Statement *copy = statement_copy(program, ranges->links[move->from].statement, NULL, NULL, 0);
     Link *links = &ranges->links[move->to];
     memmove(links + 1, links, (size_t)(ranges->count++ - move->to) * sizeof *links);
+    MUST(ranges->again < MAX_AGAIN);
     links->statement = copy;
     for (int i = move->to; i < ranges->count; i++) {
         Link *link = &ranges->links[i];

@@ -13,6 +13,7 @@
  * them, or if they are small; with int8 also if a scan multiplies them.
  */
 #include "transform/lower/smaller_weights.h"
+#include "base/must.h"
 
 #include "analysis/contraction.h"
 #include "passes.h"
@@ -24,6 +25,7 @@ Tensor *smaller_parameter(Program *program, Tensor *parameter, Type type) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_ROUNDED && tensor->of == parameter) return tensor;
     }
+    MUST(parameter->role == ROLE_PARAMETER);
     Tensor *copy =
         tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
                    ROLE_ROUNDED, type, parameter->rank, parameter->axes, parameter->span);
@@ -33,6 +35,7 @@ Tensor *smaller_parameter(Program *program, Tensor *parameter, Type type) {
 }
 
 void read_instead(Program *program, Statement *statement, int operand, Expr *read) {
+    MUST(statement->value->op == OP_MUL && (operand == 0 || operand == 1));
     Expr *both[2] = {statement->value->args[0], statement->value->args[1]};
     read->span = both[operand]->span;
     both[operand] = read;

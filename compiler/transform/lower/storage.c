@@ -41,6 +41,7 @@
  * each change of the weights, not the program.
  */
 #include "analysis/access.h"
+#include "base/must.h"
 #include "analysis/contraction.h"
 #include "analysis/def_use.h"
 #include "ir/call.h"
@@ -260,10 +261,8 @@ static const ProgramPoint *writer_of_stack(const Tensor *tensor, const List *use
 }
 
 static void insert(Program *program, Block *block, int place, Statement *statement) {
-    List *list = &block->statements;
-    list_push(program->arena, list, NULL);
-    for (int i = list->count - 1; i > place; i--) list->items[i] = list->items[i - 1];
-    list->items[place] = statement;
+    void *item = statement;
+    list_insert(program->arena, &block->statements, place, &(List){&item, 1, 1});
 }
 
 /* to[...] = from[...] with new indices; a subscript in `fixed` occurs in `from` only. */
@@ -375,6 +374,7 @@ static Tensor *copy_for(Storage *storage, const StorageAccess *use) {
         reader = reader->outer;
     const List *statements = &reader->block->statements;
     int place = list_find(statements, reader->statement);
+    MUST(place >= 0);
     for (int i = place - 1; i >= 0 && !writer; i--)
         if (writes(program->arena, statements->items[i], read->tensor)) {
             writer = statements->items[i];

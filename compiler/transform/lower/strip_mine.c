@@ -25,6 +25,7 @@
  * chunks are made.
  */
 #include "transform/lower/strip_mine.h"
+#include "base/must.h"
 
 #include "analysis/access.h"
 #include "passes.h"
@@ -116,12 +117,6 @@ static void start_again(Chunking *chunking) {
         chunking->steps[i].member = false;
         chunking->steps[i].where = BEFORE;
     }
-}
-
-static bool names(const List *accesses, const Tensor *tensor) {
-    for (int i = 0; i < accesses->count; i++)
-        if (((const Expr *)accesses->items[i])->tensor == tensor) return true;
-    return false;
 }
 
 /* ---- the members ---- */
@@ -217,7 +212,7 @@ static bool is_adding(const Step *step) {
     if (statement->kind != STATEMENT_LOOP || statement->target->kind != EXPR_READ) return false;
     bool sum = statement->reduction == REDUCE_NONE || statement->reduction == REDUCE_SUM;
     return sum && !statement_is_scatter(statement) &&
-           !names(&step->reads, statement->target->tensor);
+           !accesses_have(&step->reads, statement->target->tensor);
 }
 
 static void take_first(int *first, int place) {
@@ -296,7 +291,9 @@ bool begins_late(const Chunking *chunking, const Step *step) {
     const Tensor *tensor = step->statement->target->tensor;
     const List *users = &chunking->users[tensor->id];
     int i = 0;
-    while (!names(&((const Step *)users->items[i])->writes, tensor)) i++;
+    while (i < users->count && !accesses_have(&((const Step *)users->items[i])->writes, tensor))
+        i++;
+    MUST(i < users->count);
     return users->items[i] == step && chunking->cuts[tensor->id] != UNCUT;
 }
 
@@ -311,7 +308,7 @@ static int dimension_of(const Chunking *chunking, const Tensor *tensor, int cut)
         const Step *step = users->items[i];
         for (int j = 0; step->member && j < step->leaves.count; j++) {
             const Leaf *leaf = step->leaves.items[j];
-            if (!names(&leaf->accesses, tensor)) continue;
+            if (!accesses_have(&leaf->accesses, tensor)) continue;
             const Index *loop = loop_over(leaf, chunking->axes[cut]);
             for (int k = 0; k < leaf->accesses.count; k++) {
                 const Expr *access = leaf->accesses.items[k];
@@ -344,7 +341,7 @@ static bool is_summed(const Chunking *chunking, const Tensor *tensor) {
         if (!step->member) continue;
         if (statement->kind != STATEMENT_LOOP) return false;
         bool sum = statement->reduction == REDUCE_SUM && !statement_is_scatter(statement);
-        if (names(&step->reads, tensor) || (!statement->accumulate && !sum)) return false;
+        if (accesses_have(&step->reads, tensor) || (!statement->accumulate && !sum)) return false;
     }
     return true;
 }

@@ -1,5 +1,6 @@
 /* strip_parts: moves the members of a strip into a repeat over its chunks. See strip_mine.c. */
 #include "transform/lower/strip_mine.h"
+#include "base/must.h"
 
 #include "analysis/access.h"
 #include "ir/rewrite.h"
@@ -10,6 +11,7 @@ static void make_axes(Chunking *chunking, const Tensor *whole) {
     long parts = 1;
     for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
         const Axis *axis = chunking->axes[cut];
+        MUST(axis->size % chunking->sizes[cut] == 0);
         parts *= axis->size / chunking->sizes[cut];
         chunking->within[cut] =
             chunking->sizes[cut] == 1
@@ -74,6 +76,7 @@ static void rewrite_member(const Chunking *chunking, const Leaf *leaf) {
     int count = 0;
     for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
         from[cut] = loop_over(leaf, chunking->axes[cut]);
+        MUST(from[cut]);
         to[cut] = part_of(chunking, cut);
         if (chunking->within[cut]) {
             Index *loop = index_new(program, from[cut]->name, chunking->within[cut]);
@@ -97,6 +100,7 @@ static void rewrite_member(const Chunking *chunking, const Leaf *leaf) {
         statement->loops[kept++] = loop;
         reduced += !expr_uses_index(statement->target, loop);
     }
+    MUST(kept <= MAX_LOOPS);
     statement->loop_count = kept;
     if (!reduced) statement->reduction = REDUCE_NONE;
     if (chunking->cuts[statement->target->tensor->id] == SUMMED) statement->accumulate = true;
@@ -163,6 +167,7 @@ static void sum_rows(const Chunking *chunking, Block *body, Block *sums, Stateme
         list_push(program->arena, &body->statements, statement);
         return;
     }
+    MUST(rank <= 2);
     Tensor *row = tensor_new(program, arena_format(program->arena, "%s_row", target->name),
                              ROLE_TEMP, TYPE_REAL, rank, axes, target->span);
     Expr *made = expr_read_indices(program, row, loops);

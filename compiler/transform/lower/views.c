@@ -9,6 +9,7 @@
  * A library accepts any stride between the rows and between the matrices of an operand.
  */
 #include "analysis/contraction.h"
+#include "base/must.h"
 #include "analysis/def_use.h"
 #include "ir/rewrite.h"
 #include "passes.h"
@@ -24,6 +25,7 @@ static Expr *look_through(Program *program, Expr *read, void *data) {
     if (read->tensor != target->tensor) return NULL;
     Index *from[MAX_RANK];
     for (int i = 0; i < target->count; i++) {
+        MUST(target->args[i]->kind == EXPR_INDEX);
         from[i] = target->args[i]->index;
         view->refused |= !sub_is_inside(read->args[i], read->tensor->axes[i]);
     }

@@ -12,8 +12,7 @@
  *                                                                         created at its first use
  */
 #include "transform/route/route.h"
-
-#include <assert.h>
+#include "base/must.h"
 
 RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor) {
     for (int i = 0; i < routing->row_tensors.count; i++) {
@@ -75,7 +74,7 @@ static void add_gather(Routing *routing, Site *site, Tensor *target, Tensor *out
 Tensor *row_tensor(Routing *routing, Site *site, Tensor *root, int dimension) {
     Tensor *tensor = row_tensor_at(routing, site, root, dimension);
     if (tensor) return tensor;
-    assert(site->outer);
+    MUST(site->outer);
     Tensor *outer = row_tensor(routing, site->outer, root, dimension);
     tensor = int_tensor(routing, site->relation->mask->name, outer->name, 1, &site->relation->rows);
     add_gather(routing, site, tensor, outer);
@@ -297,6 +296,7 @@ static void insert_pending(Routing *routing, Site *site) {
     int position = after ? list_find(&block->statements, after) + 1 : 0,
         count = site->pending.count;
     if (!count) return;
+    MUST(!after || position > 0);
     list_insert(routing->program->arena, &block->statements, position, &site->pending);
     site->last = site->pending.items[count - 1];
     site->pending.count = 0;

@@ -9,6 +9,7 @@
  *     dw[n[r],d] += dp[r] * x[b[r],s[r],d]
  */
 #include "analysis/access.h"
+#include "base/must.h"
 #include "transform/route/route.h"
 
 #include <string.h>
@@ -106,6 +107,7 @@ static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *p
     else
         row = row_at(rewrite, places);
     int rank = collapse(routing, packing, read->count, subs, row);
+    MUST(rank == read->count - routing->rank + 1);
     for (int i = 0; i < rank; i++) args[i] = subs[i];
     Expr *result = expr_read(program, read->tensor, args);
     result->span = read->span;
@@ -194,6 +196,7 @@ static int row_indices(const Rewrite *rewrite, const Expr *target, Index **indic
         if (sub->kind == EXPR_INDEX && !sub->index->of_repeat && !in_tuple(rewrite, sub->index))
             indices[rank++] = sub->index;
     }
+    MUST(rank <= MAX_RANK);
     return rank;
 }
 
@@ -314,6 +317,7 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
         value = sum_on_rows(rewrite, block, original, rest, rest_count, value);
         rest_count = 0;
     }
+    MUST(rest_count < MAX_LOOPS);
     rest[rest_count++] = rewrite->row;
     Statement *made = statement_loop(program, block, target, accumulate || scatter, reduction, rest,
                                      rest_count, value, original->span);

@@ -23,6 +23,7 @@
  * reason.
  */
 #include "passes.h"
+#include "base/must.h"
 #include "transform/scan/scan.h"
 
 #include <string.h>
@@ -177,6 +178,7 @@ static Tensor *along_axis(const Chunks *chunks, Expr *value) {
     for (int i = 0; i < recurrence->target->count; i++)
         if (!(recurrence->summed >> i & 1))
             loops[rank++] = i == recurrence->place ? place : chunks->dims[i];
+    MUST(rank <= MAX_RANK);
     for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
     const char *name = arena_format(program->arena, "%s_read", recurrence->target->tensor->name);
     Span span = recurrence->scan->span;

@@ -10,6 +10,7 @@
  *     whole[n,i]   = a[0] * ... * a[i]
  */
 #include "transform/scan/scan.h"
+#include "base/must.h"
 
 static Expr *number_of(const Chunks *chunks, double number) {
     return expr_number(chunks->program, number);
@@ -28,6 +29,7 @@ Chunks chunks_of(const Recurrence *recurrence, Block *block, long places) {
     const Axis *axis = recurrence->scan->index->axis;
     Span span = recurrence->scan->span;
     Chunks chunks = {.recurrence = recurrence, .program = program, .block = block};
+    MUST(places > 0);
     long count = (axis->size + places - 1) / places;
     const char *name = arena_format(program->arena, "%s_chunk", axis->name);
     chunks.chunk = axis_new(program, name, count, AXIS_PLAIN, span);
@@ -70,7 +72,9 @@ static int subs_of(const Chunks *chunks, const Spot *spot, Expr **subs) {
     if (spot->other_block) subs[count++] = spot->other_block;
     if (spot->column) subs[count++] = spot->column;
     count = add_dims(chunks, spot->behind, chunks->dims, subs, count);
-    return add_dims(chunks, spot->other, chunks->other, subs, count);
+    count = add_dims(chunks, spot->other, chunks->other, subs, count);
+    MUST(count <= MAX_RANK);
+    return count;
 }
 
 Tensor *chunk_tensor(const Chunks *chunks, const char *name, const Spot *spot) {
@@ -78,7 +82,10 @@ Tensor *chunk_tensor(const Chunks *chunks, const char *name, const Spot *spot) {
     Expr *subs[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = subs_of(chunks, spot, subs);
-    for (int i = 0; i < rank; i++) axes[i] = subs[i]->index->axis;
+    for (int i = 0; i < rank; i++) {
+        MUST(subs[i]->kind == EXPR_INDEX);
+        axes[i] = subs[i]->index->axis;
+    }
     const char *whole =
         arena_format(chunks->program->arena, "%s_%s", recurrence->target->tensor->name, name);
     return tensor_new(chunks->program, whole, ROLE_TEMP, TYPE_REAL, rank, axes,
@@ -87,7 +94,8 @@ Tensor *chunk_tensor(const Chunks *chunks, const char *name, const Spot *spot) {
 
 Expr *chunk_read(const Chunks *chunks, Tensor *tensor, Spot spot) {
     Expr *subs[MAX_RANK];
-    subs_of(chunks, &spot, subs);
+    const int rank = subs_of(chunks, &spot, subs);
+    MUST(rank == tensor->rank);
     return expr_read(chunks->program, tensor, subs);
 }
 

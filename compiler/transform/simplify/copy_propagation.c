@@ -7,6 +7,7 @@
  * plain operands.
  */
 #include "ir/rewrite.h"
+#include "base/must.h"
 #include "transform/simplify/simplify.h"
 
 typedef struct Copies {
@@ -69,6 +70,7 @@ static Expr *replace_copy(Program *program, Expr *read, void *data) {
     Index *from[MAX_RANK];
     for (int i = 0; i < read->count; i++) {
         from[i] = statement->target->args[i]->index;
+        MUST(from[i]); /* def_use_is_plain */
         /* an index outside of the axis must still read 0 */
         if (read->args[i]->kind == EXPR_INDEX || is_step_place(read->tensor, read->args[i], i))
             continue;

@@ -7,6 +7,7 @@
  * A value that the backward pass recomputes is not saved for it again.
  */
 #include "transform/simplify/simplify.h"
+#include "base/must.h"
 
 static bool same_shape(const Statement *a, const Statement *b) {
     if (a->reduction != b->reduction || a->loop_count != b->loop_count ||
@@ -87,6 +88,7 @@ static const Statement *find_equal(const DefUse *def_use, const List *before, in
 }
 
 static void make_copy(Program *program, Statement *statement, Tensor *of) {
+    MUST(of->rank == statement->target->count);
     statement->value = expr_read(program, of, statement->target->args);
     statement->reduction = REDUCE_NONE;
     statement->loop_count = 0;

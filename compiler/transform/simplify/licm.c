@@ -5,6 +5,7 @@
  *         q[s,e] = x[i,s,e] * cos(angle[s,e])             q[s,e] = x[i,s,e] * cos(angle[s,e])
  */
 #include "transform/simplify/simplify.h"
+#include "base/must.h"
 
 /* Where statements are: those that moved are outside of the repeats. */
 typedef struct Motion {
@@ -57,6 +58,7 @@ static void note_move(Motion *motion, const Statement *statement) {
     const Expr *target =
         statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
     const TensorAccess *write = motion->def_use->writes[target->tensor->id].items[0];
+    MUST(!motion->moved[write->position]);
     motion->moved[write->position] = true;
 }
 
