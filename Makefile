@@ -82,7 +82,7 @@ MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
-VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
+VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/build.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
 SONAME := libmoec.so.$(basename $(VERSION))
 COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
@@ -109,7 +109,7 @@ $(BUILD)/libmoec.a: $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a $(BUILD)/c
 	$(AR) rcs $@ $(BUILD)/libmoec.o
 	@rm $(BUILD)/libmoec.o
 
-$(BUILD)/libmoec.so: $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/version.h
+$(BUILD)/libmoec.so: $(BUILD)/libmoec.a runtime/library/exported.map runtime/base/build.h
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map -Wl,-soname,$(SONAME) \
 	    -Wl,-z,defs -o $@ -Wl,--whole-archive $(BUILD)/libmoec.a -Wl,--no-whole-archive $(LIBS)
 	ln -sf libmoec.so $(BUILD)/$(SONAME)

@@ -1,10 +1,9 @@
 #include "base/cache.h"
 
 #include "base/message.h"
-#include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/version.h"
+#include "base/build.h"
 
 #include <dirent.h>
 #include <errno.h>

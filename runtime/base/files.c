@@ -1,12 +1,15 @@
 #include "base/files.h"
 
-#include "base/message.h"
+#include "abi/quantity.h"
 #include "base/memory.h"
+#include "base/message.h"
+#include "base/console.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -333,4 +336,35 @@ bool file_write(const char *path, const void *bytes, size_t length) {
 
 bool file_edit(const char *path, const void *bytes, size_t length) {
     return write_text(path, bytes, length, true);
+}
+
+void written_message(const char *path, const char *next, ...) {
+    char *text = NULL;
+    if (message_is_quiet() || file_is_standard(path)) return;
+    progress_clear();
+    fflush(stdout);
+    line_message("wrote %s (%s)", path, quantity((double)file_bytes(path), "B").text);
+    va_list arguments;
+    va_start(arguments, next);
+    if (next && vasprintf(&text, next, arguments) >= 0) {
+        line_message("  next: %s", text);
+        free(text);
+    }
+    va_end(arguments);
+}
+
+/* ---- embedded ---- */
+
+int embedded_is_header(const EmbeddedFile *file) {
+    return strncmp(file->name, "abi/", 4) == 0 || strncmp(file->name, "kernels/", 8) == 0;
+}
+
+int embedded_is_cuda(const EmbeddedFile *file) {
+    const char *ending = strrchr(file->name, '.');
+    return (ending && strcmp(ending, ".cuh") == 0) || strcmp(embedded_base(file), "launch.h") == 0;
+}
+
+const char *embedded_base(const EmbeddedFile *file) {
+    const char *slash = strrchr(file->name, '/');
+    return slash ? slash + 1 : file->name;
 }

@@ -1,12 +1,16 @@
-/* files: reading of whole files, and atomic writing. */
+/* files: files on disk, and files of runtime/ inside the binary. */
 #ifndef FILES_H
 #define FILES_H
+
+#include "abi/embedded_file.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* files: reading of whole files, and atomic writing. */
 
 /* The path "-" means stdin in functions that open a file for reading, and stdout in
  * file_write and aside_open. */
@@ -69,5 +73,22 @@ bool file_write(const char *path, const void *bytes, size_t length);
 /* The same for a file that the user edits. If the path is a symbolic link, the target is
  * changed. */
 bool file_edit(const char *path, const void *bytes, size_t length);
+
+/* Prints "wrote PATH (SIZE)" to stderr and, unless next is NULL, "  next: COMMAND". The size of a
+ * folder is that of its files. Nothing is printed for stdout, "-". */
+void written_message(const char *path, const char *next, ...) __attribute__((format(printf, 2, 3)));
+
+/* embedded: files of runtime/ inside the binary (CARRIED of the Makefile). They let a copied `moec`
+ * work without other files. */
+
+/* Names are below runtime/: "abi/abi.h", "kernels/prelude.h", "standalone/main.c". */
+extern const EmbeddedFile embedded_files[];
+
+/* True for headers that generated programs include: abi/ and kernels/. */
+int embedded_is_header(const EmbeddedFile *file);
+/* True for headers that only CUDA programs include. */
+int embedded_is_cuda(const EmbeddedFile *file);
+/* The name without its folders. */
+const char *embedded_base(const EmbeddedFile *file);
 
 #endif

@@ -1,7 +1,7 @@
 #include "base/message.h"
 
 #include "abi/error_code.h"
-#include "base/progress.h"
+#include "base/console.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,11 +99,15 @@ static void print_message(const char *kind, const char *format, va_list argument
     free(text);
 }
 
-void item_message(const char *what, const char *name) {
+void line_message(const char *format, ...) {
     char *text = NULL;
-    if (asprintf(&text, "  %s  %s\n", what, name) < 0) return;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
     clean(text);
-    fputs(text, message_file());
+    fprintf(message_file(), "%s\n", text);
     free(text);
 }
 
@@ -116,20 +120,6 @@ bool error_message(const char *help, const char *format, ...) {
     va_end(arguments);
     if (help) fprintf(message_file(), "  help: %s\n", help);
     return false;
-}
-
-void line_message(const char *format, ...) {
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    if (level >= 0 && vasprintf(&text, format, arguments) >= 0) {
-        progress_clear();
-        fflush(stdout);
-        clean(text);
-        fprintf(message_file(), "%s\n", text);
-        free(text);
-    }
-    va_end(arguments);
 }
 
 void note_message(const char *format, ...) {

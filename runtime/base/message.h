@@ -1,5 +1,5 @@
 /* message: messages to the user on stderr: "moec: KIND: TEXT", after an error "  help: TEXT" with
- * text to type, and reports of written files. */
+ * text to type. */
 #ifndef MESSAGE_H
 #define MESSAGE_H
 
@@ -22,15 +22,13 @@ void message_color(const char *mode);
 /* Prints "moec: error: MESSAGE" and, when help is not NULL, "  help: HELP" to stderr. Returns
  * false, so that a function can end with it. */
 bool error_message(const char *help, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints "  WHAT  NAME", a line of a list before its error. */
-void item_message(const char *what, const char *name);
+/* Prints a line as it is: an item of a list before its error. */
+void line_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints "moec: note: MESSAGE" to stderr. */
 void note_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints "moec: MESSAGE" to stderr at level 1. */
 void detail_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the reports of the compiler to stderr, the words error, warning and note in color. */
 void message_reports(const char *reports);
-/* Prints a line to stderr, unless level is below 0. */
-void line_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,4 +1,4 @@
-#include "data/gguf_file.h"
+#include "data/shards.h"
 
 #include "base/memory.h"
 #include "base/message.h"

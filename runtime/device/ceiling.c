@@ -1,8 +1,6 @@
-#include "device/ceiling.h"
+#include "device/device.h"
 
 #include "base/clock.h"
-#include "device/own_product.h"
-#include "device/products.h"
 #include "prelude.h"
 
 #include <math.h>

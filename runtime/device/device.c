@@ -4,8 +4,6 @@
 #include "base/message.h"
 #include "device/cuda/cuda.h"
 #include "base/memory.h"
-#include "device/ceiling.h"
-#include "device/products.h"
 
 #include <math.h>
 #include <stdlib.h>

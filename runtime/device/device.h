@@ -1,17 +1,94 @@
+/* device: memory and execution of programs, on the CPU or on a CUDA device. */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "abi/abi.h"
+#include "moec.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* kernel_times: time per device kernel, or per CPU unit of work, in a run. */
+
+/* Sum over all launches; flops: 0 if unknown. */
+typedef struct KernelTime {
+    char *name; /* NULL: see `unit` */
+    int unit;   /* number of the unit, see MoecHost.mark; negative: none */
+    long launches;
+    double seconds, flops;
+} KernelTime;
+
+typedef struct KernelTimes {
+    KernelTime *rows;
+    int count;
+} KernelTimes;
+
+/* Clock for CPU units of work. With a single thread it counts processor time of that thread,
+ * unaffected by other processes. */
+double kernel_times_clock(void);
+/* Adds one launch to the row of this name or unit. */
+void kernel_times_add(KernelTimes *times, const char *name, int unit, double seconds, double flops);
+double kernel_times_sum(const KernelTimes *times);
+void kernel_times_free(KernelTimes *times);
+
+/* products: matrix products of generated programs by oneDNN. */
+
+/* The products of one table. Primitives are created at first use and kept. */
+typedef struct Products Products;
+
+/* NULL without oneDNN or memory: the program's own kernels then compute the products. */
+Products *products_new(const MoecTable *table);
+/* Creates the primitives of all products now instead of at first use. Returns the bytes that oneDNN
+ * will allocate to run them. */
+size_t products_prepare(Products *products);
+void products_free(Products *products);
+
+/* MoecHost.product with self == Products: 0 = computed, 1 = the program's own kernel is faster. */
+int products_run(void *self, int index, const void *a, const void *b, void *c,
+                 const MoecEpilogue *epilogue);
+
+/* True if this processor multiplies bf16 faster than f32, by oneDNN or, without it, by the own
+ * kernels. */
+bool products_of_bf16(void);
+
+/* c[m][n] = a[m][k] b[k][n], all matrices contiguous. */
+MoecProduct plain_product(long m, long n, long k);
+
+/* own_product: the GEMM kernel of generated programs, precompiled for several instruction sets. It
+ * measures the peak if oneDNN is missing. */
+
+typedef struct OwnProduct {
+    size_t scratch; /* bytes per thread for operand packing */
+    void (*multiply)(const MoecProduct *product, const void *a, const void *b, void *c,
+                     void *scratch);
+} OwnProduct;
+
+/* The variant for this processor. */
+const OwnProduct *own_product(void);
+
+/* ceiling: measured peak of the CPU, the reference of all reported speeds. */
+
+/* Products in f32 or bf16 with all threads, by oneDNN or by the own kernel if oneDNN cannot. The
+ * fastest of the sizes 1024, 1536 and 2048; brief: 1024 only. NULL without memory. */
+typedef struct ProductsTrial ProductsTrial;
+ProductsTrial *products_trial_new(bool rounded, bool brief);
+void products_trial_free(ProductsTrial *trial); /* or NULL */
+
+/* GFLOP/s, measured for at least `seconds`. */
+double products_trial_rate(const ProductsTrial *trial, double seconds);
+
+/* GFLOP/s at size 1024: the best pass in 0.1 s. */
+double ceiling_products_quick(bool rounded);
+
+/* GB/s of one pass of reads over a zeroed block, all threads. */
+double ceiling_read_pass(const void *block, size_t bytes);
+
 /* device: memory and execution of programs, on the CPU or on a CUDA device. The table of functions
  * below contains all differences between devices; the rest of the runtime uses only this table.
  *
  * Pointers into device memory are ordinary pointers that only the device can dereference. On the
  * CPU they are host pointers; put and get copy nothing if source and destination are equal. */
-#ifndef DEVICE_H
-#define DEVICE_H
-
-#include "device/kernel_times.h"
-#include "device/products.h"
-#include "moec.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
 
 typedef struct Device Device;
 

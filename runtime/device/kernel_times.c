@@ -1,4 +1,4 @@
-#include "device/kernel_times.h"
+#include "device/device.h"
 
 #include "base/memory.h"
 #include "base/clock.h"

@@ -7,7 +7,7 @@ static _Thread_local struct MoecScratch *thread_scratch;
 #define moec_scratch (*thread_scratch)
 #include "kernels.h"
 
-#include "device/own_product.h"
+#include "device/device.h"
 
 static void multiply(const MoecProduct *product, const void *a, const void *b, void *c,
                      void *scratch) {

@@ -1,4 +1,4 @@
-#include "device/products.h"
+#include "device/device.h"
 
 #include "prelude.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "base/message.h"
-#include "training/measure.h"
+#include "model/call.h"
 
 #include <stdlib.h>
 #include <string.h>

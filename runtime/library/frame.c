@@ -7,7 +7,7 @@
 #include "library/library.h"
 
 #include "base/message.h"
-#include "base/version.h"
+#include "base/build.h"
 
 #include <errno.h>
 #include <locale.h>

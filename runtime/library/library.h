@@ -10,7 +10,7 @@
 #include "moec.h"
 #include "model/decoder.h"
 #include "base/text_list.h"
-#include "model/reports.h"
+#include "model/model.h"
 #include "tokenizer/tokenizer.h"
 #include "training/checkpoint.h"
 #include "training/step.h"

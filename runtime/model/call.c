@@ -2,7 +2,6 @@
 
 #include "abi/quantity.h"
 #include "base/message.h"
-#include "model/examples.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -163,6 +162,16 @@ const MoecTensor *call_foreign_input(const Call *call) {
         if (input->input == MOEC_INPUT_REAL || input->input == MOEC_INPUT_CLASS) return input;
     }
     return NULL;
+}
+
+long call_context(const Call *call) {
+    if (examples_words(call)) return examples_words(call) - 1;
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT)
+            return input->shape[input->rank - 1];
+    }
+    return call->graph->context;
 }
 
 long call_vocabulary(const Call *call) {

@@ -1,8 +1,13 @@
-/* call: a graph ready to run, with its inputs and outputs by name and its caches. */
+/* call: one graph of a loaded program, ready to run, and the data for its inputs. */
 #ifndef CALL_H
 #define CALL_H
 
+#include "data/data.h"
 #include "model/model.h"
+
+typedef struct Tokenizer Tokenizer;
+
+/* call: a graph ready to run, with its inputs and outputs by name and its caches. */
 
 typedef struct Call {
     Model *model;
@@ -42,6 +47,8 @@ void call_set_scalar(Call *call, MoecScalar kind, double value);
 bool call_has_scalar(const Call *call, MoecScalar kind);
 /* The first input that is neither token, next nor scalar, or NULL. */
 const MoecTensor *call_foreign_input(const Call *call);
+/* The sequence length of the token input. */
+long call_context(const Call *call);
 /* Vocabulary size of the token input (0 = any value); 0 if there is none. */
 long call_vocabulary(const Call *call);
 
@@ -55,5 +62,30 @@ bool call_get_numbers(Call *call);
 
 /* The slot of an output by name, or -1. */
 int call_output(const Call *call, const char *name);
+
+/* examples: data for models with inputs other than one token sequence: a safetensors file with one
+ * tensor per input of the model, under the name of the input. The first dimension is the example.
+ *
+ *     input image[n, p]: real      "image" [examples, n, p]
+ *     input label: class           "label" [examples], whole numbers
+ *     input question[m]: token     "question" [examples, m], where there is more than one text
+ *
+ * An example is one sample of the data: its inputs in slot order, one 32-bit word per value. */
+
+/* Opens the data of `call`: an example file if it has inputs other than tokens, else tokens. NULL
+ * after a message. */
+Data *examples_open(const char *path, const Call *call);
+/* 32-bit words per example; 0 for a call that reads tokens. */
+long examples_words(const Call *call);
+/* Fills the inputs with examples, one per sequence of the batch. */
+void examples_set(Call *call, const int32_t *windows);
+
+/* texts: training data with a tokenizer; text is tokenized first. */
+
+/* As examples_open. tokenizer: NULL for a model without one, whose text is bytes. NULL after a
+ * message. */
+Data *texts_open(const char *path, const Tokenizer *tokenizer, const Call *call);
+/* Whether the model knows all tokens; false after a message. */
+bool texts_fit(const Tokenizer *tokenizer, long vocabulary);
 
 #endif

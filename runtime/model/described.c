@@ -1,8 +1,8 @@
 /* described: the tables of a program, built from the compiler's description. */
-#include "model/described.h"
+#include "model/internal.h"
 
 #include "base/memory.h"
-#include "model/public.h"
+#include "model/model.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "base/message.h"
 #include "base/memory.h"
 #include "data/random.h"
-#include "model/reports.h"
 
 #include <math.h>
 #include <stdlib.h>

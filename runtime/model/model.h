@@ -1,15 +1,67 @@
-/* model: a loaded program with its memory: weights, layer states, gradients, optimizer states, and
- * the temporaries, which all graphs share because only one runs at a time. */
+/* model: a loaded program with its memory. */
 #ifndef MODEL_H
 #define MODEL_H
 
 #include "abi/abi.h"
-#include "device/device.h"
-#include "model/module.h"
-#include "moec.h"
-#include "device/products.h"
-#include "model/public.h"
+#include "abi/count.h"
 #include "data/safetensors.h"
+#include "device/device.h"
+#include "moec.h"
+
+#include <stdbool.h>
+
+/* module: compiles the C source of a program with the system's C compiler and loads it. Results are
+ * cached (cache.h); a second start needs no compiler. */
+
+typedef struct Module {
+    void *handle;
+    const MoecTable *table;
+    bool cached; /* from the cache */
+    double compile_seconds;
+    size_t text_bytes;
+    MoecTable described; /* target of `table` if there is no handle */
+} Module;
+
+/* Compiles and loads a program. parts: the source has two parts that can be compiled in parallel
+ * (see kernels.h); keep: use the cache. NULL after a message. */
+Module *module_load(const char *text, bool parts, bool keep);
+/* The tables of a program without its functions, which need no C compiler: weights can be read, but
+ * not run. Names belong to the compiler, which must outlive the module. NULL after an error (see
+ * moec_reports). */
+Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
+/* Compiles the kernels that all programs share into a folder, unless it already contains them.
+ * Before kernels are compiled, the folders `kernels` next to the binary and ../lib/moec are
+ * searched. */
+bool module_prepare(const char *folder);
+void module_free(Module *module);
+
+/* public: tensors of a table by their names in files. A tensor that is stacked over a repeat is one
+ * tensor per step:
+ *
+ *     "block.{2*i+1}.ffn.up", "block,dim,hidden", [4, d, f]
+ * -->
+ *     "block.1.ffn.up" ... "block.7.ffn.up", "dim,hidden", [d, f] */
+
+typedef struct PublicTensor {
+    char *name, *axes;
+    const MoecTensor *tensor;
+    int rank;
+    long shape[MOEC_MAX_RANK];
+    size_t offset; /* in bytes from the start of its block */
+    size_t count;  /* elements */
+} PublicTensor;
+
+/* A new array of *public_count tensors; free it with public_free. */
+PublicTensor *public_tensors(const MoecTensor *tensors, int count, int *public_count);
+void public_free(PublicTensor *tensors, int count);
+
+/* reports: compiler diagnostics on standard error. */
+
+/* Prints the diagnostics if there are errors; returns true if there are none. */
+bool reports_good(MoecCompiler *compiler);
+
+/* model: a loaded program with its memory: weights, layer states, gradients, optimizer states, and
+ * the temporaries, which all graphs share because only one runs at a time. */
 
 typedef struct GraphShape {
     MoecGraph graph;

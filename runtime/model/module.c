@@ -1,13 +1,11 @@
-#include "model/module.h"
+#include "model/model.h"
 
 #include "base/cache.h"
 #include "base/message.h"
-#include "model/described.h"
-#include "base/embedded.h"
+#include "model/internal.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/clock.h"
-#include "model/toolchain.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -256,4 +254,12 @@ void module_free(Module *module) {
     if (module->handle) dlclose(module->handle);
     module_forget(module);
     free(module);
+}
+
+/* ---- reports ---- */
+
+bool reports_good(MoecCompiler *compiler) {
+    if (!moec_failed(compiler)) return true;
+    message_reports(moec_reports(compiler));
+    return false;
 }

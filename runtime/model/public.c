@@ -1,4 +1,4 @@
-#include "model/public.h"
+#include "model/model.h"
 
 #include "abi/step_path.h"
 #include "base/memory.h"

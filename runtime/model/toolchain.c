@@ -1,4 +1,4 @@
-#include "model/toolchain.h"
+#include "model/internal.h"
 
 #include "base/cache.h"
 #include "base/message.h"

@@ -1,6 +1,6 @@
-#include "tokenizer/added.h"
+#include "tokenizer/internal.h"
 
-#include "tokenizer/text/characters.h"
+#include "tokenizer/text/text.h"
 
 void added_put(AddedSet *set, const char *bytes, size_t length, int32_t number) {
     if (!length) return;

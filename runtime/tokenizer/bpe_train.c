@@ -1,13 +1,12 @@
-#include "tokenizer/bpe_train.h"
+#include "tokenizer/tokenizer.h"
 
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/clock.h"
-#include "tokenizer/parts.h"
+#include "tokenizer/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

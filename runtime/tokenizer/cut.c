@@ -1,4 +1,4 @@
-#include "tokenizer/cut.h"
+#include "tokenizer/internal.h"
 
 #include "base/memory.h"
 

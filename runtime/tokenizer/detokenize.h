@@ -2,7 +2,7 @@
 #ifndef DETOKENIZE_H
 #define DETOKENIZE_H
 
-#include "tokenizer/text/pattern.h"
+#include "tokenizer/text/text.h"
 #include "tokenizer/vocabulary.h"
 
 typedef enum DecoderKind {

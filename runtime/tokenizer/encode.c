@@ -1,6 +1,6 @@
 /* encode: all encoding steps: added tokens, normalization, splitting, the model, the template.
  * Words are cached, since most words of a text repeat. */
-#include "tokenizer/parts.h"
+#include "tokenizer/internal.h"
 
 #include "base/hashing.h"
 #include "base/memory.h"

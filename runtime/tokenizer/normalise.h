@@ -2,9 +2,7 @@
 #ifndef TOKENIZER_NORMALISE_H
 #define TOKENIZER_NORMALISE_H
 
-#include "tokenizer/text/characters.h"
-#include "tokenizer/text/charsmap.h"
-#include "tokenizer/text/pattern.h"
+#include "tokenizer/text/text.h"
 
 typedef enum NormaliserKind {
     NORMALISE_FORM, /* form */

@@ -1,7 +1,7 @@
-#include "tokenizer/portable.h"
+#include "tokenizer/tokenizer.h"
 
 #include "base/memory.h"
-#include "tokenizer/parts.h"
+#include "tokenizer/internal.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* read_model: the vocabulary of a tokenizer.json and its model data. */
-#include "tokenizer/read.h"
+#include "tokenizer/internal.h"
 
 #include "base/message.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* read_parts: normalizers, pre-tokenizers, post-processors and decoders of a tokenizer.json.
  * Sequences become flat lists; parts with several functions become several steps. */
-#include "tokenizer/read.h"
+#include "tokenizer/internal.h"
 
 #include "base/message.h"
 #include "base/memory.h"

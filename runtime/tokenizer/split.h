@@ -2,7 +2,7 @@
 #ifndef TOKENIZER_SPLIT_H
 #define TOKENIZER_SPLIT_H
 
-#include "tokenizer/text/pattern.h"
+#include "tokenizer/text/text.h"
 
 /* A stretch of a text. */
 typedef struct Piece {

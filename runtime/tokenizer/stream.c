@@ -1,6 +1,6 @@
 /* stream: incremental decoding. A window of tokens is decoded again with each new token; the added
  * text is returned unless it ends inside a character. */
-#include "tokenizer/parts.h"
+#include "tokenizer/internal.h"
 
 #include "base/memory.h"
 

@@ -1,17 +1,16 @@
-#include "tokenizer/token_file.h"
+#include "tokenizer/tokenizer.h"
 
 #include "abi/quantity.h"
 #include "abi/json_make.h"
 #include "abi/utf8_cut.h"
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "base/hashing.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/clock.h"
-#include "tokenizer/cut.h"
+#include "tokenizer/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

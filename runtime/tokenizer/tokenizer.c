@@ -1,9 +1,8 @@
-#include "tokenizer/parts.h"
+#include "tokenizer/internal.h"
 
 #include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "tokenizer/read.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,13 @@
-/* tokenizer: encodes and decodes text as defined by a `tokenizer.json`, with the same tokens as
- * https://github.com/huggingface/tokenizers
- *
- * Unsupported features of a file are errors when it is opened. */
+/* tokenizer: text to tokens and back; token files; training of a tokenizer. */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
 #include "tokenizer/text/text.h"
+
+/* tokenizer: encodes and decodes text as defined by a `tokenizer.json`, with the same tokens as
+ * https://github.com/huggingface/tokenizers
+ *
+ * Unsupported features of a file are errors when it is opened. */
 
 typedef struct Tokenizer Tokenizer;
 
@@ -56,5 +58,68 @@ void stream_free(Stream *stream);
 bool stream_add(Stream *stream, int32_t token, Text *out);
 /* Appends the rest. */
 bool stream_end(Stream *stream, Text *out);
+
+/* token_file: tokenizes texts of any size into one token file, with all processors. The file is
+ * written under a temporary name until it is complete; an interrupted run can resume.
+ *
+ * A text is encoded in chunks of about 1 MB. A chunk ends where a split does not change the tokens,
+ * preferably at the end of a line. */
+
+typedef struct BulkOptions {
+    bool special;      /* add the tokens of the template to each document */
+    bool lines;        /* each line is a document, else each file */
+    const char *field; /* lines are JSON objects: the field that holds the text; NULL: plain text */
+    int32_t last;      /* a token after each document; -1: none */
+    int threads;       /* 0: as many as there are processors */
+    size_t part;       /* bytes of a part; 0: a megabyte */
+    int width;         /* bytes of a token; 0: 2 if they suffice, else 4 */
+    bool resume, quiet;
+} BulkOptions;
+
+typedef struct BulkResult {
+    uint64_t tokens, bytes, documents, replaced; /* replaced: bytes that were not UTF-8 */
+    double seconds;
+} BulkResult;
+
+/* False after a message, or after a signal; the state is then saved for --resume. */
+bool bulk_tokenize(const Tokenizer *tokenizer, const char *const *paths, int count,
+                   const BulkOptions *options, const char *out, BulkResult *result);
+
+/* portable: export of a tokenizer as tokenizer.bin, which standalone/lexicon.c reads: the texts of
+ * all tokens and, for byte-level BPE with a supported pattern, the encoding data.
+ *
+ * Format: "moeclex1", then little-endian 32-bit words. The number of tokens; per token its length
+ * (upper bit: not written) and bytes. Then 1 if encoding data follows, else 0. Encoding data:
+ *
+ *     the token of each byte (256 words)
+ *     1 if whole words are looked up first, else 0
+ *     1 if a space is added before a text, else 0
+ *     tokens before a text: count, tokens
+ *     special tokens: count, then token, length, bytes of each
+ *     merges in order: count, then left, right, result
+ *     character classes as ranges: count, then first character and mask
+ *     splitters: count, then alternatives: count, then items: count, then kind, class, least, most
+ */
+
+/* Appends the file. Returns true if the folder can encode; otherwise *why is the unsupported
+ * feature. */
+bool portable_write(const Tokenizer *tokenizer, Text *out, const char **why);
+
+/* bpe_train: a byte-level BPE from text, as the tokenizers library makes it: the pair of neighbours
+ * that is most frequent becomes a token, until there are enough; of equals the one with the lower
+ * numbers. */
+
+typedef struct BpeTraining {
+    const char *const *paths;
+    int path_count;
+    const char *const *special; /* special tokens; they have the lowest ids */
+    int special_count;
+    /* pattern that splits the text (Oniguruma syntax); NULL: pattern of GPT-2 */
+    const char *pattern;
+    long vocabulary, least; /* tokens in all; how often a pair must occur */
+} BpeTraining;
+
+/* The tokenizer.json, to be freed; NULL after a message or a signal. *tokens: how many it has. */
+char *bpe_train(const BpeTraining *training, long *tokens);
 
 #endif

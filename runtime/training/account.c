@@ -1,11 +1,10 @@
-#include "training/account.h"
+#include "training/internal.h"
 
 #include "abi/json_make.h"
-#include "base/commit.h"
+#include "base/build.h"
 #include "base/files.h"
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 #include "base/memory.h"
-#include "base/version.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
-#include "model/reports.h"
-#include "base/version.h"
+#include "model/model.h"
+#include "base/build.h"
 
 #include <ctype.h>
 #include <errno.h>

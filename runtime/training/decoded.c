@@ -1,4 +1,4 @@
-#include "training/decoded.h"
+#include "training/evaluation.h"
 
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-#include "training/differences.h"
+#include "training/internal.h"
 
 #include "base/message.h"
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-#include "training/events.h"
+#include "training/record.h"
 
 #include "base/files.h"
 #include "base/memory.h"

@@ -1,20 +1,10 @@
-#include "training/measure.h"
+#include "training/evaluation.h"
 
-#include "model/examples.h"
+#include "model/call.h"
 #include "base/memory.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-long call_context(const Call *call) {
-    if (examples_words(call)) return examples_words(call) - 1;
-    for (int i = 0; i < call->graph->input_count; i++) {
-        const MoecTensor *input = &call->graph->inputs[i];
-        if (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT)
-            return input->shape[input->rank - 1];
-    }
-    return call->graph->context;
-}
 
 /* Sums in a fixed order. */
 static double sum_of(const float *values, long count) {

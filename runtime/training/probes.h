@@ -4,7 +4,7 @@
 #define PROBES_H
 
 #include "model/call.h"
-#include "model/public.h"
+#include "model/model.h"
 
 #include <jansson.h>
 

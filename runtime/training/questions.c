@@ -1,5 +1,7 @@
-#include "training/questions.h"
+#include "training/evaluation.h"
 
+#include "model/batch.h"
+#include "model/speech.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"

@@ -1,8 +1,27 @@
-/* record: the log of a run, one JSON object per line. */
+/* record: the log of a run, also for TensorBoard. */
 #ifndef RECORD_H
 #define RECORD_H
 
-#include "training/events.h"
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* events: the log of a run in TensorBoard format: TFRecords, each an Event (protocol buffer) with
+ * named values. */
+
+typedef struct Events {
+    char *path;
+    FILE *file;
+} Events;
+
+/* Creates an event file in the folder. In a resumed run it invalidates earlier records after
+ * `step`. False after a message. */
+bool events_open(Events *events, const char *folder, long step);
+/* Writes the numbers of a log line at its step; false after a message. */
+bool events_write(Events *events, const json_t *line);
+void events_close(Events *events);
+
+/* record: the log of a run, one JSON object per line. */
 
 typedef struct Record {
     char *path;

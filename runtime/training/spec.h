@@ -1,11 +1,28 @@
-/* spec: opening the spec or run of a command line. */
+/* spec: opening the spec or run of a command line; its training options. */
 #ifndef SPEC_H
 #define SPEC_H
 
 #include "base/text_list.h"
-#include "model/reports.h"
+#include "model/model.h"
+#include "moec.h"
 
 #include <stdbool.h>
+
+/* settings: the options of the spec's `train` record that the runtime uses. */
+
+typedef struct Settings {
+    long batch, context; /* sequences per micro-batch; tokens per sequence */
+    long accumulate;     /* micro-batches per step */
+    long steps, seed;
+    long evaluate;     /* steps between evaluations; 0 = only at the end */
+    long checkpoint;   /* steps between checkpoints */
+    double rate, clip; /* clip 0 = no gradient clipping */
+} Settings;
+
+/* Values of `train` in the spec, defaults for missing options. */
+Settings settings_of(MoecCompiler *compiler);
+
+/* spec: opening the spec or run of a command line. */
 
 /* Opens FILE, FILE:MODEL, - for stdin, a run directory or a checkpoint, with the texts of --set.
  * NULL after the reports were printed. */

@@ -7,7 +7,7 @@
 #include "data/data.h"
 #include "data/order.h"
 #include "training/probes.h"
-#include "training/settings.h"
+#include "training/spec.h"
 
 typedef struct Stepper {
     Call *train;

@@ -8,9 +8,7 @@
  *     OMP_NUM_THREADS=1 ./a.out
  */
 #include "kernels.h"
-#include "device/ceiling.h"
 #include "device/device.h"
-#include "device/products.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -27,7 +27,7 @@ for folder in $folders; do
 done
 # A name in two folders is one idea seen from both: the same thing of the command and of emitted folders, a kernel and what
 # simulates it, a form and what is printed, read or done with it.
-allowed="bulk call config cse data diagnostics doc draw embedded emit error_code experiment explain generate json_make licm measure model
+allowed="bulk call config cse data diagnostics doc draw embedded emit error_code experiment explain generate internal json_make licm measure model
     moec passes print quantity report scan train weights wgmma"
 for name in $(find compiler runtime \( -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.def' \) |
     sed 's/\.[a-z]*$//' | sort -u | sed 's|.*/||' | sort | uniq -d); do

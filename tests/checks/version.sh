@@ -1,11 +1,11 @@
 #!/bin/sh
-# runtime/base/version.h has the version. Every copy of it is the same; UPDATE=1 writes those in files.
+# runtime/base/build.h has the version. Every copy of it is the same; UPDATE=1 writes those in files.
 . "$(dirname "$0")/../begin.sh"
-version=$(sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
+version=$(sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/build.h)
 minor=${version%.*}
 case $version in
 [0-9]*.[0-9]*.[0-9]*) ;;
-*) wrong "runtime/base/version.h has no version: '$version'" ;;
+*) wrong "runtime/base/build.h has no version: '$version'" ;;
 esac
 
 number='[0-9][0-9]*\.[0-9][0-9]*'

@@ -3,7 +3,7 @@
 #ifndef LOADED_CUDA_H
 #define LOADED_CUDA_H
 
-#include "../../runtime/base/embedded.h"
+#include "../../runtime/base/files.h"
 #include "abi/abi.h"
 
 #include "loaded_text.h"

@@ -11,14 +11,15 @@
 
 #include <cmocka.h>
 
-#include "training/events.h"
+#include "training/record.h"
 
 /* By long division of the reflected polynomial, another way than the writer's. */
 static uint32_t crc(const unsigned char *bytes, size_t length) {
     uint32_t table[256], sum = 0;
     for (uint32_t i = 0; i < 256; i++) {
         table[i] = i;
-        for (int k = 0; k < 8; k++) table[i] = table[i] & 1 ? table[i] >> 1 ^ 0x82f63b78 : table[i] >> 1;
+        for (int k = 0; k < 8; k++)
+            table[i] = table[i] & 1 ? table[i] >> 1 ^ 0x82f63b78 : table[i] >> 1;
     }
     sum = ~sum;
     for (size_t i = 0; i < length; i++) sum = table[(sum ^ bytes[i]) & 255] ^ sum >> 8;
@@ -32,13 +33,15 @@ static uint64_t little(const unsigned char *bytes, int count) {
 }
 
 /* The record at `at`, its bytes and length; the place of the next. */
-static size_t frame(const unsigned char *file, size_t at, const unsigned char **bytes, size_t *length) {
+static size_t frame(const unsigned char *file, size_t at, const unsigned char **bytes,
+                    size_t *length) {
     uint32_t head = crc(file + at, 8);
     *length = (size_t)little(file + at, 8);
     *bytes = file + at + 12;
     uint32_t body = crc(*bytes, *length);
     assert_int_equal(little(file + at + 8, 4), (uint32_t)((head >> 15 | head << 17) + 0xa282ead8));
-    assert_int_equal(little(*bytes + *length, 4), (uint32_t)((body >> 15 | body << 17) + 0xa282ead8));
+    assert_int_equal(little(*bytes + *length, 4),
+                     (uint32_t)((body >> 15 | body << 17) + 0xa282ead8));
     return at + 12 + *length + 4;
 }
 
@@ -52,7 +55,8 @@ static void written(void **state) {
     assert_int_equal(crc((const unsigned char *)"123456789", 9), 0xe3069283);
     assert_non_null(mkdtemp(folder));
     assert_true(events_open(&events, folder, 300));
-    json_t *line = json_pack("{s:i, s:f, s:n, s:s}", "step", 301, "loss", 1.5, "a", "diverged", "x");
+    json_t *line =
+        json_pack("{s:i, s:f, s:n, s:s}", "step", 301, "loss", 1.5, "a", "diverged", "x");
     assert_true(events_write(&events, line));
     json_decref(line);
     FILE *back = fopen(events.path, "rb");
@@ -63,17 +67,26 @@ static void written(void **state) {
     events_close(&events);
 
     at = frame(file, at, &bytes, &length); /* time, version */
-    assert_memory_equal(bytes + 9, "\x1a\x0d" "brain.Event:2", 15);
+    assert_memory_equal(bytes + 9,
+                        "\x1a\x0d"
+                        "brain.Event:2",
+                        15);
     at = frame(file, at, &bytes, &length); /* time, step 301, a session that starts */
     assert_memory_equal(bytes + 9, "\x10\xad\x02\x3a\x02\x08\x01", 7);
     at = frame(file, at, &bytes, &length); /* time, step 301, three numbers */
     assert_memory_equal(bytes + 9, "\x10\xad\x02\x2a", 4);
     assert_memory_equal(bytes + 14, "\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f", 13);
-    assert_memory_equal(bytes + 27, "\x0a\x08\x0a\x01" "a\x15", 6);
+    assert_memory_equal(bytes + 27,
+                        "\x0a\x08\x0a\x01"
+                        "a\x15",
+                        6);
     float nothing;
     memcpy(&nothing, bytes + 33, sizeof nothing);
     assert_true(isnan(nothing));
-    assert_memory_equal(bytes + 37, "\x0a\x0f\x0a\x08" "diverged\x15\x00\x00\x80\x3f", 17);
+    assert_memory_equal(bytes + 37,
+                        "\x0a\x0f\x0a\x08"
+                        "diverged\x15\x00\x00\x80\x3f",
+                        17);
     assert_int_equal(length, 54);
     assert_int_equal(at, size);
 }

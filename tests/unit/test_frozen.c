@@ -10,7 +10,7 @@
 #include "../../compiler/moec.h"
 #include "../../runtime/base/memory.h"
 #include "../../runtime/model/model.h"
-#include "../../runtime/training/measure.h"
+#include "../../runtime/training/evaluation.h"
 #include "../../runtime/training/step.h"
 
 #include <jansson.h>

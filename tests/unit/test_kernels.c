@@ -1,7 +1,7 @@
 /* The kernels of generated programs against plain loops in double precision, on sizes that divide
  * nothing evenly. */
 #include "kernels.h"
-#include "device/products.h"
+#include "device/device.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,9 +7,8 @@
  *     test_nvrtc WORD     those of all whose FILE:MODEL contains the word
  *     test_nvrtc start    what a whole model takes from its text to images for sm_90a: compiled, and from the cache
  */
-#include "../../runtime/device/cuda/cuda_compile.h"
-#include "../../runtime/device/cuda/cuda_parts.h"
-#include "../../runtime/base/embedded.h"
+#include "../../runtime/device/cuda/cuda.h"
+#include "../../runtime/base/files.h"
 #include "moec.h"
 
 #include <dlfcn.h>
@@ -83,7 +82,8 @@ static Figures read_log(char *log) {
             printf("    %s\n", line);
             figures.spilling++;
         }
-        int registers = number_before(line, "registers"), shared = number_before(line, "bytes smem");
+        int registers = number_before(line, "registers"),
+            shared = number_before(line, "bytes smem");
         if (registers > figures.registers) {
             figures.registers = registers;
             snprintf(figures.most, sizeof figures.most, "%s", name);
@@ -240,7 +240,8 @@ static uint64_t hash_of(const char *text, const char *end) {
         if (at[0] == '/' && at[1] == '*') at = strstr(at, "*/") + 2;
         hash = (hash ^ (unsigned char)*at) * 1099511628211u;
         if (at[0] == '_' && (at - text >= 5) &&
-            (!memcmp(at - 5, "train", 5) || !memcmp(at - 6, "decode", 6) || !memcmp(at - 6, "update", 6)))
+            (!memcmp(at - 5, "train", 5) || !memcmp(at - 6, "decode", 6) ||
+             !memcmp(at - 6, "update", 6)))
             at += strspn(at + 1, "0123456789");
     }
     return hash;
@@ -337,8 +338,11 @@ static double make_all(const MoecKernels *kernels, const bool *chosen, int parts
     pthread_t threads[PARTS];
     double start = seconds();
     for (int i = 0; i < parts; i++) {
-        made[i] = (Part){.text = {.name = "program.cu", .text = cuda_part(kernels, chosen, i, parts),
-                                  .major = 9, .minor = 0, .keep = true}};
+        made[i] = (Part){.text = {.name = "program.cu",
+                                  .text = cuda_part(kernels, chosen, i, parts),
+                                  .major = 9,
+                                  .minor = 0,
+                                  .keep = true}};
         assert_int_equal(pthread_create(&threads[i], NULL, make_part, &made[i]), 0);
     }
     *cached = true;
@@ -367,10 +371,11 @@ static bool *without_own(const MoecKernels *kernels) {
 }
 
 static void measure_start(void **state) {
-    static const char *const models[] = {"models/gpt2.moe:gpt2 train.precision=bf16",
-                                         "models/gpt2.moe:gpt2_small train.precision=bf16",
-                                         "models/gpt2.moe:gpt2_small_moe train.precision=bf16",
-                                         "models/gated_attention.moe:moe_15b_sdpa train.precision=bf16"};
+    static const char *const models[] = {
+        "models/gpt2.moe:gpt2 train.precision=bf16",
+        "models/gpt2.moe:gpt2_small train.precision=bf16",
+        "models/gpt2.moe:gpt2_small_moe train.precision=bf16",
+        "models/gated_attention.moe:moe_15b_sdpa train.precision=bf16"};
     (void)state;
     if (!open_nvrtc()) skip();
     library.compiler = nvrtc;
@@ -393,7 +398,8 @@ static void measure_start(void **state) {
             assert_false(cached);
             double warm = make_all(&kernels, chosen, parts, &cached);
             assert_true(cached);
-            printf("%s: text %.2f s, %d parts: images %.2f s, %.2f s of all processors, from the cache %.3f s\n",
+            printf("%s: text %.2f s, %d parts: images %.2f s, %.2f s of all processors, from the "
+                   "cache %.3f s\n",
                    models[i], text, parts, cold, work, warm);
             fflush(stdout);
         }

@@ -12,9 +12,8 @@
  */
 #include "../../runtime/model/call.h"
 #include "../../runtime/data/data.h"
-#include "../../runtime/model/examples.h"
 #include "../../runtime/base/files.h"
-#include "../../runtime/training/measure.h"
+#include "../../runtime/training/evaluation.h"
 #include "../../runtime/base/memory.h"
 #include "../../runtime/model/model.h"
 #include "../../runtime/training/step.h"
@@ -576,7 +575,8 @@ int main(int argc, char **argv) {
         bool wanted = named <= 0 || listed(name, (const char *const *)argv + 2, named);
         bool chosen =
             listed(name, compiled_rows, (int)(sizeof compiled_rows / sizeof *compiled_rows));
-        if (*how ? wanted && strcmp(how, "compiled") != 0 : chosen) check_row(&rows[i], check_meaning);
+        if (*how ? wanted && strcmp(how, "compiled") != 0 : chosen)
+            check_row(&rows[i], check_meaning);
         if (*how ? wanted && strcmp(how, "compiled") == 0 : chosen)
             check_row(&rows[i], check_compiled);
         free(rows[i].all);

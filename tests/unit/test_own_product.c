@@ -1,7 +1,6 @@
 /* The kernel that is the ceiling where there is no library, as this processor gets it, beside plain
  * loops. */
-#include "device/own_product.h"
-#include "device/products.h"
+#include "device/device.h"
 #include "prelude.h"
 
 #include <setjmp.h>

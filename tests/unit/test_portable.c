@@ -1,7 +1,7 @@
 /* test_portable: what a stand-alone folder encodes and writes is what the tokenizer does. */
 #include "base/files.h"
 #include "base/memory.h"
-#include "tokenizer/portable.h"
+#include "tokenizer/tokenizer.h"
 
 #include "../../runtime/standalone/lexicon.c"
 

@@ -2,7 +2,7 @@
  * all shapes and forms, packed rows, attention. What they multiply is bf16 already, so that only
  * sums and what is stored as bf16 is rounded. Compiled for this processor, as programs are. */
 #include "kernels.h"
-#include "device/products.h"
+#include "device/device.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -45,8 +45,8 @@ static void drop(Numbers *of) {
 static double distance(const Numbers *made) {
     double error = 0, norm = 1e-30;
     for (long i = 0; i < made->count; i++) {
-        double off = (double)moec_value(moec_at(made->stored, i, made->type), made->type) -
-                     made->exact[i];
+        double off =
+            (double)moec_value(moec_at(made->stored, i, made->type), made->type) - made->exact[i];
         error += off * off;
         norm += made->exact[i] * made->exact[i];
     }
@@ -88,8 +88,8 @@ static void multiply_plainly(const MoecProduct *product, const double *a, const 
         for (long j = 0; j < product->n; j++) {
             double sum = product->accumulate ? c[i * product->c_m + j] : 0;
             for (long p = 0; p < product->k; p++)
-                sum += a[i * product->a_m + p * product->a_k] *
-                       b[p * product->b_k + j * product->b_n];
+                sum +=
+                    a[i * product->a_m + p * product->a_k] * b[p * product->b_k + j * product->b_n];
             c[i * product->c_m + j] = sum;
         }
 }
@@ -124,9 +124,16 @@ static void products_of_all_shapes(void **state) {
         for (size_t j = 0; j < sizeof n / sizeof *n; j++)
             for (size_t p = 0; p < sizeof k / sizeof *k; p++)
                 for (int form = (int)(i + j + p) % 3; form < 64; form += 3) {
-                    MoecProduct product = {.m = m[i], .n = n[j], .k = k[p],
-                                           .a_m = k[p], .a_k = 1, .b_k = n[j], .b_n = 1,
-                                           .c_m = n[j], .batch = {1, 1}, .rounded = 1};
+                    MoecProduct product = {.m = m[i],
+                                           .n = n[j],
+                                           .k = k[p],
+                                           .a_m = k[p],
+                                           .a_k = 1,
+                                           .b_k = n[j],
+                                           .b_n = 1,
+                                           .c_m = n[j],
+                                           .batch = {1, 1},
+                                           .rounded = 1};
                     if (form & 1) product.a_m = 1, product.a_k = m[i];
                     if (form & 2) product.b_k = 1, product.b_n = k[p];
                     product.accumulate = form >> 2 & 1;
@@ -162,10 +169,19 @@ static void check_rows_by_weight(const Packed *packed, long n, long k, int form)
     Numbers a = numbers(packed->tokens * k, MOEC_BF16, 0),
             b = numbers(packed->groups * n * k, MOEC_BF16, 0),
             c = numbers(packed->rows * n, type_by(form), 0);
-    MoecGrouped grouped = {.kind = MOEC_ROWS_BY_WEIGHT, .groups = packed->groups, .n = n, .k = k,
-                           .a_row = k, .b_group = n * k, .b_k = form & 2 ? 1 : n,
-                           .b_n = form & 2 ? k : 1, .c_row = n, .accumulate = form >> 2 & 1,
-                           .rounded = 1, .a_type = MOEC_BF16, .b_type = MOEC_BF16,
+    MoecGrouped grouped = {.kind = MOEC_ROWS_BY_WEIGHT,
+                           .groups = packed->groups,
+                           .n = n,
+                           .k = k,
+                           .a_row = k,
+                           .b_group = n * k,
+                           .b_k = form & 2 ? 1 : n,
+                           .b_n = form & 2 ? k : 1,
+                           .c_row = n,
+                           .accumulate = form >> 2 & 1,
+                           .rounded = 1,
+                           .a_type = MOEC_BF16,
+                           .b_type = MOEC_BF16,
                            .c_type = type_by(form)};
     for (long g = 0; g < packed->groups; g++)
         for (long r = packed->group[g]; r < packed->group[g + 1]; r++)
@@ -186,9 +202,18 @@ static void check_rows_by_rows(const Packed *packed, long n, long k) {
     Numbers a = numbers(packed->tokens * k, MOEC_BF16, 0),
             b = numbers(packed->rows * n, MOEC_BF16, 0),
             c = numbers(packed->groups * n * k, MOEC_F32, 0);
-    const MoecGrouped grouped = {.kind = MOEC_ROWS_BY_ROWS, .groups = packed->groups, .n = n,
-                                 .k = k, .a_row = k, .b_group = n * k, .b_k = n, .b_n = 1,
-                                 .c_row = n, .accumulate = 1, .rounded = 1, .a_type = MOEC_BF16,
+    const MoecGrouped grouped = {.kind = MOEC_ROWS_BY_ROWS,
+                                 .groups = packed->groups,
+                                 .n = n,
+                                 .k = k,
+                                 .a_row = k,
+                                 .b_group = n * k,
+                                 .b_k = n,
+                                 .b_n = 1,
+                                 .c_row = n,
+                                 .accumulate = 1,
+                                 .rounded = 1,
+                                 .a_type = MOEC_BF16,
                                  .b_type = MOEC_BF16};
     for (long g = 0; g < packed->groups; g++)
         for (long r = packed->group[g]; r < packed->group[g + 1]; r++)
@@ -284,9 +309,8 @@ static void attention_of_all_shapes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_round_to_the_nearest),
-                                       cmocka_unit_test(products_of_all_shapes),
-                                       cmocka_unit_test(packed_rows),
-                                       cmocka_unit_test(attention_of_all_shapes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_round_to_the_nearest), cmocka_unit_test(products_of_all_shapes),
+        cmocka_unit_test(packed_rows), cmocka_unit_test(attention_of_all_shapes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,12 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "device/cuda/cuda_parts.h"
+#include "device/cuda/cuda.h"
 #include "data/data.h"
 #include "base/memory.h"
 #include "data/order.h"
 #include "training/checkpoint.h"
-#include "model/public.h"
+#include "model/model.h"
 #include "data/random.h"
 #include "training/record.h"
 #include "data/safetensors.h"
@@ -377,10 +377,18 @@ static void failed_writing_leaves_the_old(void **state) {
 /* Each part has what all kernels need and its own kernels alone; together they have every one that is wanted. */
 static void kernels_come_in_parts(void **state) {
     (void)state;
-    static const MoecPiece pieces[] = {{MOEC_EVERY_KERNEL, 5}, {0, 8}, {MOEC_EVERY_KERNEL, 12}, {1, 15},
-                                       {1, 19}, {2, 22}, {MOEC_EVERY_KERNEL, 26}};
-    const MoecKernels kernels = {"head\none" "size" "two" "two_" "six" "tail", pieces, 7};
-    const bool all[7] = {[1] = true, [3] = true, [4] = true, [5] = true}, some[7] = {[3] = true, [5] = true};
+    static const MoecPiece pieces[] = {
+        {MOEC_EVERY_KERNEL, 5}, {0, 8}, {MOEC_EVERY_KERNEL, 12}, {1, 15}, {1, 19}, {2, 22},
+        {MOEC_EVERY_KERNEL, 26}};
+    const MoecKernels kernels = {"head\none"
+                                 "size"
+                                 "two"
+                                 "two_"
+                                 "six"
+                                 "tail",
+                                 pieces, 7};
+    const bool all[7] = {[1] = true, [3] = true, [4] = true, [5] = true},
+               some[7] = {[3] = true, [5] = true};
     assert_int_equal(cuda_kernels(&kernels, all), 4);
     assert_int_equal(cuda_kernels(&kernels, some), 2);
     char *first = cuda_part(&kernels, all, 0, 2), *second = cuda_part(&kernels, all, 1, 2);

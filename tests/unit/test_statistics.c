@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tools/experiment/statistics.h"
+#include "tools/experiment/experiment.h"
 
 static void quantiles(void **state) {
     (void)state;

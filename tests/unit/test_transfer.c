@@ -11,7 +11,7 @@
 
 #include "../../compiler/moec.h"
 #include "../../runtime/base/memory.h"
-#include "../../runtime/training/measure.h"
+#include "../../runtime/training/evaluation.h"
 #include "../../runtime/model/model.h"
 #include "../../runtime/training/step.h"
 

@@ -2,8 +2,12 @@
 #ifndef CUDA_H
 #define CUDA_H
 
+#include "abi/abi.h"
 #include "device/cuda/cuda_library.h"
 #include "device/device.h"
+#include "moec.h"
+
+/* cuda: the CUDA device, an implementation of device.h. */
 
 typedef struct CudaDevice {
     Device base;
@@ -51,5 +55,80 @@ bool cuda_engine_square_sum(Engine *engine, const float *block, size_t count, do
 bool cuda_engine_round(Engine *engine, const float *weights, void *rounded);
 bool cuda_engine_time_kernels(Engine *engine, KernelTimes *times);
 bool cuda_engine_update(Engine *engine, const BlockUpdate *update);
+
+/* cuda_compile: compiles CUDA source to an image for one architecture by NVRTC, and caches it by a
+ * hash of all inputs. */
+
+typedef struct CudaText {
+    const char *name; /* name of the source in messages: "program.cu" */
+    const char *text;
+    int major, minor; /* the device's compute capability */
+    bool keep;        /* use the cache */
+} CudaText;
+
+typedef struct CudaImage {
+    char *bytes; /* the caller frees it */
+    size_t length;
+    bool cached; /* from the cache */
+} CudaImage;
+
+/* False after a message. Several threads can call it concurrently. */
+bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image);
+
+/* cuda_maps: tensor maps, which describe operands for the asynchronous box copies of compute
+ * capability 9.0. */
+
+/* Creates a map of an operand with boxes of MOEC_BOX x MOEC_BOX elements. False if the driver
+ * refuses. */
+bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *map);
+
+/* cuda_parts: splits the kernels of a program into parts for parallel compilation. */
+
+/* Number of wanted pieces with a kernel, where each variant counts. wanted: by piece. */
+int cuda_kernels(const MoecKernels *kernels, const bool *wanted);
+
+/* Source of one part: the code shared by all kernels, and every `parts`-th wanted piece from number
+ * `part` on. A new string. */
+char *cuda_part(const MoecKernels *kernels, const bool *wanted, int part, int parts);
+
+/* cuda_products: dense products of a table by cuBLASLt. The algorithm of each product is selected
+ * once. */
+
+typedef struct CudaProducts CudaProducts;
+
+/* NULL without cuBLASLt: the program's own kernels then compute the products. keep: use the
+ * cache. */
+CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table, bool keep);
+void cuda_products_free(CudaProducts *products);
+
+/* As MoecHost.product: 0 = computed. */
+int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c,
+                      const MoecEpilogue *epilogue);
+/* Number of products measured because the cache had no entry. */
+int cuda_products_timed(const CudaProducts *products);
+/* True if cuBLASLt computes the product at every alignment of its operands. */
+bool cuda_products_taken(const CudaProducts *products, int index);
+/* Number of products that cuBLASLt refuses; the slower kernels of the program compute them. */
+int cuda_products_declined(const CudaProducts *products);
+
+/* cuda_profile: time of single kernels, measured by events around several launches. */
+
+typedef struct CudaProfile {
+    CudaDevice *device;
+    CudaEvent *first, *last;
+    KernelTimes *times;
+} CudaProfile;
+
+/* NULL after a message. */
+CudaProfile *cuda_profile_new(CudaDevice *device, KernelTimes *times);
+void cuda_profile_free(CudaProfile *profile);
+
+/* Work for the device; returns 0 on success. */
+typedef int (*CudaWork)(void *data);
+
+/* Runs the work several times and adds the median time to the row `name`; returns the result of
+ * `work`. */
+int cuda_profile_work(CudaProfile *profile, const char *name, double flops, CudaWork work,
+                      void *data);
 
 #endif

@@ -1,9 +1,8 @@
 /* cuda_ceiling: measured peak of the device: a large product by cuBLASLt, a large copy. */
 #include "device/cuda/cuda.h"
-#include "device/cuda/cuda_products.h"
 #include "base/memory.h"
 #include "base/clock.h"
-#include "device/products.h"
+#include "device/device.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,8 +1,7 @@
-#include "device/cuda/cuda_compile.h"
+#include "device/cuda/cuda.h"
 
 #include "base/cache.h"
 #include "base/message.h"
-#include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
 
@@ -109,4 +108,30 @@ bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *i
     }
     free(path);
     return good;
+}
+
+/* ---- cuda_parts ---- */
+
+static bool is_shared(const MoecPiece *piece) {
+    return piece->kernel == MOEC_EVERY_KERNEL;
+}
+
+int cuda_kernels(const MoecKernels *kernels, const bool *wanted) {
+    int count = 0;
+    for (int i = 0; i < kernels->count; i++) count += !is_shared(&kernels->pieces[i]) && wanted[i];
+    return count;
+}
+
+char *cuda_part(const MoecKernels *kernels, const bool *wanted, int part, int parts) {
+    char *text = memory_new(strlen(kernels->text) + 1), *to = text;
+    size_t begin = 0;
+    for (int i = 0, number = 0; i < kernels->count; i++) {
+        const MoecPiece *piece = &kernels->pieces[i];
+        if (is_shared(piece) || (wanted[i] && number++ % parts == part)) {
+            memcpy(to, kernels->text + begin, piece->end - begin);
+            to += piece->end - begin;
+        }
+        begin = piece->end;
+    }
+    return text;
 }

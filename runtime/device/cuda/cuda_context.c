@@ -2,6 +2,7 @@
 #include "device/cuda/cuda.h"
 
 #include "base/message.h"
+#include "abi/shapes.h"
 
 #include <stdint.h>
 
@@ -23,4 +24,20 @@ CudaPointer cuda_pointer(const void *there) {
 /* Makes the context current in this thread; the CUDA context is a per-thread setting. */
 void cuda_enter(const CudaDevice *device) {
     if (device->context) device->library->driver.context_set(device->context);
+}
+
+/* ---- cuda_maps ---- */
+
+bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *map) {
+    enum { RANK = 3, ELEMENT = 2 };
+    const long matrix = operand->matrices > 1 ? operand->matrix : operand->lines * operand->line;
+    const unsigned long long sizes[RANK] = {(unsigned long long)operand->length,
+                                            (unsigned long long)operand->lines,
+                                            (unsigned long long)operand->matrices},
+                             strides[RANK - 1] = {(unsigned long long)operand->line * ELEMENT,
+                                                  (unsigned long long)matrix * ELEMENT};
+    const unsigned box[RANK] = {MOEC_BOX, MOEC_BOX, 1}, steps[RANK] = {1, 1, 1};
+    return driver->map_new &&
+           driver->map_new(map, CUDA_MAP_BF16, RANK, cuda_pointer(operand->at), sizes, strides, box,
+                           steps, 0, CUDA_MAP_SWIZZLE_128, CUDA_MAP_PROMOTE_256, 0) == 0;
 }

@@ -10,10 +10,6 @@
 #include "device/cuda/cuda.h"
 
 #include "base/message.h"
-#include "device/cuda/cuda_compile.h"
-#include "device/cuda/cuda_parts.h"
-#include "device/cuda/cuda_profile.h"
-#include "device/cuda/cuda_products.h"
 #include "device/cuda/cuda_variants.h"
 #include "base/memory.h"
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-#include "device/cuda/cuda_products.h"
+#include "device/cuda/cuda.h"
 
 #include "device/cuda/cuda_choice.h"
 #include "base/memory.h"

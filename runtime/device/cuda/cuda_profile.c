@@ -1,4 +1,4 @@
-#include "device/cuda/cuda_profile.h"
+#include "device/cuda/cuda.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

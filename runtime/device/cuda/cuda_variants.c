@@ -2,7 +2,7 @@
 
 #include "base/cache.h"
 #include "base/message.h"
-#include "device/cuda/cuda_maps.h"
+#include "device/cuda/cuda.h"
 #include "base/files.h"
 #include "base/hashing.h"
 #include "base/memory.h"

@@ -7,7 +7,7 @@ import pathlib
 import signal
 import threading
 
-# Equal to MOEC_VERSION in runtime/base/version.h.
+# Equal to MOEC_VERSION in runtime/base/build.h.
 __version__ = "0.2.0"
 
 CAN_RUN, CAN_TRAIN, CAN_GENERATE = 1, 2, 4

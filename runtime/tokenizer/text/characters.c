@@ -1,4 +1,4 @@
-#include "tokenizer/text/characters.h"
+#include "tokenizer/text/text.h"
 
 #include "base/memory.h"
 

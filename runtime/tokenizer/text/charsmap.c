@@ -1,8 +1,7 @@
-#include "tokenizer/text/charsmap.h"
+#include "tokenizer/text/text.h"
 
 #include "base/message.h"
 #include "base/memory.h"
-#include "tokenizer/text/characters.h"
 
 #include <stdlib.h>
 #include <string.h>

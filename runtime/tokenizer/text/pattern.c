@@ -1,4 +1,4 @@
-#include "tokenizer/text/pattern.h"
+#include "tokenizer/text/text.h"
 
 #include "base/message.h"
 #include "base/memory.h"

@@ -1,8 +1,7 @@
 /* pattern_translate: translates regular expressions from Oniguruma to PCRE2 syntax. Character
  * classes are those of Unicode 16 with any version of PCRE2. Constructs with different meanings are
  * expanded; unsupported ones are errors. */
-#include "tokenizer/text/characters.h"
-#include "tokenizer/text/pattern.h"
+#include "tokenizer/text/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>

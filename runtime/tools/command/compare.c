@@ -5,7 +5,7 @@
 #include "training/spec.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "tools/experiment/comparison.h"
+#include "tools/experiment/experiment.h"
 
 #include <stdio.h>
 #include <stdlib.h>

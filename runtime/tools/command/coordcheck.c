@@ -1,19 +1,17 @@
 /* coordcheck: sizes of activations and their changes by some steps, over sizes of a model. With a
  * correct parametrization both are constant; otherwise the first activation that is not constant
  * shows the fault. */
-#include "tools/command/coordcheck.h"
+#include "tools/command/internal.h"
 
 #include "abi/json_make.h"
 #include "abi/step_path.h"
 #include "base/message.h"
-#include "base/written.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "data/random.h"
-#include "model/examples.h"
-#include "training/measure.h"
+#include "model/call.h"
 #include "training/step.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* coordcheck_picture: sizes and changes of activations over sizes of a model, as an SVG that can be
  * read on light and on dark ground. */
-#include "tools/command/coordcheck.h"
+#include "tools/command/internal.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "tools/command/line/commands.h"
 #include "base/files.h"
 #include "base/message.h"
-#include "model/reports.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,16 +4,15 @@
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
-#include "tools/command/line/flags.h"
+#include "tools/command/line/arguments.h"
+#include "base/files.h"
 #include "base/message.h"
-#include "base/written.h"
-#include "base/embedded.h"
+#include "tools/command/line/pass_times.h"
 #include "base/memory.h"
-#include "base/version.h"
-#include "training/settings.h"
+#include "base/build.h"
 #include "training/spec.h"
 #include "model/weights.h"
-#include "tokenizer/portable.h"
+#include "tokenizer/tokenizer.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@
 typedef struct Options {
     const char *operand, *target, *graph, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
-    bool json;
+    bool json, times;
     TextList sets;
 } Options;
 
@@ -288,6 +287,7 @@ static bool emit(Options *options) {
     bool good = compiler && (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
                 (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
                 write_folder(options, compiler, file);
+    if (good && options->times) pass_times_print(compiler);
     moec_close(compiler);
     safetensors_close(file);
     return good;
@@ -324,6 +324,7 @@ int command_emit(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
          "positions of the KV cache (default train.context_length)"},
+        TIME_OPTION(&options.times),
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };

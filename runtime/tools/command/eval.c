@@ -1,17 +1,14 @@
 /* eval: moec eval: the loss of a trained model on data, or its accuracy on questions. */
 #include "abi/json_make.h"
 #include "training/checkpoint.h"
-#include "training/questions.h"
+#include "training/evaluation.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "base/message.h"
-#include "model/examples.h"
-#include "training/decoded.h"
-#include "training/measure.h"
-#include "training/texts.h"
+#include "model/call.h"
 #include "base/clock.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,10 +1,8 @@
 /* explain: moec explain: the compiled program of a model. */
 #include "base/files.h"
-#include "base/written.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "device/device.h"
-#include "device/ceiling.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,14 +4,14 @@
 #include "tools/command/line/commands.h"
 #include "base/message.h"
 #include "model/decoder.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
-#include "tools/command/prompt.h"
+#include "tools/command/internal.h"
 #include "model/sample.h"
 #include "tools/server/template.h"
 #include "base/clock.h"
 #include "training/spec.h"
-#include "training/texts.h"
+#include "model/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

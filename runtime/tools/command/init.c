@@ -1,13 +1,14 @@
 /* init: moec init: initial random weights. The values of a tensor depend on the seed and its
  * public name only. */
 #include "abi/json_make.h"
-#include "base/written.h"
+#include "base/files.h"
+#include "base/message.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "base/memory.h"
 #include "model/model.h"
 #include "training/spec.h"
-#include "base/version.h"
+#include "base/build.h"
 
 #include <stdlib.h>
 

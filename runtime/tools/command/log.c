@@ -1,9 +1,8 @@
 /* log: moec log: the log of a run as CSV or JSON. */
 #include "abi/json_make.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 #include "tools/command/line/commands.h"
-#include "tools/experiment/csv.h"
-#include "tools/experiment/history.h"
+#include "tools/experiment/experiment.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* main: the moec command. */
-#include "base/commit.h"
+#include "base/build.h"
 #include "base/message.h"
-#include "base/version.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/help.h"
 #include "moec.h"

@@ -1,4 +1,4 @@
-#include "tools/command/prompt.h"
+#include "tools/command/internal.h"
 
 #include "abi/utf8_cut.h"
 #include "base/message.h"

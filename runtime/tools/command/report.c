@@ -5,7 +5,6 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "base/written.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "training/spec.h"

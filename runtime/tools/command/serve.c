@@ -8,7 +8,7 @@
 #include "tools/server/http.h"
 #include "tools/server/template.h"
 #include "training/checkpoint.h"
-#include "training/texts.h"
+#include "model/call.h"
 
 #include <jansson.h>
 #include <stdlib.h>

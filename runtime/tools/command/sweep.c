@@ -5,9 +5,7 @@
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "training/spec.h"
-#include "tools/experiment/sweep_plan.h"
-#include "tools/experiment/runs.h"
-#include "tools/experiment/sweep_table.h"
+#include "tools/experiment/experiment.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,15 @@
 /* tokenize: moec tokenize and moec tokenizer. */
 #include "abi/json_make.h"
 #include "base/message.h"
-#include "base/written.h"
 #include "abi/quantity.h"
 #include "base/files.h"
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "data/data.h"
-#include "tokenizer/bpe_train.h"
-#include "tokenizer/token_file.h"
+#include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,16 +5,16 @@
 #include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "base/clock.h"
-#include "base/interrupt.h"
-#include "base/json_number.h"
+#include "base/console.h"
+#include "base/json_values.h"
 #include "base/memory.h"
+#include "base/files.h"
 #include "base/message.h"
-#include "base/written.h"
-#include "base/progress.h"
-#include "device/ceiling.h"
+#include "device/device.h"
+#include "model/call.h"
 #include "tools/command/line/json_result.h"
-#include "tools/experiment/history.h"
-#include "training/measure.h"
+#include "tools/experiment/experiment.h"
+#include "tools/command/line/pass_times.h"
 #include "training/run.h"
 #include "training/spec.h"
 
@@ -199,7 +199,7 @@ static int open_and_train(const char *operand, const char *device_name, const Te
 
 int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
-    bool json = false;
+    bool json = false, times = false;
     TextList sets = {0};
     RunOptions options = {.steps = -1, .seed = -1, .command = argv};
     const Option table[] = {
@@ -234,6 +234,7 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON: steps, last losses, duration"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache,
          "compilation without the cache of compiled programs"},
+        TIME_OPTION(&times),
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
@@ -247,5 +248,6 @@ int command_train(const Command *command, int argc, char **argv) {
     if (options.missing && !options.from)
         return arguments_wrong(command, "add --init-from RUN, or omit --init-missing",
                                "--init-missing requires --init-from RUN");
+    if (times) options.on_compiled = pass_times_print;
     return open_and_train(operand, device, &sets, &options, json);
 }

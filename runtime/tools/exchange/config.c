@@ -1,4 +1,4 @@
-#include "tools/exchange/config.h"
+#include "tools/exchange/exchange.h"
 
 #include "abi/json_make.h"
 #include "base/files.h"

@@ -1,4 +1,4 @@
-#include "tools/exchange/convert.h"
+#include "tools/exchange/exchange.h"
 
 #include "base/memory.h"
 #include "base/message.h"

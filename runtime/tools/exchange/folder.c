@@ -1,4 +1,4 @@
-#include "tools/exchange/folder.h"
+#include "tools/exchange/exchange.h"
 
 #include "base/memory.h"
 #include "base/message.h"

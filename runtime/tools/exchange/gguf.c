@@ -1,9 +1,9 @@
-#include "tools/exchange/gguf.h"
+#include "tools/exchange/exchange.h"
 
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "tools/exchange/gguf_rotation.h"
+#include "tools/exchange/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

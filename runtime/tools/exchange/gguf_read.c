@@ -3,8 +3,7 @@
 #include "abi/utf8_cut.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "tools/exchange/gguf_rotation.h"
-#include "tools/exchange/gguf_tokens.h"
+#include "tools/exchange/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tools/exchange/gguf_rotation.h"
+#include "tools/exchange/internal.h"
 
 #include "abi/json_make.h"
 #include "abi/utf8_cut.h"

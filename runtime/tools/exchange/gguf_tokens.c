@@ -1,4 +1,4 @@
-#include "tools/exchange/gguf_tokens.h"
+#include "tools/exchange/internal.h"
 
 #include "abi/json_make.h"
 #include "base/memory.h"

@@ -1,8 +1,8 @@
-#include "tools/exchange/match.h"
+#include "tools/exchange/exchange.h"
 
 #include "base/memory.h"
 #include "base/message.h"
-#include "model/reports.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static const char *const remedy_import =
     "moec tensors lists the tensors of a file; --layout FILE selects a custom layout";
 
 static void tell(Match *match, const char *what, const char *name) {
-    if (match->wrong++ < LISTED) item_message(what, name);
+    if (match->wrong++ < LISTED) line_message("  %s  %s", what, name);
 }
 
 /* Prints the end of the list as an error. */

@@ -1,10 +1,8 @@
-#include "tools/experiment/comparison.h"
+#include "tools/experiment/experiment.h"
 
 #include "abi/json_make.h"
-#include "base/json_number.h"
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 #include "base/memory.h"
-#include "tools/experiment/statistics.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* comparison_picture: a comparison as an SVG: the loss of every seed, the mean of each model. It
  * can be read on light and on dark ground. */
-#include "tools/experiment/comparison.h"
+#include "tools/experiment/experiment.h"
 
 #include "base/memory.h"
 

@@ -1,6 +1,5 @@
 /* comparison_print: a comparison as text, Markdown and CSV. */
-#include "tools/experiment/comparison.h"
-#include "tools/experiment/csv.h"
+#include "tools/experiment/experiment.h"
 
 #include "abi/quantity.h"
 #include "base/memory.h"

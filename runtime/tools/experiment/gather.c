@@ -1,4 +1,4 @@
-#include "tools/experiment/gather.h"
+#include "tools/experiment/experiment.h"
 
 #include "abi/json_make.h"
 #include "base/files.h"

@@ -1,8 +1,7 @@
-#include "tools/experiment/halving.h"
+#include "tools/experiment/internal.h"
 
-#include "base/progress.h"
+#include "base/console.h"
 #include "base/memory.h"
-#include "tools/experiment/outcome.h"
 
 #include <math.h>
 #include <stdio.h>

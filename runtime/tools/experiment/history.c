@@ -1,4 +1,4 @@
-#include "tools/experiment/history.h"
+#include "tools/experiment/experiment.h"
 
 #include "base/files.h"
 #include "base/clock.h"

@@ -1,13 +1,15 @@
-#include "tools/experiment/outcome.h"
+#include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
 #include "base/files.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 #include "base/memory.h"
+#include "tools/experiment/experiment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <math.h>
 
 RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed) {
     History history;
@@ -70,4 +72,25 @@ bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResu
 
 bool run_keep(const Plan *plan, const MoecVariant *variant, long seed, const RunResult *result) {
     return run_keep_at(plan, variant, seed, 0, result);
+}
+
+/* ---- result ---- */
+
+RunResult result_of(const History *history, const char *metric) {
+    static const char *const metrics[] = {"val_bits_per_byte", "val_bits_per_token", "val_loss",
+                                          "loss"};
+    RunResult result = {
+        .diverged = history->diverged != NULL, .step = history_step(history), .loss = NAN};
+    int column = metric ? history_column(history, metric) : -1;
+    if (column >= 0) {
+        snprintf(result.metric, sizeof result.metric, "%s", history->names[column]);
+        result.loss = history_last(history, metric);
+    }
+    for (int i = 0; i < 4 && !metric && !*result.metric; i++) {
+        if (history_column(history, metrics[i]) < 0) continue;
+        snprintf(result.metric, sizeof result.metric, "%s", metrics[i]);
+        result.loss = i < 3 ? history_last(history, metrics[i]) : history_tail(history, "loss");
+    }
+    if (result.diverged || !isfinite(result.loss)) result.loss = NAN;
+    return result;
 }

@@ -1,12 +1,11 @@
-#include "tools/experiment/pace.h"
+#include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
-#include "base/progress.h"
+#include "base/console.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "tools/experiment/history.h"
-#include "tools/experiment/process.h"
+#include "tools/experiment/experiment.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "tools/experiment/process.h"
+#include "tools/experiment/internal.h"
 
 #include "base/files.h"
 #include "base/memory.h"

@@ -1,16 +1,12 @@
-#include "tools/experiment/runs.h"
+#include "tools/experiment/experiment.h"
 
-#include "tools/experiment/halving.h"
-#include "tools/experiment/outcome.h"
-#include "tools/experiment/pace.h"
-#include "tools/experiment/slurm.h"
+#include "tools/experiment/internal.h"
 
 #include "base/message.h"
 #include "base/files.h"
-#include "base/interrupt.h"
-#include "base/json_number.h"
+#include "base/console.h"
+#include "base/json_values.h"
 #include "base/memory.h"
-#include "base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>

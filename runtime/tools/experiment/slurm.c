@@ -1,8 +1,7 @@
-#include "tools/experiment/slurm.h"
+#include "tools/experiment/internal.h"
 
-#include "base/progress.h"
+#include "base/console.h"
 #include "base/files.h"
-#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/message.h"
 

@@ -1,4 +1,4 @@
-#include "tools/experiment/statistics.h"
+#include "tools/experiment/experiment.h"
 
 #include "base/memory.h"
 

@@ -1,14 +1,12 @@
-#include "tools/experiment/sweep_plan.h"
+#include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "base/message.h"
 #include "base/files.h"
-#include "base/json_escaped.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "device/device.h"
-#include "device/ceiling.h"
 
 #include <inttypes.h>
 #include <jansson.h>

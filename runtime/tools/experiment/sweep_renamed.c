@@ -1,4 +1,4 @@
-#include "tools/experiment/sweep_plan.h"
+#include "tools/experiment/internal.h"
 
 /* sweep_renamed: continuation of a sweep that began with option names that are deprecated now. */
 
@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "base/text_list.h"
-#include "tools/experiment/history.h"
+#include "tools/experiment/experiment.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,9 @@
-#include "tools/experiment/sweep_table.h"
+#include "tools/experiment/experiment.h"
 
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/written.h"
-#include "tools/experiment/comparison.h"
+#include "base/message.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/cache.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/version.h"
+#include "base/build.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tools/lsp/wire.h"
+#include "tools/lsp/server.h"
 
 #include "abi/json_make.h"
 #include "base/memory.h"

@@ -2,13 +2,10 @@
 #include "tools/report/report.h"
 
 #include "abi/json_make.h"
-#include "base/commit.h"
-#include "base/json_number.h"
-#include "base/json_escaped.h"
-#include "base/version.h"
-#include "device/ceiling.h"
+#include "base/build.h"
+#include "base/json_values.h"
 #include "device/device.h"
-#include "tools/experiment/comparison.h"
+#include "tools/experiment/experiment.h"
 #include "moec.h"
 
 #include <math.h>

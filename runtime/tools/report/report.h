@@ -3,7 +3,7 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-#include "tools/experiment/gather.h"
+#include "tools/experiment/experiment.h"
 
 /* Returns all data of the page as JSON:
  *

@@ -2,7 +2,7 @@
 
 #include "abi/json_make.h"
 #include "base/memory.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "tools/server/internal.h"
 
-#include "tokenizer/text/characters.h"
+#include "tokenizer/text/text.h"
 
 #include <string.h>
 

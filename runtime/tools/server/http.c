@@ -13,7 +13,7 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
 
 #else
 
-#include "base/interrupt.h"
+#include "base/console.h"
 #include "base/memory.h"
 #include "base/clock.h"
 #include "tools/server/admission.h"

@@ -3,7 +3,7 @@
 #include "tools/command/bench/bench.h"
 
 #include "tools/command/line/commands.h"
-#include "tools/command/line/flags.h"
+#include "tools/command/line/arguments.h"
 #include "base/memory.h"
 #include "training/spec.h"
 

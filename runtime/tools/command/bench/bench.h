@@ -5,7 +5,7 @@
 #include "tools/command/line/arguments.h"
 #include "model/call.h"
 #include "data/data.h"
-#include "training/settings.h"
+#include "training/spec.h"
 #include "training/step.h"
 
 #include <jansson.h>

@@ -3,10 +3,10 @@
 
 #include "abi/quantity.h"
 #include "abi/json_make.h"
-#include "base/json_number.h"
+#include "base/json_values.h"
 #include "base/memory.h"
 #include "data/random.h"
-#include "training/measure.h"
+#include "model/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

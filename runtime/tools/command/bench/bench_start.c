@@ -3,7 +3,7 @@
  * that run already, would make the second look faster than it is. */
 #include "tools/command/bench/bench.h"
 #include "base/message.h"
-#include "training/measure.h"
+#include "model/call.h"
 #include "base/clock.h"
 #include "training/spec.h"
 

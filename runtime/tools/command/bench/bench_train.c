@@ -2,7 +2,7 @@
 #include "tools/command/bench/bench.h"
 #include "base/clock.h"
 #include "base/message.h"
-#include "training/measure.h"
+#include "model/call.h"
 #include "training/spec.h"
 #include "training/step.h"
 

@@ -3,14 +3,10 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "base/written.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
-#include "tools/exchange/config.h"
-#include "tools/exchange/folder.h"
-#include "tools/exchange/gguf.h"
-#include "tools/exchange/match.h"
-#include "model/reports.h"
+#include "tools/exchange/exchange.h"
+#include "model/model.h"
 #include "training/checkpoint.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tools/command/line/flags.h"
+#include "tools/command/line/arguments.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "abi/json_make.h"
 #include "base/files.h"
-#include "base/json_escaped.h"
+#include "base/json_values.h"
 
 #include <stdio.h>
 

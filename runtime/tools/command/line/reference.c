@@ -2,11 +2,10 @@
  * of commands, flags and environment variables. */
 #include "base/memory.h"
 #include "base/message.h"
-#include "base/version.h"
+#include "base/build.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/environment.h"
-#include "tools/command/line/flags.h"
 #include "tools/command/line/help.h"
+#include "tools/command/line/arguments.h"
 #include "training/spec.h"
 
 #include <ctype.h>

@@ -1,7 +1,7 @@
 /* shell_completion: moec completion: completion scripts of bash, zsh and fish from the tables of
  * commands. Option paths after --set and models after ':' are queried from `moec reference`. */
 #include "tools/command/line/commands.h"
-#include "tools/command/line/flags.h"
+#include "tools/command/line/arguments.h"
 
 #include <stdio.h>
 #include <string.h>

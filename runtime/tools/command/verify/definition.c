@@ -3,7 +3,7 @@
 #include "verify.h"
 
 #include "base/message.h"
-#include "model/reports.h"
+#include "model/model.h"
 #include "base/memory.h"
 #include "data/random.h"
 

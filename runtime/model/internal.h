@@ -1,0 +1,31 @@
+/* internal: declarations that only files of this folder use. */
+#ifndef MODEL_INTERNAL_H
+#define MODEL_INTERNAL_H
+
+#include "base/hashing.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+
+/* described: cleanup for module_describe. */
+
+/* Frees the tables of a module from module_describe. */
+void module_forget(Module *module);
+
+/* toolchain: the system's C compiler (environment variable MOEC_CC, default cc). */
+
+/* One object file: `output` is compiled from `source` with the macro `define`. */
+typedef struct Translation {
+    const char *source, *output, *define;
+    bool kernels; /* kernels shared by all programs */
+} Translation;
+
+/* Hashes all properties of compiler and processor that affect the code of programs or of the
+ * kernels. */
+void toolchain_hash(XXH3_state_t *state, bool kernels);
+/* Compiles all objects in parallel, then links them with `ready` (an existing object, or NULL) to a
+ * shared object, unless output is NULL. Headers are in `folder`. False after a message. */
+bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
+                     const char *output);
+
+#endif

@@ -1,0 +1,57 @@
+/* internal: declarations that only files of this folder use. */
+#ifndef COMMAND_INTERNAL_H
+#define COMMAND_INTERNAL_H
+
+#include "model/speech.h"
+
+#include <stdio.h>
+
+/* coordcheck: declarations of the files of the command. */
+
+enum { CHECK_SIZES = 16 };
+
+/* One activation in one layer, at every size of the model: RMS after the last step and RMS of its
+ * change, averaged over the random initializations. */
+typedef struct Coordinate {
+    char *name; /* "block.3.ffn.down" */
+    double size[CHECK_SIZES], change[CHECK_SIZES];
+} Coordinate;
+
+typedef struct CoordinateCheck {
+    const char *model, *over; /* "dim=64,128" */
+    const char *labels[CHECK_SIZES];
+    int sizes, count;
+    long steps, draws, drawn;
+    double within; /* the largest ratio that passes */
+    Coordinate *all;
+} CoordinateCheck;
+
+/* Ratio of the largest to the smallest number. */
+double spread_of(const double *numbers, int count);
+/* Draws both as SVG, one line per activation. */
+void coordcheck_picture(const CoordinateCheck *check, FILE *file);
+
+/* prompt: prompts from the command line, stdin or the lines of a file, as text and tokens. */
+
+typedef struct Prompt {
+    char *text;
+    TokenList tokens;
+} Prompt;
+
+typedef struct PromptList {
+    Prompt *items;
+    int count;
+} PromptList;
+
+/* text: one prompt, "-" for stdin; or path: a file with a prompt per line. Exactly one of them is
+ * not NULL. False after a message. */
+bool prompts_read(PromptList *prompts, const char *text, const char *path);
+/* Converts them to tokens. False after a message. */
+bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *tokenizer);
+/* Whether all tokens are in the vocabulary; false after a message. */
+bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary);
+/* Tokens of the longest prompt. */
+long prompts_length(const PromptList *prompts);
+void prompts_free(PromptList *prompts);
+
+#endif

@@ -1,0 +1,71 @@
+/* internal: declarations that only files of this folder use. */
+#ifndef EXPERIMENT_INTERNAL_H
+#define EXPERIMENT_INTERNAL_H
+
+#include "tools/experiment/experiment.h"
+
+#include <sys/types.h>
+
+/* halving: at given fractions of a run, the better half of the variants continues. */
+
+/* The step at which a run of `steps` steps pauses. */
+long halving_step(long steps, double share);
+/* Called when all remaining runs have reached the fraction: selects the variants that stop there,
+ * and stores this in `stopped` and in the results of their runs. `steps`: steps of each variant.
+ * Prints the stopped variants. */
+void halving_stop(const Plan *plan, double share, const long *steps, bool *stopped);
+
+/* outcome: results of the runs of a sweep, as files in their folders: result.json of an ended run,
+ * at_STEP.json of a run that paused at a step. */
+
+/* Result of a run; false if it has not ended. */
+bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result);
+/* Current result according to its log. */
+RunResult run_reading(const Plan *plan, const MoecVariant *variant, long seed);
+bool run_keep(const Plan *plan, const MoecVariant *variant, long seed, const RunResult *result);
+/* The same at a step. */
+bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
+                   RunResult *result);
+bool run_keep_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
+                 const RunResult *result);
+
+/* pace: number of steps that a variant completes in the time budget of a run. */
+
+/* Measured once, alone, over a few steps, and kept in DIR/VARIANT/pace.json. 0 after a message. */
+long pace_steps(const Plan *plan, const MoecVariant *variant);
+
+/* process: a run of a sweep as a process of moec train. */
+
+typedef struct RunOrder {
+    const MoecVariant *variant;
+    long seed;
+    const char *device;
+    long steps; /* in total; passed to the command if it differs from the variant */
+    long until; /* pauses after this step; 0: no pause */
+    bool trial; /* short run that measures the time per step, in VARIANT/pace */
+} RunOrder;
+
+/* A new string: DIR/VARIANT/seed_N. */
+char *order_folder(const Plan *plan, const RunOrder *order);
+/* The command of a run, as its user would type it: new strings, NULL at the end. */
+char **order_command(const Plan *plan, const RunOrder *order);
+void command_free(char **command);
+/* Starts the run; its output is written to output.txt in its folder. -1 after a message. */
+pid_t process_begin(const Plan *plan, const RunOrder *order);
+
+/* sweep_renamed: continuation of a sweep that began with option names that are deprecated now. */
+
+/* Whether the stored plan `before` is the plan `now` under other names: equal except for the names
+ * of variants and metric, and each run in the folder trains the same model as its variant. Then the
+ * folders of the variants get the current names. */
+bool plan_adopt(const Plan *plan, json_t *before, json_t *now);
+
+/* slurm: the runs of a sweep as the job array of a scheduler. */
+
+/* The array as text: one file that can be read, changed and submitted by hand. A new string. */
+char *slurm_text(const Plan *plan, const RunOrder *orders, int count);
+/* Writes DIR/sweep.sbatch, submits it and waits until none of its jobs is left; one that was
+ * submitted before and is not over is waited for instead. False after a message or a signal. */
+bool slurm_make(const Plan *plan, const RunOrder *orders, int count);
+
+#endif

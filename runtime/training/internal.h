@@ -1,0 +1,30 @@
+/* internal: declarations that only files of this folder use. */
+#ifndef TRAINING_INTERNAL_H
+#define TRAINING_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* account: the file DIR/run.json: spec with all included files, seed, data and length of the run,
+ * and for each start the command, the machine and the version. */
+
+typedef struct Account {
+    char **command; /* as typed, NULL-terminated; NULL: of a program */
+    const char *model, *spec, *device, *data, *validation, *tokenizer; /* some may be NULL */
+    uint64_t seed, data_tokens;
+    long step, steps;       /* steps done at this start; steps in total */
+    double tokens_per_step; /* or examples */
+    bool text;              /* data is byte-level text */
+} Account;
+
+/* Writes the file; keeps the starts of a resumed run. False after a message. */
+bool account_write(const char *folder, const Account *account);
+
+/* differences: changes of a spec since the start of a run. */
+
+/* Compares two specs, as returned by moec_bundle. If they do not train the same model in the same
+ * way, prints a note with the lines that occur in only one of them; lines of the standard library
+ * only if no others differ. */
+void differences_tell(const char *then, const char *now);
+
+#endif
