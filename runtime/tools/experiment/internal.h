@@ -53,6 +53,13 @@ void command_free(char **command);
 /* Starts the run; its output is written to output.txt in its folder. -1 after a message. */
 pid_t process_begin(const Plan *plan, const RunOrder *order);
 
+/* sweep_renamed: continuation of a sweep that began with option names that are deprecated now. */
+
+/* Whether the stored plan `before` is the plan `now` under other names: equal except for the names
+ * of variants and metric, and each run in the folder trains the same model as its variant. Then the
+ * folders of the variants get the current names. */
+bool plan_adopt(const Plan *plan, json_t *before, json_t *now);
+
 /* slurm: the runs of a sweep as the job array of a scheduler. */
 
 /* The array as text: one file that can be read, changed and submitted by hand. A new string. */

@@ -1,4 +1,4 @@
-#include "tools/experiment/experiment.h"
+#include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
 #include "abi/quantity.h"

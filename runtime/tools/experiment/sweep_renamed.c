@@ -1,4 +1,4 @@
-#include "tools/experiment/experiment.h"
+#include "tools/experiment/internal.h"
 
 /* sweep_renamed: continuation of a sweep that began with option names that are deprecated now. */
 
@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "base/text_list.h"
+#include "tools/experiment/experiment.h"
 
 #include <errno.h>
 #include <stdio.h>
