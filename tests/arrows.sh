@@ -13,7 +13,7 @@ lists=$(cd "$(dirname "$0")" && pwd)
 # Symbols of the objects whose source exists, and of generated ones.
 symbols() {
     for objects; do
-        find "$objects" -name '*.o' ! -path '*/tests/*' ! -path '*/kit-objects/*' 2>/dev/null | while read -r object; do
+        { find "$objects/compiler" "$objects/runtime" -name '*.o' && find "$objects" -maxdepth 1 -name '*.o'; } 2>/dev/null | while read -r object; do
             path=${object#"$objects"/}
             case $path in
             parser.o | lexer.o | *_text.o | commit.o | *own_product_v[34].o) echo "$object" ;;

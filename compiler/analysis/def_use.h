@@ -24,9 +24,9 @@ typedef struct DefUse {
     Program *program;
     ProgramPoint *points; /* loops and calls in execution order */
     int count;
-    List *
-        accesses; /* by tensor id: TensorAccess * in execution order, the reads of a statement first */
-    List *writes; /* by tensor id: those of them that write */
+    /* By tensor id: TensorAccess * in execution order, the reads of a statement first; the writes
+     * among them. */
+    List *accesses, *writes;
     int tensor_count;
 } DefUse;
 

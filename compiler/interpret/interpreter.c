@@ -291,3 +291,12 @@ void interpreter_free(Interpreter *interpreter) {
     free(interpreter->choices.margins);
     arena_free(interpreter->arena);
 }
+
+void interpreter_follow(Interpreter *interpreter, const Interpreter *other) {
+    interpreter->followed = &other->choices;
+}
+
+const double *interpreter_margins(const Interpreter *interpreter, size_t *count) {
+    *count = interpreter->choices.margin_count;
+    return interpreter->choices.margins;
+}

@@ -1,6 +1,6 @@
 /* interpreter: declarations shared by the files of the interpreter. interpreter.c runs statements,
- * interpret_expr.c expressions, interpret_whole.c integer expressions, the rows of calls calls,
- * interpret_choice.c selections, interpret_round.c rounding of operands. */
+ * interpret_expr.c expressions, interpret_whole.c integer expressions, compiler/calls calls,
+ * interpret_round.c rounding of operands. */
 #ifndef INTERPRETER_H
 #define INTERPRETER_H
 
@@ -105,7 +105,6 @@ typedef struct View {
 } View;
 
 View interpreter_view(Interpreter *interpreter, const Expr *operand);
-void interpreter_top(Interpreter *interpreter, const Statement *statement);
 
 /* Adds noise to values, or to the results of a call. */
 void interpreter_disturb(Interpreter *interpreter, double *values, int count);

@@ -23,9 +23,9 @@ struct CallRow {
     ProgramForm form;  /* noted for a schedule with this call; PROGRAM_FORMS: none */
     double backward;   /* floating-point operations of its gradient per operation of its own */
 
-    /* Checks the counts, shapes and types of its operands: see well_formed.h. */
+    /* Checks the counts, shapes and types of its operands: see well_formed.h. Never NULL. */
     void (*check)(Verify *verify, const Statement *statement);
-    /* Appends its options to the list of its operands: "; k = 2". */
+    /* Appends its options to the list of its operands: "; k = 2". Never NULL. */
     void (*print)(Text *text, const Statement *statement);
     /* Floating-point operations of one run; NULL: none. */
     double (*flops)(const Program *program, const Statement *statement);

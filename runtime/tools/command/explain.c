@@ -1,6 +1,5 @@
 /* explain: moec explain: the compiled program of a model. */
 #include "base/files.h"
-#include "base/message.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "device/device.h"
