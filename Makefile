@@ -1,6 +1,6 @@
 # moec: a compiler for sequence models. `make help` prints the targets.
 #
-## make              build build/moec; for other programs build/libmoec.so, build/libmoec.a and build/libmoec_compiler.a (the compiler alone)
+## make              build build/moec; for other programs build/libmoec.so, build/libmoec.a and build/libmoec_compiler.a (only the compiler)
 ## make help         print this list
 ## make quickstart   install missing packages, build, train a small model, export it as C (examples/quickstart.sh)
 ## make test         install missing packages, build, run the default tests (tests/run)
@@ -10,7 +10,7 @@
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
 ## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages
 ## make setup        install missing packages (Debian and Ubuntu)
-## make check        layout, folder maps, dependencies, names; clang-tidy and cppcheck where they are installed
+## make check        layout, folder maps, dependencies, names; clang-tidy and cppcheck if they are installed
 ## make format       format the C files of compiler/ and runtime/ with clang-format
 ## make coverage     run the default tests with gcov; lines that ran, per folder (build/cov)
 ## make compile_commands.json   compiler flags per file, for clangd and clang-tidy
@@ -18,7 +18,7 @@
 ##
 ## SAN=1             address and undefined-behavior sanitizers, in build/san
 ## WERROR=1          warnings are errors (not with SAN=1, where gcc has false warnings)
-## CC=clang          another compiler (with a BUILD folder of its own)
+## CC=clang          another compiler (with a separate BUILD folder)
 
 , := ,
 SAN ?=
@@ -34,44 +34,44 @@ FLEX ?= flex
 BISON ?= bison
 
 hash := \#
-# works SOURCE FLAGS: "yes" when the compiler makes a program of it.
+# works SOURCE FLAGS: "yes" if the compiler builds a program from it.
 works = $(shell printf '$(1)' | $(CC) -x c - $(2) -o /dev/null 2>/dev/null && echo yes)
 
 HAVE_DNNL := $(call works,$(hash)include <oneapi/dnnl/dnnl.h>\nint main(void){return dnnl_version()==0;},-ldnnl)
-# Levels of instructions for which our own product is compiled ahead, where the compiler knows them.
+# Instruction set levels for which the product kernel is compiled ahead, if the compiler supports them.
 LEVEL_v3 := -march=x86-64-v3
 LEVEL_v4 := -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
 LEVELS := $(if $(call works,int main(void){return !__x86_64__;},$(LEVEL_v4)),v3 v4)
 HAVE_OPENMP := $(call works,$(hash)include <omp.h>\nint main(void){return omp_get_max_threads()==0;},-fopenmp)
 
-# What `moec serve` listens with; without it that command says so.
+# HTTP library of `moec serve`; without it that command reports an error.
 HAVE_MICROHTTPD := $(shell pkg-config --exists libmicrohttpd 2>/dev/null && echo yes)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR),$(if $(SAN),,-Werror))
 CFLAGS ?= -O2 -g
-# Everything may become part of libmoec.so.
+# Every object may become part of libmoec.so.
 PIC := -fPIC -fno-semantic-interposition
 OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_OPENMP),-fopenmp)
 $(BUILD)/runtime/device/products.o: OURS += $(if $(HAVE_DNNL),-DHAVE_DNNL)
 $(BUILD)/runtime/device/own_product.o: OURS += $(if $(LEVELS),-DOWN_LEVELS)
 $(BUILD)/runtime/tools/server/http.o $(BUILD)/runtime/tools/server/http_library.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
-# What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
+# Include paths per side: the compiler only itself, the runtime also the public header of the compiler.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
 GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD) -Icompiler -Iruntime
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-# LeakSanitizer takes what threads keep for a library that is opened later for something else: oneDNN is there from the start.
+# LeakSanitizer reports memory of threads for a library that is loaded later: oneDNN is linked from the start.
 LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread $(if $(SAN),$(if $(HAVE_DNNL),-Wl$(,)--no-as-needed -ldnnl))
 
-# The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
+# The compiler is a library without dependencies on the runtime; the command is the runtime with that library.
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
 all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c $(1)/*/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
 RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/% \
              $(if $(HAVE_MICROHTTPD),,runtime/tools/server/http_library.c) $(if $(HAVE_DNNL),,runtime/device/dnnl_library.c))
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
-# What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
+# Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
@@ -86,7 +86,7 @@ VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/b
 # Before version 1.0, each minor release can change the binary interface of the library.
 SONAME := libmoec.so.$(basename $(VERSION))
 COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
-# `make test` and `make quickstart` use every processor unless told otherwise.
+# `make test` and `make quickstart` use every processor unless -j is given.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
 UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
 
@@ -98,8 +98,8 @@ all: $(BUILD)/moec $(BUILD)/libmoec_compiler.a $(if $(SAN),,$(BUILD)/libmoec.so)
 $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec_compiler.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# The engine for other programs: what runtime/library/moec.h declares, and no other name. libmoec.a is one object, whose other
-# names are local: it can be linked with any program.
+# The engine for other programs: it exports only the functions of runtime/library/moec.h. libmoec.a is one object with local
+# names otherwise: it can be linked with any program.
 $(BUILD)/libmoec.a: $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a $(BUILD)/commit.o runtime/library/exported.map
 	grep -o 'moec_[a-z_]*' runtime/library/exported.map > $(BUILD)/exported.names
 	$(LD) -r -o $(BUILD)/libmoec.o $(filter $(BUILD)/runtime/library/%,$(RUNTIME_OBJECTS)) $(BUILD)/commit.o \
@@ -114,7 +114,7 @@ $(BUILD)/libmoec.so: $(BUILD)/libmoec.a runtime/library/exported.map runtime/bas
 	    -Wl,-z,defs -o $@ -Wl,--whole-archive $(BUILD)/libmoec.a -Wl,--no-whole-archive $(LIBS)
 	ln -sf libmoec.so $(BUILD)/$(SONAME)
 
-# What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
+# Common part of all programs, compiled for this machine before the first start; a start works without it.
 $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o $(BUILD)/runtime/base/cache.o | $(BUILD)/moec
 	@rm -rf $(BUILD)/kernels
 	-$(if $(SAN),,$(BUILD)/moec precompile $(BUILD)/kernels)
@@ -132,7 +132,7 @@ $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o): $(BUILD)/runtime/device/own
 	@mkdir -p $(@D)
 	$(CC) $(OURS) -ffp-contract=fast $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) $(LEVEL_$*) -DOWN_LEVEL=own_product_$* -MMD -MP -c -o $@ $<
 
-# The simulated CUDA driver: a library that MOEC_CUDA names. Kernels are compiled against the header that it carries.
+# The simulated CUDA driver: a library for MOEC_CUDA. Kernels are compiled with the header that it contains.
 $(BUILD)/sim_text.c: $(BUILD)/embed runtime/device/sim/sim.h runtime/device/sim/cuda_sim.h
 	$(BUILD)/embed sim_file runtime/device sim/sim.h sim/cuda_sim.h > $@
 
@@ -140,7 +140,7 @@ $(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/dev
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -o $@ \
 	    $(SIMULATED) $(BUILD)/sim_text.c -ldl -lm
 
-# What flex, bison and the embedder write.
+# Output of flex, bison and the embedder.
 $(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags.list | $(BUILD)/parser.h
 	$(CC) $(GENERATED) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
 
@@ -155,17 +155,17 @@ $(BUILD)/embed: compiler/base/embed.c
 	@mkdir -p $(BUILD)
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
 
-# The standard library, and what generated programs include, travel inside the binary. A file that was moved here may be
-# older than what was made before, and one that is gone has no date: the lists of names count, too.
+# The standard library and the headers of generated programs are inside the binary. A file that was moved here may be older than
+# the last build, and a removed file has no date: the lists of names are dependencies, too.
 $(BUILD)/stdlib.list: NAMES = $(STDLIB)
 $(BUILD)/carried.list: NAMES = $(CARRIED)
-# Objects of other flags are made anew.
+# Objects with other flags are rebuilt.
 $(BUILD)/flags.list: NAMES = $(PIC)
 $(BUILD)/%.list: FORCE
 	@mkdir -p $(@D)
 	@echo $(NAMES) | cmp -s - $@ || echo $(NAMES) > $@
 
-# What this was built from, for the accounts of runs; the unit tests do without, a commit need not link them anew.
+# The commit of this build, for run.json; unit tests do not use it, so a commit does not link them again.
 $(BUILD)/commit.c: FORCE
 	@mkdir -p $(@D)
 	@echo 'const char build_commit[] = "$(COMMIT)";' | cmp -s - $@ || echo 'const char build_commit[] = "$(COMMIT)";' > $@
@@ -185,7 +185,7 @@ $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 $(BUILD)/report_text.c: $(BUILD)/embed $(PAGE)
 	$(BUILD)/embed report_file runtime/tools/report/page $(notdir $(PAGE)) > $@
 
-# Unit tests are linked with everything but the command's main.
+# Unit tests are linked with everything except the main function of the command.
 $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/tools/command/main.o,$(RUNTIME_OBJECTS))
 	@rm -f $@
 	$(AR) rcs $@ $^
@@ -194,7 +194,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
-# With the instructions for bf16 that this processor has, fast or not.
+# With the bf16 instructions of this CPU, at any speed.
 $(BUILD)/tests/unit/test_rounded $(BUILD)/tests/unit/test_panels: CFLAGS += -march=native -DMOEC_FAST_PAIRS=1
 
 .PHONY: help
@@ -214,8 +214,8 @@ test:
 test-all: test
 	@BUILD=$(BUILD) CC="$(CC)" tests/long.sh
 
-# Published systems in PyTorch, computed again and compared with the committed numbers, then every row as compiled. PyTorch is
-# Debian's python3-torch, which the setup installs unless one of PYTHON has a torch of its own (`pip install torch`).
+# Published systems in PyTorch, computed again and compared with the committed numbers, then every row as compiled. The setup
+# installs Debian's python3-torch unless a Python of PYTHON has torch (`pip install torch`).
 PYTHON ?= python3 /usr/bin/python3
 .PHONY: test-oracle
 test-oracle:
@@ -226,7 +226,7 @@ test-oracle:
 	$(BUILD)/tests/unit/test_oracle meaning
 	$(BUILD)/tests/unit/test_oracle compiled
 
-# Files that are formatted and analyzed; kernels are read by other compilers, too, and are formatted by hand.
+# Files that are formatted and analyzed; kernels are compiled by other compilers, too, and are formatted by hand.
 OWN_SOURCES = $(COMPILER) $(filter-out runtime/tools/server/http_library.c runtime/device/dnnl_library.c,$(RUNTIME))
 .PHONY: compile_commands.json
 compile_commands.json: $(BUILD)/parser.h
@@ -262,11 +262,11 @@ bench: all
 	$(BUILD)/moec bench models/gpt2.moe:gpt2_small
 	$(BUILD)/moec bench models/gpt2.moe:gpt2_small --mode decode
 
-# What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
-# neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
+# A folder with the requirements of tests/gpu.sh on a GPU machine: the command with its libraries inside, specs, scripts. It
+# needs a C compiler, the driver and NVRTC, but no flex, bison, jansson, oneDNN or network.
 KIT := $(BUILD)/gpu-kit
 KIT_LIBS = -Wl,-Bstatic $(filter-out -Wl$(,)--no-as-needed -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
-# What does without a library where there is none, made anew; all else is that of the command.
+# Objects that depend on optional libraries are rebuilt without them; all others are those of the command.
 KIT_OWN := runtime/device/products.o runtime/tools/server/http.o
 KIT_WITHOUT := runtime/device/dnnl_library.o runtime/tools/server/http_library.o
 KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \

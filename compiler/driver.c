@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- the pipeline ---- */
 
@@ -233,12 +234,33 @@ typedef struct Way {
     bool good;
 } Way;
 
+const MoecPassTime *moec_pass_times(MoecCompiler *compiler, int *count) {
+    *count = PASS_COUNT;
+    if (compiler->times) return compiler->times;
+    compiler->times = arena_alloc(compiler->arena, PASS_COUNT * sizeof *compiler->times);
+    for (int i = 0; i < PASS_COUNT; i++) compiler->times[i].name = passes[i].name;
+    return compiler->times;
+}
+
+static double now(void) {
+    struct timespec time;
+    timespec_get(&time, TIME_UTC);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 static void run_pass(Work *work, const struct Pass *pass) {
+    MoecCompiler *compiler = work->compiler;
+    int count;
+    moec_pass_times(compiler, &count);
+    const double start = now();
     if (pass->run) pass->run(work);
     for (int i = 0; pass->loops && i < work->module->kernels.count; i++) {
         LoopKernel *kernel = work->module->kernels.items[i];
-        pass->loops(work->compiler->arena, &kernel->form, kernel->target);
+        pass->loops(compiler->arena, &kernel->form, kernel->target);
     }
+    MoecPassTime *time = &compiler->times[pass - passes];
+    time->runs++;
+    time->seconds += now() - start;
 }
 
 static void follow(void *data) {

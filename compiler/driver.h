@@ -21,6 +21,7 @@ struct MoecCompiler {
     bool marks;                   /* the emitted C marks the end of each unit of work */
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* the experiment that it was opened for, or NULL */
+    MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };
 
 /* Runs a step that may exceed the memory limit; returns false after reporting that it did. */

@@ -130,6 +130,13 @@ MoecThresholds moec_thresholds(void);
  * if only GPUs have the pass. NULL if there is no such pass. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device);
 const char *const *moec_passes(int *count);
+/* The wall-clock time of a pass in all programs of a compiler so far. */
+typedef struct MoecPassTime {
+    const char *name;
+    int runs;
+    double seconds;
+} MoecPassTime;
+const MoecPassTime *moec_pass_times(MoecCompiler *compiler, int *count);
 /* Lowers the program for the GPU or the CPU, including its bf16 storage. The emitters call it. */
 void moec_lower(MoecCompiler *compiler, MoecProgram *program, bool device);
 /* Bytes of weights that one run reads, each counted once: selected weights by their fraction,

@@ -403,6 +403,9 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
     compiler->model = bundle_read(compiler->arena, text, length, &reading.sources, &reading.sets);
     if (!compiler->model) {
         report_error(&compiler->reports, (Span){0}, "invalid spec in the checkpoint");
+        report_help(
+            &compiler->reports,
+            "the file is damaged or was written by a newer version; use another checkpoint");
         return compiler;
     }
     for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);

@@ -81,11 +81,11 @@ def messages():
         text, calls = without_comments(path.read_text(encoding="utf-8")), CALLS[path.parts[0]]
         for match in re.finditer(r"\b(%s)\s*\(" % "|".join(calls), text):
             given, end = arguments(text, match.end())
-            place = calls[match.group(1)]
-            texts = formats(given[place]) if len(given) > place else []
+            format_at = calls[match.group(1)]
+            texts = formats(given[format_at]) if len(given) > format_at else []
             remedy = help_after(text, end)
-            if path.parts[0] == "runtime" and formats(given[place - 1]):
-                remedy = formats(given[place - 1])[0]
+            if path.parts[0] == "runtime" and formats(given[format_at - 1]):
+                remedy = formats(given[format_at - 1])[0]
             for one in texts:
                 if letters(one) >= FEWEST_LETTERS and not one.startswith(" "):  # " of GGUF" is a part of a message
                     found.setdefault((str(path), one), remedy)
@@ -103,7 +103,7 @@ def read_table():
 
 
 def assign(rows, found):
-    """The rows with a code for every message. A message that is like one that has gone from the same file keeps its code."""
+    """The rows with a code per message. A message that resembles a removed one of the same file keeps its code."""
     known = {one for _, _, one in rows}
     gone = {code: (file, one) for code, file, one in rows if one and one not in {text for _, text in found}}
     fresh = [(file, one) for file, one in found if one not in known]

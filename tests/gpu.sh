@@ -53,8 +53,8 @@ export PATH BUILD DEVICE QUICK
 
 # text FILE: its content as a JSON string on one line.
 text() { printf '"%s"' "$(head -c 1500 "$1" | tr '\n' ' ' | tr -d '\000-\037' | sed 's/ *$//; s/\\/\\\\/g; s/"/\\"/g')"; }
-# tell KIND FIELDS: appends a line of results. One write per line: parallel processes do not mix their lines.
-tell() { printf '{"kind": "%s", "stage": "%s", %s}\n' "$1" "$inside" "$2" >>"$folder/results.jsonl"; }
+# record KIND FIELDS: appends a line of results. One write per line: parallel processes do not mix their lines.
+record() { printf '{"kind": "%s", "stage": "%s", %s}\n' "$1" "$inside" "$2" >>"$folder/results.jsonl"; }
 # result FILE LOG CODE: the JSON output of a command, or the reason that it is missing.
 result() {
     if [ -s "$1" ]; then
@@ -88,7 +88,7 @@ compare_one() {
     code=0
     within 60 env MOEC_VARIANT="$(echo "$variant" | sed 's/^chosen$//')" \
         moec verify "$@" --device "$DEVICE" --set train.precision="$precision" --json >"$to.json" 2>"$to.log" || code=$?
-    tell compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", $(result "$to.json" "$to.log" $code)"
+    record compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", $(result "$to.json" "$to.log" $code)"
 }
 
 # bench PRECISION NAME SECONDS SPEC [OPTION...]
@@ -100,35 +100,35 @@ bench() {
     code=0
     within "$most" moec bench "$@" --set train.precision="$precision" --device "$DEVICE" --json ${QUICK:+--quick} \
         >"$to.json" 2>"$to.log" || code=$?
-    tell speed "\"name\": \"$name\", \"precision\": \"$precision\", $(result "$to.json" "$to.log" $code)"
+    record speed "\"name\": \"$name\", \"precision\": \"$precision\", $(result "$to.json" "$to.log" $code)"
 }
 
-train_twice() {
+check_determinism() {
     head -c 3000 README.md >"$work/read"
     steps=${QUICK:+4}
     for run in one two; do
         within 60 moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" \
             --steps "${steps:-20}" --set train.context_length=16 --set train.precision=bf16 \
             ${QUICK:+--set dim=16 --set layers=1 --set train.batch_size=1} >"$work/$run.log" 2>&1 ||
-            { tell twice "\"same\": false, \"why\": $(tail -n 1 "$work/$run.log" >"$work/why" && text "$work/why")"; return; }
+            { record determinism "\"same\": false, \"why\": $(tail -n 1 "$work/$run.log" >"$work/why" && text "$work/why")"; return; }
     done
     same=false
     cmp -s "$work/one/last.safetensors" "$work/two/last.safetensors" && same=true
-    tell twice "\"same\": $same, \"why\": \"${steps:-20} steps, checkpoints byte for byte\""
+    record determinism "\"same\": $same, \"why\": \"${steps:-20} steps, checkpoints byte for byte\""
 }
 
 # An emitted folder through nvcc, and its text compared with that of moec generate.
 emitted() {
-    [ -z "$QUICK" ] || { tell emitted '"same": null, "why": "a trial without a GPU"'; return; }
-    command -v nvcc >/dev/null || { tell emitted '"same": null, "why": "no nvcc"'; return; }
+    [ -z "$QUICK" ] || { record emitted '"same": null, "why": "a trial without a GPU"'; return; }
+    command -v nvcc >/dev/null || { record emitted '"same": null, "why": "no nvcc"'; return; }
     {
         moec emit --force "$work/one" --target cuda --mode decode --out "$work/emitted" &&
             make -j4 -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
             moec generate "$work/one" --device "$DEVICE" --prompt "In the" -n 24 --temperature 0 >"$work/ours"
-    } >"$work/emit.log" 2>&1 || { tell emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
+    } >"$work/emit.log" 2>&1 || { record emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
     same=false
     cmp -s "$work/theirs" "$work/ours" && same=true
-    tell emitted "\"same\": $same, \"why\": $(text "$work/theirs")"
+    record emitted "\"same\": $same, \"why\": $(text "$work/theirs")"
 }
 
 if [ -n "$QUICK" ]; then
@@ -151,7 +151,7 @@ stage_first() {
             done
         done
     done
-    train_twice
+    check_determinism
     emitted
 }
 
@@ -164,7 +164,7 @@ stage_models() {
             echo "$precision chosen $model"
         done
     done <"$work/models" >"$work/all"
-    tell wanted "\"count\": $(wc -l <"$work/all")"
+    record wanted "\"count\": $(wc -l <"$work/all")"
     # shellcheck disable=SC2016 # for the shell inside
     xargs -P "${JOBS:-$(nproc)}" -I '{}' "$self" -o "$folder" -i models one '{}' <"$work/all"
 }
@@ -183,13 +183,13 @@ has_torch() { "$PYTHON" -c 'import importlib.util as u, sys; sys.exit(u.find_spe
 # torch PART...: the time of PyTorch.
 torch() {
     if ! has_torch; then
-        tell torch_log '"why": "PyTorch is not installed."'
+        record torch_log '"why": "PyTorch is not installed."'
         return
     fi
     "$PYTHON" tests/gpu_torch.py "$work" ${QUICK:+quick} "$@" 2>"$work/torch.log" | while read -r row; do
-        case $row in '{'*) tell torch "\"result\": $row" ;; esac
+        case $row in '{'*) record torch "\"result\": $row" ;; esac
     done
-    [ ! -s "$work/torch.log" ] || tell torch_log "\"why\": $(tail -n 1 "$work/torch.log" >"$work/why" && text "$work/why")"
+    [ ! -s "$work/torch.log" ] || record torch_log "\"why\": $(tail -n 1 "$work/torch.log" >"$work/why" && text "$work/why")"
 }
 
 # PyTorch reads our weights. Its loss is compared with ours before the measurement.
@@ -248,7 +248,7 @@ stage_start() {
         code=0
         within 60 moec bench $model --quick --set train.precision=bf16 --device "$DEVICE" --json $options \
             >"$work/start.json" 2>"$work/start.log" || code=$?
-        tell start "\"name\": \"${model##*:}\", $(result "$work/start.json" "$work/start.log" $code)"
+        record start "\"name\": \"${model##*:}\", $(result "$work/start.json" "$work/start.log" $code)"
     done
 }
 
@@ -290,10 +290,10 @@ export XDG_CACHE_HOME work
 
 inside=device
 {
-    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no GPU told"
+    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no GPU found"
 } >"$work/device"
 commit=$(git rev-parse --short HEAD 2>/dev/null || cat commit 2>/dev/null || echo "unknown")
-tell device "\"when\": \"$(date -u '+%Y-%m-%d %H:%M')\", \"device\": $(text "$work/device"), \"commit\": \"$commit\", \"quick\": $([ -n "$QUICK" ] && echo true || echo false)"
+record device "\"when\": \"$(date -u '+%Y-%m-%d %H:%M')\", \"device\": $(text "$work/device"), \"commit\": \"$commit\", \"quick\": $([ -n "$QUICK" ] && echo true || echo false)"
 status=0
 for stage; do
     clock_of "$stage"
@@ -307,10 +307,10 @@ for stage; do
     inside=$stage
     # The selected variant and the time of each: see runtime/device/cuda/cuda_variants.h.
     [ "$stage" = first ] || [ "$stage" = models ] || [ "$stage" = start ] ||
-        cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
+        cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do record variants "\"line\": \"$line\""; done
     end=ended
-    [ $code != 124 ] && [ $code != 137 ] || end="ended by its clock"
-    tell stage "\"end\": \"$end\", \"code\": $code, \"seconds\": $(($(date +%s) - began))"
+    [ $code != 124 ] && [ $code != 137 ] || end="stopped at its time limit"
+    record stage "\"end\": \"$end\", \"code\": $code, \"seconds\": $(($(date +%s) - began))"
     if "$PYTHON" -c '' 2>/dev/null; then
         "$PYTHON" tests/gpu_report.py "$folder" >"$work/verdict" || status=1
         tail -n 3 "$work/verdict" >&2

@@ -1,6 +1,6 @@
 #!/bin/sh
 # tests/gpu_bare.sh [SUITE]: runs the kit of `make gpu-kit` in a separate root folder with only a C and a C++ compiler. The
-# simulated driver needs the C++ compiler in place of NVRTC. There is no flex, bison, jansson, oneDNN, Python or network.
+# simulated driver needs the C++ compiler because there is no NVRTC. There is no flex, bison, jansson, oneDNN, Python or network.
 # debootstrap creates the root folder, which requires root and some minutes. Not part of `make test`.
 set -eu
 cd "$(dirname "$0")/.."

@@ -46,12 +46,12 @@ def share_of_kernels(result, words):
     return sum(found) * 1e-6 if found else None
 
 
-def area(places, heights, begin, end):
+def area(positions, heights, begin, end):
     """Integral of the piecewise linear function through the points, between two positions in their range."""
-    points = [point for point in zip(places, heights) if begin <= point[0] <= end]
+    points = [point for point in zip(positions, heights) if begin <= point[0] <= end]
     if points[-1][0] < end:
-        after = next(i for i, place in enumerate(places) if place > end)
-        share = (end - places[after - 1]) / (places[after] - places[after - 1])
+        after = next(i for i, position in enumerate(positions) if position > end)
+        share = (end - positions[after - 1]) / (positions[after] - positions[after - 1])
         points.append((end, heights[after - 1] + share * (heights[after] - heights[after - 1])))
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:]))
 
@@ -69,7 +69,7 @@ class Report:
         self.speeds = [row for row in found.get("speed", [])]
         self.torch = [row["result"] for row in found.get("torch", [])]
         self.torch_log = (found.get("torch_log") or [{"why": "Not run."}])[-1]["why"]
-        self.twice, self.emitted = ((found.get(kind) or [None])[-1] for kind in ("twice", "emitted"))
+        self.determinism, self.emitted = ((found.get(kind) or [None])[-1] for kind in ("determinism", "emitted"))
         self.variants = [row["line"].split() for row in found.get("variants", [])]
         self.bad = {p: [row for row in self.comparisons if row["precision"] == p and row["agrees"] is False] for p in ("f32", "bf16")}
 
@@ -92,10 +92,10 @@ class Report:
     def correctness(self):
         ran = [row for row in self.comparisons if row["agrees"] is not None]
         bad = sum(row["agrees"] is False for row in ran)
-        self.say("## What the device computes", "")
+        self.say("## Correctness", "")
         first = sum(row["stage"] == "first" for row in self.comparisons)
         self.say(f"{len(ran)} of {self.wanted + first} programs were compared with their definition (`moec verify`); {bad} disagree.")
-        self.say("Each figure is the error of the tensor that comes nearest to its limit, and that limit.", "")
+        self.say("Each cell has the error of the tensor closest to its limit, and that limit.", "")
         self.say("| model | precision | variant | outputs | gradients | decoding | |", "|---|---|---|---|---|---|---|")
         for row in self.comparisons:
             result = row["result"] or {}
@@ -106,7 +106,7 @@ class Report:
             verdict = {True: "", False: "DISAGREES ", None: "not run: "}[row["agrees"]] + row.get("why", "")
             self.say(f"| {row['model']} | {row['precision']} | {row['variant']} | {' | '.join(cells)} | {verdict} |")
         self.say("")
-        for what, row in (("Two runs", self.twice), ("The emitted program beside the hosted one", self.emitted)):
+        for what, row in (("Two runs", self.determinism), ("The emitted program and moec generate", self.emitted)):
             same = {True: "the same", False: "NOT THE SAME", None: "not run"}[row["same"] if row else None]
             self.say(f"{what}: {same} ({row['why'] if row else 'its stage was not run'}).", "")
 
@@ -128,7 +128,7 @@ class Report:
         lengths = self.prefixes()
         if not lengths:
             return
-        self.say("## 32/4/16 heads beside 32/16/16, four layers", "", "Microseconds a token: of a part of the prefix (split) and of what puts the parts together (combine).", "")
+        self.say("## 32/4/16 and 32/16/16 heads, four layers", "", "Microseconds per token: attention over the chunks of the prefix (split) and the sum of the chunks (combine).", "")
         self.say("| prefix | split, few | combine | split, many | combine | split saved | both saved |", "|---|---|---|---|---|---|---|")
         split, combine = ("attend_step",), ("attend_join",)
         for length in lengths:
@@ -136,7 +136,7 @@ class Report:
                      for result in self.heads(length) for words in (split, combine)]
             saved = [figure(self.saved(length, words), "{:.1%}") for words in (split, split + combine)]
             self.say(f"| {length} | {' | '.join(cells + saved)} |")
-        self.say("", "Time saved by whole layers, by prefix (rows) and output (columns); between the lengths measured the time of a token is a", "straight line.", "")
+        self.say("", "Time saved by whole layers, by prefix (rows) and output (columns). Between the measured lengths the time per token is", "interpolated linearly.", "")
         self.say(f"| prefix | {' | '.join(map(str, lengths))} |", "|---" * (len(lengths) + 1) + "|")
         for prefix in lengths:
             cells = [figure(self.saved_over(prefix, prefix + output, lengths), "{:.1%}") for output in lengths]
@@ -162,11 +162,11 @@ class Report:
             sign = "at least" if least else "at most"
             self.say(f"| {what} | {sign} {form.format(target)} | {figure(measured, form)} | {figure(ratio, '{:.2f}')} | {word} |")
 
-        self.say("## Targets", "", "| what | target | measured | measured / target | |", "|---|---|---|---|---|")
+        self.say("## Targets", "", "| measurement | target | measured | measured / target | |", "|---|---|---|---|---|")
         rate = dense and quotient(dense["step_product_gflop"], dense["step_seconds"])
         row("GPT-2 124M, training, bf16: share of the product rate", 0.55, dense and quotient(rate, dense.get("ceiling_gflops")), "{:.3g}")
         tokens = dense and dense["median_tokens_per_second"]
-        row("the same beside PyTorch compiled", 1.0, quotient(tokens, peer and peer["tokens_per_second"]), "{:.3g}")
+        row("the same, relative to compiled PyTorch", 1.0, quotient(tokens, peer and peer["tokens_per_second"]), "{:.3g}")
         # The layer without the optimizer, which updates the parameters of all experts.
         update = share_of_kernels(mixture, ("update",)) or 0
         seconds = mixture and mixture.get("kernels_seconds", 0) - update
@@ -179,9 +179,9 @@ class Report:
         row("attention of 32/4/16 heads against 32/16/16 after 32k: time saved", 0.25, self.saved(32768, ("attend_step", "attend_join")), "{:.3g}")
         gated, plain = (self.speed(f"1.7B{gate}, training", "bf16") for gate in (" with a gate at sdpa", ""))
         share = quotient(gated and gated["median_tokens_per_second"], plain and plain["median_tokens_per_second"])
-        row("1.7B with a gate at sdpa: tokens of those without, as many parameters", 0.98, share, "{:.3g}")
+        row("1.7B with a gate at sdpa: tokens/s relative to equal parameters without a gate", 0.98, share, "{:.3g}")
         large, peer = self.speed("GPT-2 1.5B, training", "bf16"), self.peer("GPT-2 1.5B, training, compiled")
-        row("GPT-2 1.5B, training, beside PyTorch compiled", 1.0,
+        row("GPT-2 1.5B, training, relative to compiled PyTorch", 1.0,
             quotient(large and large["median_tokens_per_second"], peer and peer["tokens_per_second"]), "{:.3g}")
         for one in self.starts or [{"name": "gpt2", "result": None}]:
             result = one["result"] or {}
@@ -192,15 +192,15 @@ class Report:
 
     def steps(self):
         self.say("## Whole steps", "")
-        self.say("Medians after warm-up. A multiply-add is two operations; only matrix products count, backward as twice forward, attention")
-        self.say("scores not; the share is of cuBLASLt's product of 8192 in the same precision, measured before and after the steps in the same")
-        self.say("run. Decoding: bytes that a token has to read against a copy of 1 GiB, read and written.", "")
-        self.say("| what | precision | tokens/s | of the ceiling | ceiling | start, cold and warm |", "|---|---|---|---|---|---|")
+        self.say("Medians after warm-up. FLOPs are those of matrix products, without attention scores; the backward pass counts as twice the forward pass.")
+        self.say("The peak is a cuBLASLt product of size 8192 in the same precision, measured before and after the steps of the same run.")
+        self.say("Decoding: bytes read per token, relative to a copy of 1 GiB (reads and writes).", "")
+        self.say("| model | precision | tokens/s | % of peak | peak | start, cold and warm |", "|---|---|---|---|---|---|")
         for one in self.speeds:
             result, name, precision = one["result"], one["name"], one["precision"]
             if not result or self.bad[precision]:
                 why = f"{len(self.bad[precision])} outputs disagree" if self.bad[precision] else one["why"]
-                self.say(f"| {name} | {precision} | not told: {why} | | | |")
+                self.say(f"| {name} | {precision} | not reported: {why} | | | |")
             elif result["graph"] == "decode":
                 ceiling = figure(result.get("ceiling_gbytes_per_second"), "{:.0f} GB/s")
                 self.say(f"| {name} | {precision} | {result['tokens_per_second']:.1f} | {figure(result.get('share_of_bandwidth'), '{:.1%}')} | {ceiling} | |")
@@ -221,21 +221,21 @@ class Report:
         if not self.torch:
             self.say(self.torch_log, "")
             return
-        self.say("| what | tokens/s | TFLOP/s | milliseconds | |", "|---|---|---|---|---|")
+        self.say("| measurement | tokens/s | TFLOP/s | milliseconds | |", "|---|---|---|---|---|")
         for row in self.torch:
             cells = [figure(row.get(key), form) for key, form in (("tokens_per_second", "{:.0f}"), ("tflops", "{:.1f}"), ("milliseconds", "{:.3f}"))]
             if not row.get("agrees"):
                 cells = ["-"] * 3
-            self.say(f"| {row['name']} | {' | '.join(cells)} | {row.get('note', '')}{'' if row.get('agrees') else ' its outputs disagree: not told'} |")
+            self.say(f"| {row['name']} | {' | '.join(cells)} | {row.get('note', '')}{'' if row.get('agrees') else ' not reported: its outputs disagree'} |")
         self.say("")
 
     def kernels(self):
-        self.say("## Single kernels", "", "Medians of eight launches in a row, so what fits into the cache is read from there.", "")
+        self.say("## Single kernels", "", "Medians of eight launches in a row; small inputs are read from the cache.", "")
         for one in self.speeds:
             rows = (one["result"] or {}).get("kernels", [])
             if not rows or self.bad[one["precision"]]:
                 continue
-            self.say(f"{one['name']}, {one['precision']}: {1e3 * one['result']['kernels_seconds']:.3f} ms in all", "")
+            self.say(f"{one['name']}, {one['precision']}: {1e3 * one['result']['kernels_seconds']:.3f} ms in total", "")
             self.say("| kernel | launches | microseconds | share | TFLOP/s |", "|---|---|---|---|---|")
             for row in rows[:12]:
                 speed = figure(quotient(row.get("gflops"), 1e3), "{:.1f}")
@@ -246,9 +246,9 @@ class Report:
         rows = self.variants
         if not rows:
             return
-        taken = ", ".join(f"{sum(row[2] == form for row in rows)} {form}" for form in ("mma", "wgmma", "wide"))
-        self.say("## Kernels in several variants", "", f"Each with its shape, microseconds; inf: not there, or not right. Taken: {taken}.", "")
-        self.say("| kernel | taken | mma | wgmma | wide |", "|---|---|---|---|---|")
+        selected = ", ".join(f"{sum(row[2] == form for row in rows)} {form}" for form in ("mma", "wgmma", "wide"))
+        self.say("## Kernel variants", "", f"Microseconds per kernel and shape; inf: the variant does not exist or disagrees. Selected: {selected}.", "")
+        self.say("| kernel | selected | mma | wgmma | wide |", "|---|---|---|---|---|")
         rows.sort(key=lambda row: -float(row[3]))
         for kernel, _, *figures in rows[:24]:
             self.say(f"| {kernel} | {' | '.join(figures)} |")
@@ -262,7 +262,7 @@ class Report:
 
     def write(self):
         device = self.device
-        trial = " A trial of the script with tiny sizes: its figures mean nothing." if device.get("quick") else ""
+        trial = " A test of the script with tiny sizes: the numbers have no meaning." if device.get("quick") else ""
         self.say(f"# {device.get('when')} UTC, {device.get('device')}", "", f"moec {device.get('commit')}.{trial}", "")
         self.clocks()
         self.correctness()
@@ -277,12 +277,12 @@ class Report:
         with open(os.path.join(FOLDER, "report.md"), "w") as file:
             file.write("\n".join(self.lines) + "\n")
         with open(os.path.join(FOLDER, "report.json"), "w") as file:
-            told = [row for row in self.speeds if not self.bad[row["precision"]]]
-            json.dump({"device": device, "stages": self.stages, "comparisons": self.comparisons, "twice": self.twice,
-                       "emitted": self.emitted, "targets": rows, "speeds": told, "starts": self.starts, "torch": self.torch},
+            reported = [row for row in self.speeds if not self.bad[row["precision"]]]
+            json.dump({"device": device, "stages": self.stages, "comparisons": self.comparisons, "determinism": self.determinism,
+                       "emitted": self.emitted, "targets": rows, "speeds": reported, "starts": self.starts, "torch": self.torch},
                       file, indent=1)
         print("\n".join(self.lines))
-        return bad or any(row and row["same"] is False for row in (self.twice, self.emitted))
+        return bad or any(row and row["same"] is False for row in (self.determinism, self.emitted))
 
 
 sys.exit(1 if Report().write() else 0)

@@ -26,10 +26,10 @@ wrong() {
     exit 1
 }
 grep -q '^8 of 8 programs were compared .* 0 disagree' "$report" || wrong "not every program was compared"
-grep -q '^## 32/4/16 heads beside' "$report" || wrong "the heads are not compared"
+grep -q '^## 32/4/16 and 32/16/16 heads' "$report" || wrong "the heads are not compared"
 grep -q 'Two runs: the same ' "$report" || wrong "two runs were not compared"
-! grep -q 'not told' "$report" || wrong "a measurement is missing"
-! grep -q 'ended by its clock' "$report" || wrong "a stage did not finish"
+! grep -q 'not reported' "$report" || wrong "a measurement is missing"
+! grep -q 'stopped at its time limit' "$report" || wrong "a stage did not finish"
 python3 - "$work/all/report.json" <<'END' || wrong "figures are missing"
 import json, os, sys
 report = json.load(open(sys.argv[1]))
@@ -42,8 +42,8 @@ END
 
 CLOCK_kernels=3 tests/gpu.sh -o "$work/cut" kernels >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
 report=$work/cut/report.md
-grep -q '^| kernels | ended by its clock' "$report" || wrong "the report does not name the stopped stage"
+grep -q '^| kernels | stopped at its time limit' "$report" || wrong "the report does not name the stopped stage"
 PYTHON=none MOEC_CUDA="$work/no_driver" tests/gpu.sh -o "$work/bad" models >"$work/out" 2>&1 && wrong "failures are not counted without Python"
 grep -q '2 programs do not agree or did not run' "$work/out" || wrong "failures are not reported without Python"
-tests/gpu.sh -o "$work/none" nonsense >/dev/null 2>&1 && wrong "a stage that is not there"
-[ ! -e "$work/none" ] || wrong "wrong usage has left a folder"
+tests/gpu.sh -o "$work/none" nonsense >/dev/null 2>&1 && wrong "an unknown stage is accepted"
+[ ! -e "$work/none" ] || wrong "wrong usage creates a folder"

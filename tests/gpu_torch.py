@@ -23,7 +23,7 @@ def wait():
         torch.cuda.synchronize()
 
 
-def tell(**row):
+def report(**row):
     print(json.dumps(row), flush=True)
 
 
@@ -73,11 +73,11 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self, width, heads, layers, vocabulary, context):
         super().__init__()
-        self.token, self.place = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks, self.norm = nn.ModuleList(Block(width, heads) for _ in range(layers)), nn.LayerNorm(width)
 
     def forward(self, tokens, following):
-        x = self.token(tokens) + self.place.weight[: tokens.shape[1]]
+        x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.norm(x), self.token.weight)
@@ -111,7 +111,7 @@ def our_model(feed_forward=None):
     heads = ours["block.0.attention.query"].shape[1]
     model = Model(width, heads, layers, ours["embedding"].shape[0], ours["place"].shape[0])
     model.token.weight.data.copy_(ours["embedding"])
-    model.place.weight.data.copy_(ours["place"])
+    model.position.weight.data.copy_(ours["place"])
     give(model.norm, ours["final_norm.weight"], ours["final_norm.shift"])
     for i, block in enumerate(model.blocks):
         own = {name[len(f"block.{i}.") :]: value for name, value in ours.items() if name.startswith(f"block.{i}.")}
@@ -134,7 +134,7 @@ def agrees_with_ours():
     with open(WORK + "/text", "rb") as file:
         text = file.read()
     model = our_model()
-    context = model.place.weight.shape[0]
+    context = model.position.weight.shape[0]
     windows = torch.tensor(list(text[: len(text) // (context + 1) * (context + 1)])).reshape(-1, context + 1).to(DEVICE)
     torch.backends.cuda.matmul.allow_tf32 = False
     with torch.no_grad():
@@ -160,7 +160,7 @@ def train(name, shape, compiled, agrees, note):
         optimizer.zero_grad(set_to_none=True)
 
     seconds = median_seconds(step)
-    tell(name=name, tokens_per_second=batch * context / seconds, milliseconds=1e3 * seconds, agrees=agrees, note=f"bf16; {note}")
+    report(name=name, tokens_per_second=batch * context / seconds, milliseconds=1e3 * seconds, agrees=agrees, note=f"bf16; {note}")
 
 
 def gpt2():
@@ -179,37 +179,37 @@ def gpt2_xl():
 
 
 def attention():
-    batch, heads, places, width = (1, 2, 32, 16) if QUICK else (16, 12, 1024, 64)
-    q, k, v = (torch.randn(batch, heads, places, width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    flops = 2 * 2 * batch * heads * places * places * width / 2  # of the triangle below the diagonal
+    batch, heads, positions, width = (1, 2, 32, 16) if QUICK else (16, 12, 1024, 64)
+    q, k, v = (torch.randn(batch, heads, positions, width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    flops = 2 * 2 * batch * heads * positions * positions * width / 2  # of the triangle below the diagonal
 
     def both(attend):
         attend().sum().backward()
 
     fused = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    mask = torch.ones(places, places, dtype=torch.bool, device=DEVICE).tril()
+    mask = torch.ones(positions, positions, dtype=torch.bool, device=DEVICE).tril()
     scores = (q.float() @ k.float().transpose(-1, -2) * width**-0.5).masked_fill(~mask, float("-inf"))
     plain = scores.softmax(-1) @ v.float()
     agrees = bool((fused().float() - plain).norm() <= 2e-2 * plain.norm())
     del scores, plain
     for name, work, factor in (("forward", fused, 1), ("forward and backward", lambda: both(fused), 3.5)):
         seconds = median_seconds(work)
-        tell(name=f"scaled_dot_product_attention, {name}", milliseconds=1e3 * seconds, tflops=factor * flops / seconds / 1e12, agrees=agrees,
-             note=f"causal, {batch} x {heads} heads x {places} x {width}")
+        report(name=f"scaled_dot_product_attention, {name}", milliseconds=1e3 * seconds, tflops=factor * flops / seconds / 1e12, agrees=agrees,
+             note=f"causal, {batch} x {heads} heads x {positions} x {width}")
 
 
 def flexible():
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    batch, heads, places, width = (1, 2, 128, 16) if QUICK else (16, 12, 1024, 64)
-    q, k, v = (torch.randn(batch, heads, places, width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, places, places, device=DEVICE)
+    batch, heads, positions, width = (1, 2, 128, 16) if QUICK else (16, 12, 1024, 64)
+    q, k, v = (torch.randn(batch, heads, positions, width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, positions, positions, device=DEVICE)
     attend = torch.compile(flex_attention)
-    flops = 2 * 2 * batch * heads * places * places * width / 2
+    flops = 2 * 2 * batch * heads * positions * positions * width / 2
     fused = F.scaled_dot_product_attention(q, k, v, is_causal=True).float()
     agrees = bool((attend(q, k, v, block_mask=mask).float() - fused).norm() <= 2e-2 * fused.norm())
     seconds = median_seconds(lambda: attend(q, k, v, block_mask=mask).sum().backward())
-    tell(name="flex_attention, forward and backward", milliseconds=1e3 * seconds, tflops=3.5 * flops / seconds / 1e12, agrees=agrees,
+    report(name="flex_attention, forward and backward", milliseconds=1e3 * seconds, tflops=3.5 * flops / seconds / 1e12, agrees=agrees,
          note="causal, compiled")
 
 
@@ -224,7 +224,7 @@ def decode():
         work = lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
         agrees = bool((work().float() - plain).norm() <= 2e-2 * plain.norm())
         seconds = median_seconds(work)
-        tell(name=f"scaled_dot_product_attention, one query, {heads}/{kept}/{kept} heads", milliseconds=1e3 * seconds, agrees=agrees,
+        report(name=f"scaled_dot_product_attention, one query, {heads}/{kept}/{kept} heads", milliseconds=1e3 * seconds, agrees=agrees,
              note=f"prefix of {prefix}, one layer, {2 * k.numel() * 2 / seconds / 1e9:.0f} GB/s")
 
 
@@ -261,7 +261,7 @@ def mixture():
     for name, work in works:
         agrees = bool((work().detach().float() - wanted).norm() <= 2e-2 * wanted.norm())
         seconds = median_seconds(lambda: work().sum().backward(), times=10)
-        tell(name=f"mixture of experts, {name}", milliseconds=1e3 * seconds, tflops=flops / seconds / 1e12, agrees=agrees,
+        report(name=f"mixture of experts, {name}", milliseconds=1e3 * seconds, tflops=flops / seconds / 1e12, agrees=agrees,
              note="forward and backward, routing given")
 
 

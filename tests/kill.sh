@@ -11,7 +11,7 @@ cat stdlib/*.moe >"$work/text"
 
 train() { # OUT
     exec moec train generated/dense.moe --set vocab_size=256 --set train.eval_interval=5 --set train.save_interval=3 \
-        --set train.gradient_accumulation_steps=2 --steps 60 --data "$work/text" --out "$work/$1" --resume >"$work/$1.said" 2>&1
+        --set train.gradient_accumulation_steps=2 --steps 60 --data "$work/text" --out "$work/$1" --resume >"$work/$1.out" 2>&1
 }
 
 same() { # OUT
@@ -42,7 +42,7 @@ while [ "$killed" -lt "$times" ]; do
     fi
     wait "$child" 2>/dev/null || true
     [ "$killed" -lt "$times" ] || (train "run$run")
-    if grep -q 'done at' "$work/run$run.said"; then
+    if grep -q 'done at' "$work/run$run.out"; then
         same "run$run"
         echo "run $run ended with the same bytes"
         run=$((run + 1))

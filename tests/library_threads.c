@@ -1,5 +1,5 @@
 /* Threads on libmoec for tsan_library.sh: library_threads RUN. All threads share one model; each also loads, uses, saves and
- * frees models of its own. */
+ * frees private models. */
 #include "library/moec.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ typedef struct Caller {
     int number, wrong;
 } Caller;
 
-static int good(int result) {
+static int ok(int result) {
     if (result) fprintf(stderr, "%s\n", moec_message());
     return result == 0;
 }
@@ -38,14 +38,14 @@ static int use(MoecModel *model, const char *path) {
     MoecArray array;
     const MoecGeneration how = {.tokens = 4, .temperature = 1, .seed = 5, .on_text = on_text, .context = &received};
     for (size_t i = 0; i < count; i++) windows[i] = (int32_t)(i * i % 251);
-    int result = good(moec_logits(model, windows, &logits)) && good(moec_loss(model, windows, &loss)) &&
-                 good(moec_gradients(model, windows, &loss)) && good(moec_step(model, windows, &loss)) &&
-                 good(moec_generate(model, "layer", &how, &text)) && strlen(text) <= received &&
-                 good(moec_encode(model, "layer", 5, &tokens, &length)) &&
-                 good(moec_decode(model, tokens, length, &decoded, &length)) && length == 5 &&
-                 good(moec_array(model, MOEC_RUN_OUTPUT, 0, &array)) &&
-                 good(moec_bind(model, MOEC_RUN_OUTPUT, 0, NULL)) && good(moec_run(model, 1)) &&
-                 good(moec_differentiate(model, 1)) && (!path || good(moec_save(model, path)));
+    int result = ok(moec_logits(model, windows, &logits)) && ok(moec_loss(model, windows, &loss)) &&
+                 ok(moec_gradients(model, windows, &loss)) && ok(moec_step(model, windows, &loss)) &&
+                 ok(moec_generate(model, "layer", &how, &text)) && strlen(text) <= received &&
+                 ok(moec_encode(model, "layer", 5, &tokens, &length)) &&
+                 ok(moec_decode(model, tokens, length, &decoded, &length)) && length == 5 &&
+                 ok(moec_array(model, MOEC_RUN_OUTPUT, 0, &array)) &&
+                 ok(moec_bind(model, MOEC_RUN_OUTPUT, 0, NULL)) && ok(moec_run(model, 1)) &&
+                 ok(moec_differentiate(model, 1)) && (!path || ok(moec_save(model, path)));
     result = result && moec_logits(model, NULL, &logits) == 1 && strstr(moec_message(), "'tokens' is NULL");
     moec_release(text);
     moec_release(decoded);
@@ -62,7 +62,7 @@ static void *call(void *data) {
     for (int round = 0; round < ROUNDS; round++) {
         MoecModel *own, *none;
         for (int i = 0; i < CALLS; i++) caller->wrong += !use(caller->shared, NULL);
-        if (good(moec_load(caller->run, &load, &own)))
+        if (ok(moec_load(caller->run, &load, &own)))
             caller->wrong += !use(own, path);
         else
             caller->wrong++;
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
     int wrong = 0;
     MoecModel *model = NULL;
     for (int i = 0; i < THREADS; i++) callers[i] = (Caller){.run = argv[1], .number = i};
-    if (!good(moec_load(argv[1], &load, &model))) return 1;
+    if (!ok(moec_load(argv[1], &load, &model))) return 1;
     for (int i = 0; i < THREADS; i++) {
         callers[i].shared = model;
         if (pthread_create(&threads[i], NULL, call, &callers[i]) != 0) return 1;
@@ -91,6 +91,6 @@ int main(int argc, char **argv) {
         wrong += callers[i].wrong;
     }
     moec_free(model);
-    printf("%d threads, %d calls that failed\n", THREADS, wrong);
+    printf("%d threads, %d failed calls\n", THREADS, wrong);
     return wrong != 0;
 }

@@ -2,8 +2,8 @@
 # Prints the table of models/README.md: the rows of the published systems with the counts of `moec check` and of the papers.
 # Fails if a count differs without a stated reason. Runs in any directory; `moec` must be on the PATH.
 #
-# One line per row: family:spec | row of the paper | stated size | small spec | reason of a difference.
 # A stated size is total parameters within 2 % (15B), with activated parameters (15B/2.54B), an addition to the first spec of
+# the group (+201: million, with the digits of the paper), or an equality (=SPEC or =SPEC+N). It is - if the paper states none.
 # the group (+201: million, with the digits of the paper), an equality (=SPEC or =SPEC+N), or - if the paper states none.
 set -eu
 cd "$(dirname "$0")/.."
@@ -156,31 +156,31 @@ table() {
             next
         }
         {
-            spec = $1; sub(/.*:/, "", spec); said = $3; why = $5; ours = short(total[spec]); visits = ""
-            if (split(said, both, "/") == 2) {
-                said = both[1]; visits = both[2]; share = active[spec] / number(visits)
+            spec = $1; sub(/.*:/, "", spec); stated = $3; why = $5; ours = short(total[spec]); visits = ""
+            if (split(stated, both, "/") == 2) {
+                stated = both[1]; visits = both[2]; share = active[spec] / number(visits)
                 if ((share < 0.98 || share > 1.02) && why == "") wrong(spec, short(active[spec]) " activated parameters are not within 2 % of " visits)
                 visits = " (" visits ")"
             }
             if (base == "") base = spec
-            if (said ~ /^[+]/) {
-                digits = index(said, ".") ? length(said) - index(said, ".") : 0
+            if (stated ~ /^[+]/) {
+                digits = index(stated, ".") ? length(stated) - index(stated, ".") : 0
                 added = (total[spec] - total[base]) / 1e6
-                difference = added - substr(said, 2)
+                difference = added - substr(stated, 2)
                 ours = sprintf("+%.*fM", digits + 2, added)
-                if ((difference < 0 ? -difference : difference) > 0.5 * 10 ^ -digits && why == "") wrong(spec, "adds " added " million, not " said)
-                said = said "M"
-            } else if (said ~ /^=/) {
-                other = substr(said, 2); more = 0
+                if ((difference < 0 ? -difference : difference) > 0.5 * 10 ^ -digits && why == "") wrong(spec, "adds " added " million, not " stated)
+                stated = stated "M"
+            } else if (stated ~ /^=/) {
+                other = substr(stated, 2); more = 0
                 if (match(other, /[+-][0-9]+$/)) { more = substr(other, RSTART) + 0; other = substr(other, 1, RSTART - 1) }
                 if (total[spec] != total[other] + more) wrong(spec, total[spec] - total[other] " more than " other ", not " more)
-                said = "as `" other "`" (more ? sprintf(" %s %d", more < 0 ? "-" : "+", more < 0 ? -more : more) : "")
-            } else if (said != "-") {
-                share = total[spec] / number(said)
-                if ((share < 0.98 || share > 1.02) && why == "") wrong(spec, ours " is not within 2 % of " said)
+                stated = "as `" other "`" (more ? sprintf(" %s %d", more < 0 ? "-" : "+", more < 0 ? -more : more) : "")
+            } else if (stated != "-") {
+                share = total[spec] / number(stated)
+                if ((share < 0.98 || share > 1.02) && why == "") wrong(spec, ours " is not within 2 % of " stated)
             }
             keeps = cache[spec] ? cache[spec] : $1 ~ /^dit:/ ? "sampled" : "none"
-            printf "| `%s` | %s | %s | %s | %s | %s | `%s` | %s |\n", spec, $2, ours, said, short(active[spec]) visits, keeps, $4, why
+            printf "| `%s` | %s | %s | %s | %s | %s | `%s` | %s |\n", spec, $2, ours, stated, short(active[spec]) visits, keeps, $4, why
         }
         END {
             if (cache["sigma_1b5"] * 8 != cache["standard_1b5"] * 5) wrong("sigma_1b5", "the cache is not 37.5 % below Std")

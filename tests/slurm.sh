@@ -39,18 +39,18 @@ CONF
 export SLURM_CONF="$work/slurm.conf"
 
 munged --force --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
-    --log-file="$work/munge/log" --seed-file="$work/munge/seed" > "$work/munge.said" 2>&1 &
+    --log-file="$work/munge/log" --seed-file="$work/munge/seed" > "$work/munge.out" 2>&1 &
 munge=$!
-slurmctld -D > "$work/slurmctld.said" 2>&1 &
+slurmctld -D > "$work/slurmctld.out" 2>&1 &
 control=$!
 sleep 2
-slurmd -D > "$work/slurmd.said" 2>&1 &
+slurmd -D > "$work/slurmd.out" 2>&1 &
 node=$!
 trap 'kill $node $control $munge 2> /dev/null; sleep 1; rm -rf "$work"' EXIT
 tries=0
 until sinfo -h -o %T 2> /dev/null | grep -q idle; do
     tries=$((tries + 1))
-    [ $tries -lt 60 ] || wrong "the daemons do not start: $(tail -5 "$work"/*.log "$work"/*.said "$work/munge/log")"
+    [ $tries -lt 60 ] || wrong "the daemons do not start: $(tail -5 "$work"/*.log "$work"/*.out "$work/munge/log")"
     sleep 1
 done
 

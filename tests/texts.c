@@ -1,5 +1,5 @@
-/* texts: for tests/texts.sh. Reads lines `FILE:MODEL [--set KEY=VALUE]...` and prints of every text that is emitted for that
- * model its hash and its name; with a folder as its argument it writes the texts there, too. */
+/* texts: for tests/texts.sh. Reads lines `FILE:MODEL [--set KEY=VALUE]...` and prints the hash and the name of every emitted
+ * text of each model. With a folder as its argument it also writes the texts there. */
 #include "moec.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct Spec {
     int set_count;
 } Spec;
 
-/* What is emitted together. */
+/* Graphs that are emitted together. */
 typedef struct Wanted {
     const char *name;
     MoecGraph graphs[2];
@@ -46,7 +46,7 @@ static void put(const char *folder, const char *spec, const char *name, const ch
     if (!file || fputs(text, file) < 0 || fclose(file)) exit((perror(path), 2));
 }
 
-/* A model that has no such graph has no such text. The second step of two takes several tokens. */
+/* A model without a graph has no such text. The second of two decode steps has several tokens. */
 static bool compile(MoecCompiler *compiler, const Wanted *want, MoecProgram *programs[2]) {
     for (int i = 0; i < want->count; i++) {
         programs[i] = moec_compile(compiler, want->graphs[i], want->batch, want->context,
@@ -77,7 +77,7 @@ static void emit(const Spec *spec, const char *line, const Wanted *want, const c
     moec_close(compiler);
 }
 
-/* The parts of a line, which it cuts up. */
+/* Splits a line into its parts, in its own memory. */
 static Spec parse(char *line) {
     Spec spec = {.file = strtok(line, " ")};
     char *colon = strchr(spec.file, ':');

@@ -8,7 +8,7 @@ sections=${*:-server}
 tsan=$PWD/build/tsan
 # One thread per parallel region: gcc's libgomp is not instrumented, and each of its barriers would be reported as missing.
 export OMP_NUM_THREADS=1
-# Reports go to files: some come from processes that print nothing else.
+# Reports go to files: some processes print nothing else.
 export TSAN_OPTIONS="exitcode=0 second_deadlock_stack=1 log_path=$work/tsan suppressions=$work/suppressions"
 : >"$work/suppressions"
 
@@ -38,7 +38,7 @@ server() {
         refuse 200 '"ok"' "$at/health"
         refuse 200 '"choices"' "$at/v1/completions" -d '{"prompt":"a","max_tokens":2}'
         made=$(curl -sS "$at/metrics" | sed -n 's/^moec_generated_tokens_total //p')
-        [ "$made" -gt 3000 ] || wrong "the load made $made tokens only"
+        [ "$made" -gt 3000 ] || wrong "the load generated only $made tokens"
         # The server stops during requests.
         curl -s -m 20 -H "$json" "$at/v1/completions" -d '{"prompt":"a","max_tokens":190,"n":20,"stream":true}' >/dev/null &
         sleep 0.2

@@ -32,10 +32,10 @@ typedef struct ParameterStyle {
 } ParameterStyle;
 
 /* Range of a kernel in a text, and its head up to the end of the parameters. */
-typedef struct KernelPlace {
+typedef struct KernelRange {
     size_t first, end;
     const char *head;
-} KernelPlace;
+} KernelRange;
 
 /* Differences between targets in the units of a schedule. */
 typedef struct EmitTarget {
@@ -93,8 +93,8 @@ void print_equations(Text *text, const List *statements);
 /* The parameters of a kernel as text, and its arguments. */
 const char *params_text(Arena *arena, const ParameterStyle *style, const List *params);
 const char *arguments_text(Arena *arena, const ParameterStyle *style, const List *arguments);
-/* Prints sections. The two lists, or NULL, receive KernelPlace * and MoecPiece *. */
-void print_functions(Text *text, const Module *module, const List *sections, List *places,
+/* Prints sections. ranges, pieces: receive KernelRange * and MoecPiece *; or NULL. */
+void print_functions(Text *text, const Module *module, const List *sections, List *ranges,
                      List *pieces);
 
 /* ---- print_steps.c, print_calls.c ---- */
@@ -165,10 +165,11 @@ HostStep *add_step(Emitter *emitter, HostStepKind kind);
 /* Adds the launch of a kernel; the call of a hand-written one, with all its operands. */
 LaunchStep *add_launch(Emitter *emitter, const char *kernel, Launch launch, const List *arguments);
 HostStep *add_call(Emitter *emitter, const Statement *statement);
-/* Adds an operand of a step: a tensor from the element where all loops are 0, or NULL; the value
- * of an integer. */
-void add_operand(Emitter *emitter, HostStep *step, const Expr *read, Access access);
-void add_value(Emitter *emitter, HostStep *step, const Expr *read);
+/* Adds room for operands of a step; sets one to a tensor from the element where all loops are 0
+ * (NULL: absent), or to the value of an integer. */
+void add_operands(Emitter *emitter, HostStep *step, int count);
+void set_access(Emitter *emitter, HostStep *step, int number, const Expr *access, Access kind);
+void set_value(Emitter *emitter, HostStep *step, int number, const Expr *read);
 /* Adds an equation to the next step. */
 void emit_equation(Emitter *emitter, const Statement *statement);
 /* Outer size, size and inner size of the dimension that top selects along. */

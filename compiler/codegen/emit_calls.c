@@ -68,20 +68,31 @@ void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RA
     }
 }
 
+/* Input or output number `at` of a call. */
+static void set_call(Emitter *emitter, HostStep *step, int at) {
+    const Statement *statement = step->call.statement;
+    const int inputs = statement->inputs.count;
+    const bool position = statement->call == CALL_ATTEND && statement->attention.position &&
+                          at == attend_operands(&statement->attention);
+    if (position)
+        set_value(emitter, step, at, statement->inputs.items[at]);
+    else if (at < inputs)
+        set_access(emitter, step, at, statement->inputs.items[at], ACCESS_READ);
+    else
+        set_access(emitter, step, at, statement->outputs.items[at - inputs], ACCESS_WRITE);
+}
+
+/* Sizes get their constants in the order of the operands; the last operand is first in gradients
+ * and in decoding. */
 HostStep *add_call(Emitter *emitter, const Statement *statement) {
-    const List *in = &statement->inputs, *out = &statement->outputs;
-    const int position = statement->call == CALL_ATTEND && statement->attention.position
-                             ? attend_operands(&statement->attention)
-                             : -1;
+    const int count = statement->inputs.count + statement->outputs.count;
+    const bool backwards = statement->call == CALL_ATTEND_GRAD ||
+                           (statement->call == CALL_ATTEND && statement->attention.position);
     HostStep *step = add_step(emitter, STEP_CALL);
     step->call.program = emitter->lower.program;
     step->call.statement = statement;
-    for (int i = 0; i < in->count; i++)
-        if (i == position)
-            add_value(emitter, step, in->items[i]);
-        else
-            add_operand(emitter, step, in->items[i], ACCESS_READ);
-    for (int i = 0; i < out->count; i++) add_operand(emitter, step, out->items[i], ACCESS_WRITE);
+    add_operands(emitter, step, count);
+    for (int i = 0; i < count; i++) set_call(emitter, step, backwards ? count - 1 - i : i);
     return step;
 }
 

@@ -26,44 +26,45 @@ LaunchStep *add_launch(Emitter *emitter, const char *kernel, Launch launch, cons
     return step;
 }
 
-static void push_operand(Emitter *emitter, HostStep *step, Operand operand) {
-    Operand *added = arena_alloc(emitter->lower.arena, sizeof *added);
-    *added = operand;
-    list_push(emitter->lower.arena, &step->operands, added);
+static void set_operand(Emitter *emitter, HostStep *step, int number, Operand operand) {
+    Operand *set = arena_alloc(emitter->lower.arena, sizeof *set);
+    *set = operand;
+    step->operands.items[number] = set;
 }
 
-void add_operand(Emitter *emitter, HostStep *step, const Expr *read, Access access) {
-    if (!read)
-        list_push(emitter->lower.arena, &step->operands, NULL);
-    else
-        push_operand(emitter, step,
-                     (Operand){&emitter->entry->buffers[read->tensor->id],
-                               pointer_term(&emitter->lower, read), access});
+void add_operands(Emitter *emitter, HostStep *step, int count) {
+    for (int i = 0; i < count; i++) list_push(emitter->lower.arena, &step->operands, NULL);
 }
 
-void add_value(Emitter *emitter, HostStep *step, const Expr *read) {
-    push_operand(emitter, step,
-                 (Operand){&emitter->entry->buffers[read->tensor->id],
-                           integer_term(&emitter->lower, read), ACCESS_READ});
+void set_access(Emitter *emitter, HostStep *step, int number, const Expr *access, Access kind) {
+    if (access)
+        set_operand(emitter, step, number,
+                    (Operand){&emitter->entry->buffers[access->tensor->id],
+                              pointer_term(&emitter->lower, access), kind});
+}
+
+void set_value(Emitter *emitter, HostStep *step, int number, const Expr *read) {
+    set_operand(emitter, step, number,
+                (Operand){&emitter->entry->buffers[read->tensor->id],
+                          integer_term(&emitter->lower, read), ACCESS_READ});
 }
 
 /* A whole tensor, or NULL. */
-static void add_table(Emitter *emitter, HostStep *step, const Tensor *tensor) {
-    if (!tensor) {
-        list_push(emitter->lower.arena, &step->operands, NULL);
-        return;
-    }
+static void set_table(Emitter *emitter, HostStep *step, int number, const Tensor *tensor) {
+    if (!tensor) return;
     const Buffer *buffer = &emitter->entry->buffers[tensor->id];
     emitter->lower.used[tensor->id] = true;
-    push_operand(emitter, step,
-                 (Operand){buffer, term_name(emitter->lower.arena, buffer->name), ACCESS_READ});
+    set_operand(emitter, step, number,
+                (Operand){buffer, term_name(emitter->lower.arena, buffer->name), ACCESS_READ});
 }
 
-static void add_product_operands(Emitter *emitter, HostStep *step, const Contraction *contraction) {
-    add_operand(emitter, step, contraction->a, ACCESS_READ);
-    add_operand(emitter, step, contraction->b, ACCESS_READ);
-    add_operand(emitter, step, contraction->c,
-                contraction->product.accumulate ? ACCESS_ADD : ACCESS_WRITE);
+/* The last operand first: sizes get their constants in this order. */
+static void set_product(Emitter *emitter, HostStep *step, int first,
+                        const Contraction *contraction) {
+    set_access(emitter, step, first + 2, contraction->c,
+               contraction->product.accumulate ? ACCESS_ADD : ACCESS_WRITE);
+    set_access(emitter, step, first + 1, contraction->b, ACCESS_READ);
+    set_access(emitter, step, first, contraction->a, ACCESS_READ);
 }
 
 /* A product of the CPU kernels or of a library of the host; the target adds its own kernel. */
@@ -82,7 +83,14 @@ static void emit_dense(Emitter *emitter, const ScheduleUnit *unit) {
         add_product(emitter, contraction, false); /* the next entry stores */
     if (step->product.first.count) step->product.more = add_product(emitter, contraction, true);
     emitter->entry->dense++;
-    add_product_operands(emitter, step, contraction);
+    add_operands(emitter, step, 6);
+    step->product.epilogue = product->epilogue_ops != 0;
+    if (step->product.epilogue) {
+        set_access(emitter, step, 5, unit->kept, ACCESS_READ);
+        set_access(emitter, step, 4, unit->bias, ACCESS_READ);
+        set_access(emitter, step, 3, unit->add, ACCESS_READ);
+    }
+    set_product(emitter, step, 0, contraction);
     if (emitter->target->product) emitter->target->product(emitter, unit, step);
 }
 
@@ -91,10 +99,11 @@ void emit_grouped(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     HostStep *step = add_step(emitter, STEP_GROUPED);
     step->grouped = unit;
-    add_table(emitter, step, contraction->relation->group);
-    add_table(emitter, step, contraction->gather);
-    add_table(emitter, step, contraction->gather_b);
-    add_product_operands(emitter, step, contraction);
+    add_operands(emitter, step, 6);
+    set_table(emitter, step, 0, contraction->relation->group);
+    set_table(emitter, step, 1, contraction->gather);
+    set_table(emitter, step, 2, contraction->gather_b);
+    set_product(emitter, step, 3, contraction);
 }
 
 void emit_equation(Emitter *emitter, const Statement *statement) {

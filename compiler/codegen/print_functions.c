@@ -106,26 +106,26 @@ static bool takes_seed(const LoopKernel *kernel) {
     return false;
 }
 
-static KernelPlace *print_kernel(Text *text, const LoopKernel *kernel,
+static KernelRange *print_kernel(Text *text, const LoopKernel *kernel,
                                  const ParameterStyle *style) {
     Arena *arena = text->arena;
     const char *name = kernel->form.name, *params = params_text(arena, style, &kernel->params);
-    KernelPlace *place = arena_alloc(arena, sizeof *place);
-    place->first = text->length;
+    KernelRange *range = arena_alloc(arena, sizeof *range);
+    range->first = text->length;
     if (!*params) params = "void";
-    place->head = arena_format(arena, "%s %s(%s)", style->function, name, params);
+    range->head = arena_format(arena, "%s %s(%s)", style->function, name, params);
     print_equations(text, &kernel->statements);
     if (kernel->launch.block > FREE_THREADS) {
         text_add(text, "%s __launch_bounds__(%d)\n", style->function, kernel->launch.block);
         print_line(text, 0, arena_format(arena, "%s(%s)", name, params));
     } else {
-        print_line(text, 0, place->head);
+        print_line(text, 0, range->head);
     }
     text_add(text, "{\n%s%s", style->begin, takes_seed(kernel) ? style->seed_begin : "");
     print_block(text, &kernel->form.block, kernel->indent);
     text_add(text, "}\n\n");
-    place->end = text->length;
-    return place;
+    range->end = text->length;
+    return range;
 }
 
 static void print_text(Text *text, const Section *section) {
@@ -140,13 +140,13 @@ static void print_text(Text *text, const Section *section) {
     text_add_bytes(text, rest, strlen(rest));
 }
 
-void print_functions(Text *text, const Module *module, const List *sections, List *places,
+void print_functions(Text *text, const Module *module, const List *sections, List *ranges,
                      List *pieces) {
     for (int i = 0; i < sections->count; i++) {
         const Section *section = sections->items[i];
         if (section->kernel) {
-            KernelPlace *place = print_kernel(text, section->kernel, &module->target->parameters);
-            if (places) list_push(module->arena, places, place);
+            KernelRange *range = print_kernel(text, section->kernel, &module->target->parameters);
+            if (ranges) list_push(module->arena, ranges, range);
         } else if (section->entry) {
             print_entry(text, module, section->entry);
         } else if (section->options) {

@@ -82,6 +82,7 @@ static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *lay
                      "%s '%s' cannot be applied: expected a layer",
                      node_kind_name(layer->layer->kind), layer->layer->name);
         report_note(e->reports, layer->layer->name_span, "declared here");
+        report_help(e->reports, "apply a layer, such as rms_norm(x)");
         return false;
     }
     if (layer->kind != KIND_LAYER) {
@@ -124,6 +125,7 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
 static bool read_arguments(Elaborator *e, const Node *args, Value **arguments) {
     if (args->count > MAX_RANK) {
         report_error(e->reports, args->span, "too many arguments: the maximum is %d", MAX_RANK);
+        report_help(e->reports, "pass fewer tensors, or join some with concat");
         return false;
     }
     for (int i = 0; i < args->count; i++) {

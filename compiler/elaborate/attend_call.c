@@ -103,6 +103,7 @@ static bool take_count(Elaborator *e, const Node *entry, long *count) {
     if (!(number >= 0 && number <= INT_MAX && number == floor(number))) {
         report_error(e->reports, entry->kids[0]->span, "'%s' expects an integer from 0, got %g",
                      entry->name, number);
+        report_help(e->reports, "write an integer, such as 128");
         return false;
     }
     *count = (long)number;
@@ -192,6 +193,7 @@ static bool attend_options(Elaborator *e, Attending *attending) {
         report_error(e->reports, attending->node->span,
                      "'top_values' expects an integer from 0 to %d, got %ld", (int)MAX_BEST,
                      options->best);
+        report_help(e->reports, "use a smaller number, or 0 for all positions");
         fine = false;
     }
     if (options->mask == MASK_CAUSAL && options->window > 0) options->mask = MASK_WINDOW;

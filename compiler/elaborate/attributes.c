@@ -87,6 +87,7 @@ static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span 
         report_error(e->reports, value->span,
                      "attribute '%s' expects a number of at least 0, got %.9g", name,
                      value->number);
+        report_help(e->reports, "write a number from 0, such as 1");
         return false;
     }
     if (option && !freeze && !factor && !check_limits(e, option, value)) return false;

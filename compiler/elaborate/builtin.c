@@ -244,6 +244,7 @@ static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Spa
 static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     if (node->kids[1]->count != 1) {
         report_error(e->reports, node->span, "softmax[n](e) expects one argument");
+        report_help(e->reports, "write softmax[n](e) with one argument");
         return value_error(e, node->span);
     }
     Value *value = evaluate(e, node->kids[1]->kids[0]);
@@ -347,6 +348,7 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     const Node *args = node->kids[1];
     if (args->count != 2) {
         report_error(e->reports, node->span, "top_k[n](p, k) expects two arguments");
+        report_help(e->reports, "write top_k[n](p, 2)");
         return value_error(e, node->span);
     }
     double k, places = 1;
@@ -399,6 +401,7 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
     double sizes = 0;
     if (args->count < 2 || args->count > MAX_RANK) {
         report_error(e->reports, node->span, "concat[j](a, b) expects 2 to %d tensors", MAX_RANK);
+        report_help(e->reports, "write concat[j](a, b)");
         return value_error(e, node->span);
     }
     for (int i = 0; i < args->count; i++) {
@@ -407,6 +410,7 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
         if (parts[i]->kind != KIND_TENSOR || !parts[i]->rank) {
             report_error(e->reports, args->kids[i]->span,
                          "'concat' expects tensors with at least one dimension");
+            report_help(e->reports, "write a subscript, such as x[i]");
             return value_error(e, node->span);
         }
         sizes += (double)parts[i]->dims[parts[i]->rank - 1]->axis->size;
@@ -462,6 +466,7 @@ static Value *size(Elaborator *e, const Node *node, const Node *subs) {
         if (!fine) return value_error(e, node->span);
         if (list) continue;
         report_error(e->reports, arg->span, "size(...) expects the name of an axis");
+        report_help(e->reports, "write size(d) with the name of an axis");
         return value_error(e, node->span);
     }
     return value_number(e, product, node->span);
@@ -474,6 +479,7 @@ static Value *length(Elaborator *e, const Node *node, const Node *subs) {
     if (list && list->kind == KIND_ERROR) return list;
     if (list && list->kind == KIND_LIST) return value_number(e, list->list.count, node->span);
     report_error(e->reports, args->span, "length(...) expects a list");
+    report_help(e->reports, "write length(list) with the name of a list");
     return value_error(e, node->span);
 }
 
@@ -575,12 +581,14 @@ static Value *pointwise_call(Elaborator *e, const Node *node, const char *name) 
             if (op_find(name, arity) >= 0 && arity != args->count) {
                 report_error(e->reports, node->span, "'%s' expects %d argument%s, got %d", name,
                              arity, arity == 1 ? "" : "s", args->count);
+                report_help(e->reports, "moec doc functions lists the arguments");
                 return value_error(e, node->span);
             }
         return NULL;
     }
     if (node->kids[2]) {
         report_error(e->reports, node->kids[2]->span, "'%s' has no options", name);
+        report_help(e->reports, "remove the options in braces");
         return value_error(e, node->span);
     }
     Value *values[3] = {NULL, NULL, NULL};

@@ -49,6 +49,7 @@ const Node *model_options(Elaborator *e, const Node *model, Record *record, int 
     const Node *base = model->kids[0], *layer = NULL;
     if (depth > MAX_APPLICATIONS) {
         report_error(e->reports, model->name_span, "model '%s' is based on itself", model->name);
+        report_help(e->reports, "base it on a layer, such as decoder");
         return NULL;
     }
     const Node *other = find_model(e->unit, base->name);
@@ -150,6 +151,7 @@ static void check_output_name(Elaborator *e, const char *name, Span span) {
         if (strcmp(other->path, name) != 0) continue;
         report_error(e->reports, span, "duplicate output '%s'", name);
         report_note(e->reports, other->span, "first defined here");
+        report_help(e->reports, "rename one of the outputs");
         return;
     }
 }

@@ -55,6 +55,7 @@ static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
     if (!e->batch) {
         report_error(e->reports, span,
                      "'batch' is not available here: 'grad' is the gradient of the whole step");
+        report_help(e->reports, "remove the index 'batch'");
         return NULL;
     }
     if (!axis || axis == e->batch->axis) return e->batch;
@@ -204,6 +205,7 @@ static void find_index(Expr *expr, void *data) {
     }
     report_error(found->e->reports, found->e->frame->call,
                  "an expression depends on more than %d indices", MAX_LOOPS);
+    report_help(found->e->reports, "split the expression into two equations");
 }
 
 void report_no_axis(Elaborator *e, Span span, const char *index) {
@@ -273,6 +275,7 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
     if (count + reduced_count > MAX_LOOPS) {
         report_error(e->reports, span, "too many indices: %d, the maximum is %d",
                      count + reduced_count, MAX_LOOPS);
+        report_help(e->reports, "split the equation into two");
         return value_error(e, span);
     }
     Axis *axes[MAX_RANK];
@@ -350,6 +353,7 @@ static bool left_indices(Elaborator *e, const Node *node) {
         if (sub->kind != NODE_NAME) {
             report_error(e->reports, sub->span,
                          "a subscript on the left side must be the name of an index");
+            report_help(e->reports, "move the expression to the right side");
             return false;
         }
         if (names_place(e, scope_find(e->scope, sub->name))) {

@@ -76,6 +76,8 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
     if (constant) {
         if (result->expr->kind != EXPR_NUMBER || !isfinite(result->expr->number)) {
             report_error(e->reports, span, "the result is not a finite number");
+            report_help(e->reports,
+                        "look for a division by 0 or the logarithm of a negative number");
             return value_error(e, span);
         }
         return value_number(e, result->expr->number, span);
@@ -106,6 +108,7 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
                 report_error(e->reports, span,
                              "two dimensions have axis '%s': subscripts are required",
                              value->dims[i]->axis->name);
+                report_help(e->reports, "write subscripts, such as x[i,j]");
                 return value_error(e, span);
             }
         Index *index = equation_canonical(e, value->dims[i]->axis, span);
@@ -376,6 +379,7 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
         if (*count + (list ? list->count : 1) > MAX_LOOPS) {
             report_error(e->reports, binder->span,
                          "too many indices in a reduction: the maximum is %d", MAX_LOOPS);
+            report_help(e->reports, "reduce in two steps");
             return false;
         }
         if (!value && !strcmp(binder->name, "batch")) {
@@ -491,6 +495,7 @@ static Value *expression(Elaborator *e, const Node *node) {
         if (high - low > MAX_EXPANSION) {
             report_error(e->reports, node->span, "too many values in a range: the maximum is %d",
                          MAX_EXPANSION);
+            report_help(e->reports, "use a shorter range");
             break;
         }
         Value *range = value_new(e, KIND_LIST, node->span);

@@ -357,6 +357,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
         report_error(e->reports, span,
                      "layers are nested more than %d levels deep: does '%s' apply itself?",
                      MAX_APPLICATIONS, node->name);
+        report_help(e->reports, "remove the application of the layer to itself");
         report_give_up(e->reports);
     }
     Axis *axes[MAX_RANK * 2];

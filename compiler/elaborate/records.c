@@ -113,6 +113,7 @@ Record *record_evaluate(Elaborator *e, const Node *node) {
             if (before && value->kind != KIND_RECORD) {
                 report_error(e->reports, entry->name_span, "duplicate entry '%s'", entry->name);
                 report_note(e->reports, before->span, "first set here");
+                report_help(e->reports, "remove one of the entries");
                 continue;
             }
         }
@@ -567,6 +568,7 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
     if (before) {
         report_error(e->reports, option->name_span, "duplicate declaration of '%s'", before->name);
         report_note(e->reports, before->span, "first declared here");
+        report_help(e->reports, "rename one of them");
         return;
     }
     Value *value = option_value(e, option, given);

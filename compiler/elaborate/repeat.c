@@ -40,6 +40,7 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
         if (count == MAX_CARRIED) {
             report_error(e->reports, node->name_span,
                          "a repeat changes too many names: the maximum is %d", (int)MAX_CARRIED);
+            report_help(e->reports, "split the repeat into two");
             return count;
         }
         carried[count++] = (Carried){.binding = binding, .before = binding->value};
@@ -467,6 +468,7 @@ void repeat_statement(Elaborator *e, const Node *node) {
         report_error(e->reports, node->kids[1]->span,
                      "the count of a repeat expects an integer from 0 to %d, got %.9g",
                      (int)MAX_TIMES, number);
+        report_help(e->reports, "use an integer, such as an option of type int");
         return;
     }
     int around = e->frame->repeats;

@@ -66,6 +66,7 @@ static bool begins_scan(Elaborator *e, Scan *scan) {
     if (node->kids[0]->count <= MAX_STATES) return true;
     report_error(e->reports, node->kids[0]->span, "too many states in a scan: the maximum is %d",
                  (int)MAX_STATES);
+    report_help(e->reports, "split the scan into two");
     return false;
 }
 

@@ -18,6 +18,7 @@ bool axis_can_have(Elaborator *e, const char *name, double size, Span span) {
     if (size == floor(size) && size >= 1 && size <= MAX_SIZE) return true;
     report_error(e->reports, span, "axis '%s' expects an integer size from 1 to %d, got %.9g", name,
                  MAX_SIZE, size);
+    report_help(e->reports, "write an integer from 1, such as 64");
     return false;
 }
 
@@ -323,6 +324,7 @@ static void input_statement(Elaborator *e, const Node *node) {
     if (e->frame->caller) {
         report_error(e->reports, node->span,
                      "inputs are allowed only in the outermost layer of a model");
+        report_help(e->reports, "move the input to the layer of the model");
         return;
     }
     Index *dims[MAX_RANK], *all[MAX_RANK + 1];
@@ -420,9 +422,11 @@ static void update_statement(Elaborator *e, const Node *node) {
                  binding->value->expr->kind == EXPR_READ &&
                  binding->value->expr->tensor->role == ROLE_STATE;
     if (!state) {
-        if (!binding || binding->value->kind != KIND_ERROR)
+        if (!binding || binding->value->kind != KIND_ERROR) {
             report_error(e->reports, node->name_span, "'%s' is not a state and cannot be updated",
                          node->name);
+            report_help(e->reports, "declare it: state NAME = 0");
+        }
         return;
     }
     Value *kept = binding->value;
@@ -457,10 +461,11 @@ static void name_statement(Elaborator *e, const Node *node) {
     }
     Binding *named = arena_alloc(e->arena, sizeof *named);
     *named = (Binding){node->name, binding->value, node->span};
-    if (e->frame->caller)
+    if (e->frame->caller) {
         report_error(e->reports, node->span,
                      "outputs are allowed only in the outermost layer of a model");
-    else
+        report_help(e->reports, "move the output to the layer of the model");
+    } else
         list_push(e->arena, &e->named, named);
 }
 

@@ -62,6 +62,7 @@ static bool read_match(Asking *asking, const Node *match) {
     if (experiment->match) {
         report_error(reports, match->span, "duplicate 'match': an experiment matches one quantity");
         report_note(reports, experiment->match->span, "the first match is here");
+        report_help(reports, "keep one of them");
         return false;
     }
     if (list && options->count > 2) {
@@ -108,6 +109,7 @@ static bool read_named(Asking *asking, const Node *entry, const char *const *nam
         if (numbers[i] > 0) return true;
         report_error(asking->e->reports, entry->kids[0]->span, "'%s' expects a number above 0",
                      names[i]);
+        report_help(asking->e->reports, "write a number above 0, such as 1");
         return false;
     }
     report_error(asking->e->reports, entry->name_span, "unknown entry '%s'", entry->name);

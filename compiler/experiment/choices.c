@@ -95,6 +95,7 @@ static const Node *values_of(Asking *asking, const Node *node, const char *path)
     if (values->count) {
         report_error(reports, node->span, "too many values: %d, the maximum is %d", values->count,
                      MAX_VALUES);
+        report_help(reports, "split the experiment into several");
         return NULL;
     }
     report_error(reports, node->span,
@@ -136,6 +137,7 @@ bool path_claim(Asking *asking, const Node *node) {
         if (strcmp(earlier->name, node->name)) continue;
         report_error(asking->e->reports, node->name_span, "duplicate option '%s'", node->name);
         report_note(asking->e->reports, earlier->name_span, "first set here");
+        report_help(asking->e->reports, "set the option once");
         return false;
     }
     list_push(asking->e->arena, &asking->paths, (void *)node);

@@ -280,6 +280,7 @@ static int count_structures(const Expansion *expansion) {
     if (count <= MAX_VARIANTS) return (int)structures;
     report_error(expansion->reports, asked->node->name_span,
                  "too many variants: %.0f, the maximum is %d", count, MAX_VARIANTS);
+    report_help(expansion->reports, "vary fewer options, or split the experiment");
     return -1;
 }
 

@@ -95,9 +95,11 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     tensor->role = role;
     tensor->type = type;
     tensor->rank = rank < MAX_RANK ? rank : MAX_RANK;
-    if (rank > MAX_RANK)
+    if (rank > MAX_RANK) {
         report_error(program->reports, span, "'%s' would have %d dimensions; the maximum is %d",
                      name, rank, MAX_RANK);
+        report_help(program->reports, "split the equation, or combine two axes");
+    }
     for (int i = 0; i < tensor->rank; i++) tensor->axes[i] = axes[i];
     tensor->active = 1;
     tensor->span = span;
@@ -412,6 +414,7 @@ static void add_loop(Program *program, Statement *statement, Index *index) {
     if (statement->loop_count == MAX_LOOPS) {
         report_error(program->reports, statement->span, "the equation has more than %d indices",
                      MAX_LOOPS);
+        report_help(program->reports, "split the equation into two");
         return;
     }
     statement->loops[statement->loop_count++] = index;

@@ -41,10 +41,12 @@ static bool add_name(Reader *reader, Names *names, const char *name, Span span) 
     if (before >= 0) {
         report_error(reader->reports, span, "duplicate index '%s' on one side", name);
         report_note(reader->reports, names->spans[before], "first used here");
+        report_help(reader->reports, "rename one of them");
         return false;
     }
     if (names->count == LAYOUT_INDICES) {
         report_error(reader->reports, span, "too many indices: the maximum is %d", LAYOUT_INDICES);
+        report_help(reader->reports, "split the line into two");
         return false;
     }
     names->names[names->count] = name;
@@ -82,6 +84,7 @@ static bool add_subs(Reader *reader, Names *names, const Node *subs, bool ours) 
     if (subs && subs->count > LAYOUT_RANK) {
         report_error(reader->reports, subs->span, "too many subscripts: the maximum is %d",
                      LAYOUT_RANK);
+        report_help(reader->reports, "use fewer subscripts");
         return false;
     }
     for (int i = 0; subs && i < subs->count; i++)
@@ -313,6 +316,7 @@ static bool is_own(Reader *reader, const Layout *layout, const Node *before, con
     if (old.source != all.source || old.start < all.start || old.end > all.end) return false;
     report_error(reader->reports, node->span, "this repeats an earlier statement of the layout");
     report_note(reader->reports, old, "the earlier statement is here");
+    report_help(reader->reports, "remove one of them");
     return true;
 }
 

@@ -206,7 +206,7 @@ typedef struct Section {
     const LoopKernel *kernel; /* a function, */
     const Entry *entry;       /* or the function that runs a program, */
     const HostStep *options;  /* or the options of a call, */
-    const char *text;         /* or this; LOOPS_HERE marks the loops of the next of `loops` */
+    const char *text;         /* or this: LOOPS_HERE marks the position of each of `loops` */
     List loops;               /* LoopKernel * */
     bool ends;                /* the last section of a piece: see MoecPiece */
     int number;               /* of the kernel in the piece */

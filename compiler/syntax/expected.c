@@ -250,6 +250,7 @@ static bool report_late(Parser *parser, const Expectation *expectation) {
     if (found->kind == '=' && before->first && ended && !has(expectation, "a number")) {
         report_error(parser->reports, before->span, "the statement before '%s' is incomplete",
                      before->text);
+        report_help(parser->reports, "complete the statement, or remove it");
         return true;
     }
     bool statement = expectation->count == 2 && has(expectation, "'='") && has(expectation, "'['");

@@ -11,6 +11,7 @@ static bool is_text(Reports *reports, const Source *source) {
         report_error(reports, (Span){NULL, 0, 0},
                      "%s is larger than %.1f MB, the maximum size of a spec", source->path,
                      MAX_SOURCE_BYTES / 1e6);
+        report_help(reports, "divide the spec into several files with `use`");
         return false;
     }
     for (size_t at = 0; at < source->length;) {
@@ -21,6 +22,7 @@ static bool is_text(Reports *reports, const Source *source) {
                          bytes ? "unexpected NUL byte: expected UTF-8 text"
                                : "invalid byte 0x%02X: expected UTF-8 text",
                          (unsigned char)source->text[at]);
+            report_help(reports, "save the file as UTF-8 text");
             return false;
         }
         at += (size_t)bytes;

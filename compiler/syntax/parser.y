@@ -520,6 +520,7 @@ static Node *with(Parser *parser, Node *node, Node *kid)
     node_add(parser->arena, node, kid);
     if (node->depth > MAX_DEPTH && !parser->stopped) {
         report_error(parser->reports, kid->span, "nesting is deeper than %d levels", MAX_DEPTH);
+        report_help(parser->reports, "assign inner expressions to names in separate equations");
         parser->stopped = true;
     }
     return node;

@@ -48,7 +48,8 @@ bool file_hold_input(void) {
     }
     bool good = count == 0 && dup2(held, 0) == 0;
     if (held > 0) close(held);
-    return good || error_message(NULL, "cannot read stdin: %s", strerror(errno));
+    return good ||
+           error_message("pass a file instead of -", "cannot read stdin: %s", strerror(errno));
 }
 
 /* Opens a regular file for reading; -1 with the reason as text. A pipe is never waited for, except
@@ -305,7 +306,8 @@ bool aside_close(Aside *aside) {
     const char *partial = aside->partial; /* NULL for stdout */
     if (!aside->failed && partial && rename(partial, aside->path) != 0) aside->failed = errno;
     if (aside->failed && !partial) {
-        error_message(NULL, "cannot write stdout: %s", strerror(aside->failed));
+        error_message("check the destination of the output", "cannot write stdout: %s",
+                      strerror(aside->failed));
     } else if (aside->failed) {
         unlink(partial);
         error_message(aside->failed == ENOSPC || aside->failed == EDQUOT

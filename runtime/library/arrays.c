@@ -83,7 +83,9 @@ static bool logits(const Request *request) {
     if (!library_given((const void *)values, "logits")) return false;
     if (!ready(request, model->run, "MOEC_CAN_RUN", (size_t)(batch * context))) return false;
     int slot = call_output(model->run, "logits");
-    if (slot < 0) return error_message(NULL, "add `output logits` to the model");
+    if (slot < 0)
+        return error_message("add `output logits` to the model",
+                             "the model has no output 'logits'");
     if (!model->windows) model->windows = memory_new(sizeof(int32_t) * window_count(model));
     for (long b = 0; b < batch; b++)
         memcpy(model->windows + b * (context + 1), request->tokens + b * context,
@@ -102,7 +104,7 @@ static bool loss_of(Call *call, double *loss) {
     int slot = call_output(call, "loss");
     const float *value = slot >= 0 ? call_get(call, slot) : NULL;
     if (value && loss) *loss = (double)*value;
-    return value || error_message(NULL, "the model has no loss");
+    return value || error_message("end the model in `loss = ...`", "the model has no loss");
 }
 
 static bool loss(const Request *request) {
@@ -134,7 +136,9 @@ int moec_differentiate(MoecModel *model, uint64_t seed) {
 static bool run_part(const Request *request) {
     MoecModel *model = request->model;
     Call *call = model->train;
-    if (!model->split) return error_message(NULL, "the model was loaded without a cotangent");
+    if (!model->split)
+        return error_message("set `cotangent` when the model is loaded",
+                             "the model was loaded without a cotangent");
     if (moec_tape_bytes(model) && !library_given(request->data, "tape")) return false;
     if ((uintptr_t)request->data % TAPE_ALIGNMENT)
         return error_message(NULL, "the tape is not aligned to %d bytes", TAPE_ALIGNMENT);
@@ -183,7 +187,8 @@ static bool step(const Request *request) {
     double *value = request->result;
     StepResult result;
     if (model->split)
-        return error_message(NULL, "a model with a cotangent has no loss for a training step");
+        return error_message("load the model without a cotangent",
+                             "a model with a cotangent has no loss for a training step");
     if (!ready(request, model->train, "MOEC_CAN_TRAIN",
                window_count(model) * (size_t)model->settings.accumulate) ||
         !model_put(model->model))

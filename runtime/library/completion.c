@@ -87,11 +87,12 @@ static bool check_prompt(const MoecModel *model, const TokenList *prompt, size_t
     long vocabulary = moec_vocabulary(model);
     for (size_t i = 0; i < prompt->count; i++)
         if (prompt->items[i] >= vocabulary)
-            return error_message(NULL,
+            return error_message("use token ids of the tokenizer of the model",
                                  "token %d of the prompt is not below the vocabulary size %ld",
                                  (int)prompt->items[i], vocabulary);
     if (!prompt->count)
-        return error_message(NULL, "the prompt is empty: expected at least one token");
+        return error_message("pass a text or at least one token",
+                             "the prompt is empty: expected at least one token");
     size_t context = (size_t)model->length;
     return (limit <= context + 1 && prompt->count <= context + 1 - limit) ||
            error_message("load the model with a larger context, or request fewer tokens",

@@ -158,7 +158,8 @@ static void perform_in_thread(Frame *frame) {
         return;
     }
     FILE *before = message_to(frame->messages);
-    frame->good = error_message(NULL, "cannot start a thread: %s", strerror(failed));
+    frame->good = error_message("raise the limit of processes: ulimit -u",
+                                "cannot start a thread: %s", strerror(failed));
     message_to(before);
 }
 

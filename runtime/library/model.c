@@ -116,7 +116,7 @@ static bool check_load(const MoecLoad *load) {
                              "MOEC_CAN_GENERATE",
                              load->can);
     if (load->cotangent && !(load->can & MOEC_CAN_TRAIN))
-        return error_message(NULL, "a cotangent requires MOEC_CAN_TRAIN");
+        return error_message("add MOEC_CAN_TRAIN to `can`", "a cotangent requires MOEC_CAN_TRAIN");
     if (load->batch < 0 || load->batch > INT32_MAX)
         return error_message(NULL, "batch is %ld: expected 1 to %d, or 0 for the batch of the spec",
                              load->batch, INT32_MAX);

@@ -335,7 +335,8 @@ static bool open_target(Bulk *bulk) {
     if (bulk->target < 0) return false;
     size_t length = HEADER_BYTES + (size_t)bulk->width * bulk->result.tokens;
     return ftruncate(bulk->target, (off_t)length) == 0 ||
-           error_message(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
+           error_message("check the permissions and the free disk space", "cannot write %s: %s",
+                         bulk->partial, strerror(errno));
 }
 
 /* Renames the complete file. */

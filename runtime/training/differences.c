@@ -115,8 +115,8 @@ static bool tell_lines(const char *then, const char *now, bool library) {
     char *old = own_lines(&before), *new = own_lines(&after);
     bool found = old || new;
     if (found)
-        note_message("the spec has changed since the run started%s%s%s%s", old ? "\n  was: " : "",
-                     old ? old : "", new ? "\n  now: " : "", new ? new : "");
+        note_message("the spec has changed since the run started\n  was: %s\n  now: %s",
+                     old ? old : "(not set)", new ? new : "(not set)");
     free(old);
     free(new);
     free(before.items);

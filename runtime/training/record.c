@@ -70,7 +70,8 @@ static bool shorten(Record *record, long step, bool *replaced) {
         good = file_write(record->path, def_use.kept, def_use.length);
     } else if (ftruncate(fileno(record->file), (off_t)def_use.length) != 0 ||
                fseek(record->file, 0, SEEK_END) != 0) {
-        good = error_message(NULL, "cannot shorten %s: %s", record->path, strerror(errno));
+        good = error_message("check the permissions, or choose another --out",
+                             "cannot shorten %s: %s", record->path, strerror(errno));
     }
     if (good && def_use.steps < step)
         note_message("%s has %ld of the %ld steps so far", record->path, def_use.steps, step);

@@ -27,6 +27,7 @@ static bool compile(TrainRun *run, Device *device, MoecCompiler *compiler) {
     if (run->options.seed >= 0) run->settings.seed = run->options.seed;
     run->bundle = memory_format("%s", moec_bundle(compiler));
     run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
+    if (run->options.on_compiled) run->options.on_compiled(compiler);
     moec_close(compiler);
     if (!run->model) return false;
     const MoecGraphEntry *train = model_graph(run->model, MOEC_GRAPH_TRAIN);

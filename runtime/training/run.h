@@ -22,6 +22,7 @@ typedef struct RunOptions {
     char **command; /* for run.json, NULL-terminated; NULL: none */
     /* Called when a phase begins, with its name; NULL: not called. */
     void (*on_phase)(const char *phase);
+    void (*on_compiled)(MoecCompiler *compiler); /* before it is closed; or NULL */
     /* Called after each step, before its checkpoint. evaluated: the step has a validation loss.
      * True: stop after this step, with a checkpoint. NULL: not called. */
     bool (*on_step)(void *context, const TrainRun *run, const StepResult *result, bool evaluated);

@@ -53,9 +53,9 @@ def run(name, count):
     parameters.verbosity = -1
     parameters.cpuparams.n_threads = THREADS
     server = xllamacpp.Server(parameters)
-    said = server.handle_completions({"prompt": [1, 5, 7], "max_tokens": count, "temperature": 0, "ignore_eos": True})
-    print(said["timings"]["predicted_per_second"])
-    print(said["choices"][0]["text"].strip())
+    result = server.handle_completions({"prompt": [1, 5, 7], "max_tokens": count, "temperature": 0, "ignore_eos": True})
+    print(result["timings"]["predicted_per_second"])
+    print(result["choices"][0]["text"].strip())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 # llama.cpp (f32, f16, Q8_0) with the same weights. Installs the packages gguf and xllamacpp, which contains llama.cpp, into a
 # separate folder (PEERS, build/peers_decode), unless PYTHONPATH names one. The rounds alternate because the speed of a shared
 # machine drifts. Both must generate the same tokens in f32; otherwise nothing is measured. The KV cache is f32 with f32 weights
-# and bf16 otherwise; that of llama.cpp is f16 in place of bf16. Needs 10 GB in TMPDIR.
+# and bf16 otherwise; that of llama.cpp is f16 instead of bf16. Needs 10 GB in TMPDIR.
 #
 #   tests/bench/decode.sh [ROUNDS]
 set -eu

@@ -1,11 +1,12 @@
-/* The kernels' speed beside the ceilings of the machine, in processor time of one thread. By hand:
+/* Speed of the kernels compared with the peak of the machine, in CPU time of one thread. Manual
+ * use:
  *
  *     cc -std=gnu11 -D_GNU_SOURCE -O2 -ftree-vectorize -march=native -mprefer-vector-width=512
  *         -fno-math-errno -fno-trapping-math -fopenmp -Icompiler -Iruntime -Iruntime/abi
  *         -Iruntime/kernels tests/bench/kernels.c build/libruntime.a build/libmoec_compiler.a
  *         -ljansson -lpcre2-8 -lutf8proc -ldl -lm
  *     export GLIBC_TUNABLES=glibc.malloc.hugetlb=1   memory as programs have it
- *     OMP_NUM_THREADS=1 ./a.out
+ *     export GLIBC_TUNABLES=glibc.malloc.hugetlb=1   huge pages, as in programs
  */
 #include "kernels.h"
 #include "device/device.h"
@@ -22,14 +23,15 @@ static float *numbers(long count) {
     return x;
 }
 
-/* Processor time of this thread: others use the machine, too. */
+/* CPU time of this thread: other programs use the machine, too. */
 static double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* What is measured: `run` takes `data`. The fastest of the runs of a quarter of a second. */
+/* A measurement: `run` receives `data`. The result is the fastest run within a quarter of a
+ * second. */
 static double fastest(void (*run)(void *data), void *data) {
     double best = 1e9, begin = seconds();
     run(data);
@@ -60,7 +62,7 @@ static void run_library(void *data) {
     products_run(work->products, 0, work->a, work->b, work->c, NULL);
 }
 
-/* The same numbers as that type, in the same memory. */
+/* The same numbers in that type, in the same memory. */
 static float *as_type(float *x, long count, MoecType type) {
     for (long i = 0; i < count && type == MOEC_BF16; i++)
         ((MoecBf16 *)(void *)x)[i] = moec_bf16(x[i]);
@@ -134,7 +136,7 @@ static void attention_free(Attention *x) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* Causal attention; its flops are those of the visible half. */
+/* Causal attention; its FLOPs are those of the unmasked half. */
 static void measure_attention(long batch, long length, long heads, long width) {
     const MoecAttend attend = {.batch = batch,
                                .queries = length,
@@ -173,7 +175,7 @@ static void measure_step(long length, long heads, long key_heads, long value_hea
     attention_free(&x);
 }
 
-/* ---- packed rows ---- */
+/* ---- dispatched rows ---- */
 
 typedef struct Packed {
     MoecGrouped grouped;
@@ -186,7 +188,7 @@ static void run_grouped(void *data) {
     moec_grouped_product(&x->grouped, &x->rows, x->a, x->b, x->c);
 }
 
-/* Groups whose sizes grow from small to large; rows gathered from half as many. */
+/* Groups of increasing sizes; rows are gathered from half as many. */
 static void measure_grouped(MoecGroupedKind kind, long groups, long rows, long n, long k) {
     int *group = calloc((size_t)groups + 1, sizeof *group),
         *gather = malloc((size_t)rows * sizeof *gather);

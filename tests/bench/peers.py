@@ -36,9 +36,9 @@ class Experts(nn.Module):
         y = torch.zeros_like(x)
         # unbind: the backward pass of up[i] would create a whole tensor of zeros per expert
         for i, (up, down) in enumerate(zip(self.up.unbind(), self.down.unbind())):
-            row, place = (chosen == i).nonzero(as_tuple=True)
+            row, position = (chosen == i).nonzero(as_tuple=True)
             h = F.gelu(x[row] @ up, approximate="tanh") @ down
-            y.index_add_(0, row, (h * weight[row, place, None]).to(y.dtype))
+            y.index_add_(0, row, (h * weight[row, position, None]).to(y.dtype))
         return y
 
     def grouped(self, x, weight, chosen):
@@ -76,16 +76,16 @@ def agrees(precision):
     with open(WORK + "/text", "rb") as file:
         text = file.read()
     model = our_model()
-    context = model.place.weight.shape[0]
+    context = model.position.weight.shape[0]
     windows = torch.tensor(list(text[: len(text) // (context + 1) * (context + 1)])).reshape(-1, context + 1)
     ours = gpu_torch.tensors(WORK + "/loss")["loss"].item()
     for way in ("loop", "grouped") if experts_of(model) and precision == "bf16" else ("loop",):
         for experts in experts_of(model):
             experts.way = way
         with torch.no_grad(), rounding(precision):
-            theirs = model(windows[:, :-1], windows[:, 1:]).item()  # like our loss, without the load-balancing loss
-        print(f"{precision}: loss {theirs:.6f}, ours {ours:.6f}", file=sys.stderr)
-        if abs(theirs - ours) > (2e-2 if precision == "bf16" else 1e-4) * abs(ours):
+            expected = model(windows[:, :-1], windows[:, 1:]).item()  # like our loss, without the load-balancing loss
+        print(f"{precision}: loss {expected:.6f}, ours {ours:.6f}", file=sys.stderr)
+        if abs(expected - ours) > (2e-2 if precision == "bf16" else 1e-4) * abs(ours):
             return False
     return True
 
@@ -95,7 +95,7 @@ def speed(precision, batch, way):
     model = our_model()
     for experts in experts_of(model):
         experts.way = way
-    vocabulary, context = model.token.weight.shape[0], model.place.weight.shape[0]
+    vocabulary, context = model.token.weight.shape[0], model.position.weight.shape[0]
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     run = torch.compile(model) if way == "compiled" else model
     tokens = torch.randint(vocabulary, (batch, context + 1))

@@ -14,7 +14,7 @@ use shampoo
 model m = decoder { dim = 32, layers = 1, attention.heads.q = 2, ffn.hidden_dim = 32, train = { batch_size = 2, context_length = 16 } }
 EOF
 
-# notes COUNT PATTERN: so many lines of $work/log begin with the note.
+# notes COUNT PATTERN: COUNT lines of $work/log begin with the note.
 notes() {
     found=$(grep -cF "note: $2" "$work/log") || :
     [ "$found" = "$1" ] || wrong "$found notes instead of $1: '$2': $(cat "$work/log")"
@@ -119,7 +119,7 @@ size_is() {
 size_is 5 --set train.batch=3 --set train.batch_size=5
 size_is 3 --set train.batch_size=5 --set train.batch=3
 
-# The language, and options of a user's own layers.
+# The language, and options of custom layers.
 moec check tests/old_run/old.moe >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
 for pair in "type 'real' is now 'float'" "type 'flag' is now 'bool'" "type 'word' is now 'enum'" \
     "input kind 'next' is now 'next_token'" "function 'top' is now 'top_k'" "function 'stop' is now 'stop_gradient'" \
@@ -165,7 +165,7 @@ for pair in "entry 'base' is now 'baseline'" "entry 'keep' is now 'early_stoppin
     notes 1 "$pair"
 done
 
-# Probes by which an experiment compares: the numbers of the log, and of held-out data.
+# Probes of experiments: the numbers of the log, and of validation data.
 cat stdlib/*.moe | sed -n 's/.*probe \([a-z_]*\).* was \[\([a-z_]*\)\].*/\2 \1/p' | sort -u >"$work/probes"
 [ "$(wc -l <"$work/probes")" -ge 4 ] || wrong "only these deprecated probes are declared: $(cat "$work/probes")"
 while read -r old now; do
@@ -289,6 +289,23 @@ echo '{ "experiment": "e", "metric": "val_busiest", "better": "high", "variants"
 moec compare "$work/sweep" --json >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
 grep -q '"metric": "val_max_expert_load"' "$work/out" && grep -q '"loss": 1.25' "$work/out" && grep -q '"max_expert_load": 1.125' "$work/out" ||
     wrong "another comparison: $(cat "$work/out")"
+
+# A sweep begun with old names: variant, folder, settings and the hash of the program are those of an earlier version.
+sed 's/e {$/e {\n  seeds = 2/; s/\[1, 2\]/[1, 3]/; s/keep = .*/budget = { steps = 2 }/; s/metric = .*/metric = val_busiest/' "$work/experiment.moe" >"$work/begun.moe"
+sed -i 's/metric = val_busiest/metric = "val_busiest"/' "$work/begun.moe"
+moec sweep "$work/begun.moe" --data "$work/text" --out "$work/begun" >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+sed -i 's/top_k/top/g; s/"model": "[^"]*"/"model": "0123456789abcdef"/; s/val_max_expert_load/val_busiest/' "$work/begun/sweep.json"
+for folder in "$work"/begun/top_k_*; do mv "$folder" "$work/begun/top_${folder##*_}"; done
+rm -r "$work/begun/top_3/seed_2"
+moec fmt "$work/begun.moe" 2>"$work/log"
+cp -r "$work/begun" "$work/changed"
+moec sweep "$work/begun.moe" --data "$work/text" --out "$work/begun" >"$work/out" 2>"$work/log" || wrong "$(cat "$work/log")"
+grep -q 'continues with the current names' "$work/log" || wrong "$(cat "$work/log")"
+[ "$(grep -c 'seed [12]: ' "$work/log")" = 1 ] || wrong "finished runs were repeated: $(cat "$work/log")"
+moec sweep "$work/begun.moe" --data "$work/text" --out "$work/begun" >/dev/null 2>"$work/log" || wrong "$(cat "$work/log")"
+! grep -q 'continues with' "$work/log" || wrong "the plan has old names: $(cat "$work/begun/sweep.json")"
+! moec sweep "$work/begun.moe" --data "$work/text" --out "$work/changed" --set dim=16 >/dev/null 2>"$work/log" || wrong "another model continues the sweep"
+grep -q 'contains a different sweep: variant' "$work/log" || wrong "$(cat "$work/log")"
 cat >"$work/probed.moe" <<'EOF2'
 use decoder
 layer own(x[s,d]) -> y[s,d] {

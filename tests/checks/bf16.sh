@@ -1,5 +1,5 @@
 #!/bin/sh
-# bf16 products on the CPU: small models against their definition, with bf16 instructions, as pairs, and without either; a run
+# bf16 products on the CPU: small models against their definition, with bf16 instructions, as pairs, and without either. A run
 # that resumes in the other precision; the same bits on one and two threads; an emitted model; memory.
 #
 #   tests/checks/bf16.sh          small models of each kind

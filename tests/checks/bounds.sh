@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../begin.sh"
 cd "$work"
 
-# within WHAT COMMAND...: the command ends with 0 within the limits.
+# within NAME COMMAND...: the command ends with 0 within the limits.
 within() {
     what=$1 code=0
     shift

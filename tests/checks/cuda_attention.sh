@@ -1,7 +1,7 @@
 #!/bin/sh
-# Attention on the simulated device against the interpreter: forward, backward and a training step, with every mask, several
-# head counts and widths (tests/attention.moe), one and two tiles per warp, in f32 and bf16; decoding of several positions at
-# once.
+# Attention on the simulated device against the interpreter: forward, backward and a training step, in f32 and bf16. The models
+# of tests/attention.moe have every mask, several head counts and widths; one and two tiles per warp. Decoding of several
+# positions at once.
 set -eu
 check() {
     printf '%s: ' "$*"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Epilogues of dense products on the device cuda, and computations that remain in a separate kernel. Each emitted product has
-# the expected epilogue. The simulated device computes the same numbers as the definition with the own products (f32) and with a
+# the expected epilogue. The simulated device computes the same numbers as the definition with moec's products (f32) and with a
 # stand-in for cuBLASLt that supports epilogues.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 MOEC_SIM=unchecked

@@ -43,10 +43,10 @@ cmp "$work/exact/last.safetensors" "$work/again/last.safetensors" || wrong "two 
 
 # A damaged selection is measured again.
 for kept in "$work"/cache/moec/*.product; do echo >>"$kept"; done
-train mended cuda "$work/cuda"
-grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/mended.out" || wrong "a damaged selection was used"
+train repaired cuda "$work/cuda"
+grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/repaired.out" || wrong "a damaged selection was used"
 
-# The own kernels are compiled when the library declines a product, even if only during a step.
+# moec's own kernels are compiled when the library declines a product, even if only during a step.
 kernels() { sed -n 's/.* \([0-9]*\) kernels \(compiled\|found\) .*/\1/p' "$work/$1.out"; }
 train alone cuda "$simulator"
 [ "$(kernels exact)" -lt "$(kernels alone)" ] || wrong "unused kernels are compiled"
@@ -56,7 +56,7 @@ train late cuda "$work/cuda"
 unset STAND_IN_FAILS
 cmp "$work/alone/last.safetensors" "$work/late/last.safetensors" || wrong "a failing library changes the weights"
 
-# In bf16: as with the own products.
+# In bf16: as with moec's own products.
 train own cuda "$simulator" --set train.precision=bf16
 train rounded cuda "$work/cuda" --set train.precision=bf16
 same own rounded 1e-3

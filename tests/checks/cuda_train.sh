@@ -6,7 +6,7 @@ export MOEC_CFLAGS=-O0 MOEC_SIM=unchecked
 head -c 900 README.md >"$work/text"
 head -c 300 LICENSE >"$work/other"
 
-# With no driver the command says what is missing and exits with 1.
+# Without a driver the command reports the missing library and exits with 1.
 code=0
 MOEC_CUDA=$work/nowhere moec train models/tiny.moe:tiny_moe --device cuda --data README.md --out "$work/none" 2>"$work/message" || code=$?
 [ "$code" = 1 ] || wrong "exit code $code without a driver"
@@ -60,7 +60,7 @@ train parts cuda 1 --set train.precision=bf16
 train parts cuda 3 --resume --set train.precision=bf16
 cmp "$work/rounded/last.safetensors" "$work/parts/last.safetensors" || wrong "a start rounds differently from a step"
 
-# Two runs give the same bits.
+# Two equal runs have the same bits.
 train twice cuda 4
 cmp "$work/cuda/last.safetensors" "$work/twice/last.safetensors" || wrong "two runs end with different weights"
 

@@ -46,10 +46,10 @@ train broken unchecked,hopper,wrong
 ! same first broken || wrong "the second variant was never launched"
 
 rm "$work"/cache/moec/*.variants
-train told unchecked,hopper,wrong
-same first told || wrong "a wrong variant was launched"
+train faulty unchecked,hopper,wrong
+same first faulty || wrong "a wrong variant was launched"
 ! grep -v ' inf inf$' "$work"/cache/moec/*.variants || wrong "a wrong variant agrees"
-grep -q 'differs from its other variant and is not used' "$work/told.out" || wrong "the wrong variant is not reported"
+grep -q 'differs from its other variant and is not used' "$work/faulty.out" || wrong "the wrong variant is not reported"
 
 rm "$work"/cache/moec/*.variants
 (train stopped unchecked,hopper,stops) >/dev/null && wrong "a device that stops has trained"

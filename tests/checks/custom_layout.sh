@@ -122,7 +122,7 @@ moec eval first --data text >one 2>log || wrong "$(cat log)"
 moec eval run --data text >other 2>log || wrong "$(cat log)"
 [ "$(grep -o 'loss [0-9.]*' one)" = "$(grep -o 'loss [0-9.]*' other)" ] && grep -q loss one || wrong "the loss is not the same: $(cat one other)"
 
-# A changed layer is another model, and nothing is written.
+# A changed layer is a different model, and nothing is written.
 sed 's/act(x\[s - 1, d\])/act(x[s - 2, d])/' lib/mixers.moe >changed && cp -r lib changed_lib && cp changed changed_lib/mixers.moe
 fails "cannot represent this model" moec export weights.safetensors --format taps --layout changed_lib/family.moe --out nowhere
 fails "cannot find 'missing.moe'" sh -c "sed 's/use mixers/use missing/' lib/family.moe >lib/broken.moe; moec import published --layout lib/broken.moe --out nowhere"

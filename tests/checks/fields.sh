@@ -89,7 +89,7 @@ same endpoints
 grep -oE '"(moec|process)_[a-z_]*"' runtime/tools/server/metrics.c | tr -d '"' >"$work/found"
 table $page '## Metrics' metric >"$work/expected"
 same metrics
-# 499 is for clients that have gone, which receive nothing.
+# 499 is for clients that have disconnected and receive nothing.
 grep -ohE '(problem_set|fail|fail_all)[(][^"]*' runtime/tools/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
 awk '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { print $2 }' $page | sort -u >"$work/expected"
 same statuses

@@ -41,13 +41,13 @@ for file in examples/ideas/*.moe; do
     name=$(basename "$file" .moe)
     [ "$(wc -l <"$file")" -le 40 ] || wrong "$file has more than 40 lines"
     moec fmt --check "$file"
-    moec check "$file" --json >"$work/said" 2>"$work/warned" || { cat "$work/warned"; wrong "$file is rejected"; }
+    moec check "$file" --json >"$work/output" 2>"$work/warned" || { cat "$work/warned"; wrong "$file is rejected"; }
     ! grep 'depends on the tokens that it predicts' "$work/warned" || wrong "an unfounded warning for $file"
-    check_row "$name" "$work/said"
+    check_row "$name" "$work/output"
     count=$((count + 1))
     case "${1:-} $name" in
     all* | *matrix_lstm | *relu_routing | *titans)
-        moec verify "$file" >"$work/said" 2>&1 || { cat "$work/said"; wrong "$file differs from its definition"; } ;;
+        moec verify "$file" >"$work/output" 2>&1 || { cat "$work/output"; wrong "$file differs from its definition"; } ;;
     esac
 done
 [ "$(grep -c '^| `' "$table")" = "$count" ] || wrong "README.md has rows without a file"

@@ -10,17 +10,17 @@ soon() {
     seconds=$1 text=$2
     shift 2
     code=0
-    (ulimit -t "$seconds" && exec timeout 120 "$@") >said 2>&1 </dev/null || code=$?
-    [ $code = 1 ] || { head -c 500 said; wrong "$*: exit code $code"; }
-    grep -qF -- "$text" said || { head -c 500 said; wrong "$*: the message lacks '$text'"; }
+    (ulimit -t "$seconds" && exec timeout 120 "$@") >output 2>&1 </dev/null || code=$?
+    [ $code = 1 ] || { head -c 500 output; wrong "$*: exit code $code"; }
+    grep -qF -- "$text" output || { head -c 500 output; wrong "$*: the message lacks '$text'"; }
 }
 
-moec train small.moe --data text --out run >said 2>&1 || wrong "$(cat said)"
+moec train small.moe --data text --out run >output 2>&1 || wrong "$(cat output)"
 yes 'hello world' | tr '\n' ' ' | head -c 1000000 >prompt
 soon 10 'the prompt has 1000000 tokens' moec generate run/last.safetensors --prompts prompt -n 2
-grep -q -e '-c 1000000' said || wrong "the message does not name the option"
+grep -q -e '-c 1000000' output || wrong "the message does not name the option"
 head -c 5000 prompt >shorter
-moec generate run/last.safetensors --prompts shorter -n 2 >said 2>&1 || wrong "$(head -c 500 said)"
+moec generate run/last.safetensors --prompts shorter -n 2 >output 2>&1 || wrong "$(head -c 500 output)"
 
 # The header has a name, a type and an offset per tensor. The length of the header is before it, little-endian.
 awk 'BEGIN { printf "{"

@@ -14,8 +14,8 @@ done
 ${CC:-cc} -std=c11 -Wall -Wextra -Werror examples/library.c -Iruntime/library -L"$BUILD" -lmoec -Wl,-rpath,"$BUILD" -o "$work/library"
 
 "$work/library" "$work/run" "layer x" >"$work/out" || wrong "the example fails"
-said=$(moec generate "$work/run" --prompt "layer x" -n 8 --temperature 0)
-[ "$(sed -n '2,$p' "$work/out" | sed '$d')" = "$said" ] || wrong "the text is $(cat "$work/out"), not $said"
+expected=$(moec generate "$work/run" --prompt "layer x" -n 8 --temperature 0)
+[ "$(sed -n '2,$p' "$work/out" | sed '$d')" = "$expected" ] || wrong "the text is $(cat "$work/out"), not $expected"
 printf 'layer xlayer xlay' >"$work/window"
 loss=$(moec eval "$work/run" --data "$work/window" --set train.batch_size=1 | sed 's/^loss \([0-9.]*\).*/\1/')
 grep -q "^loss $loss, " "$work/out" || wrong "the loss is $(head -1 "$work/out"), not $loss"

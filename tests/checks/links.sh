@@ -74,7 +74,7 @@ rm -f "$work/anchors"
 problems . >"$work/found"
 [ ! -s "$work/found" ] || { cat "$work/found"; status=1; }
 
-# count FILE TEXT NUMBER: the file has TEXT, with NUMBER in place of N.
+# count FILE TEXT NUMBER: the file has TEXT, in which N stands for NUMBER.
 count() {
     grep -qF -- "$(echo "$2" | sed "s/N/$3/")" "$1" || { echo "$1: not '$2' with N = $3"; status=1; }
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Names in a spec never collide with names of the generated code, of C or of CUDA. Every identifier of generated programs and
-# their headers is the name of a parameter, a state, a tensor, a probe, an axis, an index, an application, an optimizer state, a
-# schedule tensor, an output, an option, a layer, a model, an input or a repeat. The models run on the CPU and on the simulated
-# device and are compared with their definition.
+# their headers is used as the name of an object. The objects are parameters, states, tensors, probes, axes, indices,
+# applications, optimizer states, schedule tensors, outputs, options, layers, models, inputs and repeats. The models run on the
+# CPU and on the simulated device and are compared with their definition.
 #
 #   tests/checks/names.sh        each in one role; on the CPU, names of loop/names.c and lower-case macros in two roles
 #   tests/checks/names.sh all    each in every role on both

@@ -11,9 +11,9 @@ for model in dense routed; do
         --device reference --out "$work/o"
     grep -aq '"gradient:' "$work/o" || { echo "$model: no gradients"; exit 1; }
     if moec forward "$spec" --weights "$work/w" --input "$work/text" -c 4 --outputs loss \
-        --out "$work/o" 2>"$work/said"; then
+        --out "$work/o" 2>"$work/output"; then
         echo "$model: compiled without a compiler"
         exit 1
     fi
-    grep -q 'no C compiler found: /nowhere/cc' "$work/said" || { cat "$work/said"; exit 1; }
+    grep -q 'no C compiler found: /nowhere/cc' "$work/output" || { cat "$work/output"; exit 1; }
 done

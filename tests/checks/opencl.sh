@@ -16,6 +16,6 @@ fi
 $compiler -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror $flags -Icompiler -Iruntime -Iruntime/abi -Itests/opencl \
     -o "$work/run" tests/opencl/*.c "$BUILD/libmoec_compiler.a" -ljansson -lm -lOpenCL
 code=0
-ASAN_OPTIONS=detect_leaks=0 POCL_CACHE_DIR=$work "$work/run" >"$work/said" || code=$?
-cat "$work/said"
+ASAN_OPTIONS=detect_leaks=0 POCL_CACHE_DIR=$work "$work/run" >"$work/output" || code=$?
+cat "$work/output"
 [ "$code" = 77 ] || exit "$code"

@@ -46,17 +46,17 @@ model m = decoder {
 END_OF_SPEC
 chunked=$(moec dump "$work/strong.moe" --mode train --after chunk_scan | grep -c '_border\[.*scan(')
 [ "$chunked" = 4 ] || wrong "$chunked of 4 scans run in chunks"
-ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 moec verify "$work/strong.moe" -c 300 -b 1 >"$work/said" ||
-    { cat "$work/said"; exit 1; }
-! grep -E '_verbose,.*exec,.*matmul,ref' "$work/said" || wrong 'a product of a chunk uses the reference loops of the library'
+ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 moec verify "$work/strong.moe" -c 300 -b 1 >"$work/output" ||
+    { cat "$work/output"; exit 1; }
+! grep -E '_verbose,.*exec,.*matmul,ref' "$work/output" || wrong 'a product of a chunk uses the reference loops of the library'
 MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda -c 40 -b 1 --set train.scan_chunk_size=16 \
-    >"$work/said" || { cat "$work/said"; exit 1; }
+    >"$work/output" || { cat "$work/output"; exit 1; }
 
 # A chunked hybrid model resumes as if there had been no stop, and is emitted as C that generates the same text.
 cat README.md stdlib/LANGUAGE.md >"$work/text"
 trained() {
     moec train models/hybrid.moe:hybrid_small --data "$work/text" --out "$work/$1" --set train.scan_chunk_size=16 --set train.steps=8 \
-        --set train.batch_size=2 --set train.save_interval=4 --set train.eval_interval=0 $2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+        --set train.batch_size=2 --set train.save_interval=4 --set train.eval_interval=0 $2 >"$work/output" 2>&1 || { cat "$work/output"; exit 1; }
 }
 trained once ""
 trained twice "--stop-after 4"

@@ -58,8 +58,8 @@ completes 'moec check models/gpt2.mo' models/gpt2.moe
 moec reference renamed >"$work/renamed"
 [ "$(wc -l <"$work/renamed")" -ge 45 ] || wrong "too few old flags: $(cat "$work/renamed")"
 while read -r command old new; do
-    moec "$command" "$old" >"$work/said" 2>&1 </dev/null && wrong "moec $command $old succeeds without an argument"
-    grep -qE -- "error(\[E[0-9]*\])?: ($new requires a value|moec $command requires)" "$work/said" || wrong "moec $command $old: $(cat "$work/said")"
+    moec "$command" "$old" >"$work/output" 2>&1 </dev/null && wrong "moec $command $old succeeds without an argument"
+    grep -qE -- "error(\[E[0-9]*\])?: ($new requires a value|moec $command requires)" "$work/output" || wrong "moec $command $old: $(cat "$work/output")"
 done <"$work/renamed"
 
 # Every variable that the code reads is in the table, and each row of the table is read.

@@ -11,13 +11,13 @@ moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 
 serve first -c 33 --client-timeout 1 --max-body-size 3000
 
 # The text of moec generate, alone, in a batch with others, and as events.
-said=$(moec generate "$work/run" --prompt "layer " -n 12 --temperature 0 | sed 's/^layer //')
+expected=$(moec generate "$work/run" --prompt "layer " -n 12 --temperature 0 | sed 's/^layer //')
 ask='"prompt":"layer ","max_tokens":12,"temperature":0'
-same "alone" "$(post "{$ask}" | field text)" "$said"
+same "alone" "$(post "{$ask}" | field text)" "$expected"
 many=$(post '{"prompt":["l","layer ","model small = decoder"],"max_tokens":12,"temperature":0}')
-has "in a batch" "$many" "\"index\":1,\"text\":\"$said\""
+has "in a batch" "$many" "\"index\":1,\"text\":\"$expected\""
 has "three texts" "$many" '"index":2'
-same "events" "$(post "{$ask,\"stream\":true}" | grep '"text"' | field text | tr -d '\n')" "$said"
+same "events" "$(post "{$ask,\"stream\":true}" | grep '"text"' | field text | tr -d '\n')" "$expected"
 same "end of events" "$(post "{$ask,\"stream\":true}" | grep . | tail -1)" "data: [DONE]"
 drawn='{"prompt":"layer ","seed":7,"n":2,"max_tokens":12,"top_p":0.9,"min_p":0.01,"repetition_penalty":1.1}'
 post "$drawn" | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' >"$work/one"
@@ -26,11 +26,11 @@ cmp "$work/one" "$work/two" || wrong "a seed gives different texts"
 moec generate "$work/run" --prompt "layer " -n 12 --temperature 1 --seed 8 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.1 --json |
     sed 's/.*"text":\("[^"]*"\).*/\1/' >"$work/drawn"
 has "a seed of moec generate" "$(cat "$work/one")" "\"index\":1,\"text\":$(cat "$work/drawn")"
-stopped=$(post '{"prompt":"layer ","max_tokens":12,"temperature":0,"stop":["zzz","'"$(printf %.2s "$said" | cut -c2)"'"]}')
+stopped=$(post '{"prompt":"layer ","max_tokens":12,"temperature":0,"stop":["zzz","'"$(printf %.2s "$expected" | cut -c2)"'"]}')
 has "a stop" "$stopped" '"finish_reason":"stop"'
 
 same "a bias" "$(post '{"prompt":"layer ","max_tokens":3,"temperature":0,"logit_bias":{"90":100},"response_format":{"type":"text"}}' | field text)" ZZZ
-same "no bias of others" "$(post "{$ask,\"logit_bias\":{},\"frequency_penalty\":0,\"presence_penalty\":0}" | field text)" "$said"
+same "no bias of others" "$(post "{$ask,\"logit_bias\":{},\"frequency_penalty\":0,\"presence_penalty\":0}" | field text)" "$expected"
 same "each token once" "$(post '{"prompt":"x","max_tokens":6,"temperature":0,"logit_bias":{"89":60,"90":60},"frequency_penalty":2}' |
     field text | grep -o . | sort -u | tr -d '\n')" YZ
 
@@ -101,7 +101,7 @@ curl -s -m 4 -H "$json" -H 'Content-Length: 100' "$at1" -d '{"prompt"' >/dev/nul
 curl -s -m 0.01 -H "$json" "$at1" -d "{$ask,\"n\":100}" >/dev/null || true
 curl -s -m 0.01 -H "$json" "$at1" -d "{$ask,\"n\":100,\"stream\":true}" >/dev/null || true
 (sleep 3 | curl -s -m 4 "telnet://$at") >/dev/null 2>&1 || true
-same "after broken clients" "$(post "{$ask}" | field text)" "$said"
+same "after broken clients" "$(post "{$ask}" | field text)" "$expected"
 sleep 0.3
 counted=$(curl -sS "$at/metrics")
 has "metrics" "$counted" 'moec_texts_active 0'
@@ -140,6 +140,6 @@ ended second
 unset MOEC_API_KEY
 export MOEC_CUDA="$simulator" MOEC_SIM=unchecked MOEC_CFLAGS=-O0
 serve device --device cuda -c 33
-same "on a device" "$(post "{$ask}" | field text)" "$said"
+same "on a device" "$(post "{$ask}" | field text)" "$expected"
 kill -TERM $server
 wait $server || wrong "the server on a device ends with $?: $(cat "$work/device.err")"

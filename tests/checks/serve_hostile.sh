@@ -97,7 +97,7 @@ refuse 431 'the headers are longer than 32768 bytes' "$at/health" -H "X: $(head 
 refuse 200 '"choices"' "$at1" -d "$ask"
 ended first
 
-# With a key any host and origin may ask, with the key.
+# With a key, any host and origin may send requests.
 export MOEC_API_KEY=secret
 serve second -c 33
 refuse 200 '"choices"' "$at/v1/completions" -d "$ask" -H 'Host: model.example' -H 'Origin: https://page.example' -H 'Authorization: Bearer secret'

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Products that read parameters as bf16 or int8: small models against their definition, which rounds the same weights; other
-# registers; the effect of rounding in eval; an emitted model with the text of `moec generate`, also with smaller caches; no
-# effect on training.
+# Products that read parameters as bf16 or int8: small models against their definition, which rounds the same weights, also with
+# other registers. The effect of rounding in eval; an emitted model with the text of `moec generate`, also with smaller caches;
+# no effect on training.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O1 OMP_NUM_THREADS=1
 
@@ -65,7 +65,7 @@ done
 awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.decoded" "$work/int8.decoded" ||
     wrong "cache: f32 $(cat "$work/f32.decoded"), int8 $(cat "$work/int8.decoded")"
 
-# Recurrences: a scan multiplies a state by weights; small projections are not products and have fewer elements.
+# Recurrences: a scan multiplies a state by weights; small projections have too few elements for a product.
 cat >"$work/scans.moe" <<'EOF'
 use decoder
 use recurrent

@@ -50,11 +50,11 @@ generate text --prompts "$work/prompts" > "$work/all" || fail "prompts"
 [ "$(wc -l < "$work/all")" -eq 3 ] || fail "not one object per prompt"
 generate text --prompt "use decoder" --json > "$work/one" || fail "json"
 [ "$(sed -n 2p "$work/all")" = "$(cat "$work/one")" ] || fail "a prompt before another changes its text"
-said() { sed 's/.*"text":"\(.*\)","tokens".*/\1/' "$1"; }
-stop=$(said "$work/one" | grep -o '[^"\\]\{3,\}' | head -1 | cut -c 2-3)
+text_of() { sed 's/.*"text":"\(.*\)","tokens".*/\1/' "$1"; }
+stop=$(text_of "$work/one" | grep -o '[^"\\]\{3,\}' | head -1 | cut -c 2-3)
 generate text --prompt "use decoder" --json --stop "$stop" > "$work/stopped" || fail "stop"
 grep -q '"end":"stop"' "$work/stopped" || fail "--stop '$stop' does not stop: $(cat "$work/stopped")"
-! said "$work/stopped" | grep -qF -e "$stop" || fail "the text contains the stop sequence"
+! text_of "$work/stopped" | grep -qF -e "$stop" || fail "the text contains the stop sequence"
 [ "$(generate text --prompt x --num-samples 3 --temperature 1 --min-p 0.01 | sort -u | wc -l)" -eq 3 ] || fail "samples are equal"
 generate text --prompt x --repeat-penalty 1000000 -n 30 --token-ids > "$work/none"
 [ $? -eq 1 ] && grep -q "is not a token id" "$work/log" || fail "letters are accepted as token ids"

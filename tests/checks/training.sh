@@ -27,7 +27,7 @@ train() { # OUT ARGUMENTS...
     moec train "$work/small.moe" --data "$work/text" --out "$work/$out" "$@" > "$work/log" 2>&1
 }
 
-# refuses WHAT WORDS COMMAND...: the command ends with 1 and prints WORDS
+# refuses NAME WORDS COMMAND...: the command ends with 1 and prints WORDS
 refuses() {
     what=$1 words=$2
     shift 2
@@ -105,17 +105,17 @@ printf xxxx | dd of="$work/damaged/last.safetensors" bs=1 seek=$place conv=notru
 refuses "a changed checkpoint" "the checksum does not match" train damaged --resume --steps 70
 
 # A damaged log: sound lines stay, damaged lines are removed and reported; missing steps are reported, too.
-cp -r "$work/straight" "$work/mended"
-log="$work/mended/log.jsonl"
+cp -r "$work/straight" "$work/repaired"
+log="$work/repaired/log.jsonl"
 sed -i -e '5s/"loss"/loss/' -e '9s/^{//' -e '12s/"step":[0-9]*/"step":"many"/' -e '20s/"step":[0-9]*/"step":-3/' "$log"
 printf '{"step":60,"lo' >> "$log"
-train mended --resume --steps 61 || fail "a run with a damaged log does not resume"
+train repaired --resume --steps 61 || fail "a run with a damaged log does not resume"
 grep -q '4 damaged lines, the first was line 5' "$work/log" || fail "damaged lines are not reported"
 grep -q 'has 56 of the 60 steps' "$work/log" || fail "missing steps are not reported"
 [ "$(grep -c '^{.*}$' "$log")" -eq "$(wc -l < "$log")" ] || fail "the log is not repaired"
 [ "$(grep -c '"loss"' "$log")" -eq 57 ] || fail "a repaired log lacks sound lines"
 : > "$log"
-train mended --resume --steps 62 || fail "a run without a log does not resume"
+train repaired --resume --steps 62 || fail "a run without a log does not resume"
 grep -q 'has 0 of the 61 steps' "$work/log" || fail "a lost log is not reported"
 
 refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.grad_clip=0

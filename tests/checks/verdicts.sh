@@ -49,8 +49,8 @@ END_OF_SPEC
 judged() {
     text=$1
     shift
-    "$@" >"$work/said" || { cat "$work/said"; wrong "$*: disagrees"; }
-    grep -q "$text" "$work/said" || { cat "$work/said"; wrong "$*: the output lacks '$text'"; }
+    "$@" >"$work/output" || { cat "$work/output"; wrong "$*: disagrees"; }
+    grep -q "$text" "$work/output" || { cat "$work/output"; wrong "$*: the output lacks '$text'"; }
 }
 # A gradient that is 0 on both sides.
 judged 'off by 0.0e+00' moec verify "$work/nothing.moe"
@@ -69,16 +69,16 @@ judged 'undecided: .* of the states, the most block.*ffn.bias' moec verify "$wor
 planted() {
     flag=$1
     shift
-    ! MOEC_CFLAGS=$flag "$@" >"$work/said" || { cat "$work/said"; wrong "$flag: $* agrees"; }
-    grep -q DISAGREES "$work/said" || { cat "$work/said"; wrong "$flag: $* does not report it"; }
+    ! MOEC_CFLAGS=$flag "$@" >"$work/output" || { cat "$work/output"; wrong "$flag: $* agrees"; }
+    grep -q DISAGREES "$work/output" || { cat "$work/output"; wrong "$flag: $* does not report it"; }
 }
 planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/cancels.moe" --seed 1 -b 3
 planted '-D__builtin_sqrtf(x)=((x)-(x))' moec verify "$work/cancels.moe" --seed 1 -b 3
 planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/nothing.moe"
 
 # A result that is not finite keeps its row.
-! MOEC_CFLAGS='-D__builtin_sqrtf(x)=((x)-(x))/((x)-(x))' moec verify "$work/cancels.moe" --seed 1 --json >"$work/said" ||
+! MOEC_CFLAGS='-D__builtin_sqrtf(x)=((x)-(x))/((x)-(x))' moec verify "$work/cancels.moe" --seed 1 --json >"$work/output" ||
     wrong "a result that is not finite agrees"
 for row in outputs gradients decoding; do
-    grep -A3 "\"$row\"" "$work/said" | grep -q '"error": null' || { cat "$work/said"; wrong "--json: no row of $row"; }
+    grep -A3 "\"$row\"" "$work/output" | grep -q '"error": null' || { cat "$work/output"; wrong "--json: no row of $row"; }
 done

@@ -1,22 +1,22 @@
 #!/bin/sh
-# `moec verify`: recurrences at a multiple of 64 positions; the sizes of the spec by default; --shapes and --forms; a shape that
+# `moec verify`: recurrences at a multiple of 64 positions; the sizes of the spec by default; --shapes and --forms. A shape that
 # is too large for the interpreter; smaller weights and caches; a model that fits into one compiler, compared in bf16.
 . "$(dirname "$0")/../begin.sh"
 root=$PWD
 cd "$work"
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 
-# verified TEXT ARGUMENT...: agrees and prints TEXT. The output is in $work/said.
+# verified TEXT ARGUMENT...: agrees and prints TEXT. The output is in $work/output.
 verified() {
     text=$1
     shift
-    moec verify "$@" >"$work/said" 2>&1 || { cat "$work/said"; wrong "verify $*: failed"; }
-    grep -qF -- "$text" "$work/said" || { cat "$work/said"; wrong "verify $*: no '$text'"; }
+    moec verify "$@" >"$work/output" 2>&1 || { cat "$work/output"; wrong "verify $*: failed"; }
+    grep -qF -- "$text" "$work/output" || { cat "$work/output"; wrong "verify $*: no '$text'"; }
 }
 # has FORM...: the forms that the last report lists.
 has() {
     for form; do
-        grep -q "^  forms .* $form\(,\|\$\)" "$work/said" || { cat "$work/said"; wrong "no form '$form'"; }
+        grep -q "^  forms .* $form\(,\|\$\)" "$work/output" || { cat "$work/output"; wrong "no form '$form'"; }
     done
 }
 
@@ -56,12 +56,12 @@ END
 verified 'batch 1, context 24' "$work/small.moe" --shapes
 for shape in 'batch 2, context 1$' 'context 64$' 'context 96$' 'batch 2, context 128$' 'context 160$' 'context 192$' \
     'context 16, train.scan_chunk_size=16' 'context 40, train.scan_chunk_size=16' 'context 128, train.scan_chunk_size=1$' 'train.logits_chunk_size=32' 'batch 9, context 128$'; do
-    grep -q "^m on cpu, .* $shape" "$work/said" || { cat "$work/said"; wrong "no shape '$shape'"; }
+    grep -q "^m on cpu, .* $shape" "$work/output" || { cat "$work/output"; wrong "no shape '$shape'"; }
 done
-! grep -q skipped "$work/said" || wrong "skipped: $(grep skipped "$work/said")"
-moec verify "$work/small.moe" --shapes --forms --json >"$work/said"
+! grep -q skipped "$work/output" || wrong "skipped: $(grep skipped "$work/output")"
+moec verify "$work/small.moe" --shapes --forms --json >"$work/output"
 for form in 'chunked scan of one chunk' 'chunked scan with a partial last chunk' 'sequential scan' 'strip-mined rows'; do
-    grep -q "\"$form\": true" "$work/said" || wrong "no shape reaches the form '$form'"
+    grep -q "\"$form\": true" "$work/output" || wrong "no shape reaches the form '$form'"
 done
 
 cat >"$work/wide.moe" <<'END'
@@ -81,11 +81,11 @@ fails 'the limit is 2 min' moec verify $large
 fails "moec verify $work/wide.moe:m -b 2 -c" moec verify $large
 fails 'batch 1, context 4096 (from train) needs' moec verify "$root"/models/gated_attention.moe:moe_15b
 fails '--set layers=2' moec verify "$root"/models/gated_attention.moe:moe_15b -c 8
-moec verify $large --shapes >"$work/said" || wrong "$(cat "$work/said")"
-grep -q 'skipped: batch 8, context 8192 needs about .* the limit is 30 s$' "$work/said" || wrong "not skipped: $(cat "$work/said")"
-grep -q 'to compare it: moec verify .* -b 8 -c 8192$' "$work/said" || wrong "no command: $(cat "$work/said")"
+moec verify $large --shapes >"$work/output" || wrong "$(cat "$work/output")"
+grep -q 'skipped: batch 8, context 8192 needs about .* the limit is 30 s$' "$work/output" || wrong "not skipped: $(cat "$work/output")"
+grep -q 'to compare it: moec verify .* -b 8 -c 8192$' "$work/output" || wrong "no command: $(cat "$work/output")"
 code=0
-moec verify "$work/small.moe" --shapes -b 2 >"$work/said" 2>&1 || code=$?
+moec verify "$work/small.moe" --shapes -b 2 >"$work/output" 2>&1 || code=$?
 [ $code = 2 ] || wrong "--shapes with --batch-size ends with $code"
 
 # Weights and caches as they are set.

@@ -45,5 +45,5 @@ for model in plain routed; do
     done
 done
 python3 "$work/check.py" "$work"
-! moec forward "$work/spec.moe:plain" --weights "$work/weights" --input "$work/text" --outputs aux --out "$work/none" 2>"$work/told" ||
+! moec forward "$work/spec.moe:plain" --weights "$work/weights" --input "$work/text" --outputs aux --out "$work/none" 2>"$work/message" ||
     wrong "a model without auxiliary terms has some"

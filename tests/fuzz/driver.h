@@ -1,8 +1,7 @@
-/* driver: what the mutating drivers share: numbers of a seed, texts, a child process within limits,
+/* driver: common parts of the mutating drivers: random numbers, texts, a child process with limits,
  * findings.
  *
- * Everything that mutant K of seed S is made of depends on S and K alone, so that it can be made
- * again: DRIVER --seed S --only K. */
+ * Mutant K of seed S depends only on S and K. DRIVER --seed S --only K repeats it. */
 #ifndef DRIVER_H
 #define DRIVER_H
 
@@ -26,7 +25,7 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* What a command may take: the sanitizers are several times slower and have memory of their own. */
+/* Limits of a command: the sanitizers are several times slower and need additional memory. */
 enum { CPU_SECONDS = SANITIZED ? 20 : 2, WALL_SECONDS = 120, MEMORY_MEGABYTES = 500 };
 enum { MAX_SHOWN = 20, MESSAGE_BYTES = 1 << 14, SANITIZER_CODE = 99 };
 
@@ -61,7 +60,7 @@ static inline void *taken(void *memory) {
     exit(2);
 }
 
-/* `bytes` with what stands from `start` to `end` replaced; the old ones are released. */
+/* `bytes` with the range from `start` to `end` replaced; the old bytes are released. */
 static inline void replace_bytes(Bytes *bytes, size_t start, size_t end, const char *with,
                                  size_t length) {
     size_t rest = bytes->length - end;
@@ -106,9 +105,9 @@ static inline void write_file(const char *path, const char *data, size_t length)
 static char work[512]; /* the folder of this run */
 
 typedef struct Outcome {
-    int code; /* of its end, -1 when a signal ended it */
+    int code; /* exit code, -1 after a signal */
     int signal;
-    char message[MESSAGE_BYTES]; /* what it wrote as errors */
+    char message[MESSAGE_BYTES]; /* its standard error */
 } Outcome;
 
 static inline void limit(int what, rlim_t most) {
@@ -116,7 +115,7 @@ static inline void limit(int what, rlim_t most) {
     setrlimit(what, &both);
 }
 
-/* In the child: limits, its output nowhere, its errors in a file. */
+/* In the child: sets limits, discards the output, writes errors to a file. */
 static inline void confine(const char *errors) {
     int nowhere = open("/dev/null", O_RDWR), to = open(errors, O_CREAT | O_TRUNC | O_WRONLY, 0600);
     limit(RLIMIT_CPU, CPU_SECONDS);
@@ -129,7 +128,7 @@ static inline void confine(const char *errors) {
     alarm(WALL_SECONDS);
 }
 
-/* `run` in a process of its own; what it returns is its code. */
+/* Runs `run` in a child process, which exits with its result. */
 static inline void run_child(int (*run)(void *data), void *data, Outcome *outcome) {
     char errors[600];
     int status = 0;
@@ -158,27 +157,27 @@ typedef struct Plan {
     uint64_t seed;
     double seconds;
     long only, count; /* -1: any */
-    bool few;         /* texts: those that seldom change, so that a seed keeps its meaning */
+    bool few;         /* only texts that seldom change: a seed keeps its mutants */
 } Plan;
 
 static int findings, shown;
 static char *known[256];
 
-/* What is wrong with how it ended, or NULL. */
+/* The fault of the outcome, or NULL. */
 static inline const char *complaint(const Outcome *outcome) {
     if (outcome->signal == SIGXCPU || outcome->signal == SIGKILL || outcome->signal == SIGALRM)
-        return "takes too long";
+        return "timeout";
     if (strstr(outcome->message, "internal error")) return "internal error";
     if (strstr(outcome->message, "Sanitizer") || strstr(outcome->message, "runtime error:") ||
         outcome->code == SANITIZER_CODE)
-        return "the sanitizers complain";
+        return "sanitizer report";
     if (outcome->signal) return strsignal(outcome->signal);
     if (outcome->code != 0 && outcome->code != 1) return "the exit code is neither 0 nor 1";
-    if (outcome->code == 1 && !outcome->message[0]) return "it fails without a word";
+    if (outcome->code == 1 && !outcome->message[0]) return "failure without a message";
     return NULL;
 }
 
-/* The line of the message that says most, without its numbers: findings of one kind look alike. */
+/* The most informative line of the message, without its numbers: equal for findings of one kind. */
 static inline char *kind_of(const char *what, const Outcome *outcome) {
     const char *line = outcome->message;
     static const char *const marks[] = {"internal error", "runtime error:", "ERROR: "};
@@ -201,7 +200,7 @@ static inline char *kind_of(const char *what, const Outcome *outcome) {
     return taken(strdup(text));
 }
 
-/* Is it of a kind that was shown already? */
+/* True if a finding of this kind was printed before. */
 static inline bool is_known(char *kind) {
     int count = 0;
     for (; known[count]; count++)
@@ -210,8 +209,8 @@ static inline bool is_known(char *kind) {
     return false;
 }
 
-/* Tells a finding; true when it is the first of its kind. */
-static inline bool tell(const char *what, const Outcome *outcome, const Plan *plan,
+/* Prints a finding; returns true for the first of its kind. */
+static inline bool report_finding(const char *what, const Outcome *outcome, const Plan *plan,
                         uint64_t mutant) {
     findings++;
     if (is_known(kind_of(what, outcome)) || ++shown > MAX_SHOWN) return false;
@@ -249,7 +248,7 @@ static inline Plan read_plan(int argc, char **argv) {
     return plan;
 }
 
-/* One mutant after the other until the time is over; the exit code of the driver. */
+/* Runs mutants until the time is over; returns the exit code of the driver. */
 static inline int run_plan(const Plan *plan, void (*mutant)(const Plan *plan, uint64_t number)) {
     double began = now();
     uint64_t number = plan->only >= 0 ? (uint64_t)plan->only : 0, done = 0;

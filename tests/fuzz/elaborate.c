@@ -1,6 +1,5 @@
-/* A fuzz target for everything between text and program: any bytes may be a file, every model of it
- * is elaborated. What comes out without a report must be a well-formed program. See
- * tests/README.md. */
+/* A fuzz target from text to program: the input is any bytes as a spec, and every model of it is
+ * elaborated. A result without an error must be a well-formed program. See tests/README.md. */
 #include "passes.h"
 
 #include <stdio.h>

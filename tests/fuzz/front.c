@@ -1,5 +1,5 @@
-/* A fuzz target for the front end: any bytes may be a file. Whatever can be read must come out of
- * the formatter as the same tree, and formatting that again must change nothing. See
+/* A fuzz target for the front end: the input is any bytes as a spec. The formatted text of a valid
+ * spec must parse to the same tree, and formatting it again must not change it. See
  * tests/README.md. */
 #include "passes.h"
 
@@ -31,7 +31,7 @@ static void check_format(Arena *arena, Reports *reports, const Source *source, c
     if (reports->errors || !again) fail(reports_text(reports, arena), source->text, once.text);
     if (!equal(file, again)) fail("the tree changed", source->text, once.text);
     const char *twice = format_tree(arena, &once, again);
-    if (strcmp(once.text, twice) != 0) fail("the second time changed the text", once.text, twice);
+    if (strcmp(once.text, twice) != 0) fail("formatting again changed the text", once.text, twice);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

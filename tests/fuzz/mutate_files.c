@@ -1,11 +1,10 @@
-/* Hostile files: checkpoints, weights, GGUF, folders of others, tokenizers, logs, token files and
- * saved specs are cut, turned over and filled with numbers nobody would write, then handed to the
- * commands that read them. What is a finding stands in driver.h. MOEC is the command (default: the
- * moec on the path); the model is compiled once, with MOEC_CFLAGS=-O0, into a cache of its own. See
+/* Hostile files: checkpoints, weights, GGUF, Hugging Face directories, tokenizers, logs, token files and saved specs are
+ * truncated, changed and filled with extreme numbers. Then the commands that read them run. driver.h defines a finding. MOEC is
+ * the command (default: the moec on the path); the model is compiled once, with MOEC_CFLAGS=-O0, into a separate cache. See
  * tests/README.md. */
 #include "driver.h"
 
-/* What a run leaves, what it reads, models of others. */
+/* Files of a run, its inputs, and models of other programs. */
 static const char *const kinds[] = {"run/last.safetensors",
                                     "run/best.safetensors",
                                     "run/log.jsonl",
@@ -35,7 +34,7 @@ static int run_moec(void *data) {
     return 2;
 }
 
-/* What reads each kind of file; */
+/* The commands that read each kind of file. */
 static const char *const readers[KIND_COUNT][4] = {
     {"train spec.moe --data text --out run --resume --steps 3",
      "eval run/last.safetensors --data text",
@@ -119,7 +118,7 @@ static const char *const hostile[] = {"0",
 static const char *const dtypes[] = {"F32", "F64", "F16",  "BF16", "I32",
                                      "I64", "U8",  "BOOL", "",     "F8_E4M3"};
 
-/* The start and end of a JSON value in the text: digits, a word, or what stands in quotes. */
+/* The start and end of a JSON value in the text: digits, a word, or a string. */
 static bool any_value(const Bytes *text, size_t from, size_t to, size_t *start, size_t *end) {
     for (int tries = 0; tries < 100 && to > from; tries++) {
         size_t at = from + pick(to - from);
@@ -152,8 +151,8 @@ static void set_header(Bytes *text, uint64_t length) {
         text->data[i] = (char)(length >> 8 * i & 255);
 }
 
-/* In the header: a value, a note, an entry gone or twice, brackets. Its length follows. The
- * checksum goes, so that what is wrong is looked at. */
+/* Changes the header: a value, a metadata entry removed or repeated, brackets. The length is updated. The checksum is removed:
+ * the reader would reject the file before it reads the change. */
 static void mutate_header(Bytes *text) {
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--) length = length << 8 | (unsigned char)text->data[i];
@@ -205,8 +204,8 @@ static void hostile_word(Bytes *text) {
     static const uint32_t words[] = {0,          1,          0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
                                      0x7FC00000, 0x7F800000, 50256,      256};
     if (text->length < 4) return;
-    size_t places = text->length / 4,
-           at = 4 * (pick(2) ? pick(places < 8 ? places : 8) : pick(places));
+    size_t word_count = text->length / 4,
+           at = 4 * (pick(2) ? pick(word_count < 8 ? word_count : 8) : pick(word_count));
     uint32_t word = PICK(words);
     memcpy(text->data + at, &word, 4);
 }
@@ -224,8 +223,7 @@ static void mutate(Bytes *text, bool tensors) {
     }
 }
 
-/* Keys and shapes of a GGUF file, whose numbers say little; the parts of a tokenizer ahead of its
- * vocabulary. */
+/* Changes keys and shapes of a GGUF file instead of its numbers, or the parts of a tokenizer before its vocabulary. */
 static void mutate_beginning(Bytes *text) {
     size_t length = text->length < BEGINNING ? text->length : BEGINNING;
     Bytes head = bytes_of(text->data, length);
@@ -270,7 +268,7 @@ static void one_mutant(const Plan *plan, uint64_t number) {
     Outcome *outcome = taken(malloc(sizeof *outcome));
     run_line(line, outcome);
     const char *what = complaint(outcome);
-    if (what && tell(what, outcome, plan, number)) {
+    if (what && report_finding(what, outcome, plan, number)) {
         snprintf(kept, sizeof kept, "%.600s/found-%llu", work, (unsigned long long)number);
         write_file(kept, text.data, text.length);
         printf("    cd %s; cp %s %s; moec %s\n", work, kept, kinds[kind], line);
@@ -279,7 +277,7 @@ static void one_mutant(const Plan *plan, uint64_t number) {
     free(text.data);
 }
 
-/* A small model, two steps of training, its weights, tokens. */
+/* Creates a small model, two training steps, its weights and tokens. */
 static bool prepare(void) {
     static const char spec[] =
         "use decoder\n\nmodel m = decoder {\n  vocab_size = 256, dim = 8, layers = 1\n"
@@ -316,16 +314,16 @@ static bool prepare(void) {
     return true;
 }
 
-/* Those that the unit tests have, from the root of the repository. */
+/* The files of the unit tests, from the root of the repository. */
 static bool read_tokenizers(void) {
     char path[200];
-    bool good = true;
-    for (int i = 0; good && i < TOKENIZER_COUNT; i++) {
+    bool ok = true;
+    for (int i = 0; ok && i < TOKENIZER_COUNT; i++) {
         snprintf(path, sizeof path, "tests/tokenizer/fixtures/%s.json", tokenizers[i]);
-        good = read_file(path, &tokenizer_texts[i]);
-        if (!good) fprintf(stderr, "cannot read %s: start in the root of the repository\n", path);
+        ok = read_file(path, &tokenizer_texts[i]);
+        if (!ok) fprintf(stderr, "cannot read %s: run it in the root of the repository\n", path);
     }
-    return good;
+    return ok;
 }
 
 int main(int argc, char **argv) {

@@ -1,7 +1,7 @@
-/* Mutated specs: texts of the language are cut apart by the grammar and put together otherwise,
- * then checked, formatted and taken through the passes of every graph. A crash, an internal error,
- * a complaint of the sanitizers, more than 2 s or 500 MB, or an end that is neither success nor a
- * report is a finding. See tests/README.md; run in the repository's root. */
+/* Mutated specs: specs are split by the grammar and recombined, then checked, formatted and
+ * processed by the passes of every mode. A finding is a crash, an internal error, a sanitizer
+ * report, use of more than 2 s or 500 MB, or an exit that is neither success nor an error. See
+ * tests/README.md; run in the root of the repository. */
 #include "driver.h"
 
 #include "moec.h"
@@ -24,7 +24,7 @@ const char *__ubsan_default_options(void) {
 
 enum { MAX_TEXTS = 1024, MAX_FILES = 6, MAX_NODES = 40000 };
 
-/* What stands in one folder: a model's file first, what it uses after it. */
+/* The files of one folder: the file of the model first, then those that it uses. */
 typedef struct Spec {
     int count;
     char *names[MAX_FILES];
@@ -40,7 +40,7 @@ static void add_file(Spec *spec, const char *name, const char *text, size_t leng
     spec->files[spec->count++] = bytes_of(text, length);
 }
 
-/* The sources of a case: between its first and second line ---, parted by lines === NAME. */
+/* The sources of a case: between its first and second line ---, separated by lines === NAME. */
 static void add_case(const char *text) {
     const char *at = strstr(text, "\n---\n"), *end = at ? strstr(at + 4, "\n---\n") : NULL;
     if (!end || spec_count == MAX_TEXTS) return;
@@ -77,7 +77,7 @@ static int visible(const struct dirent *entry) {
     return entry->d_name[0] != '.';
 }
 
-/* In the order of names, so that a seed means the same everywhere. */
+/* In the order of names: a seed has the same mutants on every machine. */
 static void add_folder(const char *folder) {
     struct dirent **entries;
     int count = scandir(folder, &entries, visible, alphasort);
@@ -130,7 +130,7 @@ static bool is_statement(const Node *node) {
            node->kind != NODE_LIMITS && node->kind != NODE_CASE;
 }
 
-/* A part that can stand where the other does. */
+/* A part that may replace the other. */
 static bool alike(const Node *a, const Node *b) {
     return a->kind == b->kind || (is_expression(a) && is_expression(b)) ||
            (is_statement(a) && is_statement(b));
@@ -230,8 +230,8 @@ static bool is_name(const Node *node) {
     return node->kind == NODE_NAME;
 }
 
-/* Another text's part in the place of one. */
-static void take_from(Bytes *text, const Node *node, const Bytes *other) {
+/* Replaces a part by a part of another text. */
+static void replace_from(Bytes *text, const Node *node, const Bytes *other) {
     Parts *parts = taken(malloc(sizeof *parts));
     find_parts(parts, other);
     const Node *donor = part_like(parts, node);
@@ -312,7 +312,7 @@ static void mutate_part(Bytes *text, const Parts *parts) {
         if (statement) wrap(text, statement, PICK(around));
         break;
     case 8:
-        if (any) take_from(text, any, any_text());
+        if (any) replace_from(text, any, any_text());
         break;
     default:
         if (any && like) {
@@ -346,10 +346,10 @@ typedef struct Command {
     bool device;
 } Command;
 
-static int finish(MoecCompiler *compiler, bool good) {
-    if (!good) fputs(moec_reports(compiler), stderr);
+static int finish(MoecCompiler *compiler, bool ok) {
+    if (!ok) fputs(moec_reports(compiler), stderr);
     moec_close(compiler);
-    return good ? 0 : 1;
+    return ok ? 0 : 1;
 }
 
 static int run_command(void *data) {
@@ -373,7 +373,7 @@ static const char *const graphs[] = {[MOEC_FORWARD] = "forward",
                                      [MOEC_UPDATE] = "update",
                                      [MOEC_MEASURE] = "measure"};
 
-/* The same as a command line. */
+/* Prints the equivalent command line. */
 static void print_command(const Command *command) {
     if (!command->pass)
         printf("    moec check %s\n", command->path);
@@ -388,7 +388,7 @@ static bool try_command(const Plan *plan, uint64_t number, const Command *comman
     Outcome *outcome = taken(malloc(sizeof *outcome));
     run_child(run_command, (void *)command, outcome);
     const char *what = complaint(outcome);
-    bool first = what && tell(what, outcome, plan, number);
+    bool first = what && report_finding(what, outcome, plan, number);
     if (first) print_command(command);
     free(outcome);
     return first;
@@ -419,7 +419,8 @@ static void remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-/* A spec with one file mutated: its own, or one of the library, which then stands beside it. */
+/* Writes a spec with one mutated file: its own file, or a library file, which is then stored next
+ * to it. */
 static void one_mutant(const Plan *plan, uint64_t number) {
     const Spec *spec = &specs[pick((size_t)spec_count)];
     bool from_library = pick(3) == 0;

@@ -1,5 +1,5 @@
-/* library: libmoec used again and again from one process: good specs, wrong ones, bundles, every graph. Run by
- * tests/valgrind.sh, which sees what stays behind. */
+/* library: repeated use of libmoec in one process: valid specs, invalid specs, bundles, every mode. Run by tests/valgrind.sh,
+ * which reports leaks. */
 #include "moec.h"
 
 #include <stdio.h>
@@ -16,48 +16,48 @@ static int use(MoecCompiler *compiler) {
     }
     MoecKernels device = {0};
     const char *text = moec_emit_c(compiler, programs, count, true);
-    int good = count == 4 && text && moec_cost_json(compiler) && moec_cost_text(compiler) && moec_format(compiler);
+    int ok = count == 4 && text && moec_cost_json(compiler) && moec_cost_text(compiler) && moec_format(compiler);
     const char *const *names = moec_passes(&passes);
-    for (int i = 0; i < passes; i++) good = good && moec_dump(compiler, MOEC_TRAIN, names[i], false);
+    for (int i = 0; i < passes; i++) ok = ok && moec_dump(compiler, MOEC_TRAIN, names[i], false);
     MoecProgram *again = moec_compile(compiler, MOEC_FORWARD, 1, 4, 0);
     MoecInterpreter *eval = again ? moec_interpreter_new(compiler, again) : NULL;
-    good = good && eval;
+    ok = ok && eval;
     moec_interpreter_free(eval);
-    return good && again && moec_emit_cuda(compiler, &again, 1, false, &device) && device.text;
+    return ok && again && moec_emit_cuda(compiler, &again, 1, false, &device) && device.text;
 }
 
 static int use_bundle(MoecCompiler *compiler) {
     const char *bundle = moec_bundle(compiler);
     MoecCompiler *other = moec_open_bundle(bundle, strlen(bundle), NULL, 0);
-    int good = !moec_failed(other) && moec_compile(other, MOEC_FORWARD, 0, 0, 0);
+    int ok = !moec_failed(other) && moec_compile(other, MOEC_FORWARD, 0, 0, 0);
     moec_close(other);
     other = moec_open_bundle(bundle, strlen(bundle) / 2, NULL, 0);
-    good = good && moec_failed(other) && *moec_reports(other);
+    ok = ok && moec_failed(other) && *moec_reports(other);
     moec_close(other);
-    return good;
+    return ok;
 }
 
-/* A setting that is not there: an error and its reports. */
+/* An unknown option: an error with its reports. */
 static int use_wrong(const char *file) {
     const char *const sets[] = {"attention.heads.q = 3 +", "no.such.thing = 1"};
     MoecCompiler *compiler = moec_open(file, NULL, sets, 2, NULL);
-    int good = moec_failed(compiler) && *moec_reports(compiler) && *moec_reports_json(compiler) &&
+    int ok = moec_failed(compiler) && *moec_reports(compiler) && *moec_reports_json(compiler) &&
                !moec_compile(compiler, MOEC_TRAIN, 0, 0, 0);
     moec_close(compiler);
     compiler = moec_open("no/such/file.moe", NULL, NULL, 0, NULL);
-    good = good && moec_failed(compiler);
+    ok = ok && moec_failed(compiler);
     moec_close(compiler);
-    return good;
+    return ok;
 }
 
 int main(int count, char **arguments) {
     for (int run = 0; run < RUNS * (count - 1); run++) {
         const char *file = arguments[1 + run % (count - 1)];
         MoecCompiler *compiler = moec_open(file, NULL, NULL, 0, NULL);
-        int good = !moec_failed(compiler) && use(compiler) && use_bundle(compiler) && use_wrong(file);
-        if (!good) fprintf(stderr, "%s: run %d is not as it should be: %s\n", file, run, moec_reports(compiler));
+        int ok = !moec_failed(compiler) && use(compiler) && use_bundle(compiler) && use_wrong(file);
+        if (!ok) fprintf(stderr, "%s: run %d failed: %s\n", file, run, moec_reports(compiler));
         moec_close(compiler);
-        if (!good) return 1;
+        if (!ok) return 1;
     }
     return 0;
 }

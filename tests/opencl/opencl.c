@@ -1,11 +1,10 @@
-/* opencl: loops of a processor as kernels of OpenCL.
+/* opencl: parallel CPU loops as OpenCL kernels.
  *
  *     for t = 0 .. 96 parallel                  for t = get_global_id(0) .. 96 step get_global_size(0)
  *         y[t] = x[t] * 2               -->         y[t] = x[t] * 2
  *
- * A kernel that is one such loop runs in as many groups as there are; any other in one group, whose
- * items come together behind each loop that they share. What stands outside of those all of them
- * compute and the first one stores.
+ * A kernel that is one such loop runs in all work groups. Any other kernel runs in one group, with a barrier after each
+ * parallel loop. Outside of these loops every work item computes the values, and the first one stores them.
  */
 #include "opencl.h"
 
@@ -23,7 +22,7 @@ static bool has_parallel(const FormBlock *block) {
     return false;
 }
 
-/* Values that every item knows, then one parallel loop. */
+/* Values that every work item computes, then one parallel loop. */
 static bool is_one_loop(const FormBlock *block) {
     const FormNode *node = block->first;
     while (node && node->kind == FORM_LET && !node->size) node = node->next;
@@ -36,7 +35,7 @@ static void share_loop(Arena *arena, FormNode *loop, bool groups) {
     loop->run = 0;
 }
 
-/* The first item of the group stores. */
+/* Only the first item of the group stores. */
 static FormNode *by_first(Arena *arena, FormNode *store) {
     FormBlock block = {0};
     FormNode *condition = form_add(arena, &block, FORM_IF);
@@ -46,7 +45,7 @@ static FormNode *by_first(Arena *arena, FormNode *store) {
     return condition;
 }
 
-/* Outside of loops that are shared: memory is that of the group, one item stores. */
+/* Outside of parallel loops: the memory belongs to the group, and one item stores. */
 static void share_block(Arena *arena, FormBlock *block, int depth) {
     FormNode *node = block->first, *next;
     *block = (FormBlock){0};
@@ -74,7 +73,7 @@ static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
     launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
 }
 
-/* Shares out the loops of a kernel. */
+/* Distributes the loops of a kernel. */
 static OpenclKernel *share(Arena *arena, LoopKernel *loops) {
     OpenclKernel *made = arena_alloc(arena, sizeof *made);
     FormBlock *block = &loops->form.block;
@@ -97,7 +96,7 @@ static OpenclKernel *share(Arena *arena, LoopKernel *loops) {
     return made;
 }
 
-/* Memory is zero at the start. */
+/* Memory is initially zero. */
 static const EmitTarget target_opencl = {.parameters = {.function = "__kernel void",
                                                         .memory = "__global ",
                                                         .alone = "restrict ",

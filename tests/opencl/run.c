@@ -1,5 +1,5 @@
-/* run: the models of kernels.moe as OpenCL C on a device for processors, held to the interpreter. Ends with 77 where there is
- * no such device. Runs in the root of the project. */
+/* run: the models of kernels.moe as OpenCL C on a CPU device, compared with the interpreter. Exits with 77 if there is no such
+ * device. Runs in the root of the project. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
@@ -65,7 +65,7 @@ static cl_program build(const Device *device, const char *kernels) {
     return program;
 }
 
-/* A buffer of floats for a tensor, with the interpreter's values as they are now. */
+/* A buffer of floats for a tensor, with the current values of the interpreter. */
 static cl_mem buffer_of(const Device *device, Interpreter *eval, const Tensor *tensor) {
     long count = tensor_elements(tensor);
     float *values = calloc((size_t)count + 1, sizeof *values);
@@ -91,7 +91,7 @@ static void launch(const Device *device, cl_program program, const OpenclKernel 
     clReleaseKernel(made);
 }
 
-/* How far an output is off, as a share of its length. */
+/* Error of an output relative to its norm. */
 static double distance_of(const Device *device, Interpreter *eval, const Tensor *tensor, cl_mem buffer) {
     long count = tensor_elements(tensor);
     float *values = calloc((size_t)count, sizeof *values);
@@ -135,26 +135,26 @@ static bool run(const Device *device, const char *model) {
     for (int i = 0; i < program->tensors.count; i++)
         buffers[i] = buffer_of(device, eval, program->tensors.items[i]);
     for (int i = 0; i < kernels.count; i++) launch(device, built, kernels.items[i], buffers);
-    bool good = kernels.count > 0 && program->outputs.count > 0;
+    bool ok = kernels.count > 0 && program->outputs.count > 0;
     for (int i = 0; i < program->outputs.count; i++) {
         const Tensor *output = program->outputs.items[i];
         double off = distance_of(device, eval, output, buffers[output->id]);
         printf("%s: %d kernels, %s is off by %.1e\n", model, kernels.count, output->name, off);
-        good = good && off < 1e-5;
+        ok = ok && off < 1e-5;
     }
     interpreter_free(eval);
     moec_close(compiler);
-    return good;
+    return ok;
 }
 
 int main(void) {
     static const char *const models[] = {"elements", "rows", "small_rows", "everything"};
     Device device = {0};
-    bool good = true;
+    bool ok = true;
     if (!find_device(&device)) {
-        puts("skipped: no OpenCL device for processors");
+        puts("skipped: no OpenCL device for CPUs");
         return SKIPPED;
     }
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) good = run(&device, models[i]) && good;
-    return good ? 0 : 1;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) ok = run(&device, models[i]) && ok;
+    return ok ? 0 : 1;
 }

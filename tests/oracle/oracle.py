@@ -24,8 +24,8 @@ def line(name, tensor):
     flat = tensor.detach().flatten()
     n = flat.numel()
     signs = number("projection", (n, 1)).flatten() * 4
-    places = [n * part // 100 for part in (13, 47, 89)]
-    values = [flat.norm().item(), (flat * signs).sum().item()] + [flat[i].item() for i in places]
+    indices = [n * part // 100 for part in (13, 47, 89)]
+    values = [flat.norm().item(), (flat * signs).sum().item()] + [flat[i].item() for i in indices]
     return f"tensor {name} {tensor.dim()} {n} " + " ".join(f"{v:.9g}" for v in values)
 
 
@@ -149,17 +149,17 @@ def verdict(family, path, text):
         return False
     gaps = [apart(*lines) for lines in zip(committed, text)]
     worst = max(range(len(gaps)), key=gaps.__getitem__)
-    good = gaps[worst] <= TOLERANCE
-    print(f"{family}: {'within' if good else 'FAILED: beyond'} {TOLERANCE:g} of {path}; largest difference {gaps[worst]:.2g}, at")
+    ok = gaps[worst] <= TOLERANCE
+    print(f"{family}: {'within' if ok else 'FAILED: beyond'} {TOLERANCE:g} of {path}; largest difference {gaps[worst]:.2g}, at")
     print(f"    committed {committed[worst]}\n    computed  {text[worst]}")
-    return good
+    return ok
 
 
 def main():
     torch.manual_seed(0)
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected")
     os.makedirs(folder, exist_ok=True)
-    write, good = "--write" in sys.argv, True
+    write, ok = "--write" in sys.argv, True
     for family in [name for name in sys.argv[1:] if name != "--write"] or FAMILIES:
         text = [f"batch {BATCH}", f"context {CONTEXT}"]
         for name, row in FAMILIES[family]().items():
@@ -169,8 +169,8 @@ def main():
             with open(path, "w") as file:
                 file.write("\n".join(text) + "\n")
         else:
-            good = verdict(family, os.path.relpath(path), text) and good
-    sys.exit(0 if good else 1)
+            ok = verdict(family, os.path.relpath(path), text) and ok
+    sys.exit(0 if ok else 1)
 
 
 main()

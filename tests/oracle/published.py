@@ -121,14 +121,14 @@ def gate(w, path, row, at, y, x, log, after="projection"):
 
 def softmax_attention(row, q, k, v, log, best):
     """Query head i reads key head floor(i nk / nq) and value head floor(i nv / nq)."""
-    heads, places = q.shape[2], q.shape[1]
+    heads, positions = q.shape[2], q.shape[1]
     k = k[:, :, [i * k.shape[2] // heads for i in range(heads)]]
     v = v[:, :, [i * v.shape[2] // heads for i in range(heads)]]
     score = torch.einsum("bihe,bjhe->bhij", q, k) / math.sqrt(q.shape[-1])
-    future = torch.ones(places, places, dtype=torch.bool).triu(1)
+    future = torch.ones(positions, positions, dtype=torch.bool).triu(1)
     weight = (score.masked_fill(future, -math.inf) if row["causal"] else score).softmax(-1)
     log.setdefault("first_token_attention", []).append(weight[..., 0].mean())
-    if best and best < places:  # only the values of the largest weights, without renormalization
+    if best and best < positions:  # only the values of the largest weights, without renormalization
         kept = torch.zeros_like(weight).scatter(-1, weight.topk(best, -1).indices, 1.0)
         weight = weight * kept
     return torch.einsum("bhij,bjhc->bihc", weight, v)
@@ -242,25 +242,25 @@ def run_expert(spec, p, x):
 def mixture(w, path, row, x, log):
     spec, d = row["ffn"], row["dim"]
     n, k, groups = spec["experts"], spec["top"], spec["groups"]
-    batch, places = x.shape[:2]
+    batch, positions = x.shape[:2]
     lead = (groups, n // groups) if groups > 1 else (n,)
     logits = x @ w.get(path + ".router", d, *lead).reshape(d, n)
     p = logits.softmax(-1) if spec["score"] == "softmax" else logits.sigmoid()
-    taken = torch.zeros(batch, places, n, dtype=torch.bool)
+    taken = torch.zeros(batch, positions, n, dtype=torch.bool)
     if spec["choice"] == "expert":  # each expert selects its best tokens of each sequence
-        best = p.topk(places * k // n, 1).indices
+        best = p.topk(positions * k // n, 1).indices
         taken.scatter_(1, best, True)
     else:  # each token selects the best experts of each group
-        best = p.reshape(batch, places, groups, -1).topk(k // groups, -1).indices
-        taken.view(batch, places, groups, -1).scatter_(-1, best, True)
+        best = p.reshape(batch, positions, groups, -1).topk(k // groups, -1).indices
+        taken.view(batch, positions, groups, -1).scatter_(-1, best, True)
     weight = p
     if spec["renormalised"]:
         weight = p / (p * taken).sum(-1, keepdim=True)
     if spec["grouped"]:
-        total = (p * taken).reshape(batch, places, groups, -1).sum(-1, keepdim=True)
-        weight = (p.reshape(batch, places, groups, -1) / total).reshape(p.shape)
+        total = (p * taken).reshape(batch, positions, groups, -1).sum(-1, keepdim=True)
+        weight = (p.reshape(batch, positions, groups, -1) / total).reshape(p.shape)
     each = expert_weights(w, path, spec, lead, d)
-    flat, y = x.reshape(-1, d), torch.zeros(batch * places, d, dtype=x.dtype)
+    flat, y = x.reshape(-1, d), torch.zeros(batch * positions, d, dtype=x.dtype)
     for i in range(n):
         rows = taken[..., i].reshape(-1).nonzero()[:, 0]
         out = run_expert(spec, {part: whole[i] for part, whole in each.items()}, flat[rows])

@@ -45,11 +45,11 @@ def conv(w, path, x, bias=False, width=4):
 
 
 def lstm(w, path, spec, x):
-    batch, places, d = x.shape
+    batch, positions, d = x.shape
     inner, state = w.get(path + ".input", d, 4, d), w.get(path + ".state", d, 4, d)
     bias = w.get(path + ".bias", 4, d)
     h, c, out = torch.zeros(batch, d, dtype=x.dtype), torch.zeros(batch, d, dtype=x.dtype), []
-    for t in range(places):
+    for t in range(positions):
         z = torch.einsum("bd,dnj->bnj", x[:, t], inner) + torch.einsum("bd,dnj->bnj", h, state) + bias
         i, f, o, new = z[:, 0].sigmoid(), z[:, 1].sigmoid(), z[:, 2].sigmoid(), z[:, 3].tanh()
         c = f * c + i * new

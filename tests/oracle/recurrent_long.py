@@ -53,11 +53,11 @@ def read(path):
             for name, h in header.items()}
 
 
-def compiled(name, folder, w, window, places, want):
+def compiled(name, folder, w, window, positions, want):
     write(folder / "weights.safetensors", w.all)
     (folder / "text").write_bytes(bytes(window))
     subprocess.run(["moec", "forward", f"{SPEC}:{name}", "--weights", folder / "weights.safetensors", "--input", folder / "text",
-                    "--outputs", want, "--out", folder / "out.safetensors", "-c", str(places), "--set", "train.batch_size=1"],
+                    "--outputs", want, "--out", folder / "out.safetensors", "-c", str(positions), "--set", "train.batch_size=1"],
                    check=True, stdout=subprocess.DEVNULL)
     return read(folder / "out.safetensors")
 
@@ -66,14 +66,14 @@ def difference(a, b):
     return ((a - b).norm() / b.norm().clamp_min(1e-30)).item()
 
 
-def compare(name, folder, places, gradients):
+def compare(name, folder, positions, gradients):
     row, w = hybrid()[name], Faded()
-    window = tokens(places + 1)
+    window = tokens(positions + 1)
     given = torch.tensor(window)[None]
     with torch.set_grad_enabled(gradients):
         logits, log = forward(w, row, given)
         total = losses(row, logits, log, given)["total"]
-    got = compiled(name, folder, w, window, places, "logits,grads" if gradients else "logits")
+    got = compiled(name, folder, w, window, positions, "logits,grads" if gradients else "logits")
     found = {"logits": difference(got["logits"].view(logits.shape), logits)}
     if gradients:
         total.backward()
@@ -83,18 +83,18 @@ def compare(name, folder, places, gradients):
 
 
 def main():
-    places = int(sys.argv[1]) if len(sys.argv) > 1 else 4096
-    gradients, good = len(sys.argv) < 3, True
+    positions = int(sys.argv[1]) if len(sys.argv) > 1 else 4096
+    gradients, ok = len(sys.argv) < 3, True
     for name in ROWS:
         with tempfile.TemporaryDirectory() as folder:
-            found = compare(name, pathlib.Path(folder), places, gradients)
+            found = compare(name, pathlib.Path(folder), positions, gradients)
         for kind, limit in LIMITS.items():
             of_kind = {key: value for key, value in found.items() if key.startswith(kind)}
             if of_kind:
                 worst = max(of_kind, key=of_kind.get)
-                good &= of_kind[worst] <= limit
-                print(f"{name} at {places} places: {kind} differ by {of_kind[worst]:.1e} at most ({worst}), {limit:g} allowed", flush=True)
-    sys.exit(not good)
+                ok &= of_kind[worst] <= limit
+                print(f"{name} at {positions} places: {kind} differ by {of_kind[worst]:.1e} at most ({worst}), {limit:g} allowed", flush=True)
+    sys.exit(not ok)
 
 
 main()

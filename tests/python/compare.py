@@ -33,9 +33,9 @@ def arrays():
     logits = model.logits(torch.from_numpy(windows[:, :-1].copy()))
     chosen = torch.log_softmax(torch.from_numpy(logits), -1).gather(-1, torch.from_numpy(windows[:, 1:, None]).long())
     assert abs(-chosen.mean().item() - model.loss(windows)) < 1e-5
-    said = subprocess.run(["moec", "generate", folder + "/run", "--prompt", "the", "-n", "9", "--temperature", "0"],
+    output = subprocess.run(["moec", "generate", folder + "/run", "--prompt", "the", "-n", "9", "--temperature", "0"],
                           capture_output=True, check=True).stdout.decode()
-    assert "the" + moec.load(folder + "/run").generate("the", tokens=9) == said
+    assert "the" + moec.load(folder + "/run").generate("the", tokens=9) == output
     model.save(folder + "/saved.safetensors")
     assert moec.load(folder + "/saved.safetensors").loss(windows) == model.loss(windows)
     for wrong in (lambda: moec.load(folder + "/nothing"), lambda: moec.Model(spec="model m = nothing {}")):
@@ -91,10 +91,10 @@ class Training:
     def __init__(self, model, text):
         self.model, self.text, self.losses = model, text, []
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-        self.chance = torch.Generator().manual_seed(3)
+        self.generator = torch.Generator().manual_seed(3)
 
     def step(self):
-        start = torch.randint(len(self.text) - CONTEXT - 1, (BATCH, 1), generator=self.chance)
+        start = torch.randint(len(self.text) - CONTEXT - 1, (BATCH, 1), generator=self.generator)
         window = self.text[start + torch.arange(CONTEXT + 1)]
         loss = functional.cross_entropy(self.model(window[:, :-1]).flatten(0, 1), window[:, 1:].flatten())
         self.optimizer.zero_grad()
@@ -150,12 +150,12 @@ def layers():
         if not name.startswith("layer."):
             parameter.data.copy_(first.get_parameter(name).data)
     mine, its = Training(first, text), Training(second, text)
-    good = faster("a step", mine.step, its.step, 20, 10)
+    ok = faster("a step", mine.step, its.step, 20, 10)
     apart = max(abs(a - b) for a, b in zip(mine.losses, its.losses))
     print(f"loss {mine.losses[0]:.4f} -> {mine.losses[-1]:.4f}, the twin's {its.losses[-1]:.4f}; at most {apart:.1e} apart")
     assert apart < 5e-3 and mine.losses[-1] < mine.losses[0] - 1
     alone = lambda one: lambda: torch.autograd.grad(one(x), [x, *one.parameters()], dy)
-    assert faster("the layer alone", alone(layer), alone(twin), 20, 10) and good, "slower than its twin"
+    assert faster("the layer alone", alone(layer), alone(twin), 20, 10) and ok, "slower than its twin"
 
 
 def differences(layer, x, dy):

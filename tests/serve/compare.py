@@ -24,10 +24,10 @@ def resident():
 
 
 def clients():
-    said = client.completions.create(model=model, prompt="model ", max_tokens=20, temperature=0)
+    answer = client.completions.create(model=model, prompt="model ", max_tokens=20, temperature=0)
     events = list(client.completions.create(model=model, prompt="model ", max_tokens=20, temperature=0, stream=True))
-    assert "".join(e.choices[0].text for e in events) == said.choices[0].text
-    assert events[-1].choices[0].finish_reason == said.choices[0].finish_reason == "length"
+    assert "".join(e.choices[0].text for e in events) == answer.choices[0].text
+    assert events[-1].choices[0].finish_reason == answer.choices[0].finish_reason == "length"
     several = client.completions.create(model=model, prompt=["a", "b"], n=3, seed=1, max_tokens=5, logprobs=2)
     assert [c.index for c in several.choices] == list(range(6))
     for choice in several.choices:
@@ -49,26 +49,26 @@ def clients():
     except openai.NotFoundError:
         pass
     chat = [{"role": "system", "content": "short"}, {"role": "user", "content": "layer"}]
-    said = client.chat.completions.create(model=model, messages=chat, max_tokens=20, temperature=0, logprobs=True, top_logprobs=2)
+    answer = client.chat.completions.create(model=model, messages=chat, max_tokens=20, temperature=0, logprobs=True, top_logprobs=2)
     events = list(client.chat.completions.create(model=model, messages=chat, max_tokens=20, temperature=0, stream=True))
-    assert "".join(e.choices[0].delta.content or "" for e in events) == said.choices[0].message.content
-    assert len(said.choices[0].logprobs.content) == said.usage.completion_tokens
+    assert "".join(e.choices[0].delta.content or "" for e in events) == answer.choices[0].message.content
+    assert len(answer.choices[0].logprobs.content) == answer.usage.completion_tokens
     print("the openai client: text, chats, events, log-probabilities, errors")
 
 
 def evaluators():
     """A task of 60 questions about the next word."""
-    chance = random.Random(1)
+    generator = random.Random(1)
     with open(f"{folder}/text", encoding="utf-8", errors="ignore") as text:
         words = re.findall(r"[a-z_]+", text.read())
     # A word and its letters in another order.
-    mixed = lambda word: "".join(chance.sample(word, len(word)))
+    mixed = lambda word: "".join(generator.sample(word, len(word)))
     with open(f"{folder}/questions.jsonl", "w") as file:
         for _ in range(60):
-            place = next(i for i in iter(lambda: chance.randrange(20, len(words)), None) if len(words[i]) > 3)
-            choices = [words[place]] + [mixed(words[place]) + chance.choice(["", "e"]) for _ in range(3)]
-            order = chance.sample(range(4), 4)
-            print(json.dumps({"context": " ".join(words[place - 12:place]), "words": [choices[i] for i in order],
+            position = next(i for i in iter(lambda: generator.randrange(20, len(words)), None) if len(words[i]) > 3)
+            choices = [words[position]] + [mixed(words[position]) + generator.choice(["", "e"]) for _ in range(3)]
+            order = generator.sample(range(4), 4)
+            print(json.dumps({"context": " ".join(words[position - 12:position]), "words": [choices[i] for i in order],
                               "choices": [" " + choices[i] for i in order], "answer": order.index(0)}), file=file)
     with open(f"{folder}/next_word.yaml", "w") as file:
         file.write(f"""task: next_word
@@ -103,18 +103,18 @@ async def good(number):
     stream = number % 3 == 0
     body = json.dumps({"prompt": "layer " + "x" * (number % 40), "max_tokens": 30, "stream": stream, "seed": number}).encode()
     writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    said = await asyncio.wait_for(reader.read(), 60)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
-    if b" 429 " in said[:20]:
+    if b" 429 " in answer[:20]:
         await asyncio.sleep(1)
         return await good(number)
-    assert b" 200 " in said[:20], said[:300]
-    assert (b"[DONE]" if stream else b'"usage"') in said
+    assert b" 200 " in answer[:20], answer[:300]
+    assert (b"[DONE]" if stream else b'"usage"') in answer
     return 1
 
 
 async def slow(number):
-    """Sends a request byte by byte, or reads nothing of an answer."""
+    """Sends a request byte by byte, or does not read the answer."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         if number % 2:

@@ -34,4 +34,5 @@ refuse() {
     got=$(curl -sS -m 20 -w ' %{http_code}' -H "$json" "$@")
     has "$*" "$got" "$part"
     same "status of $*" "${got##* }" "$status"
+    case $got in *'"error":'*'"code":null'*) wrong "an error without a code: $got" ;; esac
 }

@@ -1,10 +1,9 @@
-/* cublaslt: stands in for cuBLASLt where there is no GPU: the calls that the runtime makes, done with loops over the
- * simulated device's memory. It is strict where the library is: layouts, alignments, workspaces, algorithms that it gave.
+/* cublaslt: a replacement for cuBLASLt without a GPU: the functions that the runtime calls, as loops over the memory of the
+ * simulated device. Like the library, it checks layouts, alignments, workspaces and algorithms.
  *
- * Every product has two algorithms; the first takes far longer. STAND_IN_LOG names a file that gets a line for each product:
- * the number of the algorithm and that of the epilogue, "added" where another matrix than the result is added,
- * "scaled" where there is a factor. With
- * STAND_IN_FAILS it takes every product and makes none.
+ * Every product has two algorithms; the first is much slower. STAND_IN_LOG names a log file with one line per product: the
+ * numbers of the algorithm and of the epilogue, "added" if the addend is not the result matrix, "scaled" if there is a factor.
+ * With STAND_IN_FAILS it accepts every product and fails to compute it.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -41,7 +40,7 @@ typedef struct Preference {
 } Preference;
 
 typedef struct Choice {
-    uint64_t algorithm[8]; /* mark, number, alignment */
+    uint64_t algorithm[8]; /* magic number, number, alignment */
     size_t workspace;
     int status;
     float waves;
@@ -59,7 +58,7 @@ typedef struct Job {
     struct Job *before;
 } Job;
 
-static Job *jobs; /* all of them, as long as a graph may want one: until the library is left */
+static Job *jobs; /* all jobs; graphs may use them until the library is unloaded */
 
 /* ---- descriptions ---- */
 
@@ -146,7 +145,7 @@ int cublasLtMatmulPreferenceDestroy(Preference *preference) {
 
 /* ---- algorithms ---- */
 
-/* An epilogue that there is, with all that it needs. Matrices that are kept begin each line at a multiple of 16 bytes. */
+/* True for a supported epilogue with all its operands. The lines of saved matrices start at multiples of 16 bytes. */
 static int can_end(const Product *product, const Layout *d) {
     uint32_t epilogue = product->epilogue;
     int known = epilogue == NONE || epilogue == BIAS || epilogue == GELU_BACK || (epilogue & ~(uint32_t)(BIAS | KEEP)) == GELU;
@@ -156,7 +155,7 @@ static int can_end(const Product *product, const Layout *d) {
     return known && bias && kept && (epilogue == NONE || d->batch == 1);
 }
 
-/* The shapes fit together. */
+/* True if the shapes match. */
 static int fits(const Product *product, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
     uint64_t m = product->transposed[0] ? a->columns : a->rows, k = product->transposed[0] ? a->rows : a->columns;
     uint64_t inner = product->transposed[1] ? b->columns : b->rows, n = product->transposed[1] ? b->rows : b->columns;
@@ -223,7 +222,7 @@ static float operand(const Job *job, const Layout *layout, const char *data, int
     return job->product.compute == COMPUTE_BF16 ? rounded(value) : value;
 }
 
-/* What the epilogue makes of a sum. */
+/* Applies the epilogue to a sum. */
 static float ended(const Job *job, int64_t row, int64_t column, float x) {
     const Product *product = &job->product;
     if (product->epilogue & BIAS) x += element(product->bias, job->d.type, row);
@@ -266,7 +265,7 @@ static void run(void *data) {
     for (int batch = 0; batch < job->c.batch; batch++) multiply(job, batch);
 }
 
-/* The driver beside this library: work goes through its stream, so that it can be captured. */
+/* The driver next to this library: work runs in its stream, where it can be captured. */
 static int in_stream(void *stream, Job *job) {
     static int (*launch)(void *, void (*)(void *), void *);
     char path[4096];

@@ -1,5 +1,5 @@
-// cuda_abi: what runtime/device/cuda/cuda_library.h declares of CUDA, held against CUDA's own headers by a compiler. `calls.h` is
-// written by tests/checks/cuda_abi.sh: SAME(part, member, function) for every function that is looked up by its name.
+// cuda_abi: a C++ compiler compares the declarations of runtime/device/cuda/cuda_library.h with CUDA's own headers.
+// tests/checks/cuda_abi.sh writes `calls.h`: SAME(part, member, function) for every function that is looked up by name.
 #define _Alignas(bytes) alignas(bytes)
 #include <cublasLt.h>
 #include <cuda.h>
@@ -10,7 +10,7 @@
 
 #include "device/cuda/cuda_library.h"
 
-// One argument: what a pointer points to is each side's own, and the driver's numbers for device memory stand for pointers, too.
+// One argument: the targets of pointers may differ between both sides, and numbers of device memory count as pointers.
 template <class Ours, class Theirs> constexpr bool same_argument() {
     if (sizeof(Ours) != sizeof(Theirs)) return false;
     return std::is_pointer_v<Ours> || std::is_pointer_v<Theirs> ||
@@ -64,7 +64,7 @@ NUMBER(BLAS_PREFERENCE_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
 NUMBER(BLAS_PREFERENCE_ALIGNMENT_B, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES)
 NUMBER(BLAS_PREFERENCE_ALIGNMENT_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES)
 NUMBER(BLAS_PREFERENCE_ALIGNMENT_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
-// What is written as a number where it stands.
+// Constants that the source contains as numbers.
 NUMBER(1, CU_STREAM_NON_BLOCKING)                 // cuda.c
 NUMBER(0, CU_TENSOR_MAP_INTERLEAVE_NONE)          // cuda_maps.c
 NUMBER(0, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)

@@ -1,5 +1,5 @@
-/* CUDA's runtime for an emitted folder, on the simulated driver: kernels.cu and sums.cuh of the present folder are compiled when
- * the first kernel is launched. The program is linked with -rdynamic and libmoec_sim.so; cuBLASLt declines every product. */
+/* CUDA's runtime for an emitted folder, on the simulated driver. The first launch of a kernel compiles kernels.cu and sums.cuh
+ * of the current folder. The program is linked with -rdynamic and libmoec_sim.so; cuBLASLt declines every product. */
 #include "cuda_runtime.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* cuda_runtime: what blocks_cuda.cu asks of CUDA's runtime, on the simulated driver. Stands in for the header of that name; see
- * cuda_runtime.cpp. */
+/* cuda_runtime: the part of CUDA's runtime that blocks_cuda.cu uses, on the simulated driver. Replaces the header with that
+ * name; see cuda_runtime.cpp. */
 #ifndef CUDA_RUNTIME_H
 #define CUDA_RUNTIME_H
 
@@ -18,7 +18,8 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemsetAsync(void *block, int value, size_t bytes, void *stream);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaFuncSetAttribute(const void *function, int attribute, int value);
-/* function: a kernel of the program that calls, or a string with the name of one of kernels.cu. */
-cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream);
+/* function: a kernel of the calling program, or a string with the name of a kernel of kernels.cu. */
+cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
+                             size_t shared, void *stream);
 
 #endif

@@ -125,9 +125,9 @@ def compare(name, folder):
     theirs = logits_of(model, [row[:CONTEXT] for row in tokens])
     error = (ours - theirs).abs().max().item() / theirs.abs().max().item()
     begin = tokens[0][:9]
-    said = moec("generate", folder / "run", "--token-ids", "--prompt", " ".join(map(str, begin)), "-n", "30",
+    output = moec("generate", folder / "run", "--token-ids", "--prompt", " ".join(map(str, begin)), "-n", "30",
                 "--temperature", "0", "--set", f"train.context_length={CONTEXT}").split()
-    assert name in GROWS or list(map(int, said)) == greedy(model, begin, 30), "another text"
+    assert name in GROWS or list(map(int, output)) == greedy(model, begin, 30), "another text"
     moec("export", folder / "run", "--format", name.split("-")[0], "--out", folder / "again")
     before, after = {}, load_file(folder / "again" / "model.safetensors")
     for file in (folder / "theirs").glob("*.safetensors"):
@@ -146,12 +146,12 @@ def main():
     for name in sys.argv[1:] or FAMILIES:
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
-            good = compare(name, folder)
+            ok = compare(name, folder)
         except Exception as error:  # continue with the other families
             print(f"{name}: {type(error).__name__}: {error}")
-            good = False
+            ok = False
         shutil.rmtree(folder)
-        if not good:
+        if not ok:
             failed.append(name)
     print(f"{len(failed)} failed: {' '.join(failed)}" if failed else "all agree")
     return 1 if failed else 0

@@ -120,9 +120,9 @@ def read_by_llama(path):
 def theirs(path, prompt, count):
     """The greedy text of llama.cpp, its tokens, and the log-probabilities [position, token]."""
     server = read_by_llama(path)
-    said = server.handle_completions({"prompt": prompt, "max_tokens": count, "temperature": 0, "logprobs": VOCABULARY,
+    result = server.handle_completions({"prompt": prompt, "max_tokens": count, "temperature": 0, "logprobs": VOCABULARY,
                                       "ignore_eos": True})
-    choice = said["choices"][0]
+    choice = result["choices"][0]
     places = choice["logprobs"]["content"]
     table = numpy.full((len(places), VOCABULARY), numpy.nan)
     for i, place in enumerate(places):

@@ -1,5 +1,5 @@
-/* A program for devices, compiled and loaded on the simulated device with memory of its own. The program that includes
- * this has included cmocka. BUILD is where libmoec_sim.so stands. */
+/* A CUDA program, compiled and loaded on the simulated device with separate memory. The including program includes cmocka
+ * first. BUILD is the folder of libmoec_sim.so. */
 #ifndef LOADED_CUDA_H
 #define LOADED_CUDA_H
 
@@ -8,7 +8,7 @@
 
 #include "loaded_text.h"
 
-/* VARIANT in the environment, the ending of a name: kernels that have this variant, and take no maps, are launched in it. */
+/* VARIANT in the environment, a suffix: kernels with this variant and without tensor maps are launched in it. */
 static const char *wanted_variant;
 static int in_variant;
 
@@ -156,7 +156,7 @@ static void zero(void *self, void *memory, size_t bytes) {
     assert_int_equal(cuda.cuMemsetD8Async(memory, 0, bytes, NULL), 0);
 }
 
-/* Nothing may count on what memory held before: `fill` stands in it. */
+/* Programs must not depend on the initial content of memory: `fill` is in it. */
 static void *block(size_t bytes, unsigned char fill) {
     void *memory;
     assert_int_equal(cuda.cuMemAlloc_v2(&memory, bytes ? bytes : 4), 0);

@@ -1,11 +1,12 @@
-/* A text of C, compiled and loaded. The program that includes this has included cmocka. */
+/* A C text, compiled and loaded. The including program includes cmocka first. */
 #ifndef LOADED_TEXT_H
 #define LOADED_TEXT_H
 
 #include <dlfcn.h>
 #include <unistd.h>
 
-/* As a shared object in a folder of its own, with warnings as errors; mode: of dlopen, besides. */
+/* As a shared object in a separate folder, with warnings as errors; mode: additional flags of
+ * dlopen. */
 static inline void *load_text(const char *text, const char *flags, int mode) {
     char folder[] = "/tmp/moec-test-emit-XXXXXX", command[2048];
     assert_non_null(mkdtemp(folder));

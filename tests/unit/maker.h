@@ -1,4 +1,5 @@
-/* maker: programs made by hand, in few words. Include after cmocka.h; every function is static. */
+/* maker: short functions to build programs by hand. Include after cmocka.h; every function is
+ * static. */
 #ifndef MAKER_H
 #define MAKER_H
 
@@ -50,7 +51,7 @@ static inline Expr *plus(Maker *maker, Expr *a, Expr *b) {
     return apply(maker, OP_ADD, a, b);
 }
 
-/* target = value, nothing summed. */
+/* target = value, without a sum. */
 static inline void set(Maker *maker, Expr *target, Expr *value) {
     statement_loop(maker->program, maker->block, target, false, REDUCE_NONE, NULL, 0, value,
                    nowhere);

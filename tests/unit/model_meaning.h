@@ -1,5 +1,5 @@
-/* model_meaning: the meaning of a random model in double precision, and comparisons with it: values within limits or within the
- * effect of noise, derivatives against differences of the loss. Every function is static. */
+/* model_meaning: the interpretation of a random model in double precision, and comparisons with it. Values are compared within
+ * limits or within the effect of noise, derivatives with differences of the loss. Every function is static. */
 #ifndef MODEL_MEANING_H
 #define MODEL_MEANING_H
 
@@ -16,22 +16,22 @@
 enum { PARTS = 2, NOISES = 6 };
 
 static const double result_limit = 1e-5, gradient_limit = 1e-4, noise = 4 * 0x1p-24;
-/* A result that is next to nothing beside those compared together is held against this share of the largest: the gradient of
- * a key's bias is 0 and leaves nothing but roundings of its terms. */
+/* A result that is tiny compared with its group is compared with this fraction of the largest one. Example: the gradient of a
+ * key bias is 0 and consists of rounding errors of its terms. */
 static const double least_share = 1e-3;
-/* A few samples of noise do not find the most that it does. */
+/* A few samples of noise do not reach its maximum effect. */
 static const double beyond_samples = 2;
-/* Noise that moves a result further than this has turned a choice of the largest around: nothing can be said then. */
+/* Noise with a larger effect than this has changed a maximum selection: the result is undecided. */
 static const double undecided_limit = 1e-2;
 
 /* ---- one model ---- */
 
-/* A program in double precision, as it is and with noise. */
+/* An interpreted program in double precision, exact and with noise. */
 typedef struct Meaning {
     MoecProgram *program;
     MoecInterpreter *exact, *noisy[NOISES];
     int parts;
-    double largest; /* norm of the results that are compared together, gradients */
+    double largest; /* norm of the results of one group: gradients */
 } Meaning;
 
 typedef struct Trial {
@@ -42,7 +42,7 @@ typedef struct Trial {
     int32_t *windows; /* [part, batch, context + 1] */
     char problem[256];
     double
-        amplified; /* largest error beyond its limit that noise explains, of the norm or of the largest gradient's */
+        amplified; /* largest error above its limit within the noise, relative to the norm or to the largest gradient */
     int undecided;
 } Trial;
 
@@ -59,15 +59,15 @@ static size_t window_tokens(const Spec *spec) {
     return (size_t)(spec->batch * (spec->context + 1));
 }
 
-/* ---- the meaning ---- */
+/* ---- interpretation ---- */
 
-/* A direction in the space of all parameters, by the index of a number in their block. */
+/* A direction in the space of all parameters, by the index of an element in its block. */
 static double direction(size_t index) {
     Random random = {index + 77};
     return spread(&random);
 }
 
-/* `moved`: by so much along the direction. */
+/* `moved`: distance along the direction. */
 static void set_moved(MoecInterpreter *eval, const PublicTensor *tensors, int count,
                       const float *block, double moved) {
     for (int i = 0; i < count; i++) {
@@ -90,9 +90,9 @@ static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
     double *tokens = memory_new(sizeof *tokens * count),
            *targets = memory_new(sizeof *targets * count);
     for (size_t i = 0; i < count; i++) {
-        size_t place = i / context * (context + 1) + i % context;
-        tokens[i] = windows[place];
-        targets[i] = windows[place + 1];
+        size_t index = i / context * (context + 1) + i % context;
+        tokens[i] = windows[index];
+        targets[i] = windows[index + 1];
     }
     moec_interpreter_set(eval, "tokens", tokens, count);
     moec_interpreter_set(eval, "targets", targets, count);
@@ -100,20 +100,20 @@ static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
     free(targets);
 }
 
-/* Inputs other than tokens: numbers in -1 .. 1, classes. */
-static double input_value(const MoecTensor *input, int part, size_t place) {
-    Random random = {(uint64_t)part * 1000003 + place};
+/* Inputs other than tokens: numbers in -1 .. 1, class labels. */
+static double input_value(const MoecTensor *input, int part, size_t index) {
+    Random random = {(uint64_t)part * 1000003 + index};
     draw(&random);
     if (input->is_int) return (double)between(&random, 0, input->vocabulary - 1);
     return (double)(float)spread(&random);
 }
 
-/* 0: its tokens, 1: the ones after, of the windows; -1: no part of them. */
+/* 0: the tokens of the sequences, 1: their targets; -1: other inputs. */
 static int window_part(const MoecTensor *input) {
     return !strcmp(input->name, "tokens") ? 0 : !strcmp(input->name, "targets") ? 1 : -1;
 }
 
-/* Numbers, classes and further texts. */
+/* Numbers, class labels and further texts. */
 static int is_example(const MoecTensor *input) {
     return input->input != MOEC_INPUT_SCALAR && window_part(input) < 0;
 }
@@ -130,7 +130,7 @@ static void set_examples(MoecInterpreter *eval, const MoecGraphEntry *graph, int
     }
 }
 
-/* tokens or targets [batch, context] of the windows [batch, context + 1]. */
+/* tokens or targets [batch, context] of the sequences [batch, context + 1]. */
 static void set_window(const Trial *trial, int32_t *to, int part, int ahead) {
     const long context = trial->spec->context;
     const int32_t *windows = trial->windows + (size_t)part * window_tokens(trial->spec);
@@ -151,8 +151,8 @@ static void set_call(const Trial *trial, Call *call, int part) {
     }
 }
 
-/* A run over all micro-batches, of which the last one of a step moves states; seed 0: without noise. `moved`: with parameters
- * so far along the direction. */
+/* Runs all micro-batches; the last one of a step updates states. seed 0: without noise. `moved`: distance of the parameters
+ * along the direction. */
 static MoecInterpreter *run_moved(Trial *trial, const Meaning *meaning, uint64_t seed,
                                   double moved) {
     MoecInterpreter *eval = moec_interpreter_new(trial->compiler, meaning->program);
@@ -179,7 +179,7 @@ static int define(Trial *trial, Meaning *meaning, MoecGraph graph) {
     *meaning = (Meaning){.parts = graph == MOEC_TRAIN ? PARTS : 1};
     meaning->program = moec_define(trial->compiler, graph, 0, 0, 0);
     if (!meaning->program)
-        return fail(trial, "it has no meaning: %s", moec_reports(trial->compiler));
+        return fail(trial, "the interpreter rejects it: %s", moec_reports(trial->compiler));
     meaning->exact = run_meaning(trial, meaning, 0);
     return 1;
 }
@@ -191,7 +191,7 @@ static void forget(Meaning *meaning) {
 
 /* ---- comparison ---- */
 
-/* A result of a program: `count` numbers from `start` of the `total` under that name. */
+/* A result of a program: `count` numbers from `start` of the `total` with that name. */
 typedef struct Result {
     const char *name;
     size_t total, start, count;
@@ -218,7 +218,7 @@ static double distance(const double *a, const double *b, const Result *result) {
     return sqrt(squares);
 }
 
-/* How far noise carries the result, as a distance. */
+/* Effect of noise on the result, as a distance. */
 static double amplified(Trial *trial, Meaning *meaning, const Result *result,
                         const double *expected) {
     double most = 0;
@@ -232,7 +232,7 @@ static double amplified(Trial *trial, Meaning *meaning, const Result *result,
     return most;
 }
 
-/* A program may not have the result at all, the gradient of a weight that nothing reads. */
+/* A program may lack the result: the gradient of a weight that no statement reads. */
 static int compare(Trial *trial, Meaning *meaning, Result result, const float *actual,
                    double limit) {
     double *expected = values_of(meaning->exact, &result);
@@ -241,23 +241,23 @@ static int compare(Trial *trial, Meaning *meaning, Result result, const float *a
     for (size_t i = 0; i < result.count; i++) wide[result.start + i] = (double)actual[i];
     double error = distance(wide, expected, &result), norm = norm_of(expected, &result),
            allowed = limit * fmax(norm, least_share * meaning->largest);
-    int good = error <= allowed;
-    if (!good && isfinite(error)) {
+    int ok = error <= allowed;
+    if (!ok && isfinite(error)) {
         double moved = amplified(trial, meaning, &result, expected);
         double scale = norm > meaning->largest ? norm : meaning->largest;
         int undecided = !(moved <= undecided_limit * scale);
-        good = undecided || error <= allowed + beyond_samples * moved;
+        ok = undecided || error <= allowed + beyond_samples * moved;
         trial->undecided |= undecided;
-        if (good && !undecided && error > trial->amplified * scale)
+        if (ok && !undecided && error > trial->amplified * scale)
             trial->amplified = error / scale;
-        if (!good)
+        if (!ok)
             fail(trial, "%s is off by %.2e of %.3e; noise moves it by %.2e", result.name, error,
                  norm, moved);
-    } else if (!good)
+    } else if (!ok)
         fail(trial, "%s is not finite", result.name);
     free(wide);
     free(expected);
-    return good;
+    return ok;
 }
 
 static double largest_norm(const Meaning *meaning, const char *prefix, const PublicTensor *tensors,
@@ -277,26 +277,26 @@ static double largest_norm(const Meaning *meaning, const char *prefix, const Pub
 
 static int compare_all(Trial *trial, Meaning *meaning, const char *prefix,
                        const PublicTensor *tensors, int count, const float *block, double limit) {
-    int good = 1;
+    int ok = 1;
     meaning->largest = largest_norm(meaning, prefix, tensors, count);
-    for (int i = 0; i < count && good; i++) {
+    for (int i = 0; i < count && ok; i++) {
         char *name = memory_format("%s%s", prefix, tensors[i].name);
         Result result = {name, tensors[i].count, 0, tensors[i].count};
-        good = compare(trial, meaning, result, block + tensors[i].offset / sizeof(float), limit);
+        ok = compare(trial, meaning, result, block + tensors[i].offset / sizeof(float), limit);
         free(name);
     }
-    return good;
+    return ok;
 }
 
 static int compare_outputs(Trial *trial, Meaning *meaning, Call *call) {
-    int good = 1;
-    for (int i = 0; i < call->graph->output_count && good; i++) {
+    int ok = 1;
+    for (int i = 0; i < call->graph->output_count && ok; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
         size_t count = tensor_count(output);
-        good = compare(trial, meaning, (Result){output->name, count, 0, count}, call_get(call, i),
+        ok = compare(trial, meaning, (Result){output->name, count, 0, count}, call_get(call, i),
                        result_limit);
     }
-    return good;
+    return ok;
 }
 
 /* ---- derivatives ---- */
@@ -307,7 +307,7 @@ static double number_in(MoecInterpreter *eval, const char *name) {
     return value;
 }
 
-/* The loss and all that is added to it, of the last micro-batch. */
+/* The loss with all auxiliary losses, of the last micro-batch. */
 static double whole_loss(const Spec *spec, MoecInterpreter *eval) {
     double sum = number_in(eval, "loss");
     for (const char *at = spec->text; (at = strstr(at, "  aux ")); at++) {
@@ -318,7 +318,7 @@ static double whole_loss(const Spec *spec, MoecInterpreter *eval) {
     return sum;
 }
 
-/* The loss's slope along the direction by differences, in one micro-batch. */
+/* The slope of the loss along the direction by differences, in one micro-batch. */
 static double slope_of(Trial *trial, const Meaning *training, double step) {
     double loss[2];
     for (int side = 0; side < 2; side++) {
@@ -329,8 +329,9 @@ static double slope_of(Trial *trial, const Meaning *training, double step) {
     return (loss[1] - loss[0]) / (2 * step);
 }
 
-/* The derived gradient against differences of the loss, both in double precision: the interpreter cannot show a wrong
- * derivation, since both sides run it. A step that crosses an edge of a largest value or a choice is taken again, smaller. */
+/* The derived gradient against differences of the loss, both in double precision. A comparison with the interpreter cannot find
+ * a wrong derivation, because both sides run it. A step across a discontinuity of a maximum or a selection is repeated with a
+ * smaller size. */
 static int check_derivation(Trial *trial) {
     static const double steps[] = {1e-6, 1e-7, 3e-8}, limit = 1e-4;
     if (!trial->spec->differentiable) return 1;
@@ -350,12 +351,12 @@ static int check_derivation(Trial *trial) {
         free(name);
     }
     moec_interpreter_free(eval);
-    int good = 0;
-    for (int i = 0; i < 3 && !good; i++) {
+    int ok = 0;
+    for (int i = 0; i < 3 && !ok; i++) {
         slope = slope_of(trial, &training, steps[i]);
-        good = fabs(slope - derived) <= limit * sqrt(size);
+        ok = fabs(slope - derived) <= limit * sqrt(size);
     }
-    return good ||
+    return ok ||
            fail(trial, "the slope of the loss is %.9e, its derivative %.9e", slope, derived);
 }
 

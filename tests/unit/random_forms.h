@@ -36,8 +36,8 @@ static int form_axis(Forms *forms, unsigned without) {
 
 /* ---- reads ---- */
 
-/* A subscript for a dimension of the axis by the indices of `in`: as a rule the index itself where
- * it is there, else an affine expression of one or two indices, which may leave the axis. */
+/* A subscript for a dimension of the axis by the indices of `in`: usually the index itself if it exists, else an affine
+ * expression of one or two indices, which may be out of bounds. */
 static void add_subscript(Forms *forms, int axis, unsigned in) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
@@ -102,7 +102,7 @@ static void add_read(Forms *forms, unsigned in, int sequence) {
     add(forms->spec, "]");
 }
 
-/* Is the index a word of the text from `start` on? */
+/* True if the index is a word of the text from `start` on. */
 static int mentions(const Forms *forms, size_t start, int axis) {
     const char letter = form_axes[axis][0], *text = forms->spec->text;
     for (size_t i = start; i < forms->spec->length; i++)
@@ -268,7 +268,7 @@ static void form_convolution(Forms *forms) {
     finish(forms, "]");
 }
 
-/* Queries, keys and values of axes of their own, which the operands slice. */
+/* Queries, keys and values with separate axes, which the operands slice. */
 static void form_attention(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
@@ -309,7 +309,7 @@ static void form_attention(Forms *forms) {
     finish(forms, "");
 }
 
-/* A linear state that products read, or one that is not. */
+/* A linear state that products read, or a nonlinear state. */
 static void form_scan(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
@@ -344,7 +344,7 @@ static void form_scan(Forms *forms) {
     finish(forms, "");
 }
 
-/* Chosen entries of scores, sliced or whole, with a routed product. */
+/* Selected entries of scores, sliced or whole, with a routed product. */
 static void form_route(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
@@ -400,8 +400,8 @@ static void form_applied(Forms *forms) {
     finish(forms, "");
 }
 
-/* Statements without a result that later ones read, or decided before the run; # is a number. The
- * first OTHER_CAUSAL keep a causal model causal. */
+/* Statements without a result for later ones, or decided at compile time; # is a number. The first OTHER_CAUSAL keep a causal
+ * model causal. */
 static const char *const other_statements[] = {
     "  state m#[d] = 0.1\n  update m#[d] = 0.9 * m#[d] + 0.1 * (mean[batch, s] x[s, d])\n"
     "  x[s, d] = x[s, d] - m#[d]\n",
@@ -503,7 +503,7 @@ static void (*const form_makers[])(Forms *) = {
     form_softmax, form_slice,       form_slice,   form_attention, form_scan,
     form_route,   form_convolution, form_applied, form_other,     form_other};
 
-/* y adds a mean of every tensor of the sequence, so that gradients reach all. */
+/* y adds a mean of every tensor of the sequence: gradients reach all tensors. */
 static void add_end(Forms *forms) {
     Spec *spec = forms->spec;
     add(spec, "  y[s, d] = x[s, d]");
@@ -555,10 +555,10 @@ static void make_forms(Spec *spec, uint64_t seed) {
     add_training(spec);
 }
 
-/* ---- which forms a text has ---- */
+/* ---- forms of a text ---- */
 
 typedef struct Form {
-    const char *name, *sign; /* a text that only this form has */
+    const char *name, *sign; /* a substring that only this form has */
 } Form;
 
 static const Form form_table[] = {
@@ -634,7 +634,7 @@ static const Form form_table[] = {
 
 enum { FORM_COUNT = sizeof form_table / sizeof *form_table };
 
-/* Adds 1 to the count of each form that the text has. */
+/* Adds 1 to the count of each form in the text. */
 static void forms_count(const char *text, long *counts) {
     for (int i = 0; i < FORM_COUNT; i++) counts[i] += strstr(text, form_table[i].sign) != NULL;
 }

@@ -1,6 +1,6 @@
-/* random_program: programs in index notation by their numbers: pointwise statements, sums, largest
- * ones, scatters; reads that are shifted, wrapped and gathered. Include after cmocka.h; every
- * function is static. */
+/* random_program: programs in index notation by number: pointwise statements, sums, maxima,
+ * scatters; reads that are shifted, wrapped and gathered. Include after cmocka.h; every function is
+ * static. */
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* PROGRAMS stand in one text. */
+/* One text has PROGRAMS programs. */
 enum { PROGRAMS = 12, STATEMENTS = 14, AXES = 6 };
 
 static double random_number(uint64_t *seed) {
@@ -19,7 +19,7 @@ static double random_number(uint64_t *seed) {
     return (double)(*seed >> 40) / 16777216.0;
 }
 
-/* What emitters and templates call their own variables may be the name of anything in a program. */
+/* Variable names of emitters and templates, which a program may use for anything. */
 static const char *const words[] = {
     "row",  "own",       "from",   "end",  "part",   "hit",     "total",   "before", "n",    "of",
     "lane", "iteration", "column", "sum",  "chunk",  "grouped", "group",   "a",      "b",    "c",
@@ -29,9 +29,9 @@ static const char *const words[] = {
 typedef struct Builder {
     Program *program;
     Axis *axes[AXES];
-    List tensors; /* what may be read */
+    List tensors; /* tensors that may be read */
     List ints;
-    uint64_t seed, names, affine; /* affine: subscripts of their own source; 0 = none */
+    uint64_t seed, names, affine; /* affine: separate random source of subscripts; 0 = none */
 } Builder;
 
 static const Span nowhere;
@@ -52,8 +52,7 @@ static int some_axes(Builder *builder, int count, Axis **axes) {
     return count;
 }
 
-/* Names come from another source than everything else: a program is its number's, whatever it is
- * called. */
+/* Names have a separate random source: the program of a number does not depend on its names. */
 static const char *random_word(Builder *builder) {
     return words[(long)(random_number(&builder->names) * (double)(sizeof words / sizeof *words))];
 }
@@ -68,7 +67,7 @@ static Tensor *any(Builder *builder, const List *list) {
     return list->items[dice(builder, list->count)];
 }
 
-/* Some place of an axis: ((index * a + b) * c + d) % size, with numbers of any size, which wrap. */
+/* An index of an axis: ((index * a + b) * c + d) % size, with numbers of any size, which wrap. */
 static Expr *hashed_sub(Builder *builder, Expr *plain, const Axis *axis) {
     static const double numbers[] = {3,          1000003,       2147483648.0,     16777619,
                                      2166136261, 1099511627776, 9007199254740991, -2654435761.0};
@@ -96,8 +95,8 @@ static Expr *times(Program *program, Expr *a, long number) {
     return expr_apply(program, OP_MUL, a, expr_number(program, (double)number), NULL);
 }
 
-/* An affine subscript by any loops: slices that fit the axis or leave it, reversals, steps of two,
- * and an axis in parts. */
+/* An affine subscript by any loop variables: slices inside the axis or beyond it, reversals,
+ * strides of two, and split axes. */
 static Expr *affine_sub(Builder *builder, Index **indices, const Axis *axis) {
     Program *program = builder->program;
     Index *present[AXES], *index;
@@ -130,7 +129,7 @@ static Expr *affine_sub(Builder *builder, Index **indices, const Axis *axis) {
 
 static Expr *random_plain_sub(Builder *builder, Index **indices, Axis *axis);
 
-/* A subscript of an axis: an affine one, else as below. */
+/* A subscript of an axis: affine, or as below. */
 static Expr *random_sub(Builder *builder, Index **indices, Axis *axis) {
     Expr *other = random_plain_sub(builder, indices, axis);
     if (!builder->affine || affine_dice(builder, 4)) return other;
@@ -138,7 +137,7 @@ static Expr *random_sub(Builder *builder, Index **indices, Axis *axis) {
     return affine ? sub_over(builder->program, affine, axis) : other;
 }
 
-/* Its index, a shifted, wrapped, hashed or gathered one, or a number. */
+/* The index itself; a shifted, wrapped, hashed or gathered index; or a number. */
 static Expr *random_plain_sub(Builder *builder, Index **indices, Axis *axis) {
     Program *program = builder->program;
     Index *index = NULL;
@@ -179,7 +178,7 @@ static Expr *random_read(Builder *builder, Index **indices) {
     return expr_read(builder->program, tensor, subs);
 }
 
-/* One of the operations, as often as their table says. */
+/* One of the operations, with the frequency of its table. */
 static OpCode random_op(Builder *builder) {
     int weights = 0, op = 0;
     for (int i = 0; i < OP_COUNT; i++) weights += op_table[i].weight;
@@ -197,7 +196,7 @@ static Expr *random_value(Builder *builder, Index **indices, int depth) {
     return expr_apply(builder->program, op, args[0], args[1], args[2]);
 }
 
-/* A product of two reads as a rule, for the recognition of contractions. */
+/* Usually a product of two reads, for the recognition of contractions. */
 static Expr *random_sum(Builder *builder, Index **indices) {
     if (dice(builder, 3) == 0) return random_value(builder, indices, 2);
     Expr *a = random_read(builder, indices);
@@ -226,10 +225,10 @@ static void random_statement(Builder *builder, Block *block, bool output) {
     }
     Expr *value = reduced_count ? random_sum(builder, indices) : random_value(builder, indices, 3);
     Reduction reduction = !reduced_count ? REDUCE_NONE : dice(builder, 4) ? REDUCE_SUM : REDUCE_MAX;
-    /* Which entry is the largest must not hang on how its value is rounded. */
+    /* The index of the maximum must not depend on rounding. */
     if (reduction == REDUCE_MAX && program->graph == GRAPH_TRAIN)
         value = random_read(builder, indices);
-    /* Scaled, so that sums of sums stay small. */
+    /* Scaled: sums of sums stay small. */
     if (reduction == REDUCE_SUM && dice(builder, 3) == 0)
         value = expr_apply(program, OP_TANH, value, NULL, NULL);
     statement_loop(program, block, expr_read(program, target, subs), false, reduction, reduced,
@@ -244,20 +243,20 @@ static void random_statement(Builder *builder, Block *block, bool output) {
     list_push(program->arena, &builder->tensors, target);
 }
 
-/* zero[...] = 0; zero[..., table[i], ...] += value: two places may be the same. */
+/* zero[...] = 0; zero[..., table[i], ...] += value: two indices may be equal. */
 static void random_scatter(Builder *builder, Block *block) {
     Program *program = builder->program;
     Tensor *target = random_tensor(builder, ROLE_OUTPUT, TYPE_REAL, 1 + (int)dice(builder, 3));
     Tensor *table = any(builder, &builder->ints);
     Index *indices[AXES] = {NULL}, *from = index_new(program, "from", table->axes[0]);
-    Expr *zero[MAX_RANK], *subs[MAX_RANK], *place = expr_index(program, from);
+    Expr *zero[MAX_RANK], *subs[MAX_RANK], *index_read = expr_index(program, from);
     int at = (int)dice(builder, target->rank);
     for (int i = 0; i < target->rank; i++) {
         Index *index = index_new(program, target->axes[i]->name, target->axes[i]);
         zero[i] = subs[i] = expr_index(program, index);
         if (i != at) indices[i] = index;
     }
-    subs[at] = expr_read(program, table, &place);
+    subs[at] = expr_read(program, table, &index_read);
     indices[at] = from;
     statement_loop(program, block, expr_read(program, target, zero), false, REDUCE_NONE, NULL, 0,
                    expr_number(program, 0), nowhere);
@@ -309,7 +308,7 @@ static void add_given(Builder *builder, int number) {
     }
 }
 
-/* An output of one operation on three parameters, or on its place. */
+/* An output of one operation on three parameters, or on its index. */
 static void add_operation(Program *program, OpCode op, Axis *axis, Tensor *const given[3]) {
     Index *index = index_new(program, "i", axis);
     Expr *args[3] = {expr_number(program, op), expr_index(program, index), NULL};
@@ -338,7 +337,7 @@ static void add_operations(Builder *builder) {
     for (int op = 0; op < OP_COUNT; op++) add_operation(program, (OpCode)op, axis, given);
 }
 
-/* Every other one with the gradient of its outputs. Number 0 has all operations. */
+/* Every second program has the gradient of its outputs. Number 0 has all operations. */
 static Program *random_program(Arena *arena, int number, bool affine) {
     static const long sizes[] = {1, 2, 3, 5, 7, 16, 33, 70, 130};
     Builder builder = {.seed = (uint64_t)number * 77 + 5,
@@ -364,7 +363,7 @@ static Program *random_program(Arena *arena, int number, bool affine) {
     return builder.program;
 }
 
-/* Numbers `first` and those after it, ready to be emitted. */
+/* The programs from number `first` on, ready to be emitted. */
 static void random_programs(Arena *arena, int first, bool affine, Program **programs) {
     for (int i = 0; i < PROGRAMS; i++) {
         programs[i] = random_program(arena, first + i, affine);
@@ -379,16 +378,16 @@ static int number_from(const char *name, int otherwise) {
     return getenv(name) ? atoi(getenv(name)) : otherwise;
 }
 
-/* ---- what rounding does to them ---- */
+/* ---- effect of rounding ---- */
 
-/* Four roundings of every value, others each time. What that moves by a thousandth has an edge at
- * which it stands: nothing can be said of it. A few samples of noise do not find the most that it
- * does. */
+/* Noise of four rounding errors on every value, new in each sample. A value that it moves by a
+ * thousandth is at a discontinuity, and the result is undecided. A few samples of noise do not
+ * reach its maximum effect. */
 enum { NOISES = 4 };
 static const double noise = 4 * 0x1p-24, undecided_share = 1e-3, beyond_samples = 2;
 
 typedef struct Verdicts {
-    long explained, undecided; /* tensors beyond their limits */
+    long explained, undecided; /* tensors above their limits */
 } Verdicts;
 
 static double distance(const double *one, const double *other, long count) {
@@ -403,8 +402,8 @@ static double length(const double *values, long count) {
     return sqrt(squares);
 }
 
-/* How far noise carries a tensor of a program that `exact` has run; infinite or no number at an
- * edge. */
+/* Effect of noise on a tensor of a program that `exact` has run; infinite or NaN at a
+ * discontinuity. */
 static double carried_by_noise(Program *program, Interpreter *exact, const Tensor *tensor,
                                uint64_t seed) {
     double most = 0;
@@ -431,8 +430,8 @@ static double carried_by_noise(Program *program, Interpreter *exact, const Tenso
     return most;
 }
 
-/* Whether noise explains that a tensor of a random program is off by `beyond` its limit, where
- * `scale` is of its size. */
+/* True if noise explains that a tensor of a random program exceeds its limit by `beyond`; `scale`
+ * is the magnitude of the tensor. */
 static bool noise_explains(Program *program, Interpreter *exact, const Tensor *tensor,
                            uint64_t seed, double beyond, double scale, Verdicts *verdicts) {
     if (strcmp(program->name, "random") != 0) return false;
@@ -445,7 +444,7 @@ static bool noise_explains(Program *program, Interpreter *exact, const Tensor *t
 }
 
 static void print_verdicts(const Verdicts *verdicts) {
-    print_message("beyond a limit as noise explains: %ld tensors; undecided: %ld\n",
+    print_message("above a limit within noise: %ld tensors; undecided: %ld\n",
                   verdicts->explained, verdicts->undecided);
 }
 

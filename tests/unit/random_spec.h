@@ -1,7 +1,7 @@
-/* random_spec: a seed to the text of a model.
+/* random_spec: the text of a model from a seed.
  *
- * Sizes that divide nothing evenly, uneven heads, gates, routes inside routes, and a layer of random equations. What a spec
- * holds follows from its seed alone. Every function is static.
+ * Sizes that are not multiples of the tiles, uneven heads, gates, nested routing, and a layer of random equations. The spec
+ * depends only on its seed. Every function is static.
  */
 #ifndef RANDOM_SPEC_H
 #define RANDOM_SPEC_H
@@ -47,9 +47,9 @@ typedef struct Spec {
     size_t length;
     Random random;
     int causal; /* may be decoded */
-    int images; /* reads those instead of tokens */
-    int resets; /* states begin anew where on[s] is 0 */
-    int differentiable; /* its gradient is that of its loss: nothing is stopped */
+    int images; /* reads numbers instead of tokens */
+    int resets; /* states are reset where on[s] is 0 */
+    int differentiable; /* its gradient is that of its loss: no `stop` */
     long context, vocabulary, batch, dim;
 } Spec;
 
@@ -65,7 +65,7 @@ static void add(Spec *spec, const char *format, ...) {
 
 /* ---- a layer of random equations ---- */
 
-/* Right sides over earlier tensors A and B of axes [s,f]; N is the number of the equation, K a number from 1 to 3. */
+/* Right sides with earlier tensors A and B of axes [s,f]; N is the number of the equation, K is 1 to 3. */
 static const char *const causal_sides[] = {
     "tanh(A[s,f]) + B[s,f]",
     "sigmoid(A[s,f]) * B[s,f]",
@@ -101,7 +101,7 @@ static const char *const causal_sides[] = {
     "B[s,f]",
 };
 
-/* The same of which no single step can be decoded. */
+/* The same for equations that cannot be decoded. */
 static const char *const other_sides[] = {
     "A[s + K,f] + 0.5 * B[s,f]",
     "(mean[s] A[s,f]) + B[s,f]",
@@ -139,7 +139,7 @@ static void add_equation(Spec *spec, long i) {
     add(spec, "\n");
 }
 
-/* What a place makes of the state S[f] that the one before left, and of earlier tensors. */
+/* The next value of the state S[f] at a position, from the previous state and earlier tensors. */
 static const char *const state_sides[] = {
     "sigmoid(A[s,f]) * S[f] + B[s,f]",
     "tanh(A[s,f] + 0.5 * S[f])",
@@ -153,7 +153,7 @@ static const char *const state_sides[] = {
     "0.6 * S[f] + (sum[r] (sum[g] S[g] * w[g,r]) * u[r,f]) * 0.1 + B[s,f]",
 };
 
-/* The same of a matrix M[f,r]: linear in it, corrected by what it gives, anything else. */
+/* The same for a matrix M[f,r]: linear in it, corrected by its result, or nonlinear. */
 static const char *const matrix_sides[] = {
     "sigmoid(A[s,f]) * M[f,r] + tanh(B[s,f]) * e[r]",
     "0.9 * M[f,r] + 0.2 * tanh(A[s,f]) * (tanh((sum[g] B[s,g] * w[g,r])) - (sum[g] tanh(A[s,g]) * "
@@ -161,7 +161,7 @@ static const char *const matrix_sides[] = {
     "tanh(0.5 * M[f,r] + A[s,f] * e[r]) + 0.1 * (sum[q] M[f,q])",
 };
 
-/* What a state L[p,r,f] fades by: numbers, factors from 1e-4 to 1, resets; by element of what is read, of what is summed over. */
+/* Decays of a state L[p,r,f]: numbers, factors from 1e-4 to 1, resets; per element of the read or of the summed axis. */
 static const char *const linear_fades[] = {
     "",
     "0.9 * ",
@@ -174,7 +174,7 @@ static const char *const linear_fades[] = {
     "where(r == 0, s % 4 > 0, where(r == 1, 1e-4, exp(-softplus(4 * key[s,p,r])))) * ",
 };
 
-/* The same of its input: outer products, corrected by what the state gives for a key. */
+/* The inputs of that state: outer products, corrected by the result of the state for a key. */
 static const char *const linear_inputs[] = {
     "key[s,p,r] * A[s,f]",
     "0.5 * key[s,p,r] * (A[s,f] - key[s,0,r] * B[s,f]) + tanh(B[s,f]) * e[r]",
@@ -201,7 +201,7 @@ static void add_side(Spec *spec, const char *side, long a, long b) {
     }
 }
 
-/* t<i>[s,f] by a state that recurs linearly and is read by a sum: what is computed by chunks. */
+/* t<i>[s,f] by a linear recurrence whose state is read by a sum: evaluated in chunks. */
 static void add_linear(Spec *spec, Random *random, long i, const char *way) {
     long a = between(random, 0, i - 1), b = between(random, 0, i - 1);
     add(spec, "  axis p = 2\n  key[s,p,r] = 0.6 * tanh((sum[g] t%ld[s,g] * w[g,r]) * (p + 1))\n",
@@ -220,7 +220,7 @@ static void add_linear(Spec *spec, Random *random, long i, const char *way) {
     add(spec, "%s\n", two ? " + 0.1 * (sum[r] G[s,r] * u[r,0])" : "");
 }
 
-/* t<i>[s,f] by a recurrence of one or two states. Drawn apart, so that the rest of a model is what it is without. */
+/* t<i>[s,f] by a recurrence of one or two states. Separate random numbers: the rest of the model does not depend on it. */
 static void add_recurrence(Spec *spec, Random *random, long i) {
     long a = between(random, 0, i - 1), b = between(random, 0, i - 1);
     const char *from = PICK(random, "", " from 0", " from 0.3", " from c[f]");
@@ -243,7 +243,7 @@ static void add_recurrence(Spec *spec, Random *random, long i) {
     add(spec, "  t%ld[s,f] = S[s,f]%s\n", i, two ? " * T[s,f]" : "");
 }
 
-/* Numbers that training moves without a gradient, or that are logged. */
+/* Numbers that training updates without a gradient, or that are logged. */
 static void add_extras(Spec *spec, long last) {
     Random *random = &spec->random;
     if (chance(random, 15))
@@ -310,7 +310,7 @@ static long divisor(Random *random, long of) {
     return one;
 }
 
-/* Heads of any numbers that may be shared; cached_key_dim below head_dim expands cached keys. */
+/* Heads of any counts, possibly shared; cached_key_dim below head_dim expands cached keys. */
 static void add_heads(Spec *spec) {
     Random *random = &spec->random;
     long width = between(random, 1, 8);
@@ -359,11 +359,11 @@ static void add_attention(Spec *spec) {
     if (chance(random, 20)) add(spec, "    bias = true\n");
     if (chance(random, 20)) add(spec, "    probes = true\n");
     if (chance(random, 10)) add(spec, "    scale = 0.7\n");
-    if (chance(random, 10)) add(spec, "    top_values = 72\n"); /* no less than the context */
+    if (chance(random, 10)) add(spec, "    top_values = 72\n"); /* at least the context */
     add(spec, "  }\n");
 }
 
-/* ---- what works on each place ---- */
+/* ---- feed-forward networks ---- */
 
 static void add_block(Spec *spec, int depth);
 
@@ -425,7 +425,7 @@ static void add_block(Spec *spec, int depth) {
 
 /* ---- models ---- */
 
-/* A stack of unlike layers that share a matrix. */
+/* A stack of different layers that share a matrix. */
 static void add_stack(Spec *spec) {
     Random *random = &spec->random;
     add(spec, "layer stack {\n  option attention: layer = attention\n  option ffn: layer = swiglu\n"
@@ -473,7 +473,7 @@ static void add_training(Spec *spec) {
     add(spec, " }\n}\n");
 }
 
-/* A model of images instead of tokens. */
+/* An image model instead of a token model. */
 static void add_images(Spec *spec) {
     Random *random = &spec->random;
     spec->images = 1;
@@ -491,7 +491,7 @@ static void add_images(Spec *spec) {
     add_training(spec);
 }
 
-/* Parameters with numbers of their own, from outside and by a transfer that changes all there is. */
+/* Parameters with separate settings, from overrides and from a transfer that changes every setting. */
 static void add_transfer(Spec *spec) {
     Random *random = &spec->random;
     if (!chance(random, 40)) return;
@@ -512,7 +512,7 @@ static void make_model(Spec *spec, uint64_t seed) {
     Random *random = &spec->random;
     draw(random);
     spec->causal = chance(random, 75);
-    /* Loops that are shared out among threads, temporaries cut into parts: some are wide enough for that. */
+    /* Parallel loops and strip-mined temporaries: some models are wide enough for them. */
     int wide = chance(random, 8);
     spec->context = wide ? between(random, 20, 70) : between(random, 4, 13);
     spec->vocabulary = wide ? between(random, 100, 400) : between(random, 11, 30);
@@ -545,13 +545,13 @@ static void make_model(Spec *spec, uint64_t seed) {
     add_training(spec);
 }
 
-/* A decoder whose mixer is a recurrence or two, of any kind, or whose experts are. */
+/* A decoder whose mixer is one or two recurrences of any kind, or whose experts are. */
 static void make_recurrence(Spec *spec, uint64_t seed) {
     *spec = (Spec){.random = {seed * 0x2545F4914F6CDD1Du}};
     Random *random = &spec->random;
     draw(random);
     spec->causal = chance(random, 70);
-    /* Wide enough for the products of chunks to be matrix products. */
+    /* Wide enough for matrix products over chunks. */
     Random apart = {random->state ^ 0xC4A2Fu};
     const int wide = chance(&apart, 35);
     spec->context = wide ? between(&apart, 24, 70) : between(random, 4, 13);

@@ -62,7 +62,7 @@ static inline void rules_run(const Rules *rules) {
     if (message) fail_msg("%s", message);
 }
 
-/* Numbers in -1 .. 1 that depend on the seed and the index alone. */
+/* Numbers in -1 .. 1 that depend only on the seed and the index. */
 static inline void fill(double *values, size_t count, uint64_t seed) {
     for (size_t i = 0; i < count; i++) {
         uint64_t bits = (seed * 1000003 + i + 1) * 0x9E3779B97F4A7C15u;

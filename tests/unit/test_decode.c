@@ -1,5 +1,5 @@
-/* Decoding, a few places at a time, gives the logits of the whole sequence; what cannot be decoded
- * is reported. */
+/* Decoding of a few positions at a time has the logits of the whole sequence. Graphs that cannot be
+ * decoded are reported. */
 #include "calls/call_table.h"
 #include "passes.h"
 
@@ -19,16 +19,16 @@ enum { CONTEXT = 12, FAR = 160, BATCH = 2, VOCABULARY = 7 };
 typedef struct Options {
     bool repeated; /* three steps over a carried stream */
     bool latent;   /* keys and values are expanded from a cached tensor */
-    bool shifted;  /* the embedding of the token before is added, and of the first token */
-    bool back;     /* that of the second token before alone */
+    bool shifted;  /* adds the embeddings of the previous and of the first token */
+    bool back;     /* adds the embedding of the second-previous token */
     bool windowed;
     bool far;    /* a sequence of many windows */
     bool packed; /* documents, numbered by a sum over earlier tokens */
     bool summed; /* something that cannot be decoded, twice */
-    bool idle;   /* the same, but no output needs it */
+    bool idle;   /* the same, but no output depends on it */
 } Options;
 
-/* A program under construction; axes and indices are called by a letter. */
+/* A program under construction; single letters name axes and indices. */
 typedef struct Build {
     Program *program;
     Axis *axes[128];
@@ -91,7 +91,7 @@ static Expr *product(Build *build, const char *name, const char *letters, const 
     return define(build, name, letters, reduced, op(build, OP_MUL, x, w));
 }
 
-/* document[b,t]: how many tokens up to there are 4. */
+/* document[b,t]: number of tokens up to t that equal 4. */
 static Expr *documents(Build *build, Index *t) {
     Program *program = build->program;
     Tensor *tokens = program->tensors.items[0];
@@ -170,7 +170,7 @@ static void add_axes(Build *build, const Options *options) {
     build->program->sequence = build->axes['s'];
 }
 
-/* x[b,s,d]: token and place, perhaps the token before and the first one. */
+/* x[b,s,d]: embeddings of token and position, optionally of the previous and the first token. */
 static Expr *embed(Build *build, const Options *options) {
     Program *program = build->program;
     Tensor *tokens = tensor(build, "tokens", "bs", ROLE_INPUT);
@@ -178,8 +178,8 @@ static Expr *embed(Build *build, const Options *options) {
     tokens->input = MOEC_INPUT_TOKEN;
     Expr *subs[2] = {at(build, tokens, "bs"), expr_index(program, build->indices['d'])};
     Expr *token = expr_read(program, tensor(build, "embedding", "wd", ROLE_PARAMETER), subs);
-    Expr *place = at(build, tensor(build, "place", "sd", ROLE_PARAMETER), "sd");
-    Expr *x = define(build, "x", "bsd", "", op(build, OP_ADD, token, place));
+    Expr *position = at(build, tensor(build, "place", "sd", ROLE_PARAMETER), "sd");
+    Expr *x = define(build, "x", "bsd", "", op(build, OP_ADD, token, position));
     if (!options->shifted && !options->back) return x;
     Expr *s = expr_index(program, build->indices['s']), *b = x->args[0], *d = x->args[2];
     Expr *second =
@@ -268,8 +268,7 @@ static void run(Interpreter *eval) {
     if (message) fail_msg("%s", message);
 }
 
-/* Steps of `tokens` places against the whole sequence. Returns the bytes that a token takes in the
- * caches. */
+/* Compares steps of `tokens` positions with the whole sequence. Returns the bytes per token. */
 static long check(const Options *options, long tokens) {
     Arena *arena = arena_new();
     Program *whole = build_program(arena, NULL, options),
@@ -284,14 +283,14 @@ static long check(const Options *options, long tokens) {
     put_tokens(expected, whole, 0, context);
     run(expected);
     double error = 0, norm = 0;
-    for (long place = 0; place < context; place += tokens) {
-        interpreter_int(found, find(step, "position"))[0] = place;
-        put_tokens(found, step, place, tokens);
+    for (long position = 0; position < context; position += tokens) {
+        interpreter_int(found, find(step, "position"))[0] = position;
+        put_tokens(found, step, position, tokens);
         run(found);
         for (long i = 0; i < BATCH * tokens * VOCABULARY; i++) {
             long b = i / (tokens * VOCABULARY), rest = i % (tokens * VOCABULARY);
             double a = interpreter_real(
-                expected, find(whole, "logits"))[(b * context + place) * VOCABULARY + rest];
+                expected, find(whole, "logits"))[(b * context + position) * VOCABULARY + rest];
             double difference = a - interpreter_real(found, find(step, "logits"))[i];
             error += difference * difference;
             norm += a * a;
@@ -312,7 +311,7 @@ static void steps_agree(void **state) {
     enum { KEYS = 2 * 3, VALUES = 1 * 2, LATENT = 2, WIDTH = 3 };
     assert_int_equal(check(&(Options){.repeated = false}, 1), 4 * (KEYS + VALUES));
     assert_int_equal(check(&(Options){.windowed = true}, 3), 4 * (KEYS + VALUES));
-    /* rings; a place of the documents takes two numbers */
+    /* ring buffers; a position of the documents has two numbers */
     const Options far = {.windowed = true, .far = true, .repeated = true};
     for (int i = 0; i < 4; i++) assert_int_equal(check(&far, (long[]){1, 5, 32, 40}[i]), 0);
     assert_int_equal(check(&(Options){.windowed = true, .far = true, .packed = true}, 5), 4 * 2);
@@ -321,7 +320,7 @@ static void steps_agree(void **state) {
     assert_int_equal(check(&(Options){.latent = true, .repeated = true}, 4), 4 * 3 * LATENT);
     assert_int_equal(check(&(Options){.shifted = true, .repeated = true}, 1),
                      4 * (3 * (KEYS + VALUES) + WIDTH));
-    for (long tokens = 1; tokens <= 4; tokens += tokens) /* a ring, no place a token */
+    for (long tokens = 1; tokens <= 4; tokens += tokens) /* a ring buffer has no bytes per token */
         assert_int_equal(check(&(Options){.back = true}, tokens), 4 * (KEYS + VALUES));
     assert_int_equal(check(&(Options){.back = true, .repeated = true}, 3), 4 * 3 * (KEYS + VALUES));
     assert_int_equal(check(&(Options){.idle = true}, 1), 4 * (KEYS + VALUES));

@@ -1,6 +1,5 @@
-/* What a program means and what its C text computes: every output, gradient, state and cache
- * compared, tensor by tensor; and the memory plan against the lifetimes it claims. Runs in the root
- * of the project. */
+/* The compiled C text of a program against its interpretation: every output, gradient, state and cache, tensor by tensor. Also
+ * the memory plan against the lifetimes of the tensors. Runs in the root of the project. */
 #include "abi/abi.h"
 #include "schedule/kernel.h"
 #include "driver.h"
@@ -47,8 +46,8 @@ static size_t count_of(const MoecTensor *tensor) {
     return count;
 }
 
-/* -fno-trapping-math as the runtime has it: without it GCC 12 loses stores of loops with two
- * conditions where it has AVX-512. The kernels are those of the build, where it has them. */
+/* -fno-trapping-math as in the runtime: without it GCC 12 omits stores of loops with two conditions with AVX-512. Uses the
+ * kernels of the build if it has them. */
 static void load(const char *text, Loaded *loaded) {
     const char *build = getenv("BUILD");
     char flags[1200] = "-O2 -march=native -fno-trapping-math -fopenmp", pattern[1024];
@@ -58,7 +57,7 @@ static void load(const char *text, Loaded *loaded) {
         snprintf(flags + strlen(flags), sizeof flags - strlen(flags), " -DMOEC_KERNELS_APART %s",
                  kernels.gl_pathv[0]);
     globfree(&kernels);
-    /* Its OpenMP threads outlive the call: the library stays. */
+    /* Its OpenMP threads outlive the call: the library stays loaded. */
     loaded->library = load_text(text, flags, RTLD_NODELETE);
     loaded->table = dlsym(loaded->library, "moec_table");
     assert_non_null(loaded->table);
@@ -73,7 +72,7 @@ static void make_memory(Loaded *loaded) {
     loaded->states = block(table->state_bytes);
     loaded->cache = block(graph->cache_bytes);
     loaded->arena = block(graph->arena_bytes);
-    /* Nothing may count on what temporaries held before. */
+    /* Programs must not depend on the initial content of the temporaries. */
     memset(loaded->arena, 0xff, graph->arena_bytes);
     assert_true(graph->input_count < 64 && graph->output_count < 64);
     for (int i = 0; i < graph->input_count; i++)
@@ -93,7 +92,7 @@ static void free_memory(Loaded *loaded) {
     free(loaded->arena);
 }
 
-/* ---- the same tensor on both sides ---- */
+/* ---- one tensor in both programs ---- */
 
 static const MoecTensor *find(const MoecTensor *tensors, int count, const char *name) {
     for (int i = 0; i < count; i++)
@@ -101,7 +100,7 @@ static const MoecTensor *find(const MoecTensor *tensors, int count, const char *
     return NULL;
 }
 
-/* Where the compiled program keeps a tensor; NULL for temporaries. */
+/* Address of a tensor in the compiled program; NULL for temporaries. */
 static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
     const char *name = tensor->path ? tensor->path : tensor->name;
     const MoecTable *table = loaded->table;
@@ -190,7 +189,7 @@ static void compare(Program *program, Interpreter *eval, const Loaded *loaded, c
     }
 }
 
-/* first: gradients are made where anything may stand, and not added to zeros. */
+/* first: gradients are overwritten in memory with any content, not added to zeros. */
 static void run_once(Program *program, Loaded *loaded, int first, const char *what) {
     make_memory(loaded);
     if (first) memset(loaded->gradients, 0xff, loaded->table->weight_bytes);
@@ -265,12 +264,12 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.activation_checkpointing=layer"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.logits_chunk_size=10", "tie_embeddings=true"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab_size=64", "train.logits_chunk_size=5"}},
-    /* logits of more than a mebibyte, whose adjoint takes over their memory */
+    /* logits above 1 MiB, whose memory their adjoint reuses */
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab_size=30011", "train.logits_chunk_size=10"}},
 };
 
-/* What takes over the memory of another begins where that one ends. */
-static bool takes_over(const Schedule *schedule, const Allocation *a, const Allocation *b) {
+/* A tensor that reuses the memory of another starts where that one ends. */
+static bool reuses_memory(const Schedule *schedule, const Allocation *a, const Allocation *b) {
     for (const Allocation *at = a; at->over; at = &schedule->places[at->over->id])
         if (&schedule->places[at->over->id] == b) return a->first >= b->last;
     return false;
@@ -287,7 +286,7 @@ static void check_plan(Program *program) {
         for (int j = 0; j < i; j++) {
             const Allocation *b = &schedule->places[j];
             bool together = a->bytes && b->bytes && a->first <= b->last && b->first <= a->last;
-            if (together && !takes_over(schedule, a, b) && !takes_over(schedule, b, a))
+            if (together && !reuses_memory(schedule, a, b) && !reuses_memory(schedule, b, a))
                 assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
         }
     }
@@ -324,7 +323,7 @@ static void run_random(int first, bool affine) {
     arena_free(arena);
 }
 
-/* MOEC_PROGRAMS programs from number MOEC_SEED on. */
+/* MOEC_PROGRAMS programs, starting with number MOEC_SEED. */
 static void test_random_programs(void **state) {
     (void)state;
     int first = number_from("MOEC_SEED", 0),
@@ -333,7 +332,7 @@ static void test_random_programs(void **state) {
     print_verdicts(&verdicts);
 }
 
-/* A read that may fall outside, added to what a variable holds. */
+/* A read that may be out of bounds, added to the value of a variable. */
 static void test_programs_once_wrong(void **state) {
     (void)state;
     run_random(1816, false);

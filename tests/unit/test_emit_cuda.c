@@ -1,5 +1,5 @@
-/* What a program means and what its CUDA text computes, on the simulated device: every output, gradient, state and cache
- * compared, tensor by tensor. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
+/* The CUDA text of a program on the simulated device against its interpretation: every output, gradient, state and cache,
+ * tensor by tensor. Runs in the root of the project; BUILD is the folder of libmoec_sim.so. */
 #include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"
@@ -18,9 +18,9 @@
 #include "loaded_cuda.h"
 #include "random_program.h"
 
-static long position = 3; /* of a step; POSITION in the environment */
+static long position = 3; /* first position of a decode step; POSITION in the environment */
 
-/* ---- the same tensor on both sides ---- */
+/* ---- one tensor in both programs ---- */
 
 static const MoecTensor *find(const MoecTensor *tensors, int count, const char *name) {
     for (int i = 0; i < count; i++)
@@ -37,13 +37,13 @@ static const MoecTensor *cache_entry(const Loaded *loaded, const Tensor *tensor)
                 tensor->path ? tensor->path : tensor->name);
 }
 
-/* Whether the compiled program keeps it as bf16. */
+/* True if the compiled program stores the tensor as bf16. */
 static bool is_half(const Loaded *loaded, const Tensor *tensor) {
     const MoecTensor *entry = tensor->role == ROLE_CACHE ? cache_entry(loaded, tensor) : NULL;
     return entry && entry->type == MOEC_BF16;
 }
 
-/* Where the compiled program keeps a tensor; NULL for temporaries. */
+/* Address of a tensor in the compiled program; NULL for temporaries. */
 static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
     const char *name = tensor->path ? tensor->path : tensor->name;
     const MoecTable *table = loaded->table;
@@ -82,7 +82,7 @@ static double start_value(const Tensor *tensor, uint64_t *seed) {
     return 2 * random_number(seed) - 1;
 }
 
-/* Numbers of a float and of bf16, the upper half of one; cut off, not rounded. */
+/* Conversion of f32 to bf16, its upper half, by truncation without rounding. */
 static void halve(uint16_t *halves, const float *values, long count) {
     for (long j = 0; j < count; j++) {
         uint32_t bits;
@@ -118,7 +118,7 @@ static void get(float *values, void *memory, long count, bool half) {
     free(halves);
 }
 
-/* What stands in bf16 is the same number on both sides. */
+/* Truncates values that are stored as bf16: both programs have the same numbers. */
 static void fill_tensor(Interpreter *eval, const Tensor *tensor, const Loaded *loaded,
                         uint64_t *seed) {
     void *memory = memory_of(loaded, tensor);
@@ -158,14 +158,14 @@ static void fill(const Program *program, Interpreter *eval, const Loaded *loaded
     }
 }
 
-/* What the device gave is `given`; all are of one tensor. */
-/* The definition, then as many equally good ways to round what products multiply. */
+/* `given` are the results of the device for one tensor. */
+/* The definition, then several equally valid ways to round the operands of products. */
 enum { WAYS = 4 };
 
-/* The definition, exact and rounded in several ways, of which as many have run as were needed. */
+/* The definition, exact and rounded in several ways; only as many run as needed. */
 typedef struct Evals {
     Interpreter *of[WAYS + 1];
-    int ways; /* the last that has run */
+    int ways; /* last one that has run */
 } Evals;
 
 static void evaluate(Evals *evals, int last, const char *what) {
@@ -186,16 +186,17 @@ static void find_attention(Statement *statement, void *data) {
     if (attends && !(options->position && options->best)) *(bool *)data = true;
 }
 
-/* An attention rounds weights that are never stored. All else that a device rounds it stores, and so does the definition of
- * the program as it is emitted: the two differ where a number lies so near the middle of two of bf16 that f32 cannot tell. */
+/* An attention kernel rounds weights that are never stored. All other roundings of the device are of stored values, which the
+ * definition of the emitted program also rounds. The two differ if a number is so close to the middle of two bf16 values that
+ * f32 cannot decide. */
 static bool rounds_inside(Program *program) {
     bool attends = false;
     block_walk(&program->body, find_attention, &attends);
     return attends;
 }
 
-/* As `moec verify` has it: f32 within 1e-5, gradients within 1e-4 of themselves or of a share of the largest; bf16 within
- * twice what rounding alone costs, and one rounding is let pass. */
+/* Limits as in `moec verify`: f32 within 1e-5; gradients within 1e-4, relative to the tensor or to a fraction of the largest;
+ * bf16 within twice the effect of rounding plus one rounding error. */
 static double limit_of(const Program *program, const Evals *evals, const Tensor *tensor,
                        double scale) {
     if (!program->rounded) return tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
@@ -252,7 +253,7 @@ static void compare(Program *program, Evals *evals, const Loaded *loaded, const 
     }
 }
 
-/* program: the same as was emitted, which is a device's now and has places that round. */
+/* program: the emitted program after the passes of the device, with its rounding statements. */
 static void run_one(Program *program, Loaded *loaded, const char *what) {
     make_memory(loaded);
     const MoecGraphEntry *graph = loaded->graph;
@@ -312,13 +313,13 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_sigmoid_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_two_gates", MOEC_TRAIN, {SMALL}},
-    {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top_k=1"}}, /* a single packed row */
+    {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top_k=1"}}, /* a single dispatched row */
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.activation_checkpointing=layer"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16", "attention=swiglu"}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
-    /* Caches of bf16, and of widths that 8 does not divide. */
+    /* Caches in bf16, with widths that are not multiples of 8. */
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe",
      "tiny_uneven",
@@ -350,11 +351,11 @@ static const Case cases[] = {
      {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=80", "document_start_token=4",
       "train.precision=bf16"}},
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "document_start_token=4"}},
-    /* Rows whose largest is found on the way; most threads see entries that count for nothing. */
+    /* Rows with an online maximum; most threads read masked entries. */
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=1300"}},
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=0"}},
     {"tests/rows.moe", "columns", MOEC_FORWARD, {NULL}},
-    /* Large enough for kernels of more than one block. */
+    /* Large enough for kernels of several blocks. */
     {"models/tiny.moe",
      "tiny_sdpa_gate",
      MOEC_TRAIN,
@@ -370,7 +371,7 @@ static const Case cases[] = {
       "train.precision=bf16"}},
 };
 
-/* A piece has its kernel, or one of its variants, and no other one; what all need has none. */
+/* A part has its kernel, or one variant of it, and no other; the common part has none. */
 static void check_pieces(const MoecKernels *kernels, const MoecTable *table) {
     static const char mark[] = "__global__";
     size_t begin = 0;
@@ -390,7 +391,7 @@ static void check_pieces(const MoecKernels *kernels, const MoecTable *table) {
     assert_int_equal(begin, strlen(kernels->text));
 }
 
-/* The last row of the passes is what is emitted. */
+/* The last row of the passes is emitted. */
 static void check_dump(MoecCompiler *compiler, MoecGraph graph, const char *host,
                        const char *device) {
     const char *dumped = moec_dump(compiler, graph, "emit", true);
@@ -399,7 +400,7 @@ static void check_dump(MoecCompiler *compiler, MoecGraph graph, const char *host
     assert_string_equal(dumped + strlen(host), device);
 }
 
-/* Caches that are rings, gone round. */
+/* Ring-buffer caches that have wrapped around. */
 static const Case rings[] = {
     {"models/tiny.moe",
      "tiny_uneven",
@@ -461,8 +462,8 @@ static void check_text(const char *model, const char *one, const char *other) {
     moec_close(compiler);
 }
 
-/* A long row is read once for its largest and for its normaliser; what it is made of needs no memory then. Few columns are
- * cut into slices. */
+/* A long row is read once for its maximum and its normalizer; its operands then need no memory. Few columns are cut into
+ * slices. */
 static void test_ways(void **state) {
     (void)state;
     check_text("rows", "moec_fade", "float masked = ");
@@ -473,7 +474,8 @@ static void test_ways(void **state) {
 
 enum { DEFAULT_PROGRAMS = 8 };
 
-/* Exact ones mean what they did before the device's passes; what rounding does to one with edges only its own meaning tells. */
+/* An exact program means the same as before the passes of the device. A rounded program with discontinuities is defined only by
+ * its own interpretation. */
 static void run_random(MoecCompiler *compiler, int first, bool rounded) {
     Arena *arena = arena_new();
     Program *programs[PROGRAMS], *meanings[PROGRAMS];
@@ -496,7 +498,7 @@ static void run_random(MoecCompiler *compiler, int first, bool rounded) {
     arena_free(arena);
 }
 
-/* MOEC_PROGRAMS programs from number MOEC_SEED on. */
+/* MOEC_PROGRAMS programs, starting with number MOEC_SEED. */
 static void test_random_programs(void **state) {
     (void)state;
     MoecCompiler *compiler = moec_open(cases[0].file, cases[0].model, NULL, 0, NULL);
@@ -511,7 +513,7 @@ static void test_random_programs(void **state) {
 }
 
 /* With arguments: FILE MODEL GRAPH SET..., one case. */
-/* FILE MODEL GRAPH [SET...] of the command line. */
+/* FILE MODEL GRAPH [SET...] from the command line. */
 static Case asked;
 
 static void test_asked(void **state) {

@@ -1,4 +1,4 @@
-/* Event files: their frames, checksums (CRC-32C, held to a table of its own) and numbers, byte for byte. */
+/* Event files: their frames, checksums (CRC-32C, compared with a table in this test) and numbers, byte for byte. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "training/record.h"
 
-/* By long division of the reflected polynomial, another way than the writer's. */
+/* By long division of the reflected polynomial, unlike the writer. */
 static uint32_t crc(const unsigned char *bytes, size_t length) {
     uint32_t table[256], sum = 0;
     for (uint32_t i = 0; i < 256; i++) {
@@ -32,7 +32,7 @@ static uint64_t little(const unsigned char *bytes, int count) {
     return number;
 }
 
-/* The record at `at`, its bytes and length; the place of the next. */
+/* Reads the record at `at`, with its bytes and length; returns the offset of the next. */
 static size_t frame(const unsigned char *file, size_t at, const unsigned char **bytes,
                     size_t *length) {
     uint32_t head = crc(file + at, 8);

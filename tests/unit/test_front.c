@@ -1,6 +1,5 @@
-/* The front end on text that is right, text that is broken, and what fuzzing found worth keeping:
- * nothing crashes, and what can be parsed survives the formatter (tests/fuzz/front.c says how). Run
- * in the repository's root. */
+/* The front end on valid text, damaged text, and findings of fuzzing: it never crashes, and parsed text survives the formatter
+ * (see tests/fuzz/front.c). Runs in the root of the repository. */
 #include "../fuzz/front.c"
 
 #include <glob.h>
@@ -30,19 +29,19 @@ static uint64_t draw(uint64_t *state) {
     return *state >> 33;
 }
 
-/* The text with a piece cut out, doubled, moved or overwritten. */
+/* The text with a piece removed, repeated, moved or overwritten. */
 static void try_broken(const char *text, size_t length, uint64_t *state) {
     char *broken = malloc(2 * length + 1);
     size_t from = draw(state) % (length + 1), size = draw(state) % 24;
     if (size > length - from) size = length - from;
     size_t to = draw(state) % (length + 1);
     switch (draw(state) % 3) {
-    case 0: /* cut */
+    case 0: /* removed */
         memcpy(broken, text, from);
         memcpy(broken + from, text + from + size, length - from - size);
         try_text(broken, length - size);
         break;
-    case 1: /* doubled elsewhere */
+    case 1: /* repeated elsewhere */
         memcpy(broken, text, to);
         memcpy(broken + to, text + from, size);
         memcpy(broken + to + size, text + to, length - to);

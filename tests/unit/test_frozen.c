@@ -1,5 +1,5 @@
-/* frozen: what is not trained stays to the last bit, whatever the optimizer does to all others; what is declared so takes
- * neither gradients nor states of the optimizer, in memory and in checkpoints. MOEC_DEVICE=cuda: on that device. */
+/* frozen: frozen parameters stay unchanged to the last bit with any optimizer. Parameters that are declared as frozen have
+ * neither gradients nor optimizer states, in memory and in checkpoints. MOEC_DEVICE=cuda: on that device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static const char text[] =
     "  param held[d,d], moved[d,d]\n"
     "  y[s,j] = (sum[d] x[s,d] * stop(held[d,j])) + (sum[d] x[s,d] * moved[d,j])\n"
     "}\n"
-    /* an optimizer that moves everything it is given, lr or not */
+    /* an optimizer that changes all its parameters, even without lr */
     "optimizer eager {\n"
     "  state m = 0\n"
     "  update m = 0.5 * m + clip * grad + 0.1 * weight\n"
@@ -102,8 +102,8 @@ static void test_weights_stay(void **state) {
     model_close(model);
 }
 
-/* Checkpoints hold states of the optimizer for what is trained, the blocks of gradients and states nothing of what is declared
- * frozen. */
+/* Checkpoints have optimizer states of trained parameters. The memory blocks of gradients and states have nothing of declared
+ * frozen parameters. */
 static void test_memory(void **state) {
     (void)state;
     Model *model = trained_model(device);
@@ -115,7 +115,7 @@ static void test_memory(void **state) {
         const char *colon = strchr(entries[i].name, ':');
         if (strncmp(entries[i].name, "optimizer.", 10) != 0) continue;
         states++;
-        if (is_still(colon + 1)) fail_msg("%s is kept", entries[i].name);
+        if (is_still(colon + 1)) fail_msg("%s is in the checkpoint", entries[i].name);
     }
     for (int i = 0; i < model->parameter_count; i++) {
         trained += !is_still(model->parameters[i].name);

@@ -1,5 +1,4 @@
-/* gradient: programs made by hand, every gradient against central differences in double precision.
- */
+/* gradient: every gradient of handwritten programs against central differences in double precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,20 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making losses ---- */
+/* ---- losses ---- */
 
-/* loss = sum over all of tensor[i] * (a different number for every element) + a square. */
+/* loss = sum over all elements of tensor[i] * (a different number per element) + a square. */
 static void make_loss(Maker *maker, Tensor *tensor) {
     Index *indices[MAX_RANK];
-    Expr *place = number(maker, 0.25);
+    Expr *phase = number(maker, 0.25);
     for (int i = 0; i < tensor->rank; i++) {
         indices[i] = make_index(maker, tensor->axes[i]);
-        place = plus(maker, times(maker, place, number(maker, 1.7)), at_index(maker, indices[i]));
+        phase = plus(maker, times(maker, phase, number(maker, 1.7)), at_index(maker, indices[i]));
     }
     Expr *read = expr_read_indices(maker->program, tensor, indices);
     Expr *value = times(
         maker, read,
-        plus(maker, apply(maker, OP_SIN, place, NULL), times(maker, number(maker, 0.3), read)));
+        plus(maker, apply(maker, OP_SIN, phase, NULL), times(maker, number(maker, 0.3), read)));
     Tensor *loss = make_scalar(maker, "loss", ROLE_OUTPUT);
     maker->program->loss = loss;
     list_push(maker->program->arena, &maker->program->outputs, loss);
@@ -35,7 +34,7 @@ static void make_loss(Maker *maker, Tensor *tensor) {
                    REDUCE_SUM, indices, tensor->rank, value, nowhere);
 }
 
-/* ---- checking ---- */
+/* ---- comparison ---- */
 
 static double pseudo_random(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -96,8 +95,7 @@ static void expect_valid(Program *program) {
     if (problem) fail_msg("%s\n%s", problem, print_program(program->arena, program));
 }
 
-/* Differentiates, simplifies when asked, and compares every parameter. Returns the number of
- * gradients. */
+/* Differentiates, simplifies on request, and compares every parameter. Returns the number of gradients. */
 static int check(Program *program, bool recompute, bool simpler) {
     expect_valid(program);
     gradient(program, recompute);
@@ -134,7 +132,7 @@ static void check_all(Make *make, int gradients) {
 
 /* ---- operations ---- */
 
-/* y[a] = op(p[a], q[a], r[a]), away from the places where the operation has an edge. */
+/* y[a] = op(p[a], q[a], r[a]), away from the discontinuities of the operation. */
 static void check_operation(OpCode op) {
     static const char *const names[] = {"p", "q", "r"};
     Arena *arena = arena_new();
@@ -163,7 +161,7 @@ static void test_operations(void **state) {
 
 /* ---- statements ---- */
 
-/* A small network: gather, normalisation, two contractions, softmax cross-entropy. */
+/* A small network: gather, normalization, two contractions, softmax cross-entropy. */
 static void make_network(Maker *maker) {
     Axis *b = make_axis(maker, "b", 2), *s = make_axis(maker, "s", 3),
          *v = make_axis(maker, "v", 5);
@@ -219,8 +217,7 @@ static void test_network(void **state) {
     check_all(make_network, 4);
 }
 
-/* Computed subscripts: rotation of a whole and of a part of an axis, shift, a diagonal, a gather
- * along one, a constant place. */
+/* Computed subscripts: rotation of a whole axis and of a part, shift, a diagonal, a gather along one axis, a constant index. */
 static void make_subscripts(Maker *maker) {
     Axis *s = make_axis(maker, "s", 6), *d = make_axis(maker, "d", 6);
     Index *is = make_index(maker, s), *id = make_index(maker, d);
@@ -245,7 +242,7 @@ static void make_subscripts(Maker *maker) {
         plus(maker, plus(maker, rotated, times(maker, before, after)), times(maker, folded, fixed));
     set(maker, AT(maker, y, es, ed), all);
     set(maker, AT(maker, r, es), times(maker, AT(maker, y, es, es), AT(maker, q, es)));
-    /* a sum of shifted values only: places outside count as 0 */
+    /* a sum of only shifted values: values out of bounds are 0 */
     reduce(maker, AT(maker, z, number(maker, 0), ed), REDUCE_SUM, is, NULL, before);
     Tensor *total = MAKE(maker, "total", ROLE_TEMP, s, d);
     set(maker, AT(maker, total, es, ed),
@@ -254,7 +251,7 @@ static void make_subscripts(Maker *maker) {
     make_loss(maker, total);
 }
 
-/* 1 / t[i] is infinite outside of the axis of i, where x[i + 4] has no iteration. */
+/* 1 / t[i] is infinite outside of the axis of i, where x[i + 4] is not read. */
 static void make_divided_slice(Maker *maker) {
     Axis *d = make_axis(maker, "d", 9), *n = make_axis(maker, "n", 3);
     Expr *en = at_index(maker, make_index(maker, n));
@@ -267,16 +264,16 @@ static void make_divided_slice(Maker *maker) {
     make_loss(maker, y);
 }
 
-/* x[(i + 2) % 9] over 4 iterations, of which no factor depends on i; x[3 * i + i]: a diagonal. */
+/* x[(i + 2) % 9] over 4 iterations, without a factor that depends on i; x[3 * i + i]: a diagonal. */
 static void make_remainder(Maker *maker) {
     Axis *d = make_axis(maker, "d", 9), *n = make_axis(maker, "n", 4), *h = make_axis(maker, "h", 3);
     Expr *en = at_index(maker, make_index(maker, n)), *eh = at_index(maker, make_index(maker, h));
     Tensor *x = MAKE(maker, "x", ROLE_PARAMETER, d), *w = MAKE(maker, "w", ROLE_PARAMETER, d);
     Tensor *y = MAKE(maker, "y", ROLE_TEMP, h);
     Tensor *turned = make_scalar(maker, "turned", ROLE_TEMP);
-    Expr *place = apply(maker, OP_MOD, plus(maker, en, number(maker, 2)), number(maker, 9));
+    Expr *subscript = apply(maker, OP_MOD, plus(maker, en, number(maker, 2)), number(maker, 9));
     reduce(maker, expr_read(maker->program, turned, NULL), REDUCE_SUM, en->index, NULL,
-           AT(maker, x, place));
+           AT(maker, x, subscript));
     Expr *diagonal = plus(maker, times(maker, eh, number(maker, 3)), eh);
     set(maker, AT(maker, y, eh),
         times(maker, AT(maker, w, diagonal), expr_read(maker->program, turned, NULL)));
@@ -290,8 +287,7 @@ static void test_subscripts(void **state) {
     check_all(make_remainder, 2);
 }
 
-/* Largest and smallest, a mean over everything, a contraction with other factors, a mask from the
- * choice of the largest. */
+/* Maximum and minimum, a mean over all axes, a contraction with other factors, a mask from the index of the maximum. */
 static void make_reductions(Maker *maker) {
     Axis *s = make_axis(maker, "s", 4), *n = make_axis(maker, "n", 5),
          *d = make_axis(maker, "d", 3);
@@ -331,7 +327,7 @@ static void test_reductions(void **state) {
     check_all(make_reductions, 2);
 }
 
-/* Of equals the first one takes the whole gradient, in the order of the indices. */
+/* On a tie, the first element in index order receives the whole gradient. */
 static void check_ties(Reduction reduction, bool both) {
     Arena *arena = arena_new();
     Maker maker = maker_new(arena);
@@ -382,7 +378,7 @@ static void test_ties(void **state) {
 
 /* ---- attention ---- */
 
-/* What is read of an attention. */
+/* Results of an attention that the loss reads. */
 enum { OUTPUT = 1, NORMALISER = 2 };
 
 static Tensor *make_attend(Maker *maker, Block *block, Axis **axes, Expr *const *operands,
@@ -453,8 +449,7 @@ static void test_attention(void **state) {
 
 /* ---- repeats ---- */
 
-/* A residual stream through three steps, with weights by step, shared ones, a scale from outside
- * and a term added up. */
+/* A residual stream through three steps, with weights per step, shared weights, an input scale and an accumulated term. */
 static void make_depth(Maker *maker) {
     Program *program = maker->program;
     Axis *s = make_axis(maker, "s", 3), *d = make_axis(maker, "d", 4),

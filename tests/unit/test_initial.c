@@ -1,12 +1,12 @@
-/* initial: the initialization of every parameter and state of the standard library, compared with
- * a table of the published ones. Runs in the root of the project. */
+/* initial: the initialization of every parameter and state of the standard library, compared with a table of the published
+ * initializations. Runs in the root of the project. */
 #include "rules.h"
 
 #include "../../runtime/abi/abi.h"
 
 typedef struct Start {
     const char *model; /* NULL: any */
-    const char *path;  /* the end of the path, whole names */
+    const char *path;  /* suffix of the path, in whole names */
     MoecInit kind;
     double a, b;
 } Start;
@@ -21,8 +21,7 @@ typedef struct Start {
 #define UNIFORM(model, path, low, high)                                                            \
     { model, path, MOEC_INIT_UNIFORM, low, high }
 
-/* Width 16, heads 2 x 4, hidden width 24, unless the model sets others. The first row that
- * fits counts. */
+/* Width 16, heads 2 x 4, hidden width 24, unless the model sets others. The first matching row counts. */
 static const Start starts[] = {
     /* DiT (Peebles and Xie 2022): adaLN-zero, the last layer zero; labels and time normal(0.02) */
     ALL("start_images", "steer", 0),
@@ -37,12 +36,12 @@ static const Start starts[] = {
     FAN_IN("start_images", "output", 8),
     FAN_IN("start_images", "up", 8),
     FAN_IN("start_images", "down", 8),
-    /* embeddings: GPT-2 (Radford et al. 2019) has 0.02; inputs of a norm may be 1 */
+    /* embeddings: GPT-2 (Radford et al. 2019) has 0.02; before a norm 1 is possible */
     NORMAL("start_tied", "embedding", 0.02),
     NORMAL(NULL, "embedding", 1),
     NORMAL(NULL, "unembedding", 0.02),
     NORMAL(NULL, "place", 0.02),
-    /* norms are the identity at first; Gemma's factor is 1 + weight */
+    /* norms start as the identity; Gemma's factor is 1 + weight */
     ALL("start_tied", "attention_norm.weight", 0),
     ALL("start_tied", "ffn_norm.weight", 0),
     ALL("start_tied", "final_norm.weight", 0),
@@ -159,7 +158,7 @@ static const Start starts[] = {
 
 enum { STARTS = sizeof starts / sizeof *starts };
 
-/* A row ends a name: "conv.weight" fits "query_conv.weight". */
+/* A row matches the end of a name: "conv.weight" fits "query_conv.weight". */
 static bool fits(const Start *start, const char *model, const char *path) {
     size_t length = strlen(path), end = strlen(start->path);
     if (start->model && strcmp(start->model, model) != 0) return false;

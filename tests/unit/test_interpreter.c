@@ -1,4 +1,4 @@
-/* What statements and calls mean, each against a few lines of plain C or against central
+/* Results of statements and calls, each against a few lines of plain C or against central
  * differences. */
 #include "calls/call_table.h"
 #include "passes.h"
@@ -14,7 +14,7 @@
 
 static const Span nowhere;
 
-/* ---- building ---- */
+/* ---- construction ---- */
 
 static Program *begin(void) {
     return program_new(arena_new(), NULL, "small", GRAPH_FORWARD, call_table);
@@ -24,7 +24,7 @@ static Axis *axis(Program *program, const char *name, long size) {
     return axis_new(program, name, size, AXIS_PLAIN, nowhere);
 }
 
-/* A tensor that the test fills: its axes end with NULL. */
+/* A tensor with values from the test; the list of axes ends with NULL. */
 static Tensor *given(Program *program, const char *name, Type type, Axis *const *axes) {
     int rank = 0;
     while (axes[rank]) rank++;
@@ -67,7 +67,7 @@ static void end(Program *program, Interpreter *eval) {
     arena_free(program->arena);
 }
 
-/* Values that repeat nowhere and stay between -1 and 1. */
+/* Distinct values between -1 and 1. */
 static void fill(Interpreter *eval, const Tensor *tensor, double phase) {
     double *values = interpreter_real(eval, tensor);
     for (long i = 0; i < tensor_elements(tensor); i++)
@@ -152,8 +152,8 @@ static void test_gather_shift_and_scatter(void **state) {
     end(program, eval);
 }
 
-/* Integers, comparisons and remainders are exact where a double is not: t * 2^53 + t has no double
- * for most t. */
+/* Integers, comparisons and remainders are exact even where a double is not: t * 2^53 + t has no
+ * double for most t. */
 static void test_whole_numbers_are_exact(void **state) {
     (void)state;
     Program *program = begin();
@@ -186,14 +186,13 @@ static void test_whole_numbers_are_exact(void **state) {
     end(program, eval);
 }
 
-/* A carried tensor, a gradient that is added to, and an update that waits for the last micro-batch.
- */
+/* A carried tensor, an accumulated gradient, and an update in the last micro-batch. */
 static void test_repeat_and_once(void **state) {
     (void)state;
     Program *program = begin();
     Axis *layer = axis_new(program, "layer", 3, AXIS_REPEAT, nowhere);
-    Axis *place = axis_new(program, "place", 4, AXIS_REPEAT, nowhere);
-    Tensor *carried = made(program, "carried", TYPE_REAL, (Axis *[]){place, NULL});
+    Axis *slot = axis_new(program, "place", 4, AXIS_REPEAT, nowhere);
+    Tensor *carried = made(program, "carried", TYPE_REAL, (Axis *[]){slot, NULL});
     Tensor *kept = tensor_new(program, "kept", ROLE_STATE, TYPE_REAL, 0, NULL, nowhere);
     Expr *zero = expr_number(program, 0);
     loop(program, &program->body, expr_read(program, carried, &zero), expr_number(program, 1));
@@ -276,7 +275,7 @@ static void add_operands(Program *program, List *list, Tensor *const *tensors,
         list_push(program->arena, list, at(program, tensors[i], indices[i]));
 }
 
-/* Operands that differ from each other. */
+/* Distinct operands. */
 static void start_attend(Attend *attend) {
     attend->eval = ready(attend->program);
     fill(attend->eval, attend->q, 0.1);
@@ -284,13 +283,13 @@ static void start_attend(Attend *attend) {
     fill(attend->eval, attend->v, 0.3);
     fill(attend->eval, attend->sink, 0.4);
     fill(attend->eval, attend->adjoint, 0.5);
-    for (long i = 0; i < BATCH * PLACES; i++) /* 1 1 2 2 2 and, not in order, 3 1 3 1 3 */
+    for (long i = 0; i < BATCH * PLACES; i++) /* 1 1 2 2 2 or, unsorted, 3 1 3 1 3 */
         interpreter_real(attend->eval, attend->document)[i] = i < PLACES ? 1 + (i > 1)
                                                               : i % 2    ? 3
                                                                          : 1;
 }
 
-/* Uneven heads and widths; attention over `queries` places, and its adjoint unless it decodes. */
+/* Uneven heads and widths; attention over `queries` positions. The adjoint is not for decoding. */
 static Attend attend_new(const AttendOptions *options, long queries) {
     Attend attend = {.program = begin()};
     Program *program = attend.program;
@@ -352,7 +351,7 @@ static Attend attend_new(const AttendOptions *options, long queries) {
     return attend;
 }
 
-/* sum of adjoint * o: the function whose derivatives the adjoints are. */
+/* sum of adjoint * o: its derivatives are the adjoints. */
 static double total(const Attend *attend) {
     run(attend->eval);
     const double *o = interpreter_real(attend->eval, attend->o),
@@ -418,7 +417,7 @@ static void test_attend_against_its_formula(void **state) {
     end(attend.program, attend.eval);
 }
 
-/* Attention within documents is attention over each document alone. */
+/* Attention within documents equals attention over each document separately. */
 static void test_documents_against_their_formula(void **state) {
     (void)state;
     AttendOptions options = {.mask = MASK_CAUSAL, .scale = 0.6, .documents = true};
@@ -454,7 +453,7 @@ static void test_attend_grad_against_differences(void **state) {
     }
 }
 
-/* One query at a time, at its position, gives the rows of the whole. */
+/* One query at a time, at its position, computes the rows of the whole result. */
 static void test_decoding_agrees(void **state) {
     (void)state;
     for (int i = 0; i < VARIANTS; i++) {
@@ -483,7 +482,7 @@ static void test_decoding_agrees(void **state) {
     }
 }
 
-/* The best of one key only: its value times its weight, not renormalised. */
+/* Only the best key: its value times its weight, not renormalized. */
 static void test_best_values(void **state) {
     (void)state;
     AttendOptions options = {.mask = MASK_CAUSAL, .scale = 1, .position = true, .best = 1};
@@ -504,9 +503,9 @@ static void test_best_values(void **state) {
     end(attend.program, attend.eval);
 }
 
-/* ---- choices ---- */
+/* ---- selections ---- */
 
-static void test_top_breaks_ties_by_place(void **state) {
+static void test_top_breaks_ties_by_index(void **state) {
     (void)state;
     Program *program = begin();
     Axis *s = axis(program, "s", 2), *n = axis(program, "n", 4), *g = axis(program, "g", 2);
@@ -529,7 +528,8 @@ static void test_top_breaks_ties_by_place(void **state) {
     end(program, eval);
 }
 
-/* One evaluation makes the choices of another, and tells how far its own numbers were from them. */
+/* One evaluation uses the selections of another and reports the distance of its own scores from
+ * them. */
 static void test_choices_are_followed(void **state) {
     (void)state;
     Program *program = begin();
@@ -556,7 +556,7 @@ static void test_choices_are_followed(void **state) {
     end(program, first);
 }
 
-/* y[i,j] = sum[k] x[i,k] * w[k,j]: one way rounds to bf16, another as well but not the same. */
+/* y[i,j] = sum[k] x[i,k] * w[k,j]: rounded to bf16 in two different ways. */
 static void test_products_round(void **state) {
     (void)state;
     enum { N = 8 };
@@ -585,7 +585,7 @@ static void test_products_round(void **state) {
     }
     int same = 0;
     for (int e = 0; e < N * N; e++) {
-        double nearest = e % 2 == 0 ? e / 2 : (e / 2 + 1) / 2 * 2; /* of two the even one */
+        double nearest = e % 2 == 0 ? e / 2 : (e / 2 + 1) / 2 * 2; /* a tie rounds to even */
         assert_true(results[0][e] == 1 + e / 256.0);
         assert_true(results[1][e] == 1 + nearest / 128);
         assert_true(fabs(results[2][e] / results[0][e] - 1) <= 0x1p-8 + 0x1p-16);
@@ -602,8 +602,7 @@ static void expect_ints(Interpreter *eval, const Tensor *tensor, const long *wan
                      interpreter_int(eval, tensor)[i], wanted[i]);
 }
 
-/* mask[s,n] packed by n; rows of an enclosing relation would add `kind` of s in front of the group.
- */
+/* mask[s,n] dispatched by n; rows of an enclosing dispatch add `kind` of s before the group. */
 static void pack_case(bool grouped) {
     Program *program = begin();
     Axis *s = axis(program, "s", 3), *n = axis(program, "n", 3),
@@ -675,7 +674,7 @@ int main(void) {
         cmocka_unit_test(test_attend_grad_against_differences),
         cmocka_unit_test(test_decoding_agrees),
         cmocka_unit_test(test_best_values),
-        cmocka_unit_test(test_top_breaks_ties_by_place),
+        cmocka_unit_test(test_top_breaks_ties_by_index),
         cmocka_unit_test(test_pack),
         cmocka_unit_test(test_choices_are_followed),
         cmocka_unit_test(test_products_round),

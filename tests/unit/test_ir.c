@@ -1,4 +1,4 @@
-/* Constructors, the printed form and the complaints of verify. */
+/* Constructors, the printed form and the errors of verify. */
 #include "calls/call_table.h"
 
 #include <math.h>
@@ -189,9 +189,9 @@ static void test_repeats_are_no_loops(void **state) {
     Small small = small_new();
     Program *program = small.program;
     Axis *layer = axis_new(program, "layer", 2, AXIS_REPEAT, nowhere);
-    Axis *places = axis_new(program, "place", 3, AXIS_REPEAT, nowhere);
+    Axis *slots = axis_new(program, "place", 3, AXIS_REPEAT, nowhere);
     Tensor *carried = tensor_new(program, "carried", ROLE_TEMP, TYPE_REAL, 2,
-                                 (Axis *[]){places, small.s}, nowhere);
+                                 (Axis *[]){slots, small.s}, nowhere);
     Expr *s = expr_index(program, small.is);
     statement_loop(program, &program->body,
                    expr_read(program, carried, (Expr *[]){number(&small, 0), s}), false,
@@ -285,7 +285,7 @@ static void test_verify_complains_about_calls(void **state) {
     expect_complaint(&small, "top marks 9 of 3");
 }
 
-/* What generated C calls gives what the definition does, at every edge. */
+/* Integer functions of generated C equal the definition at every edge. */
 static void test_whole_numbers_wrap(void **state) {
     (void)state;
     static const int64_t edges[] = {0,

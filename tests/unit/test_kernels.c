@@ -1,5 +1,4 @@
-/* The kernels of generated programs against plain loops in double precision, on sizes that divide
- * nothing evenly. */
+/* The kernels of generated programs against plain loops in double precision, with sizes that are not multiples of the tiles. */
 #include "kernels.h"
 #include "device/device.h"
 
@@ -14,7 +13,7 @@
 
 enum { GUARD = 7 };
 
-/* count numbers from -1 to 1, and a guard behind them that nobody may touch. */
+/* `count` numbers from -1 to 1, followed by a guard that must stay unchanged. */
 static float *numbers(long count) {
     float *x = malloc((size_t)(count + 1) * sizeof *x);
     assert_non_null(x);
@@ -29,9 +28,8 @@ static double *zeros(long count) {
     return x;
 }
 
-/* Norm of the difference over the norm of what is right. `terms` has the sizes of what each number
- * is the sum of, or is NULL: two roundings of those are allowed, too, where terms of either sign may
- * leave nothing else. */
+/* Norm of the difference over the norm of the expected values. `terms` has the magnitudes of the summed terms, or is NULL. Two
+ * rounding errors of these are also accepted, for sums whose terms cancel. */
 static void assert_sums(const float *x, const double *right, const double *terms, long count,
                         double tolerance) {
     double error = 0, norm = 0, size = 0;
@@ -76,7 +74,7 @@ static void multiply_plainly(const MoecProduct *product, const float *a, const f
         }
 }
 
-/* The same by the library, when there is one and it takes this product. */
+/* The same with the library, if it exists and supports this product. */
 static void check_lent(const MoecProduct *product, const float *a, const float *b, float *c,
                        const double *right) {
     const MoecTable table = {.products = product, .product_count = 1};
@@ -87,7 +85,7 @@ static void check_lent(const MoecProduct *product, const float *a, const float *
     products_free(products);
 }
 
-/* The same bits whatever the threads; before: what c held. */
+/* The same bits for any number of threads; before: the initial c. */
 static void check_threads(const MoecProduct *product, const float *a, const float *b,
                           const float *before, const float *c) {
     const long count = product->batch[0] * product->batch[1] * product->m * product->n;
@@ -104,14 +102,14 @@ static void check_threads(const MoecProduct *product, const float *a, const floa
     free(other);
 }
 
-/* The product, every batch part of it, by our kernel and for some shapes by the library. */
+/* The product, for every element of the batch, with our kernel and for some shapes with the library. */
 static void check_product(const MoecProduct *product) {
     const long m = product->m, n = product->n, k = product->k,
                batches = product->batch[0] * product->batch[1];
     float *a = numbers(batches * m * k), *b = numbers(batches * n * k),
           *c = numbers(batches * m * n);
     float *lent = numbers(batches * m * n);
-    /* all positive: a sum that cancels has no relative error to speak of */
+    /* all positive: a sum that cancels has no useful relative error */
     for (long i = 0; i < batches * m * k; i++) a[i] = fabsf(a[i]);
     for (long i = 0; i < batches * n * k; i++) b[i] = fabsf(b[i]);
     double *right = zeros(batches * m * n);
@@ -152,7 +150,7 @@ static void products_in_batches(void **state) {
         product.c_batch[0] = m * n, product.c_batch[1] = outer * m * n;
         check_product(&product);
     }
-    for (int form = 0; form < 8; form++) { /* what is shared by a batch, or lies across it */
+    for (int form = 0; form < 8; form++) { /* operands that the batch shares, or with the batch as an inner dimension */
         const long m = 64, n = 40 + up_to(20), k = 33 + up_to(30), batch = 1 + up_to(4);
         MoecProduct product = product_of(m, n, k, form & 4);
         product.batch[0] = batch;
@@ -164,9 +162,9 @@ static void products_in_batches(void **state) {
     }
 }
 
-/* ---- packed rows ---- */
+/* ---- dispatched rows ---- */
 
-/* Cuts `rows` rows into groups of uneven sizes, some of them empty. */
+/* Divides `rows` rows into groups of uneven sizes, some of them empty. */
 static int *some_groups(long groups, long rows) {
     int *group = calloc((size_t)groups + 1, sizeof *group);
     assert_non_null(group);
@@ -256,7 +254,7 @@ static void grouped_products(void **state) {
 static void top_marks_the_largest(void **state) {
     (void)state;
     for (int run = 0; run < 60; run++) {
-        /* beyond what few choices are made among, too */
+        /* also above the limit of the kernel for few candidates */
         const long most = run % 20 == 4 ? 2500 : 300, outer = up_to(5),
                    size = up_to(run % 2 ? 12 : most), inner = up_to(4),
                    k = up_to(run % 4 || size < 10 ? size : 10);
@@ -288,7 +286,7 @@ typedef struct Packing {
     int *kind, *coordinate[3], *group, *row_of, *other, *start, *list;
 } Packing;
 
-static int *places(long count) {
+static int *new_integers(long count) {
     int *x = malloc((size_t)(count + 1) * sizeof *x);
     assert_non_null(x);
     return x;
@@ -301,12 +299,12 @@ static Packing packing_new(void) {
     packing.mask = numbers(entries);
     for (long i = 0; i < entries; i++) packing.rows += packing.mask[i] = packing.mask[i] > 0.2f;
     packing.kind = some_gather(packing.tokens, packing.kinds);
-    for (int i = 0; i < 3; i++) packing.coordinate[i] = places(packing.rows);
-    packing.group = places(packing.kinds * packing.keys);
-    packing.row_of = places(entries);
-    packing.other = places(packing.rows);
-    packing.start = places(packing.tokens * packing.middle);
-    packing.list = places(packing.rows);
+    for (int i = 0; i < 3; i++) packing.coordinate[i] = new_integers(packing.rows);
+    packing.group = new_integers(packing.kinds * packing.keys);
+    packing.row_of = new_integers(entries);
+    packing.other = new_integers(packing.rows);
+    packing.start = new_integers(packing.tokens * packing.middle);
+    packing.list = new_integers(packing.rows);
     return packing;
 }
 
@@ -318,7 +316,7 @@ static void packing_free(Packing *packing) {
     free(packing->mask);
 }
 
-/* Goes through the rows as they must come, and compares. */
+/* Visits the rows in the required order and compares them. */
 static void check_packing(const Packing *packing) {
     long row = 0;
     for (long g = 0; g < packing->kinds * packing->keys; g++) {
@@ -372,15 +370,15 @@ typedef struct Case {
     MoecAttend attend;
     int has_sink, has_documents, is_step;
     long position, size[TENSORS];
-    float *x[TENSORS], *grad[TENSORS]; /* grad[O] is given, grad[LSE] unused */
+    float *x[TENSORS], *grad[TENSORS]; /* grad[O] is an input, grad[LSE] is unused */
     double *right[TENSORS], *right_grad[TENSORS];
-    double *terms[TENSORS]; /* sizes of what the gradients of q, k and sinks are sums of */
-    double *score, *weight; /* of one query */
-    signed char *bytes[2];  /* of a step: keys and values are these times the scale of their row */
+    double *terms[TENSORS]; /* magnitudes of the terms in the gradients of q, k and sinks */
+    double *score, *weight; /* per query */
+    signed char *bytes[2];  /* of a decode step: keys and values are these times the scale of their row */
     float *scale[2];
 } Case;
 
-/* Of keys, or values, the last ones that a step sees, each where a ring of so many rows has it. */
+/* The last rows of keys or values for a decode step, each at its index in a ring buffer of `rows` rows. */
 static float *ring_of(const Case *test, const float *x, long rows, long width) {
     const MoecAttend *attend = &test->attend;
     const long end = test->position + attend->queries;
@@ -392,7 +390,7 @@ static float *ring_of(const Case *test, const float *x, long rows, long width) {
     return ring;
 }
 
-/* The step again, with no more keys than the window needs. */
+/* Repeats the decode step with no more keys than the window has. */
 static void check_ring(Case *test, const float *sink, const float *documents) {
     MoecAttend attend = test->attend;
     attend.keys = attend.window + attend.queries - 1 + up_to(20);
@@ -406,7 +404,7 @@ static void check_ring(Case *test, const float *sink, const float *documents) {
     free(k), free(v);
 }
 
-/* Rows of keys or values become whole numbers times one of the row's: x and what it is made of. */
+/* Quantizes rows of keys or values to integers times one factor per row: x and its integers. */
 static void round_rows(float *x, long count, long width, signed char *bytes, float *scale) {
     for (long i = 0; i < count; i++) {
         float most = 0;
@@ -419,7 +417,7 @@ static void round_rows(float *x, long count, long width, signed char *bytes, flo
     }
 }
 
-/* The step again, with keys and values of bytes. */
+/* Repeats the decode step with keys and values in int8. */
 static void check_bytes(Case *test, const float *sink, const float *documents) {
     MoecAttend attend = test->attend;
     attend.k_type = attend.v_type = MOEC_BYTE;
@@ -434,14 +432,14 @@ static void check_bytes(Case *test, const float *sink, const float *documents) {
 static Case case_new(MoecAttend attend, int is_step) {
     Case test = {.attend = attend, .has_sink = (int)(lrand48() % 2), .is_step = is_step};
     const long rows = attend.batch * attend.queries * attend.heads,
-               places_of_keys = attend.batch * attend.keys;
+               key_count = attend.batch * attend.keys;
     const long size[TENSORS] = {rows * attend.width,
-                                places_of_keys * attend.key_heads * attend.width,
-                                places_of_keys * attend.value_heads * attend.value_width,
+                                key_count * attend.key_heads * attend.width,
+                                key_count * attend.value_heads * attend.value_width,
                                 rows * attend.value_width,
                                 rows,
                                 attend.heads,
-                                places_of_keys};
+                                key_count};
     if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
     for (int i = 0; i < TENSORS; i++) {
         test.size[i] = size[i];
@@ -452,8 +450,8 @@ static Case case_new(MoecAttend attend, int is_step) {
         test.terms[i] = zeros(size[i]);
     }
     test.has_documents = lrand48() % 2;
-    long document = 0, mixed = lrand48() % 3 == 0; /* in order, as packed documents are, or not */
-    for (long i = 0; i < places_of_keys; i++) {
+    long document = 0, mixed = lrand48() % 3 == 0; /* sorted, as packed documents are, or unsorted */
+    for (long i = 0; i < key_count; i++) {
         document = mixed ? lrand48() % 3 : document + (lrand48() % 40 == 0);
         test.x[DOCUMENTS][i] = (float)document;
     }
@@ -478,34 +476,33 @@ static void case_free(Case *test) {
     free(test->score), free(test->weight);
 }
 
-/* Keeps the `best` largest of the weights, of equal ones the first. */
+/* Keeps the `best` largest weights; on a tie the first. */
 static void keep_best(double *weight, long first, long end, long best) {
     for (long t = first; t < end; t++) {
         long before = 0;
         for (long u = first; u < end; u++)
             before += fabs(weight[u]) > weight[t] || (fabs(weight[u]) == weight[t] && u < t);
-        if (before >= best) weight[t] = -weight[t]; /* marked, still to be compared with */
+        if (before >= best) weight[t] = -weight[t]; /* a marker for remaining candidates */
     }
     for (long t = first; t < end; t++) weight[t] = weight[t] > 0 ? weight[t] : 0;
 }
 
-/* One query: row (b, s, h) is number `row`; q, k, v, o of it begin at `at`, keys are `step` apart.
- */
+/* One query: row (b, s, h) has number `row`; its q, k, v, o start at `at`, keys are `step` apart. */
 static void attend_plainly(Case *test, long b, long s, long h) {
     const MoecAttend *attend = &test->attend;
     const long width = attend->width, values = attend->value_width,
                row = (b * attend->queries + s) * attend->heads + h;
     const long kh = h * attend->key_heads / attend->heads,
                vh = h * attend->value_heads / attend->heads;
-    const long place = test->position + s;
-    const long end = attend->mask == MOEC_MASK_NONE && !test->is_step ? attend->keys : place + 1;
-    const long low = place - attend->window + 1,
+    const long position = test->position + s;
+    const long end = attend->mask == MOEC_MASK_NONE && !test->is_step ? attend->keys : position + 1;
+    const long low = position - attend->window + 1,
                first = attend->mask == MOEC_MASK_WINDOW && low > 0 ? low : 0;
     const float *document = test->x[DOCUMENTS] + b * attend->keys;
     double sum = test->has_sink ? exp(test->x[SINK][h]) : 0, total = 0, totals = 0;
     for (long t = first; t < end; t++) {
         test->score[t] = -INFINITY;
-        if (test->has_documents && document[t] != document[place]) continue;
+        if (test->has_documents && document[t] != document[position]) continue;
         const float *key = test->x[K] + ((b * attend->keys + t) * attend->key_heads + kh) * width;
         double score = 0;
         for (long e = 0; e < width; e++)
@@ -580,7 +577,7 @@ static void check_attention(MoecAttend attend, int is_step) {
 static void attention_of_all_kinds(void **state) {
     (void)state;
     for (int run = 0; run < 60; run++) {
-        /* beyond what is packed at a time, too */
+        /* also larger than one packed block */
         const long wide = run % 10 == 8 ? 600 : 40;
         const long heads = up_to(wide > 40 ? 2 : 9), keys = up_to(run % 6 ? 150 : 700);
         MoecAttend attend = {.batch = up_to(3),

@@ -1,6 +1,6 @@
-/* layers: every gradient of the models of tests/layers.moe, which are made of the layers of the
- * standard library, against central differences in double precision. Each parameter is moved along
- * one random direction, which sees all of its elements at once. Runs in the root of the project. */
+/* layers: every gradient of the models of tests/layers.moe, which use the layers of the standard
+ * library, against central differences in double precision. Each parameter is moved along one
+ * random direction, which covers all of its elements. Runs in the root of the project. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static double loss_along(Program *program, Interpreter *eval, const Tensor *tens
     return loss;
 }
 
-/* `derived` holds the gradient of one run. */
+/* `derived` has the gradient of one run. */
 static void check_gradient(Program *program, Interpreter *eval, const Tensor *gradient,
                            const double *derived) {
     long elements = tensor_elements(gradient);

@@ -1,5 +1,5 @@
-/* Layouts without files: the models of models/published.moe as the config.json of their families,
- * and that as a spec again, which has the same options. Every third of them, all with "all". */
+/* Layouts without files: the models of models/published.moe become the config.json of their
+ * families and then specs again, with the same options. Every third model, or all with "all". */
 #include "moec.h"
 
 #include <jansson.h>
@@ -13,7 +13,7 @@
 
 static const char path[] = "models/published.moe";
 
-/* The family of each, in the order of the file, and how many of its layers show all kinds. */
+/* Family of each model, in file order, and the number of layers that covers all kinds. */
 static const struct {
     const char *model, *layout, *layers;
 } rows[] = {
@@ -39,8 +39,8 @@ static const struct {
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* Records may say what would hold without them; the options inside are listed, too. What a
- * rotation's magnitude follows from is not asked where that is given. */
+/* Records may state a default value; the options inside are listed, too. The inputs of a given RoPE
+ * magnitude are not compared. */
 static bool says_nothing(const char *key, const json_t *value) {
     return strchr(json_string_value(value), '{') || strstr(key, "rotary.mscale_all");
 }

@@ -64,16 +64,16 @@ static float *copy_of(MoecModel *model, int gradient) {
     return memcpy(malloc(bytes), array.data, bytes);
 }
 
-/* sum of y * dy for an x, y going to memory of ours. */
+/* sum of y * dy for an x, with y in memory of the test. */
 static double value(MoecModel *model, float *x, const float *dy) {
     MoecArray array;
     float y[COUNT];
     double sum = 0;
     moec_bind(model, MOEC_RUN_INPUT, find(model, MOEC_RUN_INPUT, "x", &array), x);
-    int place = find(model, MOEC_RUN_OUTPUT, "y", &array);
-    assert_int_equal(moec_bind(model, MOEC_RUN_OUTPUT, place, y), 0);
+    int index = find(model, MOEC_RUN_OUTPUT, "y", &array);
+    assert_int_equal(moec_bind(model, MOEC_RUN_OUTPUT, index, y), 0);
     assert_int_equal(moec_run(model, 0), 0);
-    moec_bind(model, MOEC_RUN_OUTPUT, place, NULL);
+    moec_bind(model, MOEC_RUN_OUTPUT, index, NULL);
     for (int i = 0; i < COUNT; i++) sum += (double)y[i] * (double)dy[i];
     return sum;
 }
@@ -119,8 +119,8 @@ static void test_gradients(void **state) {
     assert_int_equal(moec_differentiate(model, 0), 0);
 
     fill(way, COUNT, 4);
-    double found = slope(model, x, dy, x, way, COUNT), said = along(dx, way, COUNT);
-    assert_true(fabs(found - said) < 2e-2 * (fabs(said) + 1));
+    double found = slope(model, x, dy, x, way, COUNT), derived = along(dx, way, COUNT);
+    assert_true(fabs(found - derived) < 2e-2 * (fabs(derived) + 1));
     for (int i = 0; i < moec_count(model, MOEC_WEIGHT); i++) {
         MoecArray gradient;
         moec_array(model, MOEC_WEIGHT, i, &array);
@@ -129,16 +129,16 @@ static void test_gradients(void **state) {
         float *direction = malloc(sizeof(float) * (size_t)count);
         fill(direction, count, (unsigned)i + 5);
         found = slope(model, x, dy, array.data, direction, count);
-        said = along(gradient.data, direction, count);
-        if (!(fabs(found - said) < 2e-2 * (fabs(said) + 1)))
-            fail_msg("%s: %g by differences, %g derived", array.name, found, said);
+        derived = along(gradient.data, direction, count);
+        if (!(fabs(found - derived) < 2e-2 * (fabs(derived) + 1)))
+            fail_msg("%s: %g by differences, %g derived", array.name, found, derived);
         free(direction);
     }
     moec_free(model);
 }
 
-/* Two of the same with different inputs, one begun while the other is under way, give what each
- * gives in one call; what lies in a tape before does not matter. */
+/* Two overlapping calls with different inputs, each on its own tape, have the results of separate calls. The initial content of
+ * a tape does not matter. */
 static void test_parts(void **state) {
     (void)state;
     MoecModel *model;
@@ -147,8 +147,8 @@ static void test_parts(void **state) {
     float *gradients[2][32], whole[2][COUNT];
     void *tapes[2];
     if (moec_load(NULL, &inside, &model) != 0) fail_msg("%s", moec_message());
-    int place_x = find(model, MOEC_TRAIN_INPUT, "x", &array);
-    int place_y = find(model, MOEC_TRAIN_OUTPUT, "y", &array);
+    int index_x = find(model, MOEC_TRAIN_INPUT, "x", &array);
+    int index_y = find(model, MOEC_TRAIN_OUTPUT, "y", &array);
     int weights = moec_count(model, MOEC_WEIGHT);
     assert_true(weights > 0 && weights < 32);
     fill(dy, COUNT, 2);
@@ -156,25 +156,25 @@ static void test_parts(void **state) {
     moec_bind(model, MOEC_TRAIN_OUTPUT, find(model, MOEC_TRAIN_OUTPUT, "gradient:x", &array), dx);
     for (int i = 0; i < 2; i++) {
         fill(x[i], COUNT, (unsigned)i + 1);
-        moec_bind(model, MOEC_TRAIN_INPUT, place_x, x[i]);
-        moec_bind(model, MOEC_TRAIN_OUTPUT, place_y, y[2]);
+        moec_bind(model, MOEC_TRAIN_INPUT, index_x, x[i]);
+        moec_bind(model, MOEC_TRAIN_OUTPUT, index_y, y[2]);
         assert_int_equal(moec_differentiate(model, 0), 0);
         memcpy(whole[i], dx, sizeof dx);
         for (int j = 0; j < weights; j++) gradients[i][j] = copy_of(model, j);
-        double sum = value(model, x[i], dy), said = along(y[2], dy, COUNT);
-        assert_true(fabs(sum - said) < 1e-4 * (fabs(sum) + 1));
+        double sum = value(model, x[i], dy), derived = along(y[2], dy, COUNT);
+        assert_true(fabs(sum - derived) < 1e-4 * (fabs(sum) + 1));
     }
     for (int i = 0; i < 2; i++) {
         tapes[i] = aligned_alloc(64, moec_tape_bytes(model));
         memset(tapes[i], 0xff, moec_tape_bytes(model));
-        moec_bind(model, MOEC_TRAIN_INPUT, place_x, x[i]);
-        moec_bind(model, MOEC_TRAIN_OUTPUT, place_y, y[i]);
+        moec_bind(model, MOEC_TRAIN_INPUT, index_x, x[i]);
+        moec_bind(model, MOEC_TRAIN_OUTPUT, index_y, y[i]);
         assert_int_equal(moec_forward(model, 0, tapes[i]), 0);
     }
     assert_memory_equal(y[1], y[2], sizeof y[1]);
     for (int i = 0; i < 2; i++) {
-        moec_bind(model, MOEC_TRAIN_INPUT, place_x, x[i]);
-        moec_bind(model, MOEC_TRAIN_OUTPUT, place_y, y[i]);
+        moec_bind(model, MOEC_TRAIN_INPUT, index_x, x[i]);
+        moec_bind(model, MOEC_TRAIN_OUTPUT, index_y, y[i]);
         assert_int_equal(moec_backward(model, 0, tapes[i]), 0);
         assert_memory_equal(dx, whole[i], sizeof dx);
         for (int j = 0; j < weights; j++) {
@@ -187,8 +187,7 @@ static void test_parts(void **state) {
     moec_free(model);
 }
 
-/* Experts of which few get most of the tokens, so that the loads of a micro-batch are not those of
- * the step. */
+/* A few experts receive most of the tokens: the loads of a micro-batch differ from those of the step. */
 static const char balanced[] =
     "use decoder\n"
     "model balanced = decoder {\n"
@@ -199,8 +198,7 @@ static const char balanced[] =
 
 enum { WINDOWS = 8, WINDOW = 7 };
 
-/* The loss after some steps on the same windows; the first step is on the gradients of one
- * micro-batch. */
+/* The loss after some steps on the same sequences; the first step has the gradients of one micro-batch. */
 static double trained(const char *const *sets, int count, double *norm) {
     const MoecLoad load = {
         .spec = balanced, .sets = sets, .set_count = count, .can = MOEC_CAN_TRAIN, .seed = 3};
@@ -218,7 +216,7 @@ static double trained(const char *const *sets, int count, double *norm) {
     return loss;
 }
 
-/* A mean over a step is known before it, whoever takes the step. */
+/* A mean over a step is known before the step, for every caller. */
 static void test_step_mean(void **state) {
     (void)state;
     const char *const sets[] = {"ffn.aux_loss_scope=global_batch", "train.batch_size=2", "train.gradient_accumulation_steps=4"};
@@ -290,7 +288,7 @@ static MoecModel *open_shared(int can) {
 }
 
 typedef struct Caller {
-    MoecModel *model; /* NULL: the thread loads its own */
+    MoecModel *model; /* NULL: the thread loads its own model */
     int wrong;
     double loss;
     char *text;
@@ -416,7 +414,7 @@ static void test_fork(void **state) {
     fill_tokens(tokens, SAMPLE);
     assert_int_equal(in_child(use_inherited, model, &caller), 0);
     assert_int_equal(in_child(use_grandchild, model, &caller), 0);
-    assert_int_equal(moec_loss(model, tokens, &value), 0); /* no step of a child is seen here */
+    assert_int_equal(moec_loss(model, tokens, &value), 0); /* not changed by a child */
     assert_true(value == caller.loss);
     moec_release(caller.text);
     moec_free(model);

@@ -24,7 +24,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* outer of (inner of a and b) and c is spelt `expected`; swapped: of c and (...). */
+/* outer of (inner of a and b) and c is printed as `expected`; swapped: of c and (...). */
 static void check(Arena *arena, const char *outer, const char *inner, bool swapped,
                   const char *expected) {
     const Term *inside = term(arena, inner, a, b);
@@ -116,7 +116,7 @@ static void run(Arena *arena, void (*pass)(Arena *, KernelForm *, const Target *
     *block = form.block;
 }
 
-/* What only another unused place reads is not used either. */
+/* A variable that only an unused variable reads is unused, too. */
 static void test_unused(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -145,7 +145,7 @@ static FormNode *set(Arena *arena, FormBlock *block, const Term *target, const T
     return node;
 }
 
-/* Innermost loops only, and none whose iterations may store in one place. */
+/* Only innermost loops, and none whose iterations may store to the same address. */
 static void test_vectors(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -167,11 +167,11 @@ static void test_vectors(void **state) {
     assert_non_null(strstr(text.text, "MOEC_OMP(simd reduction(max:a))\n"));
 }
 
-static const Term *element(Arena *arena, const Term *array, const Term *place) {
-    return term(arena, "$0[$1]", array, place);
+static const Term *element(Arena *arena, const Term *array, const Term *index) {
+    return term(arena, "$0[$1]", array, index);
 }
 
-/* One barrier where two would meet, none around what nobody else looks at. */
+/* One barrier instead of two, none around memory that no other thread reads. */
 static void test_barriers(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -212,7 +212,7 @@ static void expect_text(Arena *arena, const FormBlock *block, const char *expect
     assert_string_equal(text.text, expected);
 }
 
-/* Outer loops become one, beyond the work of a small kernel. */
+/* Outer loops are merged, above the work of a small kernel. */
 static void test_parallel(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -238,7 +238,8 @@ static void test_parallel(void **state) {
                 "}\n");
 }
 
-/* One thread stores what a block has at hand; a row lies where its threads see it. */
+/* One thread stores a value that all threads of a block hold; a row is in memory that its threads
+ * share. */
 static void test_owners(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -272,7 +273,7 @@ static void test_owners(void **state) {
                 "}\n");
 }
 
-/* Before the loops that do not change it, but not what the kernel stores. */
+/* Hoists invariant values out of loops, but not stores of the kernel. */
 static void test_licm(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -293,7 +294,7 @@ static void test_licm(void **state) {
                 "}\n");
 }
 
-/* Twice and long enough; before the condition of a store. */
+/* Expressions that occur twice and are long enough; before the condition of a store. */
 static void test_cse(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -310,7 +311,7 @@ static void test_cse(void **state) {
                 "if (b) a = part * part + (b + c) * (b + c);\n");
 }
 
-/* From outside to inside; a name is free again behind its block. */
+/* From the outer to the inner scope; a name is free again after its block. */
 static void test_names(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};

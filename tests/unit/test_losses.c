@@ -84,9 +84,9 @@ static void test_flow_matching(void **state) {
 
 enum { THIN_BATCH = 64, THIN_CONTEXT = 64, DIM = 6, THIN = THIN_BATCH * THIN_CONTEXT * DIM };
 
-/* Of ones, a share q is kept as 1 / (1 - rate): the mean is q / (1 - rate), near 1, and the mean
- * square is the mean times 1 / (1 - rate). Of whole sequences, the square of the mean of a
- * sequence is its mean square; of single values it is near 1. */
+/* Of inputs of one, a fraction q is kept as 1 / (1 - rate): the mean is q / (1 - rate), near 1, and
+ * the mean square is the mean times 1 / (1 - rate). With whole sequences, the square of the mean of
+ * a sequence is its mean square; with single values it is near 1. */
 static void check_dropout(const char *model, bool sequences, double error) {
     Rules rules = rules_open(model, MOEC_TRAIN);
     double *ones = calloc(THIN, sizeof *ones), loss, squares, wholes;

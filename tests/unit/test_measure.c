@@ -1,5 +1,5 @@
-/* The program of evaluation against the forward one, in double precision: the same loss, and of each token what its logits
- * say. Runs in the root of the project. */
+/* The evaluation program against the forward program, in double precision: the same loss, and the same values per token as
+ * computed from its logits. Runs in the root of the project. */
 #include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"
@@ -72,8 +72,8 @@ static void check(const char *model, long words_at_once) {
     const long *next = interpreter_int(forward, find(whole, "targets"));
     double mean = 0;
     for (long i = 0; i < ROWS; i++) {
-        double told = nats_of(logits + i * WORDS, next[i]);
-        assert_true(fabs(nats[i] - told) < 1e-12 * fabs(told));
+        double expected = nats_of(logits + i * WORDS, next[i]);
+        assert_true(fabs(nats[i] - expected) < 1e-12 * fabs(expected));
         mean += nats[i] / ROWS;
     }
     static const char *const numbers[] = {"loss", "balance_2"};

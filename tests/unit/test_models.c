@@ -1,18 +1,18 @@
-/* Random models: what a compiled model computes against its meaning in double precision.
+/* Random models: the results of a compiled model against the interpreter in double precision.
  *
- * A seed gives a spec (random_spec.h). Compared with the interpreter: every output of the forward and of the training graph,
- * gradients over two micro-batches, states, two steps of the optimizer, and decoding token by token.
+ * A seed defines a spec (random_spec.h). Compared with the interpreter: every output of the forward and of the training graph,
+ * gradients over two micro-batches, states, two optimizer steps, and decoding token by token.
  *
- * Limits are those of all models here: 1e-5 of the norm, 1e-4 for gradients. Equations drawn at random may amplify rounding
- * beyond that whoever computes them. So where a limit is passed, the interpreter runs the same program with noise of four
- * roundings on every value that it makes, several times: twice what that does to the result is allowed as well, and counted.
+ * The limits are those of all tests: 1e-5 of the norm, 1e-4 for gradients. Random equations may amplify rounding errors beyond
+ * that in any program. Above a limit, the interpreter therefore repeats the program several times with noise of four rounding
+ * errors on every value. Twice its effect on the result is accepted, and counted.
  *
  *     test_models                         40 models from seed 1
- *     test_models recurrences             the same, of recurrences alone
+ *     test_models recurrences             the same, with only recurrences
  *     test_models forms                   models that use every statement with affine subscripts
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well; MOEC_SHOW=only: the spec alone
- *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    that text instead of the one of the seed, to reduce it
+ *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    the text of the file instead of the seed, to reduce it
  *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
  */
 #include "model_meaning.h"
@@ -28,11 +28,11 @@
 
 enum { DEFAULT_MODELS = 16, WORKERS_MOST = 16, ATTEMPTS = 3, MODELS_FOR_ALL_FORMS = 500 };
 
-/* What the workers found, in memory that they share. */
+/* Results of the worker processes, in shared memory. */
 typedef struct Tally {
     long models, failed, amplified, undecided;
-    double worst;           /* error that only amplified rounding explains */
-    long forms[FORM_COUNT]; /* models that use each */
+    double worst;           /* error within amplified rounding */
+    long forms[FORM_COUNT]; /* number of models per form */
 } Tally;
 
 /* ---- graphs ---- */
@@ -51,12 +51,12 @@ static int check_forward(Trial *trial, Meaning *forward) {
     Call *call = open_call(trial, MOEC_GRAPH_FORWARD);
     set_call(trial, call, 0);
     call_run(call, 0, false);
-    int good = compare_outputs(trial, forward, call);
+    int ok = compare_outputs(trial, forward, call);
     call_close(call);
-    return good;
+    return ok;
 }
 
-/* Weights and states stay as they are for what follows. */
+/* Weights and states stay unchanged for later comparisons. */
 static int check_training(Trial *trial) {
     Meaning training;
     if (!define(trial, &training, MOEC_TRAIN)) return 0;
@@ -70,7 +70,7 @@ static int check_training(Trial *trial) {
     }
     model_get_gradients(model);
     model_get(model, false);
-    int good = compare_outputs(trial, &training, call) &&
+    int ok = compare_outputs(trial, &training, call) &&
                compare_all(trial, &training, "gradient:", model->parameters, model->parameter_count,
                            model->gradients, gradient_limit) &&
                compare_all(trial, &training, "", model->states, model->state_count,
@@ -80,10 +80,10 @@ static int check_training(Trial *trial) {
     free(states);
     call_close(call);
     forget(&training);
-    return good;
+    return ok;
 }
 
-/* Those of layers: a program that decodes has none of an optimizer's. */
+/* States of layers only: a decode program has no optimizer states. */
 static void copy_states(Model *to, const Model *from) {
     for (int i = 0; i < to->state_count; i++)
         for (int j = 0; j < from->state_count; j++) {
@@ -95,7 +95,7 @@ static void copy_states(Model *to, const Model *from) {
         }
 }
 
-/* The first sequence of the batch, token by token; the first ones at once where there are enough of them. */
+/* The first sequence of the batch, token by token; a block of first tokens at once if there are enough. */
 static int check_decoding(Trial *trial, Meaning *forward) {
     const Spec *spec = trial->spec;
     Decoder *decoder =
@@ -106,28 +106,28 @@ static int check_decoding(Trial *trial, Meaning *forward) {
     copy_states(decoder->model, model);
     model_put(decoder->model);
     size_t wide = (size_t)spec->vocabulary, total = (size_t)(spec->batch * spec->context) * wide;
-    int good = 1;
+    int ok = 1;
     long fed = 0, part = spec->context >= PREFILL_TOKENS ? PREFILL_TOKENS : 1;
-    for (; fed < spec->context && good; part = 1) {
+    for (; fed < spec->context && ok; part = 1) {
         const float *logits = decoder_feed(decoder, trial->windows + fed, part);
         fed += part;
         Result result = {"logits", total, (size_t)(fed - 1) * wide, wide};
-        good = compare(trial, forward, result, logits, result_limit);
+        ok = compare(trial, forward, result, logits, result_limit);
     }
-    if (!good) {
-        char *told = memory_format("decoding: %s", trial->problem);
-        fail(trial, "%s", told);
-        free(told);
+    if (!ok) {
+        char *message = memory_format("decoding: %s", trial->problem);
+        fail(trial, "%s", message);
+        free(message);
     }
     decoder_close(decoder);
-    return good;
+    return ok;
 }
 
 /* ---- the optimizer ---- */
 
 enum { STATES_MOST = 4 };
 
-/* What one element of a parameter is after the steps so far. */
+/* Value of one element of a parameter after the steps so far. */
 typedef struct Element {
     double weight, state[STATES_MOST];
 } Element;
@@ -169,7 +169,7 @@ static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTenso
             update_element(eval, update, parameter, step, (double)model->gradients[i], &element);
         double off = (double)model->weights[i] - element.weight;
         squares += off * off;
-        /* A step may lead next to zero: what it starts from is rounded, too. */
+        /* A step may end near zero: the rounding of its start value also counts. */
         norm += element.weight * element.weight + (double)before[i] * (double)before[i];
     }
     if (sqrt(squares) <= result_limit * sqrt(norm)) return 1;
@@ -177,13 +177,13 @@ static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTenso
                 sqrt(norm), steps);
 }
 
-/* Some steps with the gradients at hand. */
+/* Some steps with the current gradients. */
 static int check_update(Trial *trial) {
     Model *model = trial->model;
     const MoecUpdate *update = model->table->update;
     const long steps = 2;
     if (update->state_count > STATES_MOST)
-        return fail(trial, "the optimizer has more states than this test has room for");
+        return fail(trial, "the optimizer has more states than this test supports");
     float *before = copy_of(model->weights, model->table->weight_bytes), scalars[16] = {0};
     for (long step = 1; step <= steps; step++) {
         for (int i = 0; i < update->scalar_count; i++)
@@ -198,15 +198,15 @@ static int check_update(Trial *trial) {
     model_get(model, false);
     MoecInterpreter *eval =
         moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
-    int good = 1;
-    for (int i = 0; i < model->parameter_count && good; i++)
-        good = model->parameters[i].tensor->whole ||
+    int ok = 1;
+    for (int i = 0; i < model->parameter_count && ok; i++)
+        ok = model->parameters[i].tensor->whole ||
                compare_update(trial, eval, &model->parameters[i], before, steps);
     memcpy(model->weights, before, model->table->weight_bytes);
     model_put(model);
     free(before);
     moec_interpreter_free(eval);
-    return good;
+    return ok;
 }
 
 static int compare_whole(Trial *trial, MoecInterpreter *eval, const PublicTensor *parameter) {
@@ -224,12 +224,12 @@ static int compare_whole(Trial *trial, MoecInterpreter *eval, const PublicTensor
                 sqrt(norm));
 }
 
-/* What is updated as a whole, by the other program of the step, with the same gradients. */
+/* Parameters with matrix updates, in the separate update program, with the same gradients. */
 static int check_whole(Trial *trial) {
     Model *model = trial->model;
     const MoecGraphEntry *graph = model_graph(model, MOEC_GRAPH_STEP);
     Call *call = graph ? call_open(model, graph, NULL) : NULL;
-    if (!call) return !graph || fail(trial, "the step of whole parameters does not begin");
+    if (!call) return !graph || fail(trial, "the matrix update does not start");
     float *before = copy_of(model->weights, model->table->weight_bytes);
     MoecInterpreter *eval =
         moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_STEP, 0, 0, 0));
@@ -252,21 +252,21 @@ static int check_whole(Trial *trial) {
         moec_interpreter_run(eval, 0, true);
     }
     model_get(model, false);
-    int good = 1;
-    for (int i = 0; i < model->parameter_count && good; i++)
+    int ok = 1;
+    for (int i = 0; i < model->parameter_count && ok; i++)
         if (model->parameters[i].tensor->whole)
-            good = compare_whole(trial, eval, &model->parameters[i]);
+            ok = compare_whole(trial, eval, &model->parameters[i]);
     memcpy(model->weights, before, model->table->weight_bytes);
     model_put(model);
     free(before);
     call_close(call);
     moec_interpreter_free(eval);
-    return good;
+    return ok;
 }
 
 /* ---- trials ---- */
 
-/* No weight stays zero or one: what a spec says of the start would hide where it goes. */
+/* Replaces parameters of zeros and ones: initial values of the spec would hide errors. */
 static void shake(Model *model, Random *random) {
     for (int i = 0; i < model->parameter_count; i++)
         for (size_t j = 0; j < model->parameters[i].count; j++)
@@ -283,12 +283,12 @@ static int check_model(Trial *trial, Random *random) {
     shake(trial->model, random);
     model_put(trial->model);
     Meaning forward;
-    int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
+    int ok = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
                check_training(trial) && check_derivation(trial) && check_update(trial) &&
                check_whole(trial) && (!trial->spec->causal || check_decoding(trial, &forward));
     forget(&forward);
     model_close(trial->model);
-    return good;
+    return ok;
 }
 
 static int write_file(const char *path, const char *text) {
@@ -296,7 +296,7 @@ static int write_file(const char *path, const char *text) {
     return file && fputs(text, file) >= 0 && fclose(file) == 0;
 }
 
-/* Another text of the same sizes. */
+/* Another text with the same sizes. */
 static void read_text(Spec *spec, const char *path) {
     FILE *file = fopen(path, "r");
     spec->length = file ? fread(spec->text, 1, SPEC_BYTES - 1, file) : 0;
@@ -304,7 +304,7 @@ static void read_text(Spec *spec, const char *path) {
     if (file) fclose(file);
 }
 
-/* With tokens for which rounding may turn a choice around nothing is shown: then others are tried. */
+/* Tokens for which rounding may change a selection prove nothing: others are used. */
 static void (*make)(Spec *spec, uint64_t seed) = make_spec;
 
 static int run_trial(Device *device, uint64_t seed, const char *folder, char *problem, size_t size,
@@ -315,18 +315,18 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
     if (other) read_text(spec, other);
     forms_count(spec->text, tally->forms);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
-    int good = write_file(path, spec->text), undecided = 1;
+    int ok = write_file(path, spec->text), undecided = 1;
     const char *show = getenv("MOEC_SHOW");
     if (show) printf("%s", spec->text);
     if (show && !strcmp(show, "only")) fflush(stdout), _exit(0);
-    for (int attempt = 0; attempt < ATTEMPTS && good && undecided; attempt++) {
+    for (int attempt = 0; attempt < ATTEMPTS && ok && undecided; attempt++) {
         Trial trial = {
             .spec = spec, .device = device, .compiler = moec_open(path, NULL, NULL, 0, NULL)};
         size_t count = PARTS * window_tokens(spec);
         trial.windows = memory_new(sizeof *trial.windows * count);
         for (size_t i = 0; i < count; i++)
             trial.windows[i] = (int32_t)between(&spec->random, 0, spec->vocabulary - 1);
-        good = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
+        ok = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
                                            : check_model(&trial, &spec->random);
         undecided = trial.undecided;
         if (!undecided && trial.amplified > 0) {
@@ -338,17 +338,17 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
         moec_close(trial.compiler);
     }
     tally->models++;
-    tally->undecided += good && undecided;
+    tally->undecided += ok && undecided;
     unlink(path);
     free(path);
     free(spec);
-    return good;
+    return ok;
 }
 
 static uint64_t present_seed;
 
-/* The compiler gives up on a program that a pass broke: say which spec did it. */
-static void tell_seed(int signal_number) {
+/* The compiler aborts on a program that a pass has damaged: reports the seed. */
+static void report_seed(int signal_number) {
     printf("seed %llu: stopped by signal %d\n", (unsigned long long)present_seed, signal_number);
     fflush(stdout);
     _exit(1);
@@ -356,8 +356,8 @@ static void tell_seed(int signal_number) {
 
 static void run_shard(uint64_t first, long count, long worker, long workers, const char *folder,
                       Tally *tally) {
-    signal(SIGABRT, tell_seed);
-    signal(SIGSEGV, tell_seed);
+    signal(SIGABRT, report_seed);
+    signal(SIGSEGV, report_seed);
     Device *device = device_open(getenv("MOEC_DEVICE") ? getenv("MOEC_DEVICE") : "cpu");
     if (!device) exit(1);
     for (long i = worker; i < count; i += workers) {
@@ -389,7 +389,7 @@ static Tally total_of(const Tally *tallies, long workers) {
     return total;
 }
 
-/* The table of statement forms against the number of models; returns how many forms no model has. */
+/* Prints the table of statement forms and the number of models; returns the number of unused forms. */
 static long print_forms(const Tally *total) {
     long missing = 0;
     for (int i = 0; i < FORM_COUNT; i++) {
@@ -427,7 +427,7 @@ int main(int argc, char **argv) {
     stopped += system(clean) != 0;
     free(clean);
     Tally total = total_of(tallies, workers);
-    printf("%ld of %ld models: %ld differ; %ld beyond the limits as their own rounding explains, "
+    printf("%ld of %ld models: %ld differ; %ld above the limits within their own rounding, "
            "by %.1e at most; "
            "%ld undecided\n",
            total.models, count, total.failed, total.amplified, total.worst, total.undecided);

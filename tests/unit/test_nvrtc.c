@@ -1,11 +1,10 @@
-/* Every kernel of small and of published models through NVRTC, for three architectures. Says how many registers and how much
- * shared memory they take, and which spill; one that spills is a failure. Needs no GPU; without NVRTC there is nothing to do.
- * Runs in the root of the project.
+/* Compiles every kernel of small and of published models with NVRTC for three architectures. Prints registers and shared
+ * memory, and fails on register spills. Needs no GPU; without NVRTC it does nothing. Runs in the root of the project.
  *
- *     test_nvrtc          one of the published models, for sm_90a, which has every form of a kernel
- *     test_nvrtc all      all of those below and every model of tests/small_models.sh; ten minutes of one processor
- *     test_nvrtc WORD     those of all whose FILE:MODEL contains the word
- *     test_nvrtc start    what a whole model takes from its text to images for sm_90a: compiled, and from the cache
+ *     test_nvrtc          one of the published models, for sm_90a, which has every kernel form
+ *     test_nvrtc all      all models below and every model of tests/small_models.sh; ten minutes of CPU time
+ *     test_nvrtc WORD     the models whose FILE:MODEL contains the word
+ *     test_nvrtc start    time of a whole model from its text to images for sm_90a: compiled, and from the cache
  */
 #include "../../runtime/device/cuda/cuda.h"
 #include "../../runtime/base/files.h"
@@ -49,11 +48,11 @@ static bool open_nvrtc(void) {
     return true;
 }
 
-/* ---- what the assembler says ---- */
+/* ---- messages of the assembler ---- */
 
 typedef struct Figures {
     int kernels, spilling, registers, shared;
-    char most[128]; /* the kernel with most registers */
+    char most[128]; /* kernel with the most registers */
 } Figures;
 
 static int number_before(const char *line, const char *what) {
@@ -77,7 +76,7 @@ static Figures read_log(char *log) {
             printf("    %s spills %d bytes\n", name, spills);
             figures.spilling++;
         }
-        /* Products of warpgroups that wait for each other, because something touches their sums. */
+        /* Products of warpgroups that were serialized because an instruction accesses their sums. */
         if (strstr(line, "wgmma") && strstr(line, "serialized")) {
             printf("    %s\n", line);
             figures.spilling++;
@@ -101,7 +100,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* False when something spills. */
+/* False if a kernel spills. */
 static bool compile(const char *text, const char *architecture, const char *what) {
     const char *names[HEADERS], *headers[HEADERS];
     char option[64];
@@ -140,7 +139,7 @@ static bool compile(const char *text, const char *architecture, const char *what
 
 typedef struct Case {
     char line[LINE]; /* FILE:MODEL, then options */
-    char *text;      /* with the kernels that no case before it has; NULL: it has none */
+    char *text;      /* with the kernels that no previous case has; NULL: none */
 } Case;
 
 static const char *const published[] = {
@@ -166,7 +165,7 @@ static const char *const published[] = {
 
 static Case *cases;
 static int case_count;
-static const char *wanted; /* part of a line; NULL: all */
+static const char *wanted; /* substring of a line; NULL: all */
 
 static void add_case(const char *line) {
     if (wanted && !strstr(line, wanted)) return;
@@ -203,7 +202,7 @@ static double cost_of(const char *json, const char *key) {
     return at ? atof(at + strlen(key)) : 0;
 }
 
-/* The kernels of training, of the optimizer and, where the model decodes, of a step. */
+/* The kernels of training, of the optimizer and, if the model decodes, of a decode step. */
 static MoecKernels kernels_of(MoecCompiler *compiler) {
     MoecProgram *programs[4] = {moec_compile(compiler, MOEC_TRAIN, 0, 0, 0),
                                 moec_compile(compiler, MOEC_UPDATE, 0, 0, 0),
@@ -212,7 +211,7 @@ static MoecKernels kernels_of(MoecCompiler *compiler) {
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     const char *cost = moec_cost_json(compiler);
     MoecKernels kernels;
-    /* One sequence, as the commands decode. */
+    /* One sequence, as in the commands. */
     if (cost_of(cost, "\"cache_bytes_per_token\":") + cost_of(cost, "\"constant_bytes\":") > 0)
         programs[count++] = moec_compile(compiler, MOEC_DECODE, 1, 0, 1);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
@@ -220,7 +219,7 @@ static MoecKernels kernels_of(MoecCompiler *compiler) {
     return kernels;
 }
 
-/* ---- kernels that have been seen ---- */
+/* ---- kernels that were compiled before ---- */
 
 static uint64_t *seen;
 static int seen_count;
@@ -233,7 +232,7 @@ static bool is_new(uint64_t hash) {
     return true;
 }
 
-/* Of a kernel and what stands before it, without comments, and without the numbers of units: "train_3". */
+/* Hash of a kernel and the text before it, without comments, and without unit numbers such as "train_3". */
 static uint64_t hash_of(const char *text, const char *end) {
     uint64_t hash = 14695981039346656037u;
     for (const char *at = text; at < end; at++) {
@@ -247,7 +246,7 @@ static uint64_t hash_of(const char *text, const char *end) {
     return hash;
 }
 
-/* The text with the kernels that are new; NULL where there are none. */
+/* The text with the new kernels; NULL if there are none. */
 static char *fresh_of(const MoecKernels *kernels) {
     bool *fresh = calloc((size_t)kernels->count, sizeof *fresh);
     const char *from = kernels->text;
@@ -262,7 +261,7 @@ static char *fresh_of(const MoecKernels *kernels) {
     return result;
 }
 
-static void take_texts(void) {
+static void collect_texts(void) {
     for (int i = 1; i < case_count; i++) {
         MoecCompiler *compiler = open_case(&cases[i]);
         const MoecKernels kernels = kernels_of(compiler);
@@ -276,13 +275,13 @@ static bool all;
 static bool compile_case(int number) {
     static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100"};
     const Case *one = &cases[number];
-    bool good = true;
+    bool ok = true;
     for (int i = 0; i < (all ? 3 : 1) && one->text; i++)
-        good &= compile(one->text, architectures[i], strchr(one->line, ':') + 1);
-    return good;
+        ok &= compile(one->text, architectures[i], strchr(one->line, ':') + 1);
+    return ok;
 }
 
-/* A process for each processor. */
+/* One process per CPU. */
 static void test_architectures(void **state) {
     (void)state;
     if (!open_nvrtc()) {
@@ -290,40 +289,40 @@ static void test_architectures(void **state) {
         skip();
     }
     cases = calloc(1, sizeof *cases);
-    cases[case_count++] = (Case){":those of every program",
+    cases[case_count++] = (Case){":kernels of every program",
                                  strdup("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n")};
     list_cases(all);
     assert_true(case_count > 1);
-    take_texts();
+    collect_texts();
     print_message("  %d kernels of %d models\n", seen_count, case_count);
     long workers = sysconf(_SC_NPROCESSORS_ONLN);
     if (workers > WORKERS) workers = WORKERS;
     fflush(stdout);
     for (long worker = 0; worker < workers; worker++) {
         if (fork() != 0) continue;
-        bool good = true;
-        for (int i = (int)worker; i < case_count; i += (int)workers) good &= compile_case(i);
+        bool ok = true;
+        for (int i = (int)worker; i < case_count; i += (int)workers) ok &= compile_case(i);
         fflush(stdout);
-        _exit(!good);
+        _exit(!ok);
     }
     int status, failed = 0;
     while (wait(&status) > 0) failed += status != 0;
     assert_int_equal(failed, 0);
 }
 
-/* ---- the part of starting that needs no GPU ---- */
+/* ---- the part of the start without a GPU ---- */
 
 typedef struct Part {
     CudaText text;
     CudaImage image;
-    bool good;
+    bool ok;
 } Part;
 
 static CudaLibrary library;
 
 static void *make_part(void *data) {
     Part *part = data;
-    part->good = cuda_compile(&library, &part->text, &part->image);
+    part->ok = cuda_compile(&library, &part->text, &part->image);
     return NULL;
 }
 
@@ -348,7 +347,7 @@ static double make_all(const MoecKernels *kernels, const bool *chosen, int parts
     *cached = true;
     for (int i = 0; i < parts; i++) {
         pthread_join(threads[i], NULL);
-        assert_true(made[i].good);
+        assert_true(made[i].ok);
         *cached &= made[i].image.cached;
         free(made[i].image.bytes);
         free((void *)(uintptr_t)made[i].text.text);
@@ -356,7 +355,7 @@ static double make_all(const MoecKernels *kernels, const bool *chosen, int parts
     return seconds() - start;
 }
 
-/* The pieces that are wanted where cuBLASLt takes every dense product: without the program's own. */
+/* The parts that are needed if cuBLASLt computes every dense product. */
 static bool *without_own(const MoecKernels *kernels) {
     bool *chosen = calloc((size_t)kernels->count, sizeof *chosen);
     int own = 0;

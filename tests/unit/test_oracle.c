@@ -1,14 +1,14 @@
 /* Published systems: every row of models/ at its small size against PyTorch, from the numbers in
  * tests/oracle/expected.
  *
- *     test_oracle                      one row of each idea, in double precision and compiled
+ *     test_oracle                      one row per idea, in double precision and compiled
  *     test_oracle compiled [ROW...]    all rows, or those, compiled
  *     test_oracle meaning  [ROW...]    all rows, or those, in double precision
  *     MOEC_DEVICE=cuda ...             compiled for that device
  *
  * Both sides make the weights and the tokens from the same rule (tests/oracle/published.py: number,
- * tokens). Of each tensor the norm, one random projection and three elements are compared, relative
- * to its norm.
+ * Both sides create the weights and the tokens by the same rule (tests/oracle/published.py: number, tokens). The norm, one
+ * random projection and three elements of each tensor are compared, relative to its norm.
  */
 #include "../../runtime/model/call.h"
 #include "../../runtime/data/data.h"
@@ -30,7 +30,7 @@ enum { SAMPLES = 3, NAME_BYTES = 128, LINE_BYTES = 512 };
 
 static const char *const families[] = {
     "gated_attention", "sigma", "structmoe", "complete_mue", "dit", "hybrid", "optimizers"};
-/* One row of each idea; the rest are compiled on demand, which takes minutes. */
+/* One row per idea; the others are compiled on request, which needs minutes. */
 static const char *const compiled_rows[] = {
     "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",    "gqa16_small_q_k4_half",
     "structmoe_small_top2", "mue_small_e16a8g4s1", "mue_small_wide", "dit_small_e8a3s1",
@@ -113,7 +113,7 @@ static void read_line(const char *line, Row *row) {
     }
 }
 
-/* The rows of a family; *count grows. */
+/* The rows of a family; increases *count. */
 static Row *read_rows(const char *family, Row *rows, int *count) {
     char path[128], line[LINE_BYTES];
     snprintf(path, sizeof path, "tests/oracle/expected/%s.txt", family);
@@ -145,7 +145,7 @@ static const Expected *find(const Row *row, const char *name) {
     return NULL;
 }
 
-/* A model of images, which reads other inputs than tokens; this is what they hold. */
+/* An image model, whose inputs are not tokens; their values. */
 static bool reads_images(const Row *row) {
     return find(row, "velocity") != NULL;
 }
@@ -167,7 +167,7 @@ static void fail(const Row *row, const char *how, const char *name, const char *
 static void compare(const Row *row, const char *how, const Expected *one, const double *values,
                     double limit) {
     static const char *const names[] = {"element 13 %", "element 47 %", "element 89 %"};
-    static const int places[] = {13, 47, 89};
+    static const int percents[] = {13, 47, 89};
     checked++;
     if (one->rank == 0) {
         if (!(fabs(values[0] - one->norm) <= limit * fmax(1, fabs(one->norm))))
@@ -186,7 +186,7 @@ static void compare(const Row *row, const char *how, const Expected *one, const 
     if (!(fabs(projection - one->projection) <= limit * one->norm + tiny))
         fail(row, how, one->name, "the projection", projection, one->projection);
     for (int i = 0; i < SAMPLES; i++) {
-        double got = values[one->count * places[i] / 100],
+        double got = values[one->count * percents[i] / 100],
                scale = fmax(typical, fabs(one->sample[i]));
         if (!(fabs(got - one->sample[i]) <= limit * scale + tiny))
             fail(row, how, one->name, names[i], got, one->sample[i]);
@@ -202,10 +202,10 @@ static void compare_floats(const Row *row, const Expected *one, const float *val
 
 static void missing(const Row *row, const char *how, const char *name) {
     wrong++;
-    printf("%s (%s): there is no %s of that size\n", row->model, how, name);
+    printf("%s (%s): no %s of that size\n", row->model, how, name);
 }
 
-/* ---- the meaning, in double precision ---- */
+/* ---- interpreter, in double precision ---- */
 
 static void set_images(MoecInterpreter *eval, const Row *row) {
     static const char *const names[] = {"image", "noise", "time", "label"};
@@ -269,14 +269,14 @@ static void take(const Row *row, MoecInterpreter *eval, const Expected *one, dou
     free(values);
 }
 
-/* Whether the last part of a path, its number left out, is the name. */
+/* True if the last component of a path, without its number, is the name. */
 static bool is_called(const char *path, const char *name) {
     size_t length = strlen(path), end = strlen(name);
     return length > end && path[length - end - 1] == '.' && !strcmp(path + length - end, name);
 }
 
-/* A probe is told layer by layer, a row has the mean. */
-static void take_mean(const Row *row, MoecInterpreter *eval, const MoecProgram *program,
+/* A probe has one value per layer, a row has their mean. */
+static void compare_mean(const Row *row, MoecInterpreter *eval, const MoecProgram *program,
                       const Expected *one, double limit) {
     double sum = 0, value;
     long layers = 0;
@@ -345,7 +345,7 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
             bool total =
                 strcmp(one->name, "total") == 0 && !find(row, "balance") && !find(row, "router_z");
             if (scalar && !is_of_loss(one))
-                take_mean(row, eval, program, one, meaning_limits.gradient);
+                compare_mean(row, eval, program, one, meaning_limits.gradient);
             else if ((scalar && !total) || starts(one->name, "gradient:"))
                 take(row, eval, one, meaning_limits.gradient);
         }
@@ -389,7 +389,7 @@ static void compare_block(const Row *row, const Model *model, const char *prefix
     }
 }
 
-/* The inputs as examples of the data, in the order of the slots. */
+/* The inputs as samples of the data, in the order of the slots. */
 static int32_t *make_examples(const Call *call) {
     long record = examples_words(call), batch = call->graph->batch, offset = 0;
     int32_t *words = memory_new(sizeof *words * (size_t)(record * batch));
@@ -461,7 +461,7 @@ static void compiled_decodes(const Row *row, Call *call, const int32_t *windows)
     free(logits);
 }
 
-/* The data of ten steps: both images, or the first window and no other. */
+/* The data of ten steps: both images, or only the first sequence. */
 static Data *data_of(const Row *row, const Call *call, const int32_t *windows) {
     if (reads_images(row)) {
         Data *data = memory_new(sizeof *data);
@@ -474,9 +474,9 @@ static Data *data_of(const Row *row, const Call *call, const int32_t *windows) {
     unsigned char *bytes = memory_new((size_t)row->context + 1);
     for (long i = 0; i <= row->context; i++) bytes[i] = (unsigned char)windows[i];
     int descriptor = mkstemp(path);
-    bool good = descriptor >= 0 && file_write(path, bytes, (size_t)row->context + 1);
+    bool ok = descriptor >= 0 && file_write(path, bytes, (size_t)row->context + 1);
     free(bytes);
-    Data *data = good ? data_open(path, 0) : NULL; /* it stays open without its name */
+    Data *data = ok ? data_open(path, 0) : NULL; /* it stays open without its name */
     close(descriptor);
     unlink(path);
     return data;

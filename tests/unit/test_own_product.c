@@ -1,4 +1,4 @@
-/* The kernel that is the ceiling where there is no library, as this processor gets it, beside plain
+/* The product kernel of moec that measures the peak without a library, as compiled for this CPU, against plain
  * loops. */
 #include "device/device.h"
 #include "prelude.h"
@@ -25,7 +25,7 @@ static void fill(void *to, long count, long period, int rounded) {
     }
 }
 
-/* c = a b, of small whole numbers: every sum is exact. */
+/* c = a b with small integers: every sum is exact. */
 static void check(long m, long n, long k, int rounded) {
     const OwnProduct *own = own_product();
     float *a = block((size_t)(m * k) * 4), *b = block((size_t)(k * n) * 4),

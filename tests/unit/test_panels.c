@@ -1,5 +1,5 @@
-/* What products multiply, packed: words of panels against their definition, for every form.
- * Compiled for this processor, as programs are; panels for AMX are made where it has none, too. */
+/* Packed operands of products: words of panels against their definition, for every form. Compiled
+ * for this CPU, as programs are; panels for AMX are tested without AMX, too. */
 #include "kernels.h"
 
 #include <setjmp.h>
@@ -19,14 +19,14 @@ static float *some_numbers(long count) {
     return x;
 }
 
-static int *some_places(long count, long among) {
+static int *random_indices(long count, long among) {
     int *x = malloc((size_t)count * sizeof *x);
     assert_non_null(x);
     for (long i = 0; i < count; i++) x[i] = (int)(lrand48() % among);
     return x;
 }
 
-/* What stands at depth p of lane i of packed panels. Of a pair, the even one is the lower half. */
+/* Element at depth p of lane i of packed panels. Of a pair, the even one is in the lower half. */
 static float packed_number(const float *panels, long i, long p, MoecForm form, int of_a,
                            long words) {
     const long width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N, lane = i % width;
@@ -43,7 +43,7 @@ static float operand_number(const MoecOperand *x, long i, long p, MoecForm form)
     return form == MOEC_FLOATS ? number : moec_load(moec_bf16(number));
 }
 
-/* Zeros stand beyond the lanes, and beyond the depth up to a whole number of words. */
+/* The padding of the lanes, and of the depth to whole words, is zero. */
 static void check_panels(const MoecOperand *x, long lanes, long depth, MoecForm form, int of_a) {
     const long words = moec_words(form, depth), deep = form == MOEC_FLOATS ? words : 2 * words,
                width = of_a ? moec_tile_height(form) : (long)MOEC_TILE_N,
@@ -58,7 +58,7 @@ static void check_panels(const MoecOperand *x, long lanes, long depth, MoecForm 
     free(panels);
 }
 
-/* By lanes or by words, through a table or not, for every form that is packed here. */
+/* By lanes or by words, with or without an index table, for every supported form. */
 static void panels_hold_operands(void **state) {
     (void)state;
     for (int run = 0; run < 200; run++) {
@@ -68,7 +68,7 @@ static void panels_hold_operands(void **state) {
         float *numbers = some_numbers(side * side);
         for (long i = 0; i < side * side && short_type; i++)
             ((MoecBf16 *)(void *)numbers)[i] = moec_bf16(numbers[i]);
-        int *gather = some_places(by_lanes ? lanes : depth, side);
+        int *gather = random_indices(by_lanes ? lanes : depth, side);
         const MoecOperand x = {numbers,
                                by_lanes ? side : 1,
                                by_lanes ? 1 : side,

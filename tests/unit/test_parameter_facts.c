@@ -1,4 +1,4 @@
-/* parameter_facts: what parameters of small specs are read off their equations to be. */
+/* parameter_facts: properties of parameters of small specs, derived from their equations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A layer's body, and what is expected of its parameters, one text each: "path: product matrix; d
- * summed, f kept". */
+/* The body of a layer, and the expected facts of its parameters, one text per parameter: "path:
+ * product matrix; d summed, f kept". */
 typedef struct Case {
     const char *body;
     const char *expected[4];
@@ -30,7 +30,7 @@ static const Case cases[] = {
      "q[s,h,e] = (sum[d] x[s,d] * w[d,h,e]) + b[h,e]\n y[s,d] = sum[h,e] q[s,h,e] * o[h,e,d]",
      {"w: product matrix; d summed; h kept; e kept", "b: shift; h pointwise; e pointwise",
       "o: product matrix; h summed; e summed; d kept"}},
-    /* Under `stop` nothing is trained, nor through a choice. */
+    /* Parameters under `stop` are not trained, nor are those of a selection. */
     {"param w[d,d]\n y[s,j] = sum[d] x[s,d] * stop(w[d,j])",
      {"w: product frozen; d summed; d kept"}},
     {"param w[d,d]\n t[s,j] = sum[d] x[s,d] * w[d,j]\n y = x + stop(t)",
@@ -39,31 +39,32 @@ static const Case cases[] = {
     {"axis n = 4\n param router[d,n], v[n,d]\n p[s,n] = sum[d] x[s,d] * router[d,n]\n"
      "c[s,n] = top[n](p[s,n], 2)\n y[s,d] = sum[n in c] x[s,d] * v[n,d]",
      {"router: product frozen; d summed; n kept", "v: product matrix; n summed; d shared"}},
-    /* A scale inside a sum that is one of a product without it; alone, it is the operand. */
+    /* A scale inside a sum is a scale of the product without it; without a product it is the
+     * operand. */
     {"param g[d], w[d,d]\n y[s,j] = sum[d] x[s,d] * g[d] * w[d,j]",
      {"g: scale; d pointwise", "w: product matrix; d summed; d kept"}},
     {"param w[d]\n y[s,d] = x[s,d] * (sum[d] x[s,d] * w[d])", {"w: product matrix; d summed"}},
-    /* Through what is made of parameters alone. */
+    /* Weights that are computed from parameters only. */
     {"axis r = 2\n param a[d,r], b[r,d]\n w[d,j] = sum[r] a[d,r] * b[r,j]\n"
      "y[s,j] = sum[d] x[s,d] * w[d,j]",
      {"a: product matrix; d summed, kept; r summed", "b: product matrix; r summed; d kept"}},
     {"param v[d,d], g[d]\n n[j] = rsqrt(sum[d] v[d,j] * v[d,j])\n"
      "w[d,j] = v[d,j] * n[j] * g[j]\n y[s,j] = sum[d] x[s,d] * w[d,j]",
      {"v: product other matrix; d summed, pointwise; d kept, pointwise", "g: scale; d pointwise"}},
-    /* Looked up: by a token, by the place; what is added is not. */
+    /* Lookup by token and by position; the sum is not a lookup. */
     {"param place[s,d]\n y = x + place", {"place: lookup matrix; s looked up; d pointwise"}},
     {"param o[s]\n y[s,d] = x[s,d] + o[s]", {"o: shift; s looked up"}},
-    /* Each under an index has its own. */
+    /* An application under an index has separate parameters per index value. */
     {"axis n = 3\n y[s,d] = mean[n] one[n](x)[s,d]",
      {"one.w: product matrix; n kept; d summed; d kept", "one.b: shift; n pointwise; d pointwise",
       "one.g: scale; n pointwise; d pointwise"}},
-    /* A convolution along the sequence, channel by channel; a bias inside a function. */
+    /* A convolution along the sequence, per channel; a bias inside a function. */
     {"axis w = 3\n param k[w,d]\n y[s,d] = sum[w] x[s - w,d] * k[w,d]",
      {"k: product matrix; w summed; d shared"}},
     {"axis h = 2\n param b[h,d], v[d]\n t[s,h] = sum[d] v[d] * tanh(x[s,d] + b[h,d])\n"
      "y[s,d] = x[s,d] * (mean[h] t[s,h])",
      {"b: shift; h pointwise; d pointwise", "v: product matrix; d summed"}},
-    /* In two equations, and in three; a scale before a mean or a product stays one. */
+    /* A product in two and in three equations; a scale before a mean or a product stays a scale. */
     {"axis f = 3\n param w[d,f], o[f,d]\n p[s,d,f] = x[s,d] * w[d,f]\n h[s,f] = sum[d] p[s,d,f]\n"
      "q[s,f,d] = h[s,f] * o[f,d]\n r[s,f,d] = 2 * q[s,f,d]\n y[s,d] = sum[f] r[s,f,d]",
      {"w: product scale matrix; d summed, pointwise; f kept, pointwise",
@@ -71,7 +72,7 @@ static const Case cases[] = {
     {"param g[d], w[d,d]\n t[s,d] = x[s,d] * g[d]\n u[s,j] = sum[d] t[s,d] * w[d,j]\n"
      "y[s,d] = u[s,d] - (mean[d] t[s,d])",
      {"g: scale; d pointwise", "w: product matrix; d summed; d kept"}},
-    /* A choice between values sums over products all the same. */
+    /* A selection between values still sums over products. */
     {"param w[d,d]\n y[s,j] = sum[d] where(d < 3, x[s,d] * w[d,j], 0)",
      {"w: product matrix; d summed; d kept"}},
 };

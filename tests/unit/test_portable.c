@@ -1,4 +1,5 @@
-/* test_portable: what a stand-alone folder encodes and writes is what the tokenizer does. */
+/* test_portable: the tokenizer of a standalone folder encodes and decodes as the tokenizer of
+ * moec. */
 #include "base/files.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
@@ -20,7 +21,7 @@ static const char *const texts[] = {
     "camelCase HTTPServer snake_case //path/to !!! \"#$% e\xCC\x81 '\xC5\xBF",
 };
 
-/* The same tokens, and bytes that are the text again. */
+/* The same tokens, and bytes that equal the text. */
 static bool hold(const Tokenizer *tokenizer, const Lexicon *lexicon, const char *text,
                  const char *name) {
     Encoder *encoder = encoder_new(tokenizer);
@@ -30,9 +31,9 @@ static bool hold(const Tokenizer *tokenizer, const Lexicon *lexicon, const char 
     tokens_append(&expected, before->items, before->count);
     encoder_encode(encoder, text, strlen(text), 0, &expected);
     long count = lexicon_encode(lexicon, text, &tokens);
-    bool good = count == (long)expected.count &&
+    bool ok = count == (long)expected.count &&
                 (!count || memcmp(tokens, expected.items, sizeof *tokens * expected.count) == 0);
-    if (!good) {
+    if (!ok) {
         printf("%s: '%s'\n", name, text);
         for (size_t i = 0; i < expected.count; i++) printf(" %d", expected.items[i]);
         printf("\n");
@@ -49,14 +50,14 @@ static bool hold(const Tokenizer *tokenizer, const Lexicon *lexicon, const char 
     if (written.length != whole.length ||
         (whole.length && memcmp(written.bytes, whole.bytes, whole.length) != 0)) {
         printf("%s: '%s' is written '%.*s'\n", name, text, (int)written.length, written.bytes);
-        good = false;
+        ok = false;
     }
     free(tokens);
     tokens_free(&expected);
     text_free(&written);
     text_free(&whole);
     encoder_free(encoder);
-    return good;
+    return ok;
 }
 
 static bool hold_kind(const char *kind, bool encodes) {
@@ -67,18 +68,18 @@ static bool hold_kind(const char *kind, bool encodes) {
     const char *why;
     Lexicon *lexicon = NULL;
     bool found = portable_write(tokenizer, &out, &why);
-    bool good = found == encodes && close(mkstemp(file)) == 0 &&
+    bool ok = found == encodes && close(mkstemp(file)) == 0 &&
                 file_write(file, out.bytes, out.length) && lexicon_open(&lexicon, file) == 0 &&
                 lexicon_encodes(lexicon) == encodes;
-    if (!good) printf("%s: %s\n", kind, found ? "encodes" : why);
-    for (size_t i = 0; encodes && good && i < sizeof texts / sizeof texts[0]; i++)
-        good = hold(tokenizer, lexicon, texts[i], kind);
+    if (!ok) printf("%s: %s\n", kind, found ? "encodes" : why);
+    for (size_t i = 0; encodes && ok && i < sizeof texts / sizeof texts[0]; i++)
+        ok = hold(tokenizer, lexicon, texts[i], kind);
     lexicon_free(lexicon);
-    /* Cut off anywhere, and with any byte changed, it is refused or read, and nothing else. */
-    for (size_t i = 0; good && i < out.length; i += 1 + out.length / 97) {
+    /* A truncated table or one with a changed byte is rejected or read, without other effects. */
+    for (size_t i = 0; ok && i < out.length; i += 1 + out.length / 97) {
         char kept = out.bytes[i];
         out.bytes[i] ^= 0x41;
-        good = file_write(file, out.bytes, i % 2 ? i : out.length);
+        ok = file_write(file, out.bytes, i % 2 ? i : out.length);
         out.bytes[i] = kept;
         int32_t *tokens = NULL;
         if (lexicon_open(&lexicon, file) == 0) lexicon_encode(lexicon, texts[1], &tokens);
@@ -90,7 +91,7 @@ static bool hold_kind(const char *kind, bool encodes) {
     text_free(&out);
     tokenizer_close(tokenizer);
     free(path);
-    return good;
+    return ok;
 }
 
 int main(void) {
@@ -99,8 +100,8 @@ int main(void) {
         bool encodes;
     } kinds[] = {{"gpt2", true},    {"llama3", true}, {"o200k", true}, {"roberta", false},
                  {"llama2", false}, {"gemma", false}, {"bert", false}, {"t5", false}};
-    bool good = true;
+    bool ok = true;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        good = hold_kind(kinds[i].name, kinds[i].encodes) && good;
-    return !good;
+        ok = hold_kind(kinds[i].name, kinds[i].encodes) && ok;
+    return !ok;
 }

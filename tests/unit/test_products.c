@@ -1,6 +1,6 @@
-/* The tiles of products on the simulated device, compared with sums in double precision. Over packed rows: rows that are
- * gathered or not, groups that are empty, of one row, of many. Dense: operands that lie either way, what is done before a
- * result is stored. Sizes divide nothing evenly. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
+/* The tiles of products on the simulated device, compared with sums in double precision. Grouped: rows that are gathered or
+ * not; groups that are empty, of one row, of many rows. Dense: both memory orders of the operands, epilogues. Sizes are not
+ * multiples of the tiles. Runs in the root of the project; BUILD is the folder of libmoec_sim.so. */
 #include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
@@ -39,12 +39,12 @@ static struct {
 
 static void *module;
 
-/* One kernel for each tile: how it multiplies, and how its weights lie. */
+/* One kernel per tile: its products, and the memory order of its weights. */
 typedef struct Kernel {
     const char *name, *tile;
     bool rows, stored; /* rows by rows; operands are bf16 in memory */
-    bool exact, across; /* across: neighbours of a weight differ in k */
-    bool twice;         /* the first terms once more, see more_terms */
+    bool exact, across; /* across: neighboring weights differ in k */
+    bool twice;         /* the first terms again, see more_terms */
 } Kernel;
 
 static const Kernel kernels[] = {
@@ -87,8 +87,8 @@ enum { KERNELS = sizeof kernels / sizeof *kernels };
 typedef struct Dense {
     const char *name, *tile;
     bool stored, exact; /* as in Kernel */
-    bool down, across;  /* neighbours of a differ in m, of b in k */
-    bool half;          /* the result, and what is done with it, is bf16 */
+    bool down, across;  /* neighboring elements of a differ in m, of b in k */
+    bool half;          /* the result and the epilogue operands are bf16 */
 } Dense;
 
 static const Dense dense[] = {
@@ -219,7 +219,7 @@ static void *on_device(const void *from, size_t bytes) {
     return memory;
 }
 
-/* An operand as the kernel wants it; `values` become what the kernel multiplies. */
+/* An operand in the format of the kernel; `values` receive the numbers that the kernel multiplies. */
 static void *operand(bool stored, bool exact, float *values, size_t count) {
     uint16_t *halves = calloc(count, sizeof *halves);
     void *memory = stored ? NULL : on_device(values, count * sizeof *values);
@@ -238,12 +238,12 @@ typedef struct Case {
     long groups, n, k;
     int sizes[8];
     bool gathers, accumulates;
-    bool right_packed; /* gathers the left operand alone */
+    bool right_packed; /* gathers only the left operand */
 } Case;
 
 enum { TOKENS = 70 };
 
-/* From a row of the result to the next: not always a multiple of 16 bytes. */
+/* Stride between rows of the result: not always a multiple of 16 bytes. */
 static long result_row(const Case *one) {
     return one->n + (one->accumulates && one->gathers ? 1 : 0);
 }
@@ -278,7 +278,7 @@ static Memory make(const Kernel *kernel, const Case *one) {
     return memory;
 }
 
-/* Terms of the second pair of operands: those that come first of the first one. */
+/* Terms of the second pair of operands: the first terms of the first pair. */
 static long more_terms(const Kernel *kernel, const Case *one) {
     return kernel->twice ? one->k / 16 * 8 : 0;
 }
@@ -323,7 +323,7 @@ typedef struct Map {
     _Alignas(64) unsigned char bytes[128];
 } Map;
 
-/* Of matrices of bf16: `lines` lines of `length` neighbours, `line` elements from one to the next. */
+/* Of bf16 matrices: `lines` lines of `length` adjacent elements with a stride of `line` elements. */
 static Map map_of(void *at, long length, long lines, long matrices, long line, long matrix) {
     enum { BF16 = 9, SWIZZLE_128 = 3 };
     Map map;
@@ -375,7 +375,7 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
     free(memory.a), free(memory.b), free(memory.c), free(memory.x), free(memory.y), free(result);
 }
 
-/* A tile that is full to the last place and beyond, several stages and none, more groups than rows. */
+/* Tiles that are exactly full and one element more, several stages and none, more groups than rows. */
 static const Case cases[] = {
     {3, 136, 40, {130, 0, 5}, true, false, false},
     {4, 72, 152, {1, 64, 0, 40}, false, true, false},
@@ -393,7 +393,7 @@ static void test_tiles(void **state) {
 
 /* ---- dense products ---- */
 
-/* What is done with a sum, and what is left in place of what is added and kept. */
+/* The epilogue of a sum, and the values that it stores for the operands that it adds and saves. */
 typedef struct Ended {
     float *a, *b, *c, *add, *bias, *kept;
     long add_m, kept_m;
@@ -419,7 +419,7 @@ static float *random_numbers(size_t count) {
     return numbers;
 }
 
-/* Numbers from the device, widened. */
+/* Numbers from the device, converted to f32. */
 static float *from_device(const void *memory, bool half, size_t count) {
     float *numbers = calloc(count, sizeof *numbers);
     uint16_t *halves = calloc(count, sizeof *halves);
@@ -456,7 +456,7 @@ static void compare_dense(const Dense *kernel, const MoecProduct *p, const Ended
                  sqrt(difference), sqrt(norm));
 }
 
-/* wider: what is added, kept and stored has lines that are longer than their part in it. */
+/* wider: the added, saved and stored matrices have longer lines than the result. */
 static void run_dense(const Dense *kernel, long m, long n, long k, int epilogue_ops, long wider, bool batched) {
     const unsigned blocks = wider % 2 ? 64 : 2;
     long count = batched ? 3 : 1;
@@ -484,8 +484,8 @@ static void run_dense(const Dense *kernel, long m, long n, long k, int epilogue_
     free(one.a), free(one.b), free(one.c), free(one.add), free(one.bias), free(one.kept), free(stored), free(left);
 }
 
-/* Several tiles each way, the last ones not full; a single row; every epilogue; results that add up in batches; lines that
- * begin at multiples of 16 bytes and such that do not. */
+/* Several tiles per dimension, the last ones partial; a single row; every epilogue; results that are summed over batches; lines
+ * that start at multiples of 16 bytes and others. */
 static void test_dense(void **state) {
     (void)state;
     static const int epilogue_ops[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK,

@@ -1,6 +1,6 @@
-/* Kernels whose operands are stored as bf16 against plain loops in double precision: products of
- * all shapes and forms, packed rows, attention. What they multiply is bf16 already, so that only
- * sums and what is stored as bf16 is rounded. Compiled for this processor, as programs are. */
+/* Kernels with bf16 operands against plain loops in double precision: products of all shapes and
+ * forms, dispatched rows, attention. The operands are exact in bf16; only sums and bf16 results are
+ * rounded. Compiled for this CPU, as programs are. */
 #include "kernels.h"
 #include "device/device.h"
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* An array of numbers from 0 to 1 as it is stored, and what they are. */
+/* An array of numbers from 0 to 1 as stored, and their values. */
 typedef struct Numbers {
     long count;
     MoecType type;
@@ -41,7 +41,7 @@ static void drop(Numbers *of) {
     free(of->exact);
 }
 
-/* Norm of the difference over the norm of what is right. */
+/* Norm of the difference over the norm of the expected values. */
 static double distance(const Numbers *made) {
     double error = 0, norm = 1e-30;
     for (long i = 0; i < made->count; i++) {
@@ -71,7 +71,7 @@ static long up_to(long most) {
 static void numbers_round_to_the_nearest(void **state) {
     (void)state;
     assert_int_equal(moec_bf16(1.0f).bits, 0x3F80);
-    assert_int_equal(moec_bf16(1.00390625f).bits, 0x3F80); /* halfway: the even one */
+    assert_int_equal(moec_bf16(1.00390625f).bits, 0x3F80); /* halfway: rounds to even */
     assert_int_equal(moec_bf16(1.01171875f).bits, 0x3F82);
     assert_int_equal(moec_bf16(1.00390637f).bits, 0x3F81);
     assert_int_equal(moec_bf16(3.4e38f).bits, 0x7F80);
@@ -94,7 +94,7 @@ static void multiply_plainly(const MoecProduct *product, const double *a, const 
         }
 }
 
-/* By our own kernel and, where there is one that takes it, by the library. */
+/* With our kernel and, if it exists and supports the product, the library. */
 static void check_product(const MoecProduct *product) {
     const long m = product->m, n = product->n, k = product->k;
     Numbers a = numbers(m * k, product->a_type, 0), b = numbers(n * k, product->b_type, 0),
@@ -144,7 +144,7 @@ static void products_of_all_shapes(void **state) {
                 }
 }
 
-/* ---- packed rows ---- */
+/* ---- dispatched rows ---- */
 
 typedef struct Packed {
     long groups, rows, tokens;
@@ -242,7 +242,7 @@ static void packed_rows(void **state) {
 
 enum { Q, K, V, SLOPE, READ, OUT = READ, DQ, DK, DV, TENSORS };
 
-/* What attention gives, forward and backward, from what it reads: OUT .. TENSORS-1. */
+/* The results of attention, forward and backward, from its inputs: OUT .. TENSORS-1. */
 static void attend(const MoecAttend *attend, const Numbers x[TENSORS], const float *documents,
                    float *lse) {
     moec_attend(attend, x[Q].stored, x[K].stored, x[V].stored, NULL, documents, x[OUT].stored, lse);
@@ -251,8 +251,8 @@ static void attend(const MoecAttend *attend, const Numbers x[TENSORS], const flo
     moec_attend_grad(attend, &saved, x[DQ].stored, x[DK].stored, x[DV].stored, NULL);
 }
 
-/* Weights, and what flows back to scores, are rounded where products may be: beside the same with
- * products of floats. */
+/* Weights and the gradients of scores are rounded if products may be: compared with f32
+ * products. */
 static void check_attention(MoecAttend form, int with_documents) {
     const long queries = form.queries * form.heads, keys = form.keys * form.key_heads;
     const long counts[TENSORS] = {
@@ -286,11 +286,11 @@ static void attention_of_all_shapes(void **state) {
     (void)state;
     const int masks[] = {MOEC_MASK_NONE, MOEC_MASK_CAUSAL, MOEC_MASK_WINDOW};
     for (int run = 0; run < 36; run++) {
-        const long places = up_to(run % 4 ? 150 : 400), heads = up_to(2);
+        const long positions = up_to(run % 4 ? 150 : 400), heads = up_to(2);
         check_attention((MoecAttend){.batch = 1,
-                                     .queries = places,
-                                     .keys = places,
-                                     .places = places,
+                                     .queries = positions,
+                                     .keys = positions,
+                                     .places = positions,
                                      .heads = 2 * heads,
                                      .key_heads = heads,
                                      .value_heads = heads,

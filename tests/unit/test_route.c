@@ -1,5 +1,5 @@
-/* A routed program means what the dense one means: masks of several kinds, with gradients, in and
- * out of repeats. */
+/* A routed program has the results of the dense program: masks of several kinds, with gradients,
+ * inside and outside of repeats. */
 #include "calls/call_table.h"
 #include "passes.h"
 
@@ -16,15 +16,15 @@ static const Span nowhere;
 
 typedef struct Options {
     bool repeated;     /* three steps over a carried stream, weights stacked */
-    bool nested;       /* a second choice inside the rows of the first */
-    bool by_data;      /* the choice is along the sequence */
-    bool grouped;      /* choices within groups: one more key */
-    bool renormalised; /* weights divided by their chosen sum */
+    bool nested;       /* a second selection in the rows of the first */
+    bool by_data;      /* the selection is along the sequence */
+    bool grouped;      /* selections within groups: one more key */
+    bool renormalised; /* weights divided by the sum of the selected */
     bool counted;      /* a dense use of the inner mask in the loss */
     bool recompute;
 } Options;
 
-/* A program under construction; axes and indices are called by a letter. */
+/* A program under construction; single letters name axes and indices. */
 typedef struct Build {
     Program *program;
     Axis *axes[128];
@@ -99,7 +99,7 @@ static const char *cat(Build *build, const char *prefix, const char *letters) {
     return arena_format(build->program->arena, "%s%s", prefix, letters);
 }
 
-/* The part of the hidden layer that a second choice adds; A is the letters of the first mask. */
+/* The part of the hidden layer from a second selection; A is the letters of the first mask. */
 static Expr *inner_choice(Build *build, const char *A, const char *keys, Expr *x,
                           const Options *options, Expr **count) {
     Expr *router = weight(build, "inner_router", cat(build, keys, "dm"), options);
@@ -120,8 +120,8 @@ static Expr *inner_choice(Build *build, const char *A, const char *keys, Expr *x
                   times(build, picked, times(build, pi, high)));
 }
 
-/* One block: y[b,s,d] from x[b,s,d], the sum over chosen n (and g) of weighted two-layer networks.
- */
+/* One block: y[b,s,d] from x[b,s,d], the sum over selected n (and g) of weighted two-layer
+ * networks. */
 static Expr *block_of(Build *build, Expr *x, const Options *options, Expr **count) {
     const char *keys = options->grouped ? "gn" : "n", *A = options->grouped ? "bsgn" : "bsn";
     Expr *router = weight(build, "router", cat(build, "d", keys), options);
@@ -203,7 +203,7 @@ static Program *build_program(Arena *arena, const Options *options) {
     return program;
 }
 
-/* Values from the name and the place: equal in both programs. */
+/* Values from the name and the index: equal in both programs. */
 static void fill(Interpreter *eval, const Tensor *tensor) {
     unsigned seed = 17;
     for (const char *c = tensor->name; *c; c++) seed = seed * 31 + (unsigned char)*c;
@@ -297,8 +297,8 @@ static void recomputed_choice(void **state) {
     check(&(Options){.repeated = true, .nested = true, .recompute = true}, 4);
 }
 
-/* What stays dense in the packed program is wanted by somebody: nothing has both the mask's axes
- * and a hidden layer. */
+/* Dense tensors of the dispatched program are used: none has both the axes of the mask and a hidden
+ * layer. */
 static void packs_everything(void **state) {
     (void)state;
     Arena *arena = arena_new();

@@ -1,5 +1,5 @@
-/* rules: optimizers, schedules and the average of the weights, compared with the published update
- * rules, which are computed here from the papers' formulas. Runs in the root of the project. */
+/* rules: optimizers, schedules and the average of the weights against the published update rules, which this test computes from
+ * the formulas of the papers. Runs in the root of the project. */
 #include "rules.h"
 
 /* ---- element by element ---- */
@@ -8,7 +8,7 @@ enum { STEPS = 4 };
 
 typedef struct Element {
     double weight, m, v;
-    double sum, shares; /* of the weights so far, each a tenth less with every step */
+    double sum, shares; /* of the weights so far, with a factor of 0.9 per step */
 } Element;
 
 typedef struct Numbers {
@@ -18,7 +18,7 @@ typedef struct Numbers {
 
 typedef void (*Update)(Element *element, double gradient, const Numbers *numbers);
 
-/* Sutskever et al. 2013, as PyTorch has it: decay is added to the gradient. */
+/* Sutskever et al. 2013, as in PyTorch: the decay is added to the gradient. */
 static void sgd(Element *element, double gradient, const Numbers *numbers) {
     gradient = numbers->clip * gradient + numbers->decay * element->weight;
     element->m = 0.9 * element->m + gradient;
@@ -49,7 +49,7 @@ static void adamw_all(Element *element, double gradient, const Numbers *numbers)
     adamw_with(element, gradient, numbers, 0.8, 0.9, 1e-3);
 }
 
-/* The average of the weights after each step, in which those of t steps ago count 0.9^t. */
+/* The average of the weights after each step; weights of t steps before have the factor 0.9^t. */
 static void averaged(Element *element, double gradient, const Numbers *numbers) {
     sgd(element, gradient, numbers);
     element->sum = 0.9 * element->sum + element->weight;
@@ -190,7 +190,7 @@ static Matrix power_of(Matrix a, double power) {
 
 typedef struct Kept {
     Matrix m, left, right;
-    Matrix sum; /* of the weights so far, each a tenth less with every step */
+    Matrix sum; /* of the weights so far, with a factor of 0.9 per step */
     double shares;
 } Kept;
 
@@ -333,7 +333,7 @@ static void test_shampoo(void **state) {
     check_matrices("by_shampoo", shampoo);
 }
 
-/* Of a vector every mean square is kept. */
+/* For a vector every mean square is stored. */
 static void adafactor_vector(Matrix *w, const Matrix *g, const Numbers *numbers, Kept *kept) {
     double t = (double)numbers->step, beta = 1 - pow(t, -0.8);
     Matrix u = matrix_new(w->rows, w->columns);

@@ -42,7 +42,7 @@ static void write_bytes(const void *bytes, size_t length) {
     assert_true(file_write(path, bytes, length));
 }
 
-/* Two tensors and a note at `path`. */
+/* Writes two tensors and a metadata entry to `path`. */
 static void write_sample(void) {
     static const float values[] = {1, 2, 3, 4, 5, 6};
     char first[] = "a.b", second[] = "c";
@@ -78,8 +78,7 @@ static void tensors_come_back(void **state) {
     safetensors_close(file);
 }
 
-/* Every file that is cut off or has one byte changed is refused; no such file may crash the reader.
- */
+/* Every file that is truncated or has one changed byte is rejected; no such file may crash the reader. */
 static void damaged_tensors_are_refused(void **state) {
     (void)state;
     write_sample();
@@ -103,7 +102,7 @@ static void damaged_tensors_are_refused(void **state) {
         safetensors_close(file);
         bytes[i] ^= 1;
     }
-    /* "checksum" under another name makes a file without one, which is allowed. */
+    /* Renaming "checksum" makes a file without a checksum, which is allowed. */
     assert_true(accepted <= (int)strlen("checksum"));
 }
 
@@ -140,7 +139,7 @@ static void hostile_headers_are_refused(void **state) {
     }
 }
 
-/* A checkpoint's notes with one of them replaced, or left out when the value is NULL. */
+/* The metadata of a checkpoint with one entry replaced, or removed if the value is NULL. */
 static bool place_with(const char *name, const char *value, Place *place) {
     json_t *notes =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "format", "moec", "version",
@@ -154,9 +153,9 @@ static bool place_with(const char *name, const char *value, Place *place) {
     json_decref(notes);
     Safetensors *file = safetensors_open(path);
     assert_non_null(file);
-    bool good = checkpoint_place(file, place);
+    bool ok = checkpoint_place(file, place);
     safetensors_close(file);
-    return good;
+    return ok;
 }
 
 static void hostile_notes_are_refused(void **state) {
@@ -234,7 +233,7 @@ static void data_is_text_or_tokens(void **state) {
     assert_null(data_open(path, 256));
 }
 
-/* An epoch visits windows that do not overlap, each once, within the data; the next one differs. */
+/* An epoch visits disjoint samples within the data, each once; the next epoch has another order. */
 static void order_covers_an_epoch(void **state) {
     (void)state;
     for (uint64_t count = 9; count < 400; count += 13) {
@@ -342,7 +341,7 @@ static void stacked_tensors_are_named_by_step(void **state) {
     public_free(list, count);
 }
 
-/* A run that goes on from step 2 drops what came after, and a line that was cut off. */
+/* A run that resumes from step 2 removes later lines and a truncated line. */
 static void record_is_shortened(void **state) {
     (void)state;
     static const char text[] = "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
@@ -374,7 +373,7 @@ static void failed_writing_leaves_the_old(void **state) {
     file_unmap(&mapping);
 }
 
-/* Each part has what all kernels need and its own kernels alone; together they have every one that is wanted. */
+/* Each part has the common text and its own kernels; together they have every required kernel. */
 static void kernels_come_in_parts(void **state) {
     (void)state;
     static const MoecPiece pieces[] = {

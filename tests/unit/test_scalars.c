@@ -1,5 +1,5 @@
-/* The scalar functions of generated programs against the C library's in double precision, and the
- * random numbers they draw. */
+/* The scalar functions of generated programs against the C library in double precision, and their
+ * random numbers. */
 #include "kernels.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What is added at one place of each row goes into the row's equation, and only where nothing in
- * between would notice. */
+/* An addition at one index per row moves into the equation of the row, unless a statement in
+ * between depends on it. */
 #include "calls/call_table.h"
 #include "passes.h"
 
@@ -57,8 +57,8 @@ static Program *rows(Arena *arena, Between between) {
     for (int i = 0; i < (between == TWICE ? 2 : 1); i++) {
         INDICES;
         (void)iv;
-        Expr *place = AT(&maker, at, at_index(&maker, ib));
-        statement_loop(maker.program, maker.block, AT(&maker, d, at_index(&maker, ib), place), true,
+        Expr *column = AT(&maker, at, at_index(&maker, ib));
+        statement_loop(maker.program, maker.block, AT(&maker, d, at_index(&maker, ib), column), true,
                        REDUCE_NONE, &ib, 1, AT(&maker, e, at_index(&maker, ib)), nowhere);
     }
     INDICES;
@@ -88,7 +88,7 @@ static void run(Program *program, double values[18]) {
     for (int i = 0; i < 3; i++) {
         interpreter_real(eval, named(program, "x"))[i] = 1.5 - i;
         interpreter_int(eval, named(program, "at"))[i] =
-            2 * i + (i == 2); /* the last one names no place */
+            2 * i + (i == 2); /* the last one is not an index */
     }
     assert_null(interpreter_run(eval, 1, true));
     for (int i = 0; i < 15; i++) values[i] = interpreter_real(eval, named(program, "out"))[i];

@@ -1,6 +1,5 @@
-/* The simulated driver finds what is wrong in a kernel and says where. Every kernel of the text
- * below but the first is wrong in one way. Runs in the root of the project; BUILD is where
- * libmoec_sim.so stands. */
+/* The simulated driver finds faults of kernels and reports their lines. Every kernel of the text below except the first has one
+ * fault. Runs in the root of the project; BUILD is the folder of libmoec_sim.so. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* One kernel to a line, so that the line tells which one is meant. */
+/* One kernel per line: the reported line identifies the kernel. */
 static const char text[] =
     "extern \"C\" __global__ void fine(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = "
     "x[threadIdx.x]; __syncthreads(); "
@@ -80,7 +79,7 @@ static const char text[] =
     "sim_wgmma(d, 64, AT(s + threadIdx.x / 32 * 8), AT(s + 1024), false, false); DONE GIVE }\n"
     "extern \"C\" __global__ void group_some(float *x) { FILL SEEN FENCE if (threadIdx.x / 32) { "
     "ADD } DONE GIVE }\n"
-    /* Launched so that they may begin early. */
+    /* Launched with permission to start early. */
     "extern \"C\" __global__ void early_fine(float *x) { sim_begin(); x[threadIdx.x] = 1; }\n"
     "extern \"C\" __global__ void early_unwaited(float *x) { if (threadIdx.x) sim_begin(); }\n";
 
@@ -130,7 +129,7 @@ static const char boxes[] =
     "sim_arrivals_end(a); WAIT }\n"
     "extern \"C\" __global__ void box_arrives(float *x, Map map) { BEGUN sim_arrivals_arrive(a); "
     "}\n"
-    /* The left operand in registers, each of which has a one and a zero; the first product does not add. */
+    /* The left operand in registers, each with a one and a zero; the first product does not add. */
     "#define KEEP unsigned one[4]; for (int i = 0; i < 4; i++) one[i] = 0x3f80; "
     "sim_wgmma_kept(d, 64, one, AT(s + 1024), false);\n"
     "extern \"C\" __global__ void group_kept(float *x) { FILL SEEN for (int i = 0; i < 32; i++) "
@@ -205,7 +204,7 @@ static int load(void **state) {
     return 0;
 }
 
-/* A map of two lines of 32 floats; their boxes have four lines and permuted vectors. */
+/* A tensor map of two lines of 32 floats; its boxes have four lines and permuted vectors. */
 static int map_of(Map *map, void *at, uint64_t stride, uint32_t width, uint32_t height) {
     enum { F32 = 7, SWIZZLE_128 = 3 };
     const uint64_t sizes[] = {32, 2};
@@ -214,7 +213,7 @@ static int map_of(Map *map, void *at, uint64_t stride, uint32_t width, uint32_t 
                                        0, 0);
 }
 
-/* What a launch gives, with what it says on stderr in `report`. */
+/* Returns the result of a launch, and its output on stderr in `report`. */
 static int launch(const char *name, float *values, char *report, size_t size) {
     void *function, *memory;
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, name), 0);
@@ -256,16 +255,16 @@ static void runs_what_is_fine(void **state) {
         assert_true(values[i] == (float)((i + 33) % 64 + ((i ^ 1) + 33) % 64));
 }
 
-/* A device that has failed stays so: each wrong kernel has a process of its own. */
+/* A failed device stays failed: each faulty kernel has a separate process. */
 static void expect(const char *name, const char *what, const char *where) {
     pid_t child = fork();
     if (child == 0) {
         float values[THREADS] = {0};
         char report[4096];
         int result = launch(name, values, report, sizeof report);
-        bool told = strstr(report, name) && strstr(report, what) && strstr(report, where);
-        if (!result || !told) fprintf(stderr, "%s: gives %d, says:\n%s", name, result, report);
-        _exit(!result || !told);
+        bool reported = strstr(report, name) && strstr(report, what) && strstr(report, where);
+        if (!result || !reported) fprintf(stderr, "%s: returns %d, prints:\n%s", name, result, report);
+        _exit(!result || !reported);
     }
     int status = -1;
     waitpid(child, &status, 0);

@@ -1,4 +1,4 @@
-/* simplify: each step on a small program, by the text of what is left. */
+/* simplify: each step on a small program, compared by the text of the result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static void expect(Maker *maker, const char *text) {
     assert_string_equal(statements_text(maker->program), text);
 }
 
-/* x[a] and y[a], of which y is looked at from outside. */
+/* x[a] and y[a]; y is visible from outside. */
 typedef struct Pair {
     Arena *arena;
     Maker maker;
@@ -61,7 +61,7 @@ static void test_copies(void **state) {
     arena_free(pair.arena);
 }
 
-/* A copy of what changes before the copy is read stays. */
+/* A copy stays if its source changes before the copy is read. */
 static void test_changed_copy(void **state) {
     (void)state;
     Pair pair = pair_new();
@@ -78,7 +78,7 @@ static void test_changed_copy(void **state) {
     arena_free(pair.arena);
 }
 
-/* A read of a place outside the axis is 0, which the number that fills the tensor is not. */
+/* A read out of bounds is 0, unlike the number that fills the tensor. */
 static void test_number_outside(void **state) {
     (void)state;
     Pair pair = pair_new();
@@ -108,7 +108,7 @@ static void test_common(void **state) {
     arena_free(pair.arena);
 }
 
-/* Equal terms are counted; of equal values one is as large as all. */
+/* Equal terms become a multiple; the maximum of equal values is one of them. */
 static void test_equal_terms(void **state) {
     (void)state;
     Pair pair = pair_new();

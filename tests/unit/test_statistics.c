@@ -1,5 +1,5 @@
-/* Student's t beside published tables and closed forms; means, intervals and tests beside what SciPy
- * says of made-up and of real runs (tests/oracle/statistics.py). */
+/* Student's t against published tables and closed forms; means, intervals and tests against SciPy for artificial and real runs
+ * (tests/oracle/statistics.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static void quantiles(void **state) {
     assert_true(fabs(student_quantile(0.975, 1e7) - 1.959964) < 1e-5);
 }
 
-/* With one degree it is Cauchy's distribution, with two there is a formula. */
+/* With one degree of freedom it is the Cauchy distribution, with two there is a formula. */
 static void chances(void **state) {
     (void)state;
     for (double t = -20; t <= 20; t += 0.37) {
@@ -59,7 +59,7 @@ static int read_numbers(FILE *file, double *values) {
     return count;
 }
 
-/* Relative to the number or to the losses that a difference is of, which cancel. */
+/* Relative to the number, or to the losses of a difference, which cancel. */
 static void close_to(double found, double expected, double limit, double scale) {
     if (!(fabs(found - expected) <= limit * fabs(expected) + 1e-14 * scale))
         fail_msg("%.17g, SciPy says %.17g", found, expected);
@@ -101,7 +101,7 @@ static void scipy(void **state) {
     assert_true(count > 300);
 }
 
-/* What few numbers do not tell, and what is said in words. */
+/* Results that few numbers do not determine, and their texts. */
 static void verdicts(void **state) {
     (void)state;
     static const double base[] = {2, 3, 4}, near[] = {2.1, 2.8, 4.1}, less[] = {1, 2.01, 3};

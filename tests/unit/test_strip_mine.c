@@ -1,4 +1,4 @@
-/* A program computed a part of its rows at a time means what it meant whole; and it is smaller. */
+/* A strip-mined program has the results of the original program, and needs less memory. */
 #include "schedule/kernel.h"
 #include "moec.h"
 #include "calls/call_table.h"
@@ -17,7 +17,7 @@
 
 typedef struct Case {
     const char *file, *model;
-    long chunk, parts; /* how many there must be */
+    long chunk, parts; /* expected number of repeats over chunks */
     const char *sets[8];
 } Case;
 
@@ -78,7 +78,7 @@ static void run(const Program *program, Interpreter *eval) {
     if (message) fail_msg("%s", message);
 }
 
-/* Every output and gradient; a chunked program has the tensors of the whole one, then its own. */
+/* Every output and gradient; a strip-mined program has the tensors of the original, then new ones. */
 static void compare(const Program *whole, Program *parts, const char *what) {
     Interpreter *one = interpreter_new((Program *)(uintptr_t)whole),
                 *other = interpreter_new(parts);
@@ -95,7 +95,7 @@ static void compare(const Program *whole, Program *parts, const char *what) {
         for (long j = 0; j < tensor_elements(tensor); j++) largest = fmax(largest, fabs(a[j]));
         for (long j = 0; j < tensor_elements(tensor); j++)
             if (!(fabs(a[j] - b[j]) <= 1e-11 * largest))
-                fail_msg("%s: %s[%ld] is %g, whole it is %g", what, tensor->name, j, b[j], a[j]);
+                fail_msg("%s: %s[%ld] is %g, in the original %g", what, tensor->name, j, b[j], a[j]);
         compared++;
     }
     assert_true(compared > 0);
@@ -109,7 +109,7 @@ static size_t bytes_of(Program *program) {
     return schedule->arena_bytes;
 }
 
-/* The repeat over parts, or NULL. */
+/* The repeat over chunks, or NULL. */
 static const Statement *parts_in(const Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         const Statement *statement = block->statements.items[i];
@@ -139,7 +139,7 @@ static void test_models(void **state) {
     }
 }
 
-/* How many statements have repeats over parts in their bodies, or are such repeats. */
+/* Number of statements that are repeats over chunks or contain them. */
 static int parts_inside(const Program *program) {
     int count = 0;
     for (int i = 0; i < program->body.statements.count; i++) {
@@ -154,7 +154,7 @@ static int parts_inside(const Program *program) {
 
 #define FLAT "dim=16", "layers=1", "vocab_size=4", "train.context_length=12", "train.scan_chunk_size=4", "train.batch_size=2"
 
-/* What a recurrence by chunks holds of each head, on its way and on its way back. */
+/* Memory of a chunked recurrence per head, in the forward and in the backward pass. */
 static const Case recurrent[] = {
     {"models/hybrid.moe", "gated_delta_small", 1, 3, {RECURRENT, "train.batch_size=2"}},
     {"models/hybrid.moe", "retnet_small", 1, 3, {RECURRENT, "train.batch_size=2"}},
@@ -179,7 +179,7 @@ static void test_recurrent(void **state) {
     }
 }
 
-/* One chunk of logits is all there is: their adjoint lies where they lay. */
+/* Only one chunk of logits exists: their adjoint reuses their memory. */
 static void test_one_copy(void **state) {
     (void)state;
     MoecCompiler *compiler;
@@ -200,7 +200,7 @@ static void test_one_copy(void **state) {
     moec_close(compiler);
 }
 
-/* ---- by hand ---- */
+/* ---- handwritten programs ---- */
 
 typedef struct Hand {
     Maker maker;
@@ -209,7 +209,7 @@ typedef struct Hand {
     Tensor *x, *y, *z, *out;
 } Hand;
 
-/* y[b,v] = x[b] + v, large; what follows is added by the test. */
+/* y[b,v] = x[b] + v, large; the test appends further statements. */
 static Hand hand_new(Arena *arena) {
     Hand hand = {.maker.program = program_new(arena, NULL, "hand", GRAPH_TRAIN, call_table)};
     Maker *maker = &hand.maker;
@@ -239,7 +239,7 @@ static void output(Hand *hand, Expr *value) {
            REDUCE_SUM, hand->at_v, NULL, value);
 }
 
-/* A sum over all rows that the rows want again: no part can begin before the last has ended. */
+/* A sum over all rows that later rows read: no chunk can start before the last chunk has ended. */
 static Program *with_total(Arena *arena, bool wanted) {
     Hand hand = hand_new(arena);
     Maker *maker = &hand.maker;
@@ -262,7 +262,7 @@ static Program *with_largest(Arena *arena) {
     return maker->program;
 }
 
-/* Rows that look at their neighbours. */
+/* Rows that read neighboring rows. */
 static Program *with_shift(Arena *arena) {
     Hand hand = hand_new(arena);
     Maker *maker = &hand.maker;
@@ -271,7 +271,7 @@ static Program *with_shift(Arena *arena) {
     return maker->program;
 }
 
-/* What is read at other rows is no reason to keep the rest whole: x itself is given. */
+/* A read of other rows does not prevent strip-mining of the rest: x itself is an input. */
 static Program *with_given_shift(Arena *arena) {
     Hand hand = hand_new(arena);
     Maker *maker = &hand.maker;
@@ -297,10 +297,10 @@ static void test_by_hand(void **state) {
         check_hand(with_total(arena, false), with_total(arena, false), rows, true,
                    "a sum of all rows");
         check_hand(with_total(arena, true), with_total(arena, true), rows, false,
-                   "a sum that rows want");
+                   "a sum that rows read");
         check_hand(with_shift(arena), with_shift(arena), rows, false, "other rows");
         check_hand(with_given_shift(arena), with_given_shift(arena), rows, true,
-                   "other rows of what is given");
+                   "other rows of an input");
         check_hand(with_largest(arena), with_largest(arena), rows, false,
                    "the largest of all rows");
     }

@@ -1,4 +1,4 @@
-/* Templates of chats: what Jinja makes of them (tests/serve/templates.json), and what is refused. */
+/* Chat templates: the output of Jinja (tests/serve/templates.json), and rejected templates. */
 #include "tools/server/template.h"
 
 #include <jansson.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* A template as a tokenizer_config.json has it. */
+/* A template as in tokenizer_config.json. */
 static Template *open_text(const char *text) {
     char path[] = "/tmp/moec_template_XXXXXX.json";
     int file = mkstemps(path, 5);
@@ -26,15 +26,15 @@ static Template *open_text(const char *text) {
     return template;
 }
 
-/* What is expected; behind a '!' the problem. */
+/* The expected output; after a '!' the error. */
 static void expect(const char *name, const Template *template, const json_t *messages,
                    const char *expected) {
     Text out = {0};
     Problem problem = {0};
-    bool good = template_chat(template, messages, &out, &problem);
+    bool ok = template_chat(template, messages, &out, &problem);
     text_append(&out, "", 1);
-    const char *found = good ? out.bytes : problem.text;
-    if (good != (*expected != '!') || strcmp(found, expected + !good) != 0)
+    const char *found = ok ? out.bytes : problem.text;
+    if (ok != (*expected != '!') || strcmp(found, expected + !ok) != 0)
         fail_msg("%s: '%s', not '%s'", name, found, expected);
     free(problem.text);
     text_free(&out);
@@ -66,8 +66,8 @@ static char *repeated(const char *text, int times) {
     return all.bytes;
 }
 
-/* Templates that never end, or want more memory than there is: text and lists that double, loops in
- * loops, expressions within each other, values within themselves. */
+/* Templates that never end or exceed the memory limit: text and lists that double, nested loops, nested expressions, values
+ * that contain themselves. */
 static void test_hostile(void **state) {
     (void)state;
     static const struct {
@@ -157,7 +157,7 @@ static void test_refused(void **state) {
     template_free(template);
 }
 
-/* Values that do not fit: Python raises where it does not count further than 64 bits. */
+/* Values out of range: an error where Python continues above 64 bits. */
 static void test_values(void **state) {
     (void)state;
     static const char *const wrong[][2] = {

@@ -1,8 +1,9 @@
-/* test_tokenizer: tokens and texts as the tokenizers library gives them.
+/* test_tokenizer: tokens and texts compared with those of the tokenizers library.
  *
  *     test_tokenizer                                          the files of tests/tokenizer/fixtures
- *     test_tokenizer compare TOKENIZER EXPECTED [TEXT]        files that tests/tokenizer/compare.py
- *                                                             has written; the speed on both
+ *     test_tokenizer compare TOKENIZER EXPECTED [TEXT]        files of tests/tokenizer/compare.py;
+ * the
+ *                                                             speed of both
  */
 #include "base/files.h"
 #include "base/memory.h"
@@ -20,7 +21,7 @@ typedef struct Bytes {
     const unsigned char *at, *end;
 } Bytes;
 
-static uint32_t take_number(Bytes *bytes) {
+static uint32_t read_number(Bytes *bytes) {
     uint32_t value = 0;
     if (bytes->end - bytes->at < 4) return 0;
     memcpy(&value, bytes->at, 4);
@@ -28,9 +29,9 @@ static uint32_t take_number(Bytes *bytes) {
     return value;
 }
 
-/* Numbers or bytes of `width`, and how many. */
+/* Numbers or bytes of `width`, and their count. */
 static const void *take(Bytes *bytes, size_t width, size_t *count) {
-    *count = take_number(bytes);
+    *count = read_number(bytes);
     const void *start = bytes->at;
     bytes->at += *count * width;
     return start;
@@ -62,9 +63,9 @@ static void hold_tokens(Encoder *encoder, Tally *tally, const char *text, size_t
     const void *expected = take(bytes, sizeof(int32_t), &count);
     tokens->count = 0;
     double began = seconds_now();
-    bool good = encoder_encode(encoder, text, length, flags, tokens);
+    bool ok = encoder_encode(encoder, text, length, flags, tokens);
     if (flags) tally->seconds += seconds_now() - began;
-    if (good && tokens->count == count &&
+    if (ok && tokens->count == count &&
         (!count || memcmp(tokens->items, expected, sizeof(int32_t) * count) == 0))
         return;
     differ(tally, flags ? "tokens with the template" : "tokens", text, length);
@@ -75,25 +76,25 @@ static void hold_tokens(Encoder *encoder, Tally *tally, const char *text, size_t
     free(aligned);
 }
 
-/* At once, and token by token: never ending inside a character. */
+/* At once, and token by token: no part ends inside a character. */
 static void hold_text(const Tokenizer *tokenizer, Tally *tally, const TokenList *tokens, bool skip,
                       Bytes *bytes) {
     size_t length;
     const void *expected = take(bytes, 1, &length);
     Text whole = {0}, parts = {0}, valid = {0};
     Stream *stream = stream_new(tokenizer, skip);
-    bool good = tokenizer_decode(tokenizer, tokens->items, tokens->count, skip, &whole);
+    bool ok = tokenizer_decode(tokenizer, tokens->items, tokens->count, skip, &whole);
     for (size_t i = 0; i < tokens->count && tokens->count < 500; i++) {
         size_t before = parts.length;
-        good = good && stream_add(stream, tokens->items[i], &parts);
+        ok = ok && stream_add(stream, tokens->items[i], &parts);
         valid.length = 0;
-        good = good && !text_append_valid(&valid, parts.bytes + before, parts.length - before);
+        ok = ok && !text_append_valid(&valid, parts.bytes + before, parts.length - before);
     }
     if (tokens->count < 500)
-        good = stream_end(stream, &parts) && good;
+        ok = stream_end(stream, &parts) && ok;
     else
         text_append(&parts, whole.bytes, whole.length);
-    if (!good || whole.length != length || (length && memcmp(whole.bytes, expected, length) != 0)) {
+    if (!ok || whole.length != length || (length && memcmp(whole.bytes, expected, length) != 0)) {
         differ(tally, "text", expected, length);
         differ(tally, "  got", whole.bytes, whole.length);
     } else if (parts.length != length || (length && memcmp(parts.bytes, expected, length) != 0)) {
@@ -114,7 +115,7 @@ static bool hold_file(const char *tokenizer_path, const char *expected_path, Tal
     Encoder *encoder = encoder_new(tokenizer);
     TokenList tokens = {0}, plain = {0};
     tally->name = strrchr(tokenizer_path, '/') ? strrchr(tokenizer_path, '/') + 1 : tokenizer_path;
-    for (uint32_t left = take_number(&bytes); left; left--, tally->strings++) {
+    for (uint32_t left = read_number(&bytes); left; left--, tally->strings++) {
         size_t length;
         const char *text = take(&bytes, 1, &length);
         tally->bytes += length;
@@ -131,7 +132,7 @@ static bool hold_file(const char *tokenizer_path, const char *expected_path, Tal
     return tally->different == 0;
 }
 
-/* Broken copies of a file are refused or read, and what is read encodes. */
+/* Damaged copies of a file are rejected or read; a tokenizer that is read encodes. */
 static void try_broken(const char *path, int copies) {
     static const char *const others[] = {"null", "0", "-1", "\"\"", "[]", "{}", "1e9"};
     Mapping mapping;
@@ -181,14 +182,14 @@ static double speed(const char *tokenizer_path, const char *text_path) {
 
 static int compare(int count, char **arguments) {
     Tally tally = {0};
-    bool good = hold_file(arguments[2], arguments[3], &tally);
+    bool ok = hold_file(arguments[2], arguments[3], &tally);
     printf("%zu different of %zu  ours %6.1f %6.1f\n", tally.different, tally.strings,
            (double)tally.bytes / tally.seconds / 1e6,
            count > 4 ? speed(arguments[2], arguments[4]) : 0.0);
-    return !good;
+    return !ok;
 }
 
-/* What a model says behind a prompt begins with its space, and a stop is never written. */
+/* The continuation of a prompt starts with its space, and a stop sequence is never printed. */
 static bool hold_speech(void) {
     static const char *const stops[] = {"mat."};
     Tokenizer *tokenizer = tokenizer_open("tests/tokenizer/fixtures/llama2.json");
@@ -197,23 +198,23 @@ static bool hold_speech(void) {
     TokenList prompt = {0}, rest = {0};
     Text out = {0};
     bool ended = false;
-    bool good = encoder_encode(encoder, "The cat \xF0\x9F\x98\x80", 12, ENCODE_SPECIAL, &prompt) &&
+    bool ok = encoder_encode(encoder, "The cat \xF0\x9F\x98\x80", 12, ENCODE_SPECIAL, &prompt) &&
                 encoder_encode(encoder, " sat on a mat. x", 16, ENCODE_CONTINUES, &rest) &&
                 speech_begin(speech, &prompt);
-    for (size_t i = 0; i < rest.count && good && !ended; i++)
-        good = speech_add(speech, rest.items[i], &out, &ended);
-    good = good && ended && out.length == 10 && memcmp(out.bytes, " sat on a ", 10) == 0;
-    if (!good) printf("speech: '%.*s'\n", (int)out.length, out.bytes ? out.bytes : "");
+    for (size_t i = 0; i < rest.count && ok && !ended; i++)
+        ok = speech_add(speech, rest.items[i], &out, &ended);
+    ok = ok && ended && out.length == 10 && memcmp(out.bytes, " sat on a ", 10) == 0;
+    if (!ok) printf("speech: '%.*s'\n", (int)out.length, out.bytes ? out.bytes : "");
     tokens_free(&prompt);
     tokens_free(&rest);
     text_free(&out);
     speech_free(speech);
     encoder_free(encoder);
     tokenizer_close(tokenizer);
-    return good;
+    return ok;
 }
 
-/* Decoders that each double a text are stopped before they need all memory. */
+/* Decoders that each double a text are stopped before they exhaust the memory. */
 static bool hold_growth(void) {
     const char *step = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, "
                        "\"content\": \"aa\"}, ";
@@ -226,27 +227,27 @@ static bool hold_growth(void) {
     text_append(&file, "]}}", 3);
     Tokenizer *tokenizer = tokenizer_read("doubling", file.bytes, file.length);
     const int32_t token = 0;
-    bool good = tokenizer && !tokenizer_decode(tokenizer, &token, 1, false, &text);
-    if (!good) printf("decoders that double a text 40 times are not stopped\n");
+    bool ok = tokenizer && !tokenizer_decode(tokenizer, &token, 1, false, &text);
+    if (!ok) printf("decoders that double a text 40 times are not stopped\n");
     tokenizer_close(tokenizer);
     text_free(&file);
     text_free(&text);
-    return good;
+    return ok;
 }
 
 int main(int count, char **arguments) {
     if (count > 3 && strcmp(arguments[1], "compare") == 0) return compare(count, arguments);
     glob_t found = {0};
     glob("tests/tokenizer/fixtures/*.json", 0, NULL, &found);
-    bool good = found.gl_pathc > 9 && hold_speech() && hold_growth();
+    bool ok = found.gl_pathc > 9 && hold_speech() && hold_growth();
     for (size_t i = 0; i < found.gl_pathc; i++) {
         Tally tally = {0};
         char *expected =
             memory_format("%.*s.expected", (int)strlen(found.gl_pathv[i]) - 5, found.gl_pathv[i]);
-        good = hold_file(found.gl_pathv[i], expected, &tally) && tally.strings && good;
+        ok = hold_file(found.gl_pathv[i], expected, &tally) && tally.strings && ok;
         try_broken(found.gl_pathv[i], 30);
         free(expected);
     }
     globfree(&found);
-    return !good;
+    return !ok;
 }

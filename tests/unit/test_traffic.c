@@ -1,4 +1,4 @@
-/* Bytes of weights that a step of decoding reads, against a count by hand. Runs in the root of the project. */
+/* Bytes of weights per decode step, against a count by hand. Runs in the root of the project. */
 #include "moec.h"
 
 #include <setjmp.h>
@@ -26,11 +26,11 @@ enum {
     NORMS = 5 * 64,
     ROUTERS = 2 * 64 * 8,
     ATTENTION = 2 * 4 * 64 * 64,
-    PART = 2 * 3 * 64 * 32, /* one of eight, in both layers */
+    PART = 2 * 3 * 64 * 32, /* one expert of eight, in both layers */
     LOGITS = 64 * 80
 };
 
-/* A step of the model as it is for a machine. */
+/* A decode step of the model, as compiled for a CPU or GPU. */
 static MoecProgram *open_step(MoecCompiler **compiler, const char *model, const char *set,
                               bool device, long batch, long tokens) {
     char path[] = "/tmp/moec-test-traffic-XXXXXX.moe";
@@ -60,13 +60,13 @@ static void a_step_reads_what_it_needs(void **state) {
     const double always = NORMS + ROUTERS + ATTENTION + LOGITS;
     assert_true(measure(false, 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
     assert_true(measure(true, 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
-    /* Rows of more tokens, but no part of the layer more than once. */
+    /* Dispatched rows of more tokens, but no expert more than once. */
     assert_true(measure(false, 3, "train.precision=f32") == 4 * (always + 3 * ROW + 6 * PART));
     assert_true(measure(false, 8, "train.precision=f32") == 4 * (always + 8 * ROW + 8 * PART));
     assert_true(measure(false, 1, "tie_embeddings=true") == 4 * (always + 2 * PART));
 }
 
-/* Scores of a choice are exact. */
+/* Scores of a selection are exact. */
 static void products_that_round_read_halves(void **state) {
     (void)state;
     const double halves = 4 * (NORMS + ROUTERS + ROW) + 2 * (ATTENTION + LOGITS + 2 * PART);
@@ -75,20 +75,20 @@ static void products_that_round_read_halves(void **state) {
     assert_true(measure(true, 1, "tie_embeddings=true") == measure(false, 1, "tie_embeddings=true"));
 }
 
-static double cached(const char *model, const char *set, long batch, long places) {
+static double cached(const char *model, const char *set, long batch, long positions) {
     MoecCompiler *compiler;
-    double bytes = moec_cache_traffic(open_step(&compiler, model, set, false, batch, 1), places);
+    double bytes = moec_cache_traffic(open_step(&compiler, model, set, false, batch, 1), positions);
     moec_close(compiler);
     return bytes;
 }
 
-/* Keys and values of each place; a state, however long the text. */
+/* Keys and values per position; a recurrent state of constant size. */
 static void caches_are_read_as_far_as_filled(void **state) {
     (void)state;
-    const double place = 2 * 2 * 64 * 4, states = 2 * 4 * 16 * 32 * 4;
-    assert_true(cached("m", "tie_embeddings=true", 1, 5) == 5 * place);
-    assert_true(cached("m", "tie_embeddings=true", 3, 5) == 15 * place);
-    assert_true(cached("m", "inference.kv_cache_dtype=bf16", 1, 5) == 5 * place / 2);
+    const double position_bytes = 2 * 2 * 64 * 4, states = 2 * 4 * 16 * 32 * 4;
+    assert_true(cached("m", "tie_embeddings=true", 1, 5) == 5 * position_bytes);
+    assert_true(cached("m", "tie_embeddings=true", 3, 5) == 15 * position_bytes);
+    assert_true(cached("m", "inference.kv_cache_dtype=bf16", 1, 5) == 5 * position_bytes / 2);
     assert_true(cached("state", "tie_embeddings=true", 1, 0) == states);
     assert_true(cached("state", "tie_embeddings=true", 2, 7) == 2 * states);
 }

@@ -1,7 +1,6 @@
-/* transfer: the numbers that parametrizations give to parameters, against numbers written by hand:
- * the worked example of the authors of Complete-muE, and models that differ from their base in one
- * thing. And what they are for: a mixture that computes what a dense model does still does so after
- * steps of training. Runs in the root of the project. */
+/* transfer: the settings that parametrizations assign to parameters, against numbers by hand: the worked example of the authors
+ * of Complete-muE, and models that differ from their base in one aspect. Also their purpose: a mixture that computes the same
+ * as a dense model still does so after training steps. Runs in the root of the project. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +50,7 @@ static json_t *row_of(json_t *root, const char *path) {
 
 /* ---- numbers by hand ---- */
 
-/* The number of a parameter of a model; `value` is what it becomes, or NAN: `times` what it was. */
+/* A setting of a parameter of a model; `value` is the result, or NAN: `times` the original value. */
 typedef struct Expected {
     const char *model, *path, *number;
     double value, times;
@@ -106,11 +105,11 @@ static const Expected worked[] = {
     IS("images_e128a8s1", "head", "multiplier", 0.125),
     IS("images_e128a8s1", "head", "weight_decay", 0.01),
     IS("images_e128a8s1", "patch", "lr",
-       2.26e-3), /* reads numbers of a patch, whose count is the same */
+       2.26e-3), /* reads values of a patch, of constant size */
     IS("images_e128a8s1", "patch", "init", 0.02),
 };
 
-/* One change each; a number that is not listed for a model is as it was. */
+/* One change per model; a setting that is not listed for a model is unchanged. */
 static const Expected changes[] = {
     /* width 4 */
     TIMES("wide", BLOCK "ffn.up", "lr", 0.25),
@@ -137,7 +136,7 @@ static const Expected changes[] = {
     TIMES("wide", "unembedding", "lr", 0.25),
     TIMES("wide", "unembedding", "init", 0.5),
     TIMES("wide", "unembedding", "multiplier", 0.25),
-    /* depth 4, alpha 1: branches by 1/4, learning rates as they were */
+    /* depth 4, alpha 1: branches by 1/4, learning rates unchanged */
     TIMES("deep", BLOCK "ffn.down", "multiplier", 0.25),
     TIMES("deep", BLOCK "attention.output", "multiplier", 0.25),
     TIMES("deep", BLOCK "ffn.up", "eps", 0.25),
@@ -149,13 +148,13 @@ static const Expected changes[] = {
     TIMES("deep", BLOCK "attention.output", "eps", 0.25),
     TIMES("deep", BLOCK "attention_norm.weight", "eps", 0.25),
     TIMES("deep", BLOCK "ffn_norm.weight", "eps", 0.25),
-    /* experts 4 times: nothing. Active ones 4 times: A 1/4, R 4, deviation 2 */
+    /* 4 times the experts: unchanged. 4 times the active: A 1/4, R 4, deviation 2 */
     TIMES("more_active", BLOCK "ffn.expert.down", "init", 2),
     /* 4 times as many and as fine: R 4 */
     TIMES("finer", BLOCK "ffn.expert.down", "multiplier", 4),
-    /* two groups, one sum of weights: nothing; one sum each: R is 4 / 2, before it was 4 */
+    /* two groups, one sum of weights: unchanged; one sum each: R is 4 / 2 instead of 4 */
     TIMES("grouped_weights", BLOCK "ffn.expert.down", "multiplier", 0.5),
-    /* a shared expert beside 4: A 4/5; it has all of what a routed one has a fourth of */
+    /* a shared expert and 4 routed: A 4/5; a routed expert has 1/4 of the settings */
     TIMES("sharing", BLOCK "ffn.expert.down", "multiplier", 0.8),
     TIMES("sharing", BLOCK "ffn.expert.down", "init", 1.118033988749895),
     TIMES("sharing", BLOCK "ffn.shared.down", "multiplier", 0.2),
@@ -167,7 +166,7 @@ static const Expected changes[] = {
     TIMES("bridge", BLOCK "ffn.expert.down", "multiplier", 4),
     /* 4 of 16 of that width: A 1/4, R 4 */
     TIMES("routed", BLOCK "ffn.expert.down", "init", 2),
-    /* no R: weights without a sum, a model that has its own, experts that choose */
+    /* no R: weights without a constant sum, a custom factor, expert-choice routing */
     TIMES("raw_weights", BLOCK "ffn.expert.down", "multiplier", 0.25),
     TIMES("raw_weights", BLOCK "ffn.expert.down", "init", 2),
     TIMES("own_route", BLOCK "ffn.expert.down", "multiplier", 0.25),
@@ -182,7 +181,7 @@ static const char *const changed_models[] = {
     "sharing",     "wide_ffn",  "bridge",   "routed",
     "raw_weights", "own_route", "choosing", "wide_standard"};
 
-/* All parameters alike: batch, steps and data. */
+/* All parameters the same: batch, steps and data. */
 static const Expected horizons[] = {
     /* a batch 4 times as large, a fourth of the steps */
     TIMES("large_batch", "*", "lr", 2),
@@ -190,7 +189,7 @@ static const Expected horizons[] = {
     TIMES("large_batch", "*", "eps", 0.5),
     IS("large_batch", "*", "beta1", 0.6),
     IS("large_batch", "*", "beta2", 0.8),
-    /* and the same number of steps: nothing */
+    /* and the same number of steps: unchanged */
     TIMES("more_data", "*", "lr", 1),
     TIMES("more_data", "*", "weight_decay", 1),
     TIMES("more_data", "*", "eps", 1),
@@ -332,7 +331,7 @@ static const Scored scores[] = {
     {"soft_routed", MIXTURE, DENSE},
     {"soft_shared", {128, 4, 1, 1, 128}, DENSE},
     {"soft_nodes", MIXTURE, DENSE},
-    {"soft_chosen", MIXTURE, DENSE}, /* experts choose 4 of 16 on average */
+    {"soft_chosen", MIXTURE, DENSE}, /* expert choice: 4 of 16 on average */
     {"soft_route", {128, 4, 1, 4, 0}, DENSE},
     {"own_factor_soft", {128, 4, 1, 0.5, 0}, {128, 1, 1, 0.5, 0}},
     /* groups: one sum over all, or one for each */
@@ -391,7 +390,7 @@ static void test_scores(void **state) {
     }
 }
 
-/* Settings from outside move what must move. */
+/* Overrides change the settings that they must change. */
 static void test_overrides(void **state) {
     (void)state;
     const char *const sets[] = {"ffn.top_k=16"};
@@ -410,7 +409,7 @@ static void test_overrides(void **state) {
 
 enum { TOKENS = 4096, WORDS = 64, TEXT_TOKENS = 1 << 16 };
 
-/* All words as frequent, or the k-th of them 1/k as often as the first. */
+/* All words are equally frequent, or the k-th is 1/k as frequent as the first. */
 static int32_t word_of(uint64_t bits, bool uneven) {
     if (!uneven) return (int32_t)((bits >> 40) % WORDS);
     int32_t word = (int32_t)(exp((double)(bits >> 40) * 0x1p-24 * log(WORDS + 1.0)) - 1);
@@ -421,7 +420,7 @@ static uint64_t next_bits(uint64_t *state) {
     return *state = *state * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* A text with something to learn: most words follow from the one before; of an uneven text, half. */
+/* A text with learnable structure: most words follow from the previous one; of an uneven text, half. */
 static Data *make_data(bool uneven) {
     Data *data = memory_new(sizeof *data);
     uint64_t state = 7;
@@ -488,7 +487,7 @@ static float *values_of(const Run *run, const PublicTensor *one) {
     return run->model->weights + one->offset / sizeof(float);
 }
 
-/* Where element (n, d, f) of a slice lies in the whole matrix: [d, n f] or, when it leads back, [n f, d]. */
+/* Index of element (n, d, f) of a slice in the whole matrix: [d, n f] or, for the output map, [n f, d]. */
 static size_t place_in_whole(const PublicTensor *slice, size_t i, bool back) {
     size_t rows = (size_t)slice->shape[1], columns = (size_t)slice->shape[2],
            parts = (size_t)slice->shape[0];
@@ -513,7 +512,7 @@ static void slice_weights(const Run *from, const Run *to) {
     model_put(to->model);
 }
 
-/* How far the losses of ten steps are apart at most, relative to the first. */
+/* Maximum difference of the losses of ten steps, relative to the first. */
 static double difference_of(const char *dense, const char *mixture) {
     Run a = run_open(dense, false), b = run_open(mixture, false);
     slice_weights(&a, &b);
@@ -527,18 +526,18 @@ static double difference_of(const char *dense, const char *mixture) {
     return most;
 }
 
-/* Bridge I: slices of a dense block, all active with equal weights, are the dense block, and stay it. */
+/* Bridge I: slices of a dense block, all active with equal weights, equal the dense block, also after training. */
 static void test_bridge(void **state) {
     (void)state;
     double off = difference_of("whole", "slices"),
            without = difference_of("whole", "slices_standard");
-    if (!(off <= 1e-5)) fail_msg("losses are off by %.2e", off);
-    if (without < 1e-3) fail_msg("without the rule losses are off by no more than %.2e", without);
+    if (!(off <= 1e-5)) fail_msg("the losses differ by %.2e", off);
+    if (without < 1e-3) fail_msg("without the rule the losses differ by at most %.2e", without);
 }
 
 enum { LOSSES = 100, WINDOW = 10, DRAWS = 2 };
 
-/* Means over some initializations; all of them see the same data. */
+/* Means over some initializations, all with the same data. */
 static void losses_of(const char *name, bool uneven, double *losses) {
     memset(losses, 0, LOSSES * sizeof *losses);
     for (uint64_t seed = 1; seed <= DRAWS; seed++) {
@@ -549,8 +548,7 @@ static void losses_of(const char *name, bool uneven, double *losses) {
     }
 }
 
-/* How far two courses are apart at most, as means over windows of steps: what was drawn counts
- * less. */
+/* Maximum difference of two loss curves, as means over windows of steps: this reduces the noise. */
 static double apart(const double *a, const double *b) {
     double most = 0;
     for (int i = 0; i + WINDOW <= LOSSES; i++) {
@@ -575,14 +573,13 @@ static double farthest(const char *const *names, bool uneven) {
     return most;
 }
 
-/* The authors' own check: the first 100 losses of the dense model and of every mixture track each
- * other. */
+/* The authors' own check: the first 100 losses of the dense model and of every mixture agree. */
 static void check_tracking(const char *const *with, const char *const *without, bool uneven,
                            double least) {
     double off = farthest(with, uneven);
     if (!(off <= 0.01)) fail_msg("losses are %.4f apart", off);
     off = farthest(without, uneven);
-    if (off < least) fail_msg("without the rule losses are no more than %.4f apart", off);
+    if (off < least) fail_msg("without the rule the losses differ by at most %.4f", off);
 }
 
 static void test_dense_mixtures_track(void **state) {
@@ -607,7 +604,7 @@ static void test_few_of_many_track(void **state) {
     if (!(off <= 0.01)) fail_msg("losses are %.4f apart", off);
 }
 
-/* An argument chooses tests by their name: '*few*'. */
+/* An argument selects tests by their name: '*few*'. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worked_example),
@@ -623,6 +620,6 @@ int main(int argc, char **argv) {
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     omp_set_num_threads(
-        1); /* models so small gain nothing by more, and others want the processors */
+        1); /* more threads do not speed up models this small */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

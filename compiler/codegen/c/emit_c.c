@@ -110,11 +110,11 @@ static int half_of(const List *kernels) {
     size_t all = 0, half = 0;
     int count = 0;
     for (int i = 0; i < kernels->count; i++) {
-        const KernelPlace *kernel = kernels->items[i];
+        const KernelRange *kernel = kernels->items[i];
         all += kernel->end - kernel->first;
     }
     for (; count < kernels->count && 2 * half < all; count++) {
-        const KernelPlace *kernel = kernels->items[count];
+        const KernelRange *kernel = kernels->items[count];
         half += kernel->end - kernel->first;
     }
     return count;
@@ -135,12 +135,12 @@ static void add_parts(Text *text, const Text *all, const List *kernels) {
     const int apart = half_of(kernels);
     size_t at = 0;
     for (int i = 0; i < apart; i++) {
-        const KernelPlace *kernel = kernels->items[i];
+        const KernelRange *kernel = kernels->items[i];
         print_line(text, 0, arena_format(text->arena, "%s;", kernel->head));
     }
     text_add(text, "\n");
     for (int i = 0; i < apart; i++) {
-        const KernelPlace *kernel = kernels->items[i];
+        const KernelRange *kernel = kernels->items[i];
         const bool beside = i && at == kernel->first;
         if (i && !beside) text_add(text, "#endif\n");
         text_add_bytes(text, functions + at, kernel->first - at);

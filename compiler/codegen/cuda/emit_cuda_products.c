@@ -163,11 +163,6 @@ void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step)
     long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
     step->product.blocks = tiles < MAX_GRID ? tiles : MAX_GRID;
-    step->product.epilogue = product->epilogue_ops != 0;
-    if (!step->product.epilogue) return;
-    add_operand(emitter, step, unit->add, ACCESS_READ);
-    add_operand(emitter, step, unit->bias, ACCESS_READ);
-    add_operand(emitter, step, unit->kept, ACCESS_READ);
 }
 
 /* ---- kernels over dispatched rows ---- */
@@ -374,8 +369,10 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
     if (groups) put_table(emitter, arguments, contraction->relation->group);
     put_table(emitter, arguments, contraction->gather);
     if (!weight) put_table(emitter, arguments, contraction->gather_b);
+    /* b first: see set_product in emit_units.c. */
+    const Term *b = pointer_term(&emitter->lower, contraction->b);
     add_operand_param(emitter, arguments, contraction->a);
-    add_operand_param(emitter, arguments, contraction->b);
+    add_param(emitter->lower.arena, arguments, (Param){.kind = PARAM_OPERAND, .address = b});
 }
 
 /* ---- products over dispatched rows in several variants ---- */

@@ -190,6 +190,7 @@ void decode(Program *program, long tokens) {
     if (!program->sequence) {
         report_error(program->reports, (Span){0}, "cannot decode: model '%s' has no sequence",
                      program->name);
+        report_help(program->reports, "train and evaluate it; it cannot generate text");
         return;
     }
     Axis *past = program->sequence;

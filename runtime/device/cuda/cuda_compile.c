@@ -78,7 +78,9 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
     int count = take_headers(names, texts);
     CudaCompilation *program = NULL;
     int error = compiler->create(&program, text->text, text->name, count, texts, names);
-    if (error) return error_message(NULL, "NVRTC cannot create the program %s", text->name);
+    if (error)
+        return error_message("check the installation of NVRTC and the free memory",
+                             "NVRTC cannot create the program %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
     bool good = compiler->compile(program, 3, options) == 0 ||
@@ -87,7 +89,8 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);
         good = (good && compiler->image(program, image->bytes) == 0) ||
-               error_message(NULL, "NVRTC cannot produce an image of %s", text->name);
+               error_message("update NVRTC and the driver to the same CUDA version",
+                             "NVRTC cannot produce an image of %s", text->name);
     }
     compiler->destroy(&program);
     free(architecture);

@@ -69,7 +69,7 @@ int command_compare(const Command *command, int argc, char **argv) {
         return EXIT_INPUT;
     }
     if (markdown + csv + json + svg > 1)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "use one of them",
                                "--markdown, --csv, --json and --svg exclude each other");
     return compare(&folders, base,
                    json       ? indented_json

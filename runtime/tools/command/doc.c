@@ -90,7 +90,8 @@ int command_doc(const Command *command, int argc, char **argv) {
         arguments_read(command, table, argc, argv, has_operand(argc, argv) ? &operand : NULL);
     if (code >= 0) return code;
     if (json && markdown)
-        return arguments_wrong(command, NULL, "--json and --markdown are mutually exclusive");
+        return arguments_wrong(command, "omit one of them",
+                               "--json and --markdown are mutually exclusive");
     MoecDocForm form = json ? MOEC_DOC_JSON : markdown ? MOEC_DOC_MARKDOWN : MOEC_DOC_TEXT;
     if (operand && moec_is_error_code(operand)) return print_error(operand, form);
     const char *search = getenv("MOEC_PATH"), *name = NULL;

@@ -7,6 +7,7 @@
 #include "tools/command/line/arguments.h"
 #include "base/files.h"
 #include "base/message.h"
+#include "tools/command/line/pass_times.h"
 #include "base/memory.h"
 #include "base/build.h"
 #include "training/spec.h"
@@ -21,7 +22,7 @@
 typedef struct Options {
     const char *operand, *target, *graph, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
-    bool json;
+    bool json, times;
     TextList sets;
 } Options;
 
@@ -286,6 +287,7 @@ static bool emit(Options *options) {
     bool good = compiler && (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
                 (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
                 write_folder(options, compiler, file);
+    if (good && options->times) pass_times_print(compiler);
     moec_close(compiler);
     safetensors_close(file);
     return good;
@@ -322,6 +324,7 @@ int command_emit(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
         {OPTION_COUNT, "--context-length", "N", &options.context,
          "positions of the KV cache (default train.context_length)"},
+        TIME_OPTION(&options.times),
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };

@@ -197,7 +197,7 @@ int command_eval(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, NULL,
                                "moec eval requires either --data or --multiple-choice");
     if (options.probes + options.decoding + !!options.choices > 1)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "use one of them",
                                "--probes, --incremental and --multiple-choice exclude each other");
     return evaluate(&options) ? 0 : EXIT_INPUT;
 }

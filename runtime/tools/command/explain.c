@@ -62,7 +62,8 @@ int command_explain(const Command *command, int argc, char **argv) {
     MoecGraph graph = MOEC_TRAIN;
     graph_named(graph_name, &graph);
     if (products < 0 || memory < 0)
-        return arguments_wrong(command, NULL, "--peak-gflops and --peak-gbytes must be above 0");
+        return arguments_wrong(command, "omit them: the peaks of this machine are measured",
+                               "--peak-gflops and --peak-gbytes must be above 0");
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));

@@ -186,7 +186,7 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!interpreter)
         return reports_good(compiler) &&
-               error_message(NULL, "the interpreter does not support this program");
+               error_message("use --device cpu", "the interpreter does not support this program");
     const Model *model = call->model;
     set_tensors(interpreter, model->parameters, model->parameter_count, model->weights);
     set_tensors(interpreter, model->states, model->state_count, model->layer_states);

@@ -240,20 +240,24 @@ static int check_options(const Command *command, Options *options) {
         return arguments_wrong(command, "add -p TEXT, not empty, or -p - for stdin",
                                "moec generate requires --prompt or --prompts");
     if (options->chat && options->numbers)
-        return arguments_wrong(command, NULL, "--chat and --token-ids exclude each other");
+        return arguments_wrong(command, "omit one of them",
+                               "--chat and --token-ids exclude each other");
     if (options->prompt && options->prompts)
-        return arguments_wrong(command, NULL, "--prompt and --prompts exclude each other");
+        return arguments_wrong(command, "omit one of them",
+                               "--prompt and --prompts exclude each other");
     if (sampling->temperature < 0 || sampling->top_p <= 0 || sampling->top_p > 1)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "for example --temperature 0.8 --top-p 0.95",
                                "--temperature must be at least 0, --top-p above 0 and at most 1");
     if (sampling->min_p < 0 || sampling->min_p > 1 || sampling->repetition <= 0)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "for example --min-p 0.05 --repeat-penalty 1.1",
                                "--min-p must be from 0 to 1, --repeat-penalty above 0");
     for (int i = 0; i < options->stops.count; i++)
         if (!*options->stops.items[i])
-            return arguments_wrong(command, NULL, "--stop expects at least one character");
+            return arguments_wrong(command, "for example --stop END",
+                                   "--stop expects at least one character");
     if (!options->samples)
-        return arguments_wrong(command, NULL, "--num-samples must be at least 1");
+        return arguments_wrong(command, "omit --num-samples for one completion",
+                               "--num-samples must be at least 1");
     options->json = options->json || options->prompts || options->samples > 1;
     return -1;
 }

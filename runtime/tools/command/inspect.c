@@ -181,8 +181,10 @@ int command_dump(const Command *command, int argc, char **argv) {
     MoecGraph graph = MOEC_TRAIN;
     graph_named(graph_name, &graph);
     if (!pass || !is_pass(pass)) {
-        code = pass ? arguments_wrong(command, NULL, "unknown pass '%s'", pass)
-                    : arguments_wrong(command, NULL, "moec dump requires --after PASS");
+        code = pass ? arguments_wrong(command, "use one of the passes below", "unknown pass '%s'",
+                                      pass)
+                    : arguments_wrong(command, "use one of the passes below",
+                                      "moec dump requires --after PASS");
         list_passes();
         return code;
     }

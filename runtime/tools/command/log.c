@@ -65,7 +65,8 @@ int command_log(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &folder);
     if (code >= 0) return code;
-    if (csv && json) return arguments_wrong(command, NULL, "--csv and --json exclude each other");
+    if (csv && json)
+        return arguments_wrong(command, "omit one of them", "--csv and --json exclude each other");
     History history;
     if (!history_open(&history, folder, true)) return EXIT_INPUT;
     (json ? write_json : write_csv)(&history);

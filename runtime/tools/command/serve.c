@@ -149,12 +149,14 @@ static bool serve(const Options *options) {
 static int check_options(const Command *command, const Options *options) {
     const char *key = getenv("MOEC_API_KEY");
     if (options->port > 65535)
-        return arguments_wrong(command, NULL, "--port must be from 0 to 65535");
+        return arguments_wrong(command, "for example --port 8000",
+                               "--port must be from 0 to 65535");
     if (!options->batch || options->batch > 1024)
-        return arguments_wrong(command, NULL, "--parallel must be from 1 to 1024");
+        return arguments_wrong(command, "for example --parallel 8",
+                               "--parallel must be from 1 to 1024");
     if (!options->connections || !options->queue || !options->body || options->timeout <= 0 ||
         options->patience <= 0)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "omit them: moec serve --help lists the defaults",
                                "--max-connections, --max-queue, --max-body-size, --timeout and "
                                "--client-timeout must be above 0");
     if (!admission_is_loopback(options->host) && !(key && *key)) {

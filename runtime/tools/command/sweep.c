@@ -59,7 +59,8 @@ static int check_options(const Command *command, Plan *plan, bool dry_run) {
     if (!dry_run && (!plan->data || !plan->out))
         return arguments_wrong(command, NULL, "moec sweep requires --data and --out, or --dry-run");
     if (plan->jobs == 0)
-        return arguments_wrong(command, NULL, "--jobs expects an integer from 1, got 0");
+        return arguments_wrong(command, "omit --jobs: one run per device",
+                               "--jobs expects an integer from 1, got 0");
     if (plan->slurm && !strcmp(plan->slurm, "none")) plan->slurm = "";
     if (plan->slurm && (strpbrk(plan->slurm, "\n\r") || !plan->out))
         return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
@@ -104,7 +105,8 @@ int command_sweep(const Command *command, int argc, char **argv) {
     plan.devices = devices_of(device, &plan.device_count);
     if (plan.jobs < 0) plan.jobs = plan.device_count;
     if (!plan.device_count)
-        return arguments_wrong(command, NULL, "--device expects a device, got an empty list");
+        return arguments_wrong(command, "for example --device cpu, or --device cuda:0,cuda:1",
+                               "--device expects a device, got an empty list");
     char *file;
     MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;

@@ -109,7 +109,7 @@ int command_tokenize(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "use a file",
                                "moec tokenize cannot write stdout: the header has the final count");
     if (options.threads > 256 || options.part > 1 << 30)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "omit them: the defaults fit all processors",
                                "--threads must be at most 256, --chunk-size at most 1073741824");
     if (!options.bulk.resume && !spec_may_write(options.out, force)) return EXIT_INPUT;
     options.bulk.special = !options.plain;

@@ -14,6 +14,7 @@
 #include "model/call.h"
 #include "tools/command/line/json_result.h"
 #include "tools/experiment/experiment.h"
+#include "tools/command/line/pass_times.h"
 #include "training/run.h"
 #include "training/spec.h"
 
@@ -135,6 +136,7 @@ static void print_json(const TrainRun *run, const char *status) {
 
 /* Prints the result of a run and returns the exit code. */
 static int report_end(const TrainRun *run, RunEnd end, bool json) {
+    const long until = run->options.until < run->settings.steps ? run->options.until : 0;
     const bool unfinished = run->place.step < run->settings.steps;
     progress_clear();
     if (end == RUN_FAILED && (!json || !run->diverged)) return EXIT_INPUT;
@@ -145,8 +147,10 @@ static int report_end(const TrainRun *run, RunEnd end, bool json) {
                         : unfinished             ? "stopped"
                                                  : "done");
     else if (end == RUN_COMPLETE)
-        printf("%s is complete at step %ld; --resume --steps N continues it\n", run->options.out,
-               run->place.step);
+        printf(
+            "%s is complete: it is at step %ld, and %s is %ld; --resume --steps N continues it\n",
+            run->options.out, run->place.step, until ? "--stop-after" : "train.steps",
+            until ? until : run->settings.steps);
     else if (end == RUN_INITIALIZED)
         printf("initialized; no step was run\n");
     else
@@ -195,7 +199,7 @@ static int open_and_train(const char *operand, const char *device_name, const Te
 
 int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
-    bool json = false;
+    bool json = false, times = false;
     TextList sets = {0};
     RunOptions options = {.steps = -1, .seed = -1, .command = argv};
     const Option table[] = {
@@ -230,6 +234,7 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &json, "result as JSON: steps, last losses, duration"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache,
          "compilation without the cache of compiled programs"},
+        TIME_OPTION(&times),
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
@@ -241,6 +246,8 @@ int command_train(const Command *command, int argc, char **argv) {
                                : options.out ? "--data"
                                              : "--data and --out");
     if (options.missing && !options.from)
-        return arguments_wrong(command, NULL, "--init-missing requires --init-from RUN");
+        return arguments_wrong(command, "add --init-from RUN, or omit --init-missing",
+                               "--init-missing requires --init-from RUN");
+    if (times) options.on_compiled = pass_times_print;
     return open_and_train(operand, device, &sets, &options, json);
 }

@@ -97,7 +97,9 @@ pid_t process_begin(const Plan *plan, const RunOrder *order) {
     fflush(NULL);
     pid_t process = good ? fork() : -1;
     if (process == 0) become(plan, arguments, output, sweep);
-    if (good && process < 0) error_message(NULL, "cannot start a run: %s", strerror(errno));
+    if (good && process < 0)
+        error_message("use fewer --jobs, or raise the limit of processes: ulimit -u",
+                      "cannot start a run: %s", strerror(errno));
     command_free(arguments);
     if (good) close(output);
     free(path);

@@ -274,11 +274,23 @@ static char *difference(json_t *before, json_t *now) {
     return key ? memory_format("%s", key) : NULL;
 }
 
+static bool write_plan(const char *path, const json_t *plan) {
+    char *text = json_write(plan, JSON_INDENT(2));
+    bool good = file_write(path, text, strlen(text));
+    free(text);
+    return good;
+}
+
 static bool is_same(const Plan *plan, const char *path, json_t *now) {
     json_t *before = file_json(path);
     if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
     char *what = difference(before, now);
+    bool adopted = what && plan_adopt(plan, before, now);
     json_decref(before);
+    if (adopted) {
+        free(what);
+        return write_plan(path, now);
+    }
     if (what)
         error_message("choose another --out, or restore the original spec and options",
                       "%s contains a different sweep: %s is not the same", plan->out, what);
@@ -290,14 +302,7 @@ static bool is_same(const Plan *plan, const char *path, json_t *now) {
 bool plan_keep(const Plan *plan) {
     char *path = path_join(plan->out, "sweep.json");
     json_t *now = plan_json(plan);
-    bool good;
-    if (file_exists(path)) {
-        good = is_same(plan, path, now);
-    } else {
-        char *text = json_write(now, JSON_INDENT(2));
-        good = file_write(path, text, strlen(text));
-        free(text);
-    }
+    bool good = file_exists(path) ? is_same(plan, path, now) : write_plan(path, now);
     json_decref(now);
     free(path);
     return good;

@@ -274,7 +274,7 @@ Worker *worker_start(Service *service, Model *model, void (*wake)(void *connecti
     if (good) service->vocabulary = decoder_vocabulary(worker->groups[0].narrow);
     worker->started = good && pthread_create(&worker->thread, NULL, work, worker) == 0;
     if (worker->started) return worker;
-    if (good) error_message(NULL, "cannot start a thread");
+    if (good) error_message("raise the limit of processes: ulimit -u", "cannot start a thread");
     worker_free(worker);
     return NULL;
 }

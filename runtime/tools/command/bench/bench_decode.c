@@ -80,8 +80,9 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
     call_close(call);
     model_close(model);
     if (found <= (rounds ? 2e-2 : 1e-4)) return found >= 0;
-    return error_message(
-        NULL, "no speed is reported: decoding differs from the full forward pass by %g", found);
+    return error_message("moec verify --mode decode compares with the reference",
+                         "no speed is reported: decoding differs from the full forward pass by %g",
+                         found);
 }
 
 /* Bytes that one step of all rows reads: weights, states, sliding windows, and each position. */

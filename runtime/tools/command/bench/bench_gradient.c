@@ -147,9 +147,10 @@ bool bench_gradient(const Bench *bench, Call *call, int loss) {
     size_t bytes = table->weight_bytes;
     Blocks blocks = {memory_map(bytes), memory_map(bytes), memory_map(bytes),
                      memory_new(sizeof(double) * (size_t)(table->parameter_count + 1))};
-    bool good = blocks.kept && blocks.before && blocks.gradients
-                    ? check(bench, call, loss, &blocks)
-                    : error_message(NULL, "no memory for the check");
+    bool good =
+        blocks.kept && blocks.before && blocks.gradients
+            ? check(bench, call, loss, &blocks)
+            : error_message("use a smaller model or batch: -b N", "no memory for the check");
     memory_unmap(blocks.kept, bytes);
     memory_unmap(blocks.before, bytes);
     memory_unmap(blocks.gradients, bytes);

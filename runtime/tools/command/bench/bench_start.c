@@ -66,7 +66,9 @@ static bool start_model(const Bench *bench, bool keep, Start *start) {
 static bool start_apart(const Bench *bench, bool keep, Start *start) {
     Start *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return error_message(NULL, "no memory for the measurement");
+    if (shared == MAP_FAILED)
+        return error_message("close other programs, or use a smaller model",
+                             "no memory for the measurement");
     pid_t child = fork();
     if (child == 0) {
         shared->good = start_model(bench, keep, shared);

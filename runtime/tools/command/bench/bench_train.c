@@ -25,7 +25,7 @@ bool bench_step(Stepper *stepper, long step) {
     StepResult result;
     return step_run(stepper, step, (uint64_t)(step * stepper->train->graph->batch), &result) &&
            (isfinite(result.loss) ||
-            error_message(NULL, "no speed is reported: the loss is not a finite number"));
+            error_message("lower --lr", "no speed is reported: the loss is not a finite number"));
 }
 
 /* The steps of a round; mean: the seconds of one. */

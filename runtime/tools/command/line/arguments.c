@@ -51,7 +51,9 @@ int arguments_wrong(const Command *command, const char *help, const char *format
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    error_message(help, "%s", message);
+    char *example = memory_format("for example: moec %s", command->examples[0]);
+    error_message(help ? help : example, "%s", message);
+    free(example);
     fprintf(stderr, "usage: moec %s %s\n", command->name, command->forms);
     return EXIT_USAGE;
 }
@@ -190,13 +192,10 @@ static int wrong_value(const Reading *reading, const Option *option, const char 
         option->kind == OPTION_SETTING ? ((const Setting *)option->value)->kind : option->kind;
     int code;
     if (kind == OPTION_LIST)
-        code = arguments_wrong(reading->command, NULL, "%s is repeated more than %d times",
-                               option->name, LIST_LIMIT);
+        code = arguments_wrong(reading->command, "use fewer values",
+                               "%s is repeated more than %d times", option->name, LIST_LIMIT);
     else
-        code = arguments_wrong(reading->command,
-                               near     ? near
-                               : values ? NULL
-                                        : option->help,
+        code = arguments_wrong(reading->command, near ? near : option->help,
                                "%s expects %s, got '%s'", option->name,
                                values                  ? values
                                : kind == OPTION_COUNT  ? "an integer from 0"
@@ -312,7 +311,8 @@ static int read_option(Reading *reading) {
         const char *dropped = renamed ? renamed->value : NULL;
         if (dropped && next && !value && !strcmp(next, dropped)) reading->at++;
         if (!value || (dropped && !strcmp(value, dropped))) return -1;
-        return arguments_wrong(reading->command, NULL, "%s has no value", option->name);
+        return arguments_wrong(reading->command, "write the flag alone", "%s has no value",
+                               option->name);
     }
     if (!value && next) reading->at++;
     return read_value(reading, option, value ? value : next);

@@ -70,7 +70,7 @@ int arguments_read(const Command *command, const Option *options, int argc, char
 /* The same for commands with one operand or more. */
 int arguments_read_all(const Command *command, const Option *options, int argc, char **argv,
                        TextList *operands);
-/* Prints an error and the usage line; returns EXIT_USAGE. */
+/* Prints an error, the help line (NULL: an example) and the usage line; returns EXIT_USAGE. */
 int arguments_wrong(const Command *command, const char *help, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -238,7 +238,7 @@ int command_completion(const Command *command, CommandList all, int argc, char *
     else if (!strcmp(shell, "fish"))
         print_fish(all);
     else
-        return arguments_wrong(command, NULL, "moec completion expects bash, zsh or fish, got '%s'",
-                               shell);
+        return arguments_wrong(command, "moec completion bash",
+                               "moec completion expects bash, zsh or fish, got '%s'", shell);
     return 0;
 }

@@ -160,7 +160,8 @@ static bool run_one(Comparison *comparison, MoecInterpreter **interpreter, int n
     if (!*interpreter) *interpreter = begin(comparison, number);
     if (!*interpreter)
         return comparison->meaning && reports_good(comparison->meaning) &&
-               error_message(NULL, "the interpreter does not support this program");
+               error_message("moec check prints the problems of a spec; report this one as a bug",
+                             "the interpreter does not support this program");
     give_inputs(*interpreter, comparison->call);
     const char *problem = moec_interpreter_run(*interpreter, comparison->seed, true);
     return !problem || error_message(NULL, "%s", problem);

@@ -205,7 +205,7 @@ int command_verify(const Command *command, int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.batch || !options.context)
-        return arguments_wrong(command, NULL,
+        return arguments_wrong(command, "omit them: the spec has values",
                                "--batch-size and --context-length must be at least 1");
     if (options.shapes && (options.batch > 0 || options.context > 0))
         return arguments_wrong(command, "omit --batch-size and --context-length",
