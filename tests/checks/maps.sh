@@ -1,7 +1,8 @@
 #!/bin/sh
-# The map of each folder is short and names every file and folder in it, and no other; no folder has more than 30 files; no
-# name of a file stands in two folders but where it is one idea; the compiler knows no architecture, includes nothing of the
-# runtime but what is compiled for both, does not search the text that it writes, and shows every pass over the form.
+# The map of each folder is short and names every file and folder in it, and no other; no folder has more than 30 files, and
+# runtime/ few that are short; no name of a file stands in two folders but where it is one idea; the compiler knows no
+# architecture, includes nothing of the runtime but what is compiled for both, does not search the text that it writes, and shows
+# every pass over the form.
 set -u
 cd "$(dirname "$0")/../.."
 status=0
@@ -35,6 +36,23 @@ for name in $(find compiler runtime \( -name '*.[chly]' -o -name '*.cu' -o -name
     *" $name "*) ;;
     *) fault "$name stands in several folders: $(find compiler runtime -name "$name.[a-z]*" | tr '\n' ' ')" ;;
     esac
+done
+# A file of fewer than 40 lines joins another one, unless it is the interface of a longer file, is shared with the compiler or with
+# standalone exports (abi/, order, random, pick, streams, weights), or is compiled in a way of its own.
+short="abi/count.h abi/embedded_file.h abi/error_code.h abi/json_make.h abi/step_path.h abi/utf8_cut.h
+    base/build.h base/clock.h base/console.h base/hashing.h base/json_values.c base/json_values.h base/lazy_library.c base/lazy_library.h
+    base/memory.h base/message.h base/text_list.h base/threads.h data/order.c data/order.h data/random.h
+    device/dnnl_library.c device/own_product.c device/update.c model/internal.h model/pick.h model/speech.h model/streams.h model/weights.h
+    tokenizer/wordpiece.c tools/command/develop.c tools/command/line/help.h tools/command/line/json_result.c
+    tools/command/line/json_result.h tools/command/line/pass_times.c tools/command/line/pass_times.h tools/report/report.h tools/server/admission.h tools/server/http_library.c
+    tools/server/http_library.h tools/server/template.h training/internal.h"
+found=$(find runtime -name '*.[ch]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*' \
+    -exec wc -l {} + | awk '$1 < 40 { print substr($2, 9) }' | sort)
+for file in $found; do
+    case " $(echo $short) " in *" $file "*) ;; *) fault "runtime/$file has fewer than 40 lines" ;; esac
+done
+for file in $short; do
+    echo "$found" | grep -qx "$file" || fault "runtime/$file is allowed to be short, but is not"
 done
 for side in compiler runtime; do
     [ "$(find $side -maxdepth 1 -name '*.c' | wc -l)" -le 10 ] || fault "more than 10 files lie in $side itself"

@@ -19,6 +19,7 @@ cudaError_t cudaMemsetAsync(void *block, int value, size_t bytes, void *stream);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaFuncSetAttribute(const void *function, int attribute, int value);
 /* function: a kernel of the calling program, or a string with the name of a kernel of kernels.cu. */
-cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream);
+cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
+                             size_t shared, void *stream);
 
 #endif

@@ -194,10 +194,6 @@ bool plan_show_time(const Plan *plan);
 /* Creates the folder and writes the plan to DIR/sweep.json. An existing file must have the same
  * content: false after a message that names the difference. */
 bool plan_keep(const Plan *plan);
-/* In sweep_renamed.c: whether the stored plan `before` is the plan `now` under names that are
- * deprecated now: equal except for the names of variants and metric, and each run in the folder
- * trains the same model as its variant. Then the folders of the variants get the current names. */
-bool plan_adopt(const Plan *plan, json_t *before, json_t *now);
 /* A new string: DIR/VARIANT/seed_N. */
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed);
 
