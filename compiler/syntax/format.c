@@ -76,7 +76,7 @@ static void blank_line(Format *format, bool wanted) {
 }
 
 /* Writes the comments before `start`, and one blank line for any number of blank lines. */
-static void begin(Format *format, int start, int comments_before, bool blank) {
+static void begin_node(Format *format, int start, int comments_before, bool blank) {
     for (const Comment *comment; (comment = pending(format, comments_before)); format->next++) {
         blank_line(format, blank || newlines(format, format->position, comment->start) > 1);
         blank = false;
@@ -108,12 +108,12 @@ static void end_line(Format *format, int end) {
     text_add(&format->out, "\n");
 }
 
-static void add(Format *format, const char *text) {
+static void format_add(Format *format, const char *text) {
     line_add(&format->line, text);
 }
 
 static void open_block(Format *format, const char *bracket, Span span) {
-    add(format, bracket);
+    format_add(format, bracket);
     end_line(format, span.start + 1);
     format->indent += INDENT_COLUMNS;
     format->fresh = true;
@@ -125,7 +125,7 @@ static void close_block(Format *format, const char *bracket, Span span) {
     int end = span.end - 1;
     while (pending(format, end)) {
         const Comment *comment = pending(format, end);
-        begin(format, comment->start, comment->start + 1, false);
+        begin_node(format, comment->start, comment->start + 1, false);
         format->fresh = true;
         format->position = comment->end;
         if (newlines(format, format->position, end) > 1 && pending(format, end))
@@ -134,7 +134,7 @@ static void close_block(Format *format, const char *bracket, Span span) {
     format->fresh = false;
     format->indent -= INDENT_COLUMNS;
     format->position = end;
-    add(format, bracket);
+    format_add(format, bracket);
 }
 
 /* ---- values ---- */
@@ -157,7 +157,7 @@ static bool is_spread(const Format *format, const Node *value) {
     return false;
 }
 
-static bool fits(Format *format, const Node *value) {
+static bool fits_on_line(Format *format, const Node *value) {
     size_t used = (size_t)format->indent + format->line.text.length;
     if (used >= LINE_COLUMNS) return false;
     line_clear(&format->trial);
@@ -196,7 +196,7 @@ static int head_end(const Format *format, const Node *node) {
 
 /* Whether an option or entry fits on one line: it is short and not spread, and contains no comment.
  * The first of several rows may contain comments that move before it. */
-static bool is_row(Format *format, const Node *node, bool first) {
+static bool is_aligned_row(Format *format, const Node *node, bool first) {
     Span span = node->span;
     if (first) span.start = head_end(format, node);
     return line_is_row(&format->trial, node, LINE_COLUMNS - format->indent) &&
@@ -213,13 +213,13 @@ static int format_rows(Format *format, const Node *parent, int i) {
         if (end > i &&
             (has_comment(format, between) || newlines(format, between.start, between.end) > 1))
             break;
-        if (!is_row(format, parent->kids[end], end == i)) break;
+        if (!is_aligned_row(format, parent->kids[end], end == i)) break;
     }
     int most = LINE_COLUMNS - format->indent;
     Columns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
     for (int k = i; k < end; k++) {
         const Node *node = parent->kids[k];
-        begin(format, node->span.start, head_end(format, node), false);
+        begin_node(format, node->span.start, head_end(format, node), false);
         line_row(&format->line, node, &columns);
         end_line(format, node->span.end);
     }
@@ -230,7 +230,7 @@ static void format_value(Format *format, const Node *value);
 
 static void format_record(Format *format, const Node *record) {
     if (record->count == 0 && !has_comment(format, record->span)) {
-        add(format, "{}");
+        format_add(format, "{}");
         return;
     }
     open_block(format, "{", record->span);
@@ -243,7 +243,7 @@ static void format_record(Format *format, const Node *record) {
             continue;
         }
         const Node *entry = record->kids[i];
-        begin(format, entry->span.start, head_end(format, entry), false);
+        begin_node(format, entry->span.start, head_end(format, entry), false);
         line_entry_head(&format->line, entry, 0);
         format_value(format, entry->kids[0]);
         end_line(format, entry->span.end);
@@ -252,20 +252,20 @@ static void format_record(Format *format, const Node *record) {
 }
 
 static void format_value(Format *format, const Node *value) {
-    if (!is_divisible(value) || fits(format, value)) {
+    if (!is_divisible(value) || fits_on_line(format, value)) {
         line_expr(&format->line, value);
     } else if (value->kind == NODE_RECORD) {
         format_record(format, value);
     } else if (value->kind == NODE_MADE) {
-        add(format, value->name);
-        add(format, " ");
+        format_add(format, value->name);
+        format_add(format, " ");
         format_record(format, value->kids[0]);
     } else {
         open_block(format, "[", value->span);
         for (int i = 0; i < value->count; i++) {
-            begin(format, value->kids[i]->span.start, value->kids[i]->span.start, false);
+            begin_node(format, value->kids[i]->span.start, value->kids[i]->span.start, false);
             format_value(format, value->kids[i]);
-            add(format, ",");
+            format_add(format, ",");
             end_line(format, value->kids[i]->span.end);
         }
         close_block(format, "]", value->span);
@@ -284,8 +284,8 @@ static void format_option(Format *format, const Node *option) {
 }
 
 /* KEYWORD name[subs] = expr, without the missing parts. */
-static void definition(Line *line, const char *keyword, const Node *node, const Node *subs,
-                       const Node *expr) {
+static void format_definition(Line *line, const char *keyword, const Node *node, const Node *subs,
+                              const Node *expr) {
     line_add(line, keyword);
     if (node->name) line_add(line, node->name);
     line_subs(line, subs);
@@ -317,42 +317,42 @@ static void simple(Format *format, const Node *node) {
         format_option(format, node);
         break;
     case NODE_AXIS:
-        definition(line, "axis ", node, NULL, node->kids[0]);
+        format_definition(line, "axis ", node, NULL, node->kids[0]);
         break;
     case NODE_SEQUENCE:
-        definition(line, "sequence ", node, NULL, node->kids[0]);
+        format_definition(line, "sequence ", node, NULL, node->kids[0]);
         break;
     case NODE_STATE:
-        definition(line, "state ", node, node->kids[0], node->kids[1]);
+        format_definition(line, "state ", node, node->kids[0], node->kids[1]);
         break;
     case NODE_EQUATION:
-        definition(line, "", node, node->kids[0], node->kids[1]);
+        format_definition(line, "", node, node->kids[0], node->kids[1]);
         break;
     case NODE_UPDATE:
-        definition(line, "update ", node, node->kids[0], node->kids[1]);
+        format_definition(line, "update ", node, node->kids[0], node->kids[1]);
         break;
     case NODE_LOSS:
-        definition(line, "loss", node, NULL, node->kids[0]);
+        format_definition(line, "loss", node, NULL, node->kids[0]);
         break;
     case NODE_AUX:
-        definition(line, "aux ", node, NULL, node->kids[0]);
+        format_definition(line, "aux ", node, NULL, node->kids[0]);
         break;
     case NODE_PROBE:
-        definition(line, "probe ", node, node->kids[0], node->kids[1]);
+        format_definition(line, "probe ", node, node->kids[0], node->kids[1]);
         line_aliases(line, node->aliases, "  ");
         break;
     case NODE_OUTPUT:
-        definition(line, "output ", node, NULL, NULL);
+        format_definition(line, "output ", node, NULL, NULL);
         break;
     case NODE_CACHE:
-        definition(line, "cache ", node, NULL, NULL);
+        format_definition(line, "cache ", node, NULL, NULL);
         break;
     case NODE_PARAM:
         line_add(line, "param ");
         parameter(line, node);
         break;
     case NODE_INPUT:
-        definition(line, "input ", node, node->kids[0], NULL);
+        format_definition(line, "input ", node, node->kids[0], NULL);
         line_add(line, ": ");
         line_add(line, node->kids[1]->name);
         break;
@@ -370,12 +370,12 @@ static void simple(Format *format, const Node *node) {
 
 static void format_if(Format *format, const Node *node) {
     for (;;) {
-        add(format, "if ");
+        format_add(format, "if ");
         line_expr(&format->line, node->kids[0]);
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         if (!node->kids[2]) return;
-        add(format, " else ");
+        format_add(format, " else ");
         if (node->kids[2]->kind != NODE_IF) break;
         node = node->kids[2];
     }
@@ -384,20 +384,20 @@ static void format_if(Format *format, const Node *node) {
 
 static void format_case(Format *format, const Node *node) {
     const Node *patterns = node->kids[0];
-    begin(format, node->span.start, node->kids[1]->span.start, false);
+    begin_node(format, node->span.start, node->kids[1]->span.start, false);
     for (int i = 0; i < patterns->count; i++) {
-        if (i > 0) add(format, ", ");
+        if (i > 0) format_add(format, ", ");
         line_expr(&format->line, patterns->kids[i]);
     }
-    add(format, patterns->count ? " => " : "else => ");
+    format_add(format, patterns->count ? " => " : "else => ");
     format_block(format, node->kids[1]);
     end_line(format, node->span.end);
 }
 
 static void format_match(Format *format, const Node *node) {
-    add(format, "match ");
+    format_add(format, "match ");
     line_expr(&format->line, node->kids[0]);
-    add(format, " ");
+    format_add(format, " ");
     /* The bracket has no node; it is the first one after the expression, outside comments. */
     Span span = node->span;
     span.start = node->kids[0]->span.end;
@@ -414,28 +414,28 @@ static void format_match(Format *format, const Node *node) {
 
 static void format_scan(Format *format, const Node *node) {
     const Node *states = node->kids[0];
-    add(format, "scan ");
+    format_add(format, "scan ");
     for (int i = 0; i < states->count; i++) {
         const Node *state = states->kids[i];
-        if (i > 0) add(format, ", ");
-        add(format, state->name);
+        if (i > 0) format_add(format, ", ");
+        format_add(format, state->name);
         line_subs(&format->line, state->kids[0]);
         if (!state->kids[1]) continue;
-        add(format, " from ");
+        format_add(format, " from ");
         line_expr(&format->line, state->kids[1]);
     }
-    add(format, " over ");
-    add(format, node->name);
-    if (node->kids[1]) add(format, " reversed");
-    add(format, " ");
+    format_add(format, " over ");
+    format_add(format, node->name);
+    if (node->kids[1]) format_add(format, " reversed");
+    format_add(format, " ");
     format_block(format, node->kids[2]);
 }
 
-static void statement(Format *format, const Node *node) {
+static void format_statement(Format *format, const Node *node) {
     switch (node->kind) {
     case NODE_USE:
-        add(format, "use ");
-        add(format, node->name);
+        format_add(format, "use ");
+        format_add(format, node->name);
         break;
     case NODE_RULE:
     case NODE_UNREAD:
@@ -447,32 +447,32 @@ static void statement(Format *format, const Node *node) {
         format_value(format, node->kids[0]);
         break;
     case NODE_REPEAT:
-        add(format, "repeat ");
-        add(format, node->name);
-        add(format, "[");
-        add(format, node->kids[0]->name);
-        add(format, " < ");
+        format_add(format, "repeat ");
+        format_add(format, node->name);
+        format_add(format, "[");
+        format_add(format, node->kids[0]->name);
+        format_add(format, " < ");
         line_expr(&format->line, node->kids[1]);
-        add(format, "] ");
+        format_add(format, "] ");
         format_block(format, node->kids[2]);
         break;
     case NODE_SCAN:
         format_scan(format, node);
         break;
     case NODE_FOR:
-        add(format, "for ");
-        add(format, node->name);
-        add(format, " in ");
+        format_add(format, "for ");
+        format_add(format, node->name);
+        format_add(format, " in ");
         line_expr(&format->line, node->kids[0]);
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         break;
     case NODE_KIND:
-        add(format, "kind ");
-        add(format, node->name);
-        if (node->kids[0]) add(format, " if ");
+        format_add(format, "kind ");
+        format_add(format, node->name);
+        if (node->kids[0]) format_add(format, " if ");
         if (node->kids[0]) line_expr(&format->line, node->kids[0]);
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         break;
     case NODE_IF:
@@ -496,12 +496,12 @@ static int parameters(Format *format, const Node *block, int i) {
            !has_comment(format,
                         (Span){format->source, kids[last]->span.end, kids[last + 1]->span.start}))
         last++;
-    begin(format, kids[i]->span.start, kids[last]->span.end, false);
+    begin_node(format, kids[i]->span.start, kids[last]->span.end, false);
     simple(format, kids[i]);
     for (int k = i + 1; k <= last; k++) {
-        add(format, ",");
+        format_add(format, ",");
         line_break(&format->line, 0);
-        add(format, " ");
+        format_add(format, " ");
         parameter(&format->line, kids[k]);
     }
     end_line(format, kids[last]->span.end);
@@ -531,16 +531,16 @@ static bool is_simple(const Node *node) {
 static bool format_short_block(Format *format, const Node *block) {
     if (block->count > 1 || has_comment(format, block->span)) return false;
     if (block->count == 0) {
-        add(format, "{}");
+        format_add(format, "{}");
         return true;
     }
     const Node *node = block->kids[0];
     if (newlines(format, block->span.start, block->span.end) > 0 || !is_simple(node)) return false;
     size_t length = format->line.text.length;
     int breaks = format->line.break_count;
-    add(format, "{ ");
+    format_add(format, "{ ");
     simple(format, node);
-    add(format, " }");
+    format_add(format, " }");
     if ((size_t)format->indent + format->line.text.length <= LINE_COLUMNS) return true;
     format->line.text.length = length;
     format->line.break_count = breaks;
@@ -558,8 +558,8 @@ static void format_block(Format *format, const Node *block) {
             i = parameters(format, block, i);
             continue;
         }
-        begin(format, node->span.start, head_end(format, node), false);
-        statement(format, node);
+        begin_node(format, node->span.start, head_end(format, node), false);
+        format_statement(format, node);
         end_line(format, node->span.end);
     }
     close_block(format, "}", block->span);
@@ -568,55 +568,55 @@ static void format_block(Format *format, const Node *block) {
 /* ---- items ---- */
 
 static void formal(Format *format, const Node *node) {
-    add(format, node->name);
+    format_add(format, node->name);
     line_subs(&format->line, node->kids[0]);
 }
 
 static void format_layer(Format *format, const Node *node) {
     const Node *formals = node->kids[0];
-    add(format, node->name);
-    if (formals->count > 0) add(format, "(");
+    format_add(format, node->name);
+    if (formals->count > 0) format_add(format, "(");
     for (int i = 0; i < formals->count; i++) {
-        if (i > 0) add(format, ", ");
+        if (i > 0) format_add(format, ", ");
         formal(format, formals->kids[i]);
     }
-    if (formals->count > 0) add(format, ")");
+    if (formals->count > 0) format_add(format, ")");
     if (node->kids[1]) {
-        add(format, " -> ");
+        format_add(format, " -> ");
         formal(format, node->kids[1]);
         for (int i = 1; i < node->kids[1]->count; i++) {
-            add(format, ", ");
+            format_add(format, ", ");
             formal(format, node->kids[1]->kids[i]);
         }
     }
     line_aliases(&format->line, node->aliases, " ");
-    add(format, " ");
+    format_add(format, " ");
     format_block(format, node->kids[2]);
 }
 
 static void format_model(Format *format, const Node *node) {
-    add(format, node->name);
-    add(format, " = ");
-    add(format, node->kids[0]->name);
+    format_add(format, node->name);
+    format_add(format, " = ");
+    format_add(format, node->kids[0]->name);
     if (node->kids[1]) {
-        add(format, " ");
+        format_add(format, " ");
         format_value(format, node->kids[1]);
     }
     if (node->count > 2) {
-        add(format, " transfer ");
-        add(format, node->kids[2]->name);
+        format_add(format, " transfer ");
+        format_add(format, node->kids[2]->name);
         if (node->kids[2]->kids[0]) {
-            add(format, " ");
+            format_add(format, " ");
             format_value(format, node->kids[2]->kids[0]);
         }
-        add(format, " from ");
-        add(format, node->kids[3]->name);
+        format_add(format, " from ");
+        format_add(format, node->kids[3]->name);
     }
 }
 
 static void format_item(Format *format, const Node *node) {
-    add(format, node_kind_name(node->kind));
-    add(format, " ");
+    format_add(format, node_kind_name(node->kind));
+    format_add(format, " ");
     switch (node->kind) {
     case NODE_LAYER:
         format_layer(format, node);
@@ -627,25 +627,25 @@ static void format_item(Format *format, const Node *node) {
     case NODE_OPTIMIZER:
     case NODE_SCHEDULE:
     case NODE_PARAMETRIZATION:
-        add(format, node->name);
+        format_add(format, node->name);
         line_aliases(&format->line, node->aliases, " ");
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[0]);
         break;
     case NODE_LAYOUT:
-        add(format, node->name);
-        add(format, node->number == 1 ? " = " : " for ");
-        add(format, node->kids[0]->name);
-        add(format, " ");
+        format_add(format, node->name);
+        format_add(format, node->number == 1 ? " = " : " for ");
+        format_add(format, node->kids[0]->name);
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         break;
     case NODE_EXPERIMENT:
-        add(format, node->name);
-        add(format, " ");
+        format_add(format, node->name);
+        format_add(format, " ");
         format_value(format, node->kids[0]);
         break;
     default:
-        add(format, node->name);
+        format_add(format, node->name);
         break; /* USE */
     }
 }
@@ -675,7 +675,7 @@ char *format_tree(Arena *arena, const Source *source, const Node *file) {
     for (int i = 0; i < file->count; i++) {
         const Node *item = file->kids[i];
         bool blank = i > 0 && !(item->kind == NODE_USE && file->kids[i - 1]->kind == NODE_USE);
-        begin(&format, item->span.start, item_head_end(item), blank);
+        begin_node(&format, item->span.start, item_head_end(item), blank);
         format_item(&format, item);
         end_line(&format, item->span.end);
     }
