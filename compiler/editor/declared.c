@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static bool declares(const Node *node) {
+static bool is_declaration(const Node *node) {
     switch (node->kind) {
     case NODE_OPTION:
     case NODE_AXIS:
@@ -27,7 +27,7 @@ static const Node *nth_declaration(const Node *block, int *left) {
     for (int i = 0; i < block->count; i++) {
         const Node *node = block->kids[i];
         if (!node) continue;
-        if (declares(node) && (*left)-- == 0) return node;
+        if (is_declaration(node) && (*left)-- == 0) return node;
         const Node *inner = holds_declarations(node) ? nth_declaration(node, left) : NULL;
         if (inner) return inner;
     }

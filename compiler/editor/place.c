@@ -61,7 +61,7 @@ const Node *option_of(Unit *unit, const Node *layer, const char *path) {
 
 /* ---- models: their settings, the nearest first ---- */
 
-static const Node *entry_of(const Node *record, const char *path) {
+static const Node *entry_value(const Node *record, const char *path) {
     for (int i = 0; record && i < record->count; i++) {
         const Node *entry = record->kids[i];
         if (entry->kind == NODE_ENTRY && !strcmp(entry->name, path)) return entry->kids[0];
@@ -82,11 +82,12 @@ static const Node *root_layer(Unit *unit, const Node *model) {
 
 /* The layer that is the value of an option of `layer`: from the model if it sets the option, else
  * from the default. */
-static const Node *layer_at(Unit *unit, const Node *model, const Node *layer, const char *path) {
+static const Node *layer_at_path(Unit *unit, const Node *model, const Node *layer,
+                                 const char *path) {
     const Node *option = option_of(unit, layer, path);
     const Node *chosen = NULL;
     for (int depth = 0; model && !chosen && depth < 100; depth++) {
-        chosen = layer_of_value(unit, entry_of(model->count > 1 ? model->kids[1] : NULL, path));
+        chosen = layer_of_value(unit, entry_value(model->count > 1 ? model->kids[1] : NULL, path));
         const Node *next = find_model(unit, model->kids[0]->name);
         model = next == model ? NULL : next;
     }
@@ -115,7 +116,7 @@ typedef struct Scan {
     const Node *item; /* the layer whose body comes next */
 } Scan;
 
-static void keep(Scan *scan, const char *token) {
+static void keep_token(Scan *scan, const char *token) {
     memmove(scan->kept + 1, scan->kept, (KEPT - 1) * sizeof *scan->kept);
     scan->kept[0] = token;
     if (!scan->first) scan->first = token;
@@ -126,22 +127,23 @@ static void forget(Scan *scan) {
     scan->first = NULL;
 }
 
-static bool is(const char *token, const char *text) {
+static bool token_is(const char *token, const char *text) {
     return token && !strcmp(token, text);
 }
 
-static bool is_word(const char *token) {
+static bool is_name_token(const char *token) {
     return token && (isalpha((unsigned char)*token) || *token == '_');
 }
 
 static void open_record(const Scan *scan, Bracket *bracket, const Bracket *around) {
     const char *const *kept = scan->kept;
-    bool made = is_word(kept[0]) && (is(kept[1], "=") || is(kept[1], "[") || is(kept[1], ","));
+    bool made = is_name_token(kept[0]) &&
+                (token_is(kept[1], "=") || token_is(kept[1], "[") || token_is(kept[1], ","));
     bracket->made = made ? kept[0] : NULL;
-    bracket->path = is(kept[0], "=") ? kept[1] : is(kept[1], "=") ? kept[2] : NULL;
+    bracket->path = token_is(kept[0], "=") ? kept[1] : token_is(kept[1], "=") ? kept[2] : NULL;
     if (!bracket->path && around && around->opened == '[') bracket->path = around->path;
     Unit *unit = scan->unit;
-    if (is(scan->first, "model") && (!around || around->opened != '{')) {
+    if (token_is(scan->first, "model") && (!around || around->opened != '{')) {
         const Node *base = bracket->made ? find_model(unit, bracket->made) : NULL;
         bracket->model = base;
         bracket->layer = base            ? root_layer(unit, base)
@@ -156,7 +158,7 @@ static void open_record(const Scan *scan, Bracket *bracket, const Bracket *aroun
     if (!around) return;
     bracket->model = around->model;
     bracket->layer = around->layer && bracket->path
-                         ? layer_at(unit, around->model, around->layer, bracket->path)
+                         ? layer_at_path(unit, around->model, around->layer, bracket->path)
                          : around->layer;
 }
 
@@ -164,11 +166,12 @@ static void open_bracket(Scan *scan, char character) {
     const Bracket *around = scan->count ? &scan->brackets[scan->count - 1] : NULL;
     Bracket bracket = {.opened = character};
     const char *const *kept = scan->kept;
-    bool value = is(kept[0], "=") || is(kept[1], "=") || is(kept[0], "[") || is(kept[0], ",") ||
-                 is(kept[1], "[") || is(kept[1], ",") || is(kept[0], "vary");
-    if (character == '{' && is(scan->first, "experiment")) {
+    bool value = token_is(kept[0], "=") || token_is(kept[1], "=") || token_is(kept[0], "[") ||
+                 token_is(kept[0], ",") || token_is(kept[1], "[") || token_is(kept[1], ",") ||
+                 token_is(kept[0], "vary");
+    if (character == '{' && token_is(scan->first, "experiment")) {
         bracket.record = bracket.plan = true;
-    } else if (character == '{' && is(kept[1], "transfer")) {
+    } else if (character == '{' && token_is(kept[1], "transfer")) {
         bracket.record = true;
         bracket.layer = named_layer(scan->unit, kept[0]);
     } else if (character == '{' && value) {
@@ -177,14 +180,14 @@ static void open_bracket(Scan *scan, char character) {
     } else if (around) {
         bracket = *around;
         bracket.opened = character;
-        if (character == '[') bracket.path = is(kept[0], "=") ? kept[1] : around->path;
+        if (character == '[') bracket.path = token_is(kept[0], "=") ? kept[1] : around->path;
     } else if (character == '{') {
         bracket.layer = scan->item;
     }
-    if (character == '(' && is_word(kept[0])) bracket.made = kept[0];
+    if (character == '(' && is_name_token(kept[0])) bracket.made = kept[0];
     if (scan->count < MAX_BRACKETS) scan->brackets[scan->count++] = bracket;
     forget(scan);
-    if (character != '{') keep(scan, character == '[' ? "[" : "(");
+    if (character != '{') keep_token(scan, character == '[' ? "[" : "(");
 }
 
 /* `;` in a call begins the options of the layer. */
@@ -204,11 +207,11 @@ static bool in_word(char character) {
 
 static void scan_word(Scan *scan, const char *text, size_t length) {
     const char *word = arena_copy(scan->unit->arena, text, length);
-    bool heads = is(scan->first, "layer") || is(scan->first, "optimizer") ||
-                 is(scan->first, "schedule") || is(scan->first, "parametrization");
-    if (heads && !scan->count && is(scan->kept[0], scan->first))
+    bool heads = token_is(scan->first, "layer") || token_is(scan->first, "optimizer") ||
+                 token_is(scan->first, "schedule") || token_is(scan->first, "parametrization");
+    if (heads && !scan->count && token_is(scan->kept[0], scan->first))
         scan->item = named_layer(scan->unit, word);
-    keep(scan, word);
+    keep_token(scan, word);
 }
 
 /* Reads the text up to the offset. */
@@ -228,16 +231,16 @@ static void scan_to(Scan *scan, const char *text, size_t end) {
             open_bracket(scan, character);
         } else if (strchr("}])", character)) {
             scan->count -= scan->count > 0;
-            keep(scan, ")");
+            keep_token(scan, ")");
         } else if (character == ';') {
             begin_options(scan);
         } else if (character == '\n' || character == ',') {
             bool list = scan->count && scan->brackets[scan->count - 1].opened == '[';
             bool head = !scan->count && character == ',';
-            if (!is(scan->kept[0], "=") && !head) forget(scan);
-            if (list && character == ',') keep(scan, ",");
+            if (!token_is(scan->kept[0], "=") && !head) forget(scan);
+            if (list && character == ',') keep_token(scan, ",");
         } else if (!isspace((unsigned char)character)) {
-            keep(scan, arena_copy(scan->unit->arena, &character, 1));
+            keep_token(scan, arena_copy(scan->unit->arena, &character, 1));
         }
     }
 }
@@ -257,10 +260,10 @@ Place place_find(Unit *unit, size_t offset) {
     if (!bracket) return place;
     place.layer = bracket->layer;
     place.model = bracket->model;
-    bool value = is(scan.kept[0], "=") || bracket->opened == '[';
+    bool value = token_is(scan.kept[0], "=") || bracket->opened == '[';
     place.kind = !bracket->record ? PLACE_BODY : value ? PLACE_VALUE : PLACE_OPTION;
     if (place.kind == PLACE_VALUE)
-        place.path = is(scan.kept[0], "=") ? scan.kept[1] : bracket->path;
+        place.path = token_is(scan.kept[0], "=") ? scan.kept[1] : bracket->path;
     if (scan.kept[0] && place.kind == PLACE_OPTION) place.kind = PLACE_VALUE; /* in an expression */
     return place;
 }

@@ -32,7 +32,8 @@ static const Node *default_of(const Renaming *renaming, const Node *option) {
 }
 
 /* The layer that is the value of the option in the records, or by default. */
-static const Node *layer_of(const Renaming *renaming, const Node *option, const Setters *setters) {
+static const Node *layer_in_option(const Renaming *renaming, const Node *option,
+                                   const Setters *setters) {
     for (int i = 0; i < setters->count; i++)
         for (int k = 0; setters->records[i] && k < setters->records[i]->count; k++) {
             const Node *entry = setters->records[i]->kids[k];
@@ -117,7 +118,7 @@ static const char *new_path(const Renaming *renaming, const Node *layer, const c
         if (!option) break;
         text_add(&text, "%s%s", text.length ? "." : "", option->name);
         *last = option;
-        layer = *rest ? layer_of(renaming, option, setters) : NULL;
+        layer = *rest ? layer_in_option(renaming, option, setters) : NULL;
         if (*rest) *setters = below(setters, option);
     }
     if (*rest) *last = NULL;
@@ -142,7 +143,7 @@ static void rename_value(const Renaming *renaming, const Node *option, Node *val
     if (alias && alias->count) set_name(renaming, value, "value", alias->kids[0]->name);
     const Setters inner = below(setters, option);
     if (value->kind == NODE_RECORD)
-        rename_record(renaming, layer_of(renaming, option, setters), value, &inner);
+        rename_record(renaming, layer_in_option(renaming, option, setters), value, &inner);
     if (value->kind == NODE_MADE)
         rename_record(renaming, layer_named(renaming, value->name), value->kids[0], &inner);
     for (int i = 0; value->kind == NODE_LIST && i < value->count; i++)
@@ -196,7 +197,7 @@ static void rename_parameters(const Renaming *renaming, Node *model) {
 
 /* ---- models and experiments ---- */
 
-static const Node *model_of(const Renaming *renaming, const Node *model, Setters *setters) {
+static const Node *root_layer_of(const Renaming *renaming, const Node *model, Setters *setters) {
     setters->count = 0;
     for (int depth = 0; model && depth < 100; depth++) {
         if (model->count > 1 && model->kids[1] && setters->count < 8)
@@ -211,7 +212,7 @@ static const Node *model_of(const Renaming *renaming, const Node *model, Setters
 
 static void rename_model(const Renaming *renaming, Node *model) {
     Setters setters, none = {.count = 0};
-    const Node *layer = model_of(renaming, model, &setters);
+    const Node *layer = root_layer_of(renaming, model, &setters);
     rename_record(renaming, layer, model->kids[1], &setters);
     rename_parameters(renaming, model);
     if (model->count > 2 && model->kids[2]->kids[0])
@@ -226,14 +227,14 @@ static void rename_variants(const Renaming *renaming, const Node *layer, Node *a
             rename_record(renaming, layer, all->kids[i]->kids[0], setters);
 }
 
-static void rename_experiment(const Renaming *renaming, Node *experiment) {
+static void rename_in_experiment(const Renaming *renaming, Node *experiment) {
     Node *plan = experiment->kids[0];
     const Node *layer = NULL;
     Setters setters = {.count = 0};
     for (int i = 0; i < plan->count; i++)
         if (!strcmp(plan->kids[i]->name, "baseline"))
-            layer = model_of(renaming, find_model(renaming->unit, plan->kids[i]->kids[0]->name),
-                             &setters);
+            layer = root_layer_of(
+                renaming, find_model(renaming->unit, plan->kids[i]->kids[0]->name), &setters);
     const List *sets =
         &renaming->unit->overrides; /* compared with the settings of the experiment */
     for (int i = 0; layer && i < sets->count; i++)
@@ -258,7 +259,7 @@ static void rename_experiment(const Renaming *renaming, Node *experiment) {
 
 /* ---- layers ---- */
 
-static const Node *own_option(const Renaming *renaming, const char *name) {
+static const Node *option_in_body(const Renaming *renaming, const char *name) {
     for (int i = 0; renaming->body && i < renaming->body->count; i++) {
         const Node *option = renaming->body->kids[i];
         if (option->kind == NODE_OPTION && !strcmp(option->name, name)) return option;
@@ -268,7 +269,7 @@ static const Node *own_option(const Renaming *renaming, const char *name) {
 
 /* The layer that a name in a body refers to. */
 static const Node *layer_meant(const Renaming *renaming, const Node *name) {
-    const Node *option = own_option(renaming, name->name);
+    const Node *option = option_in_body(renaming, name->name);
     return option ? default_of(renaming, option) : layer_named(renaming, name->name);
 }
 
@@ -285,7 +286,7 @@ static void rename_in_body(const Renaming *renaming, Node *node) {
         if (callee->kind == NODE_NAME || callee->kind == NODE_LABELLED)
             rename_record(renaming, layer_meant(renaming, callee), node->kids[2], &none);
     } else if (node->kind == NODE_FIELD && node->kids[0]->kind == NODE_NAME) {
-        const Node *option = own_option(renaming, node->kids[0]->name), *last;
+        const Node *option = option_in_body(renaming, node->kids[0]->name), *last;
         Setters at = none;
         if (option && default_of(renaming, option))
             set_name(renaming, node, "option",
@@ -356,7 +357,7 @@ static void rename_layout(const Renaming *renaming, Node *layout) {
 void rename_experiments(Unit *unit) {
     const Renaming renaming = {.unit = unit};
     for (int i = 0; i < unit->experiments.count; i++)
-        rename_experiment(&renaming, unit->experiments.items[i]);
+        rename_in_experiment(&renaming, unit->experiments.items[i]);
 }
 
 void rename_options(Unit *unit, Node *file) {
@@ -369,7 +370,7 @@ void rename_options(Unit *unit, Node *file) {
             rename_model(&renaming, item);
             break;
         case NODE_EXPERIMENT:
-            rename_experiment(&renaming, item);
+            rename_in_experiment(&renaming, item);
             break;
         case NODE_LAYER:
         case NODE_OPTIMIZER:
