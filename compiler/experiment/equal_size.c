@@ -38,7 +38,7 @@ typedef struct Candidate {
     bool good;
 } Candidate;
 
-static const char *unit_of(const Expansion *expansion) {
+static const char *size_unit_of(const Expansion *expansion) {
     for (int i = 0; i < MEASURES; i++)
         if (!strcmp(measures[i].word, expansion->asked->match->name)) return measures[i].unit;
     return "";
@@ -62,7 +62,7 @@ Node *number_entry(Arena *arena, const Node *path, double number) {
     return entry;
 }
 
-static bool size_of(const Solution *solution, long number, bool tell, double *size) {
+static bool model_size_at(const Solution *solution, long number, bool tell, double *size) {
     Arena *arena = solution->expansion->arena;
     List overrides = {0};
     MoecVariant variant = {0};
@@ -79,7 +79,7 @@ static bool size_of(const Solution *solution, long number, bool tell, double *si
 static Candidate candidate_from(const Solution *solution, long number) {
     Candidate candidate = {.number = number};
     for (; candidate.number < number + HOLES; candidate.number++) {
-        candidate.good = size_of(solution, candidate.number, false, &candidate.size);
+        candidate.good = model_size_at(solution, candidate.number, false, &candidate.size);
         if (candidate.good) break;
     }
     return candidate;
@@ -90,9 +90,9 @@ static bool tell_unreachable(const Solution *solution, Candidate nearest, const 
     if (!solution->tell) return false;
     report_error(expansion->reports, expansion->asked->match->span,
                  "no value of '%s' makes variant '%s' as large as the base (%.0f %s)",
-                 solution->path->name, solution->name, solution->wanted, unit_of(expansion));
+                 solution->path->name, solution->name, solution->wanted, size_unit_of(expansion));
     report_note(expansion->reports, (Span){0}, "%s = %ld results in %.0f %s: %s",
-                solution->path->name, nearest.number, nearest.size, unit_of(expansion), why);
+                solution->path->name, nearest.number, nearest.size, size_unit_of(expansion), why);
     report_help(expansion->reports, "match by another option, or remove match");
     return false;
 }
@@ -102,7 +102,7 @@ static bool tell_unreachable(const Solution *solution, Candidate nearest, const 
 static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
     double size;
     *low = candidate_from(solution, 1);
-    if (!low->good) return size_of(solution, 1, solution->tell, &size);
+    if (!low->good) return model_size_at(solution, 1, solution->tell, &size);
     *high = candidate_from(solution, low->number + 1);
     if (!high->good) return tell_unreachable(solution, *low, "no larger value is valid");
     if (high->size == low->size)
@@ -119,7 +119,7 @@ static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
 }
 
 /* The nearer of the two values that enclose the required size. */
-static bool solve(const Solution *solution, Candidate *found) {
+static bool solve_for_size(const Solution *solution, Candidate *found) {
     Candidate low, high;
     if (!bracket(solution, &low, &high)) return false;
     while (high.number - low.number > 1) {
@@ -127,7 +127,8 @@ static bool solve(const Solution *solution, Candidate *found) {
         if (!middle.good || middle.number >= high.number) {
             /* No valid value between the middle and the upper end: search below it. */
             long below = low.number + (high.number - low.number) / 2;
-            while (--below > low.number && !size_of(solution, below, false, &middle.size)) continue;
+            while (--below > low.number && !model_size_at(solution, below, false, &middle.size))
+                continue;
             if (below <= low.number) break;
             middle.number = below;
         }
@@ -162,7 +163,7 @@ static void refine(const Solution *solution, Pair *best) {
             list_push(expansion->arena, &own.overrides, solution->overrides.items[k]);
         list_push(expansion->arena, &own.overrides,
                   number_entry(expansion->arena, solution->path, (double)number));
-        if (!solve(&own, &found)) continue;
+        if (!solve_for_size(&own, &found)) continue;
         if (fabs(found.size - solution->wanted) >= fabs(best->size - solution->wanted)) continue;
         *best = (Pair){number, found.number, found.size};
     }
@@ -177,7 +178,7 @@ static const char *solved_text(const Solution *solution, Pair pair) {
                               pair.second);
     return arena_format(arena, "%s = %ld%s; remaining difference %+.0f %s (%+.3f %%)",
                         solution->path->name, pair.first, second, rest,
-                        unit_of(solution->expansion), 100 * rest / solution->wanted);
+                        size_unit_of(solution->expansion), 100 * rest / solution->wanted);
 }
 
 /* The longest prefix of a path that is an option of the model: "mixer" of mixer.part.width if the
@@ -248,7 +249,7 @@ bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *
     if (!variant_has_solved(expansion, overrides, variant->name)) return false;
     solution.tell = !asked->solved[1];
     Pair pair = {0, 0, INFINITY};
-    if (solve(&solution, &found))
+    if (solve_for_size(&solution, &found))
         pair = (Pair){found.number, 0, found.size};
     else if (solution.tell)
         return false;
@@ -256,7 +257,7 @@ bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *
         pair.first = 1;
     if (asked->solved[1]) refine(&solution, &pair);
     solution.tell = true;
-    if (!isfinite(pair.size)) return solve(&solution, &found);
+    if (!isfinite(pair.size)) return solve_for_size(&solution, &found);
     variant->solved = solved_text(&solution, pair);
     list_push(expansion->arena, overrides,
               number_entry(expansion->arena, asked->solved[0], (double)pair.first));
