@@ -14,7 +14,7 @@
 
 /* ---- preparing ---- */
 
-static void order_loops(Step *step, const Statement *statement) {
+static void order_step_loops(Step *step, const Statement *statement) {
     bool reduces = statement->reduction != REDUCE_NONE;
     for (int outer = 1; outer >= 0; outer--) {
         for (int i = 0; i < statement->loop_count; i++) {
@@ -26,7 +26,7 @@ static void order_loops(Step *step, const Statement *statement) {
 }
 
 static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *statement) {
-    order_loops(step, statement);
+    order_step_loops(step, statement);
     step->first_slot = interpreter->slot_count;
     for (int i = 0; i < step->loop_count; i++)
         interpreter->slots[interpreter->slot_count++] = step->loops[i];
@@ -57,7 +57,7 @@ static Step *prepare_block(Interpreter *interpreter, const Block *block) {
 /* ---- loops ---- */
 
 /* Advances loops first .. last-1 by one; false when they are back at the start. */
-static bool advance(Interpreter *interpreter, const Step *step, int first, int last) {
+static bool advance_loops(Interpreter *interpreter, const Step *step, int first, int last) {
     for (int i = last - 1; i >= first; i--) {
         long *at = &interpreter->at[step->first_slot + i];
         if (++*at < step->loops[i]->axis->size) return true;
@@ -66,7 +66,7 @@ static bool advance(Interpreter *interpreter, const Step *step, int first, int l
     return false;
 }
 
-static void store(Interpreter *interpreter, Step *step, const double *values, int count) {
+static void store_values(Interpreter *interpreter, Step *step, const double *values, int count) {
     long offsets[STRIP];
     Address *target = &step->target;
     bool adds = step->statement->accumulate;
@@ -98,14 +98,15 @@ static void run_pointwise(Interpreter *interpreter, Step *step) {
         for (long start = 0; start < size; start += STRIP) {
             if (last >= 0) interpreter->at[interpreter->running] = start;
             int count = strip_length(size, start);
-            store(interpreter, step, interpreter_strip(interpreter, step->value, count), count);
+            store_values(interpreter, step, interpreter_strip(interpreter, step->value, count),
+                         count);
         }
-    } while (advance(interpreter, step, 0, last));
+    } while (advance_loops(interpreter, step, 0, last));
     interpreter->noise = noise;
 }
 
-static double reduce(Interpreter *interpreter, Reduction reduction, double result,
-                     const double *values, int count) {
+static double reduce_values(Interpreter *interpreter, Reduction reduction, double result,
+                            const double *values, int count) {
     for (int j = 0; j < count; j++) {
         if (reduction == REDUCE_SUM) {
             result += values[j];
@@ -130,10 +131,10 @@ static double run_inner(Interpreter *interpreter, Step *step) {
         for (long start = 0; start < size; start += STRIP) {
             if (!none) interpreter->at[interpreter->running] = start;
             int count = strip_length(size, start);
-            result = reduce(interpreter, reduction, result,
-                            interpreter_strip(interpreter, step->value, count), count);
+            result = reduce_values(interpreter, reduction, result,
+                                   interpreter_strip(interpreter, step->value, count), count);
         }
-    } while (advance(interpreter, step, step->outer_count, last));
+    } while (advance_loops(interpreter, step, step->outer_count, last));
     interpreter->running = -1;
     return result;
 }
@@ -149,8 +150,8 @@ static void run_loop(Interpreter *interpreter, Step *step) {
     }
     do {
         double result = run_inner(interpreter, step);
-        store(interpreter, step, &result, 1);
-    } while (advance(interpreter, step, 0, step->outer_count));
+        store_values(interpreter, step, &result, 1);
+    } while (advance_loops(interpreter, step, 0, step->outer_count));
 }
 
 /* ---- programs ---- */
@@ -169,7 +170,7 @@ static void run_repeat(Interpreter *interpreter, Step *step) {
     interpreter->slot_count--;
 }
 
-static void run_call(Interpreter *interpreter, const Statement *statement) {
+static void interpret_call(Interpreter *interpreter, const Statement *statement) {
     statement->row->interpret(interpreter, statement);
     if (interpreter->noise != 0) interpreter_disturb_results(interpreter, statement);
     for (int i = 0; i < statement->outputs.count; i++) {
@@ -187,7 +188,7 @@ static void run_steps(Interpreter *interpreter, Step *step) {
         if (step->body)
             run_repeat(interpreter, step);
         else if (step->statement->kind == STATEMENT_CALL)
-            run_call(interpreter, step->statement);
+            interpret_call(interpreter, step->statement);
     }
 }
 
@@ -202,7 +203,7 @@ static const char *place_text(Interpreter *interpreter, const Tensor *tensor, lo
     return text.text ? text.text : "";
 }
 
-static void check_inputs(Interpreter *interpreter) {
+static void check_given_inputs(Interpreter *interpreter) {
     const List *tensors = &interpreter->program->tensors;
     for (int i = 0; i < tensors->count && !interpreter->message; i++) {
         const Tensor *tensor = tensors->items[i];
@@ -276,7 +277,7 @@ const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_m
     interpreter->seed = seed;
     interpreter->last_micro_batch = last_micro_batch;
     interpreter->message = NULL;
-    check_inputs(interpreter);
+    check_given_inputs(interpreter);
     if (interpreter->message) return interpreter->message;
     clear_temporaries(interpreter);
     round_parameters(interpreter);
